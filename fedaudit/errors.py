@@ -1,0 +1,68 @@
+"""What can go wrong, and the exit code each becomes.
+
+* FedauditError                 one line for the user, never a traceback
+  x UsageError             2    the command, an option or a name in it is wrong
+    + PluginError          2    a plugin does not load, or two share a name
+  x InputError             3    a file or folder is not what it should be
+  x TargetError            4    the model under audit is unreachable or degraded
+  x NoEffectError          5    the adapter does not change the base
+  x Interrupted            6    stopped before the end, can be resumed
+Anything else is a bug: it keeps its traceback and ends with 70.
+"""
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class FedauditError(Exception):
+    """A failure that the user can do something about; its text says what."""
+
+    exit_code: ClassVar[int] = 70
+
+
+class UsageError(FedauditError):
+    """The command line or a profile names something that does not exist."""
+
+    exit_code = 2
+
+
+class PluginError(UsageError):
+    """A plugin that does not load, or a name that two plugins claim."""
+
+
+class InputError(FedauditError):
+    """A file or folder that cannot be used as it is."""
+
+    exit_code = 3
+
+
+class TargetError(FedauditError):
+    """The model under audit cannot be reached or answers wrongly."""
+
+    exit_code = 4
+
+
+class NoEffectError(FedauditError):
+    """The adapter leaves the base model's answers unchanged: an audit would audit the base."""
+
+    exit_code = 5
+
+
+class Interrupted(FedauditError):
+    """The run was stopped; what it finished is kept."""
+
+    exit_code = 6
+
+
+BUG_EXIT_CODE = 70
+
+
+def unknown(kind: str, name: str, known: "Iterable[str]") -> UsageError:
+    """Return the error for a name nobody has, with the nearest one that exists."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return UsageError(f"No {kind} named {name!r}.{hint} There is: {', '.join(names) or 'none'}.")

@@ -1,0 +1,153 @@
+"""What a plugin is, and what it may ask of the core.
+
+A plugin is a frozen dataclass: its fields are its options, its docstring's first line its help.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from fedaudit.records import (
+    Decoding,
+    Document,
+    Finding,
+    Generation,
+    Measurement,
+    PiiSpan,
+    Probe,
+    Target,
+    Tokens,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+Update = Mapping[str, "torch.Tensor"]
+"""A LoRA adapter's tensors by their PEFT names; A and B apart, not their product."""
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total) as work goes on."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """Report to nobody."""
+
+
+class Engine(Protocol):
+    """Answers the two questions about a model: continue these prompts, score these texts."""
+
+    context_length: int
+    """The most tokens a prompt and its continuation may have together."""
+
+    beginnings: Mapping[str, tuple[int, ...]]
+    """Ways a prompt may begin, by name: "bare", "bos", "template" (where the model has them)."""
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """Tokenise without adding special tokens."""
+        ...
+
+    def generate(
+        self,
+        target: Target,
+        probes: Sequence[Probe],
+        *,
+        seed: int,
+        decoding: Decoding = Decoding(),
+        progress: Progress = no_progress,
+    ) -> list[Generation]:
+        """Continue every probe; results do not depend on batch size or on order."""
+        ...
+
+    def score(
+        self,
+        target: Target,
+        sequences: Sequence[Sequence[int]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[float]]:
+        """Return, for each sequence, the natural-log probability of every token but the first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """How prompts begin: one way at a document's start, one for a crop from its middle."""
+
+    start: str = "bare"
+    middle: str = "bare"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What an attack is given: an engine, a model and its base, and one party's own data."""
+
+    engine: Engine
+    tuned: Target
+    base: Target | None
+    attacker: Sequence[Document]
+    victim: Sequence[Document] | None
+    control: Sequence[tuple[str, str]] = ()
+    """PII strings (and labels) that are in nobody's data: what guessing gets."""
+    seed: int = 0
+    beginning: Beginning = field(default_factory=Beginning)
+    progress: Callable[[str], Progress] = field(default=lambda title: no_progress)
+
+    def begun(self, prompt: Sequence[int], *, at_start: bool) -> tuple[int, ...]:
+        """Return `prompt` behind the beginning that the target expects there."""
+        name = self.beginning.start if at_start else self.beginning.middle
+        return (*self.engine.beginnings[name], *prompt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an attack found out: numbers, leaks, and what it cannot tell."""
+
+    measurements: tuple[Measurement, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    limits: tuple[str, ...] = ()
+    revealed: tuple[Mapping[str, str], ...] = ()
+    """Plain text of the findings, by id; written only to the 0600 file of --reveal."""
+
+
+class Plugin:
+    """What every plugin has: a name, and the paper it comes from."""
+
+    name: ClassVar[str]
+    paper: ClassVar[str] = ""
+
+
+class Attack(Plugin, ABC):
+    """Tries to get private data out of a model."""
+
+    @abstractmethod
+    def run(self, case: Case) -> Result:
+        """Attack `case.tuned` and measure what came out."""
+
+
+class Aggregator(Plugin, ABC):
+    """How the server makes one adapter of the clients', and what it asks of their training."""
+
+    @abstractmethod
+    def aggregate(self, start: Update, updates: Sequence[Update], weights: Sequence[float]) -> Update:
+        """Return the next global adapter from the clients' adapters of a round.
+
+        `weights` are the clients' example counts; `start` is the adapter they all began with.
+        The result must not depend on the order of the clients beyond float rounding.
+        """
+
+    def penalty(self, start: Update, weights: Update) -> "torch.Tensor | None":
+        """Return what a client adds to its loss at every step; None adds nothing."""
+        return None
+
+
+class PiiDetector(Plugin, ABC):
+    """Finds personal data in plain text."""
+
+    @abstractmethod
+    def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
+        """Return for each text its spans, sorted and without overlap."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say what found the spans (tool, version, models, languages), for the report."""

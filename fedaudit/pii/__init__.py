@@ -1,0 +1,1 @@
+"""Personally identifiable information: spans, checksums, and where it is found in text."""

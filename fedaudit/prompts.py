@@ -1,0 +1,100 @@
+"""Prompt templates: how instruction, input and output become the text that is trained on."""
+
+from dataclasses import dataclass, replace
+
+from fedaudit.errors import InputError, unknown
+from fedaudit.records import Document, PiiSpan
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTemplate:
+    """A prompt with {instruction} and {input}; the output follows where it ends."""
+
+    name: str
+    with_input: str
+    without_input: str
+
+    def __post_init__(self) -> None:
+        for form, fields in (
+            (self.with_input, ("{instruction}", "{input}")),
+            (self.without_input, ("{instruction}",)),
+        ):
+            if any(form.count(field) != 1 for field in fields):
+                raise InputError(
+                    f"Prompt template {self.name!r} must hold {' and '.join(fields)} once each."
+                )
+
+    def prompt(self, instruction: str, given: str) -> str:
+        """Return the text up to where the output begins."""
+        return self._parts(instruction, given)[0]
+
+    def header(self) -> str:
+        """Return what every prompt begins with, before any field."""
+        return self.with_input.partition("{instruction}")[0]
+
+    def render(self, document: Document) -> Document:
+        """Return `document` with `text` rendered; one that has a text is returned as it is.
+
+        The spans of a record without `text` count in its rendered text.
+        """
+        if document.text:
+            return document
+        return replace(
+            document, text=self.prompt(document.instruction, document.input) + document.output
+        )
+
+    def compose(
+        self,
+        document: Document,
+        input_spans: tuple[PiiSpan, ...],
+        output_spans: tuple[PiiSpan, ...],
+    ) -> Document:
+        """Return `document` rendered, its spans moved from input and output to the text."""
+        prompt, at = self._parts(document.instruction, document.input)
+        spans = _moved(input_spans, at) + _moved(output_spans, len(prompt))
+        return replace(document, text=prompt + document.output, pii=spans)
+
+    def _parts(self, instruction: str, given: str) -> tuple[str, int]:
+        """Return the prompt and where `given` begins in it."""
+        form = self.with_input if given else self.without_input
+        # Split, then join: a field's own text may contain "{input}".
+        before, _, after = form.partition("{instruction}")
+        if "{input}" in before:  # an input ahead of its instruction
+            head, _, middle = before.partition("{input}")
+            return head + given + middle + instruction + after, len(head)
+        middle, _, tail = after.partition("{input}")
+        head = before + instruction + middle
+        return head + (given + tail if given else ""), len(head)
+
+
+def _moved(spans: tuple[PiiSpan, ...], by: int) -> tuple[PiiSpan, ...]:
+    return tuple(PiiSpan(span.start + by, span.end + by, span.label) for span in spans)
+
+
+TEMPLATES = {
+    template.name: template
+    for template in (
+        # papers: FedPII, figure 9 (the task sentence is the instruction)
+        PromptTemplate(
+            "fed_pii",
+            "{instruction}\n<###Input>\n{input}\n<###Output>\n",
+            "{instruction}\n<###Output>\n",
+        ),
+        # tatsu-lab/stanford_alpaca, the template of FewFedPIT and of most instruction data
+        PromptTemplate(
+            "alpaca",
+            "Below is an instruction that describes a task, paired with an input that provides "
+            "further context. Write a response that appropriately completes the request.\n\n"
+            "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:\n",
+            "Below is an instruction that describes a task. Write a response that appropriately "
+            "completes the request.\n\n### Instruction:\n{instruction}\n\n### Response:\n",
+        ),
+    )
+}
+
+
+def template(name: str) -> PromptTemplate:
+    """Return the built-in template of that name."""
+    if name not in TEMPLATES:
+        raise unknown("prompt template", name, TEMPLATES)
+    return TEMPLATES[name]

@@ -1,0 +1,126 @@
+"""Every frozen record that rooms hand to each other: values only, standard library only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PiiSpan:
+    """Personal data in a text: half-open, in Unicode code points."""
+
+    start: int
+    end: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One record of a corpus; `pii` is None when nobody has annotated it yet."""
+
+    id: str
+    text: str
+    pii: tuple[PiiSpan, ...] | None = None
+    instruction: str = ""
+    input: str = ""
+    output: str = ""
+    task: str = ""
+    group: str = ""
+    """Documents of one group (a case file, a patient) stay with one client."""
+    is_prompt: bool = False
+    """True for a `{"prefix": ...}` line: `text` is a ready-made prompt, not training data."""
+
+    def strings(self) -> tuple[tuple[str, str], ...]:
+        """Return (PII string, label) of every annotated span, in order."""
+        return tuple((self.text[span.start : span.end], span.label) for span in self.pii or ())
+
+    def annotated(self, spans: tuple[PiiSpan, ...]) -> "Document":
+        """Return this document with `spans` as its annotation."""
+        return replace(self, pii=spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A tokenised text: ids, and each token's (start, end) in code points of the text."""
+
+    ids: tuple[int, ...]
+    offsets: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A question to the model: continue `prompt` `samples` times.
+
+    Sample i of a probe draws its randomness from (seed of the run, prompt, i) and nothing else, so
+    equal prompts must be one probe with more samples, not several probes.
+    """
+
+    prompt: tuple[int, ...]
+    samples: int
+    max_new_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """How continuations are drawn; temperature 0 is greedy."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The continuations of one probe, in sample order, as text without the prompt."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One model to question: the engine's base, with or without an adapter."""
+
+    name: str
+    adapter: str | None = None
+    """The adapter's folder; None is the base itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One number of a report, with what it takes to read it (a row of `measurements`)."""
+
+    kind: Literal["extraction", "utility", "cost", "probability"]
+    plugin: str
+    metric: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    hits: int | None = None
+    chance: float | None = None
+    baseline: float | None = None
+    reason: str = ""
+    """Why `value` is None."""
+    scope: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One leak: what kind, how bad, and evidence that is already masked."""
+
+    id: str
+    severity: Literal["high", "medium", "low", "unverified"]
+    label: str
+    measurement: str
+    evidence: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A statement of a paper, and whether the measurements bear it out."""
+
+    id: str
+    source: str
+    statement: str
+    holds: bool | None
+    detail: str = ""

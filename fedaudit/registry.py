@@ -1,0 +1,82 @@
+"""The installed plugins: found through entry points, the built-in ones too."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+import pluggy
+
+from fedaudit import hookspecs
+from fedaudit.errors import PluginError, unknown
+from fedaudit.interfaces import Plugin
+from fedaudit.options import build
+
+GROUP = "fedaudit"
+KINDS = {
+    "attack": "fedaudit_attacks",
+    "aggregation": "fedaudit_aggregators",
+    "detector": "fedaudit_detectors",
+}
+
+
+@cache
+def manager() -> pluggy.PluginManager:
+    """Return the plugin manager with every entry point loaded.
+
+    Raises PluginError naming the plugin that does not load or shares its name. The environment
+    variable FEDAUDIT_DISABLE_PLUGINS (names, comma-separated) leaves plugins out.
+    """
+    pm = pluggy.PluginManager(GROUP)
+    pm.add_hookspecs(hookspecs)
+    for name in filter(None, os.environ.get("FEDAUDIT_DISABLE_PLUGINS", "").split(",")):
+        pm.set_blocked(name)
+    found = list(entry_points(group=GROUP))
+    # pluggy would silently drop the second of two equal names, a built-in for instance.
+    if clash := [name for name, count in Counter(e.name for e in found).items() if count > 1]:
+        owners = ", ".join(sorted({e.dist.name for e in found if e.name == clash[0] and e.dist}))
+        raise PluginError(f"Two plugins share the entry-point name {clash[0]!r}: {owners}.")
+    for entry in found:
+        try:
+            pm.load_setuptools_entrypoints(GROUP, name=entry.name)
+            pm.check_pending()
+        except Exception as error:
+            owner = entry.dist.name if entry.dist else "an unknown package"
+            raise PluginError(f"Plugin {entry.name!r} of {owner} does not load: {error}") from error
+    return pm
+
+
+@cache
+def plugins(kind: str) -> dict[str, type[Plugin]]:
+    """Return the installed plugin classes of a kind by name, sorted."""
+    offered: dict[str, type[Plugin]] = {}
+    for implementation in getattr(manager().hook, KINDS[kind]).get_hookimpls():
+        try:
+            classes = implementation.function()
+        except Exception as error:
+            name = implementation.plugin_name
+            raise PluginError(f"Plugin {name!r} does not load: {error}") from error
+        for cls in classes:
+            if cls.name in offered:
+                raise PluginError(f"Two plugins offer the {kind} {cls.name!r}; remove one of them.")
+            offered[cls.name] = cls
+    return dict(sorted(offered.items()))
+
+
+def create(kind: str, name: str, options: Mapping[str, Any] | None = None) -> Any:
+    """Return the plugin `name` of `kind` with `options` as its fields."""
+    offered = plugins(kind)
+    if name not in offered:
+        raise unknown(kind, name, offered)
+    return build(offered[name], options or {}, f"{kind} {name}")
+
+
+def distribution(cls: type[Plugin]) -> str:
+    """Return the name and version of the package that ships `cls`."""
+    modules = {plugin.__name__: dist for plugin, dist in manager().list_plugin_distinfo()}
+    for module, dist in modules.items():
+        if cls.__module__ == module or cls.__module__.startswith(f"{module}."):
+            return f"{dist.project_name} {dist.version}"
+    return cls.__module__.partition(".")[0]

@@ -1,0 +1,17 @@
+"""Aggregation rules of a federation's server."""
+
+from typing import TYPE_CHECKING
+
+from fedaudit.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from fedaudit.interfaces import Aggregator
+
+
+@hookimpl
+def fedaudit_aggregators() -> "list[type[Aggregator]]":
+    """Return the built-in aggregation rules."""
+    from .fedavg import FedAvg
+    from .fedprox import FedProx
+
+    return [FedAvg, FedProx]

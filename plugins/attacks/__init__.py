@@ -1,0 +1,16 @@
+"""Attacks on a federated model."""
+
+from typing import TYPE_CHECKING
+
+from fedaudit.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from fedaudit.interfaces import Attack
+
+
+@hookimpl
+def fedaudit_attacks() -> "list[type[Attack]]":
+    """Return the built-in attacks."""
+    from .contextual import Contextual
+
+    return [Contextual]

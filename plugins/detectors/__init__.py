@@ -1,0 +1,16 @@
+"""Detectors of personal data in text that nobody has annotated."""
+
+from typing import TYPE_CHECKING
+
+from fedaudit.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from fedaudit.interfaces import PiiDetector
+
+
+@hookimpl
+def fedaudit_detectors() -> "list[type[PiiDetector]]":
+    """Return the built-in detectors."""
+    from .presidio import Presidio
+
+    return [Presidio]

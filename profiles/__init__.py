@@ -1,0 +1,1 @@
+"""The shipped profiles, one TOML file each."""
