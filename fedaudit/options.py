@@ -32,8 +32,8 @@ def build(cls: type[T], table: Mapping[str, Any], what: str) -> T:
 
 def _fit(hint: Any, value: Any, what: str) -> Any:
     """Return `value` as `hint` asks, or raise UsageError."""
-    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        return build(hint, value, what)  # type: ignore[arg-type]
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        return build(hint, value, what)
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
         fits = [kind for kind in typing.get_args(hint) if _accepts(kind, value)]
@@ -63,8 +63,8 @@ def _accepts(hint: Any, value: Any) -> bool:
     origin = typing.get_origin(hint)
     if origin is not None:
         return isinstance(value, dict if origin in (dict, Mapping) else (tuple, list, str))
-    if dataclasses.is_dataclass(hint):
-        return isinstance(value, Mapping)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return isinstance(value, Mapping | hint)
     return hint is Any or isinstance(value, hint)
 
 

@@ -1,5 +1,6 @@
 """The installed plugins: found through entry points, the built-in ones too."""
 
+import dataclasses
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -80,3 +81,19 @@ def distribution(cls: type[Plugin]) -> str:
         if cls.__module__ == module or cls.__module__.startswith(f"{module}."):
             return f"{dist.project_name} {dist.version}"
     return cls.__module__.partition(".")[0]
+
+
+def summary(cls: type[Plugin]) -> str:
+    """Return the first line of a plugin's docstring."""
+    return (cls.__doc__ or "").strip().partition("\n")[0]
+
+
+def describe(kind: str, cls: type[Plugin]) -> list[str]:
+    """Return lines on a plugin: what it does, its paper, package, options and defaults."""
+    lines = [f"{kind} {cls.name}: {summary(cls)}", f"paper: {cls.paper or 'none'}"]
+    lines.append(f"package: {distribution(cls)}")
+    for option in dataclasses.fields(cls):  # type: ignore[arg-type]
+        required = option.default is dataclasses.MISSING
+        default = "required" if required else f"{option.default!r}"
+        lines.append(f"  {option.name} = {default}")
+    return lines

@@ -1,0 +1,1 @@
+"""Audits: from one party's data and a model to a report."""

@@ -1,5 +1,71 @@
-"""The command line."""
+"""The command line: parse, call, render, exit code. Nothing heavy is imported before it is needed."""
+
+import sys
+
+import typer
+
+from fedaudit.cli.doctor import doctor
+from fedaudit.cli.extract import extract
+from fedaudit.cli.plugins import plugins
+from fedaudit.cli.profiles import profiles
+from fedaudit.cli.report import report
+from fedaudit.cli.reproduce import reproduce
+from fedaudit.cli.simulate import simulate
+from fedaudit.errors import BUG_EXIT_CODE, FedauditError, Interrupted
+
+app = typer.Typer(
+    name="fedaudit",
+    help="Audit federated fine-tuned language models: what private data can be pulled out.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+)
+for command in (simulate, reproduce, extract, report, plugins, profiles, doctor):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        from fedaudit import __version__
+
+        print(f"fedaudit {__version__}")
+        raise typer.Exit
 
 
 def main() -> None:
-    """Run fedaudit."""
+    """Run the command line and leave with its exit code."""
+    sys.exit(_run())
+
+
+def _run() -> int:
+    """Return the exit code: of a result, of a user's mistake in one line, or of a bug."""
+    try:
+        return int(app(standalone_mode=False) or 0)
+    except FedauditError as error:
+        _say(str(error))
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _say("Interrupted; what was finished is kept, and the same command goes on with it.")
+        return Interrupted.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone, and Python would complain at exit
+        return 0
+    except Exception as error:
+        # Typer's own usage errors; it vendors click, whose classes it does not export.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            if text := error.format_message():
+                _say(text)
+            return int(error.exit_code)
+        import traceback
+
+        traceback.print_exc()
+        _say("This is a bug in fedaudit, not in your input; please report it with the lines above.")
+        return BUG_EXIT_CODE
+
+
+def _say(text: str) -> None:
+    print(f"fedaudit: {' '.join(text.split())}", file=sys.stderr)

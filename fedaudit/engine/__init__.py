@@ -1,0 +1,1 @@
+"""The only place that holds a model: loading, batching, generating, scoring."""

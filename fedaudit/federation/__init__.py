@@ -1,0 +1,1 @@
+"""A federation on disk: what it left behind, and whether it is whole."""

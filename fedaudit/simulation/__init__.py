@@ -1,0 +1,1 @@
+"""A whole federation on one machine: partition, client training, rounds, utility."""

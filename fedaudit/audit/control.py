@@ -1,0 +1,53 @@
+"""The guess control: PII of the victim's kinds that is in nobody's data."""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+
+from fedaudit.nano.people import LABELS, Person, invent
+
+FACTOR = 4
+"""Control strings for each target: more of them narrow the control's interval."""
+
+_HAN = re.compile(r"[㐀-鿿]")
+_FIELDS = {label: field for field, label in LABELS.items()}
+
+
+def guesses(
+    targets: Mapping[str, str], corpus: Sequence[str], *, seed: int
+) -> tuple[tuple[str, str], ...]:
+    """Return about FACTOR strings, with labels, for each of `targets` (string -> label).
+
+    Labels that invented people have (names, addresses, numbers, ...) are invented in the target's
+    script. Others are recombined from the halves of targets of one label, which is the harder
+    control: their parts are in the data. No string stands in any text of `corpus`.
+    """
+    rng = random.Random(f"control {seed}")
+    text = "\x00".join(corpus)
+    by_label: dict[str, list[str]] = {}
+    for string, label in sorted(targets.items()):
+        by_label.setdefault(label, []).append(string)
+    found: dict[str, str] = {}
+    for label, strings in by_label.items():
+        for string in strings:
+            for _ in range(FACTOR):
+                guess = _guess(string, label, strings, rng)
+                if guess and guess not in text and guess not in found:
+                    found[guess] = label
+    return tuple(sorted(found.items()))
+
+
+def _guess(string: str, label: str, others: Sequence[str], rng: random.Random) -> str:
+    if label in _FIELDS:
+        person: Person = invent("zh" if _HAN.search(string) else "en", rng)
+        return str(getattr(person, _FIELDS[label]))
+    parts = _halves(string), _halves(rng.choice(others))
+    return parts[0][0] + parts[1][1]
+
+
+def _halves(string: str) -> tuple[str, str]:
+    """Cut a string at the space nearest to its middle, or in the middle."""
+    spaces = [i for i, character in enumerate(string) if character == " "]
+    middle = len(string) // 2
+    cut = min(spaces, key=lambda i: abs(i - middle), default=middle)
+    return string[:cut], string[cut:]

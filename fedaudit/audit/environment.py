@@ -1,0 +1,59 @@
+"""Where a run took place: versions, device, and the commit of the code when there is one."""
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "fedaudit",
+    "torch",
+    "transformers",
+    "peft",
+    "safetensors",
+    "numpy",
+    "scipy",
+    "presidio-analyzer",
+)
+
+
+def describe(device: str) -> dict[str, Any]:
+    """Return the report's `environment`."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {"versions": versions, "device": device_name(device), "git": commit()}
+
+
+def device_name(device: str) -> str:
+    """Return the device in words: a GPU by its name, a CPU with its threads."""
+    import torch
+
+    from fedaudit.engine.loader import device_for
+
+    place = device_for(device)
+    if place.type == "cuda":
+        return f"{place}: {torch.cuda.get_device_name(place)}"
+    return f"{place}: {platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def commit() -> dict[str, Any] | None:
+    """Return the commit that fedaudit runs from, None for an installed wheel."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    head, changes = _git(root, "rev-parse", "HEAD"), _git(root, "status", "--porcelain")
+    return {"commit": head, "dirty": bool(changes)} if head and changes is not None else None
+
+
+def _git(root: Path, *words: str) -> str | None:
+    command = ["git", "-C", str(root), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,16 @@
+"""fedaudit doctor: is this machine fit."""
+
+
+def doctor() -> int:
+    """Check what an audit needs: plugins, the built-in model, devices, offline detection."""
+    from fedaudit.audit.checkup import checks
+    from fedaudit.errors import InputError
+
+    fit = True
+    for title, check in checks():
+        try:
+            print(f"ok      {title}: {check()}", flush=True)
+        except Exception as error:  # whatever breaks is what the user wants to know
+            fit = False
+            print(f"broken  {title}: {error or type(error).__name__}", flush=True)
+    return 0 if fit else InputError.exit_code

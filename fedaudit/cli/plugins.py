@@ -1,0 +1,26 @@
+"""fedaudit plugins: what is installed."""
+
+from typing import Annotated
+
+import typer
+
+
+def plugins(
+    name: Annotated[str | None, typer.Argument(help="A plugin, to see its options.")] = None,
+) -> int:
+    """List the installed plugins, or show one: options, defaults, paper."""
+    from fedaudit import registry
+    from fedaudit.errors import unknown
+
+    kinds = {kind: registry.plugins(kind) for kind in registry.KINDS}
+    if name is None:
+        for kind, found in kinds.items():
+            for cls in found.values():
+                print(f"{kind:<12} {cls.name:<14} {registry.summary(cls)}")
+        return 0
+    named = [(kind, found[name]) for kind, found in kinds.items() if name in found]
+    if not named:
+        raise unknown("plugin", name, [known for found in kinds.values() for known in found])
+    for kind, cls in named:
+        print("\n".join(registry.describe(kind, cls)))
+    return 0

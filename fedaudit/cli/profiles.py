@@ -1,0 +1,43 @@
+"""fedaudit profiles: the papers that can be simulated."""
+
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.options import Scale
+
+
+def profiles(
+    name: Annotated[str | None, typer.Argument(help="A profile, to see its settings.")] = None,
+    scale: Scale = "nano",
+) -> int:
+    """List the profiles, or show one: its paper, settings, study and claims."""
+    from dataclasses import fields, is_dataclass
+    from typing import Any
+
+    from fedaudit import profile
+    from fedaudit.options import build
+    from fedaudit.simulation.config import Simulation
+
+    if name is None:
+        for known in profile.shipped():
+            print(f"{known:<14} {profile.load(known).title}")
+        return 0
+    chosen = profile.load(name)
+    print(f"{chosen.name}: {chosen.title}\npaper: {chosen.paper}\n\n[scale.{scale}]")
+
+    def lines(settings: Any, prefix: str) -> None:
+        for option in fields(settings):
+            value = getattr(settings, option.name)
+            if is_dataclass(value):
+                lines(value, f"{prefix}{option.name}.")
+            else:
+                print(f"  {prefix}{option.name} = {value!r}")
+
+    lines(build(Simulation, chosen.settings(scale), f"profile {name}"), "")
+    for title, rows in (
+        ("study", [f"{v.name}: {', '.join(v.attacks)}" for v in chosen.study]),
+        ("claims", [f"{c.id}: {c.statement} ({c.source})" for c in chosen.claims]),
+    ):
+        print(f"\n{title}" if rows else "", *(f"  {row}" for row in rows), sep="\n")
+    return 0

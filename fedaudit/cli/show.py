@@ -1,0 +1,110 @@
+"""What commands show: results on stdout, progress on stderr."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.interfaces import Progress, no_progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fedaudit.report.document import Report
+    from fedaudit.simulation.loop import Event
+
+WIDTH = 80
+"""How wide results are when nobody looks at them on a terminal."""
+
+
+def console() -> "Console":
+    """Return the console for results: as wide as the terminal, 80 columns when piped."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False)
+
+
+def note(text: str, *, quiet: bool = False) -> None:
+    """Tell the user something that is no result."""
+    if not quiet:
+        print(text, file=sys.stderr)
+
+
+def saved(report: "Report", *paths: Path | None) -> Mapping[str, Any]:
+    """Write `report` to every path given and return it as read by renderers."""
+    from fedaudit.report.document import write
+
+    for path in paths:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(report, path)
+    return report.to_json()
+
+
+def shown(report: Mapping[str, Any]) -> None:
+    """Print a report to stdout."""
+    from fedaudit.report.terminal import render
+
+    render(report, console())
+
+
+@contextmanager
+def bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
+    """Give a maker of progress bars on stderr, one for each title."""
+    if quiet:
+        yield lambda title: no_progress
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    with Bars(*columns, console=Console(stderr=True, markup=False)) as shown_bars:
+
+        def bar(title: str) -> Progress:
+            task = shown_bars.add_task(title, total=None, note="")
+
+            def advance(done: int, total: int) -> None:
+                shown_bars.update(task, completed=done, total=total)
+
+            return advance
+
+        yield bar
+
+
+@contextmanager
+def training(quiet: bool) -> Iterator[Callable[["Event"], None]]:
+    """Give a listener that shows a simulation's rounds with loss, rate and time left."""
+    if quiet:
+        yield lambda event: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[loss]}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True, markup=False)) as progress:
+        task = progress.add_task("training", total=None, loss="")
+
+        def hear(event: "Event") -> None:
+            progress.update(
+                task,
+                description=f"round {event.round}",
+                completed=event.done,
+                total=event.total,
+                loss=f"{event.who} loss {event.loss:.3f}",
+            )
+
+        yield hear

@@ -1,0 +1,130 @@
+"""fedaudit simulate: a whole federation on this machine."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Scale, Seed, Set
+
+if TYPE_CHECKING:
+    from fedaudit.simulation.config import Simulation
+
+
+def simulate(
+    profile: Annotated[str, typer.Option("--profile", help="A profile's name or TOML file.")],
+    scale: Scale = "nano",
+    out: Out = None,
+    set_: Set = None,
+    seed: Seed = None,
+    json: Json = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with an unfinished run; fail when there is none."),
+    ] = False,
+    quiet: Quiet = False,
+) -> int:
+    """Train a federation, round by round, and measure its utility.
+
+    The same command goes on where an interrupted one stopped.
+    """
+    from fedaudit import profile as profiles
+    from fedaudit.cli.show import bars, note, saved, shown, training
+    from fedaudit.errors import UsageError
+    from fedaudit.simulation import run
+
+    started = datetime.now(UTC)
+    chosen = profiles.load(profile)
+    config = settings(chosen.settings(scale), set_ or [], seed, device, dtype)
+    place = out or Path("runs") / chosen.name
+    found = run.existing(config, place)
+    if resume and found is None:
+        raise UsageError(f"There is no run in {place} to resume.")
+    if found is not None and found.status == "complete" and (place / "report.json").exists():
+        from fedaudit.report.document import read
+
+        note(f"{place} holds this very federation already, complete.", quiet=quiet)
+        done = read(place / "report.json")
+    else:
+        if found is not None:
+            note(f"Going on in {place} after round {len(found.rounds) - 1}.", quiet=quiet)
+        with training(quiet) as listener, bars(quiet) as bar:
+            result = run.simulate(
+                config, place, listener=listener, progress=bar("measuring utility")
+            )
+        report = _report(config, place, result, started)
+        done = dict(saved(report, place / "report.json"))
+    if json:
+        _copy(place / "report.json", json)
+    shown(done)
+    note(f"The federation is in {place}.", quiet=quiet)
+    return 0
+
+
+def settings(
+    table: Any, assignments: list[str], seed: int | None, device: str, dtype: str
+) -> "Simulation":
+    """Return the simulation that a profile's table and the command line's options make."""
+    from fedaudit.options import build, merged, parse_settings
+    from fedaudit.simulation.config import Simulation
+
+    given: dict[str, Any] = {} if seed is None else {"seed": seed}
+    given |= {key: value for key, value in (("device", device), ("dtype", dtype)) if value != "auto"}
+    table = merged(merged(table, parse_settings(assignments)), given)
+    return build(Simulation, table, "simulate")
+
+
+def _report(config: "Simulation", place: Path, result: Any, started: datetime) -> Any:
+    from fedaudit.audit import environment
+    from fedaudit.files import sha256
+    from fedaudit.report.document import Report
+
+    last = result.manifest.rounds[-1]
+    finished = datetime.now(UTC)
+    resumed = None if result.resumed_from is None else f"round {result.resumed_from}"
+    return Report(
+        status="success",
+        run={
+            "id": config.sha256()[:12],
+            "command": "simulate",
+            "config": config.table(),
+            "started": started.isoformat(timespec="seconds"),
+            "finished": finished.isoformat(timespec="seconds"),
+            "resumed_from": resumed,
+        },
+        environment=environment.describe(config.device),
+        target={
+            "base": config.base,
+            "adapter": str(place / last.adapter),
+            "sha256": sha256(place / last.adapter / "adapter_model.safetensors"),
+            "effect": {},
+            "beginning": None,
+        },
+        data=[
+            {
+                "path": str(place / client.data),
+                "sha256": sha256(place / client.data),
+                "records": client.examples,
+                "annotation": None,
+            }
+            for client in result.manifest.clients
+        ],
+        seeds={"simulation": config.seed},
+        budget={
+            "queries": None,
+            "tokens": None,
+            "seconds": round((finished - started).total_seconds(), 1),
+            "prefixes": None,
+        },
+        measurements=result.measurements,
+        artifacts=[{"path": str(place / last.adapter), "sha256": None}],
+    )
+
+
+def _copy(source: Path, to: Path) -> None:
+    from fedaudit.files import atomic_text
+
+    atomic_text(to, source.read_text("utf-8"))

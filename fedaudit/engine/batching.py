@@ -1,0 +1,66 @@
+"""Which rows go through the model together; no torch needed.
+
+A row is padded to a length that follows from its own length alone, never from its neighbours: so
+what the model computes for it does not depend on the batch it happens to be in.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fedaudit.records import Probe
+
+STEP = 8
+"""Rows are padded to the next multiple of this many tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Samples first..last-1 of the probe at `index`."""
+
+    index: int
+    first: int
+    last: int
+
+
+def padded(length: int) -> int:
+    """Return the length that a row of `length` tokens is padded to."""
+    return -(-length // STEP) * STEP
+
+
+def pieces(probes: Sequence[Probe], rows: int, tokens: int) -> Iterator[list[Piece]]:
+    """Yield batches of at most `rows` samples and `tokens` tokens, longest prompts first.
+
+    Probes of one padded length and one number of new tokens share a batch. The longest come
+    first, so that memory that does not suffice shows at once.
+    """
+    buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for index, probe in enumerate(probes):
+        if probe.samples > 0:
+            buckets[padded(len(probe.prompt)), probe.max_new_tokens].append(index)
+    for (length, new), members in sorted(buckets.items(), reverse=True):
+        room = max(1, min(rows, tokens // (length + new)))
+        batch: list[Piece] = []
+        for index in members:
+            first = 0
+            while first < probes[index].samples:
+                free = room - sum(piece.last - piece.first for piece in batch)
+                last = min(probes[index].samples, first + free)
+                batch.append(Piece(index, first, last))
+                first = last
+                if sum(piece.last - piece.first for piece in batch) == room:
+                    yield batch
+                    batch = []
+        if batch:
+            yield batch
+
+
+def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """Yield batches of indices whose padded rows hold at most `tokens` tokens, longest first."""
+    buckets: dict[int, list[int]] = defaultdict(list)
+    for index, length in enumerate(lengths):
+        buckets[padded(length)].append(index)
+    for length, members in sorted(buckets.items(), reverse=True):
+        room = max(1, tokens // length)
+        for start in range(0, len(members), room):
+            yield members[start : start + room]

@@ -1,0 +1,39 @@
+"""Document embeddings: the mean of a model's last hidden states."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fedaudit.engine.batching import by_length, padded
+from fedaudit.engine.loader import Base
+
+
+@torch.inference_mode()
+def embed(base: Base, texts: Sequence[str], *, max_tokens: int = 256) -> np.ndarray:
+    """Return unit vectors (texts, hidden size): mean hidden state over each text's first tokens."""
+    ids = [
+        base.tokenizer(text, truncation=True, max_length=max_tokens)["input_ids"] or [0]
+        for text in texts
+    ]
+    vectors = np.zeros((len(texts), base.model.config.hidden_size))
+    for batch in by_length([len(row) for row in ids], 16_384):
+        width = padded(max(len(ids[i]) for i in batch))
+        tokens = torch.zeros(len(batch), width, dtype=torch.long)
+        mask = torch.zeros(len(batch), width)
+        for row, index in enumerate(batch):
+            tokens[row, : len(ids[index])] = torch.tensor(ids[index])
+            mask[row, : len(ids[index])] = 1
+        mask = mask.to(base.model.device)
+        hidden = base.model.base_model(input_ids=tokens.to(base.model.device)).last_hidden_state
+        means = (hidden.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        vectors[batch] = means.cpu().double().numpy()
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
+
+
+def clusters(vectors: np.ndarray, count: int, seed: int) -> list[int]:
+    """Return the K-means cluster (MacQueen 1967) of each row."""
+    from sklearn.cluster import KMeans
+
+    count = min(count, len(vectors))
+    return [int(c) for c in KMeans(count, n_init=10, random_state=seed).fit_predict(vectors)]

@@ -1,0 +1,85 @@
+"""An engine without a model, for tests of plugins: it says what it is told to say."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from fedaudit.interfaces import Progress, no_progress
+from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
+
+_TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
+
+
+class FakeEngine:
+    """Continues prompts with `answer(target, prompt, sample)`; tokens are words.
+
+    `likelihood(target, token, before)` gives the log-probability of a token; every token has -1
+    without it. `asked` keeps all probes, for a test to look at.
+    """
+
+    context_length = 1_000_000
+
+    def __init__(
+        self,
+        answer: Callable[[Target, str, int], str],
+        *,
+        likelihood: Callable[[Target, str, str], float] = lambda target, token, before: -1.0,
+        beginnings: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
+        self.answer, self.likelihood = answer, likelihood
+        self.beginnings: Mapping[str, tuple[int, ...]] = beginnings or {"bare": ()}
+        self.asked: list[tuple[Target, Probe]] = []
+        self._words: list[str] = []
+        self._ids: dict[str, int] = {}
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """Cut texts into words with the white space before them."""
+        cut = [list(_TOKEN.finditer(text)) for text in texts]
+        return [
+            Tokens(tuple(self._id(m[0]) for m in words), tuple(m.span() for m in words))
+            for words in cut
+        ]
+
+    def generate(
+        self,
+        target: Target,
+        probes: Sequence[Probe],
+        *,
+        seed: int,
+        decoding: Decoding = Decoding(),
+        progress: Progress = no_progress,
+    ) -> list[Generation]:
+        """Answer every sample of every probe."""
+        self.asked += [(target, probe) for probe in probes]
+        progress(len(probes), len(probes))
+        return [
+            Generation(
+                tuple(self.answer(target, self._text(p.prompt), s) for s in range(p.samples))
+            )
+            for p in probes
+        ]
+
+    def score(
+        self,
+        target: Target,
+        sequences: Sequence[Sequence[int]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[float]]:
+        """Score every token but the first by `likelihood`."""
+        progress(len(sequences), len(sequences))
+        return [
+            [
+                self.likelihood(target, self._text(s[i : i + 1]), self._text(s[:i]))
+                for i in range(1, len(s))
+            ]
+            for s in sequences
+        ]
+
+    def _id(self, word: str) -> int:
+        if word not in self._ids:
+            self._ids[word] = len(self._words)
+            self._words.append(word)
+        return self._ids[word]
+
+    def _text(self, ids: Sequence[int]) -> str:
+        return "".join(self._words[i] if 0 <= i < len(self._words) else f"<{i}>" for i in ids)

@@ -1,0 +1,169 @@
+"""From a name to a model in memory: where bases come from, and adapters that really fit them."""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from fedaudit import nano
+from fedaudit.errors import InputError, TargetError
+from fedaudit.federation import adapters
+from fedaudit.files import sha256
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base model in memory, its tokenizer, and the fingerprint of its files."""
+
+    name: str
+    path: Path
+    sha256: str
+    model: PreTrainedModel
+    tokenizer: Any
+
+
+def locate(name: str) -> Path:
+    """Return the folder of a base: the built-in one, a folder, or a hub id (cache first)."""
+    if name == nano.BASE:
+        return nano.folder()
+    if (path := Path(name)).is_dir():
+        return path
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+    except HFValidationError:
+        raise InputError(f"There is no model folder {name}.") from None
+    except FileNotFoundError:
+        pass
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise TargetError(
+            f"The base {name!r} is no folder, is not in the hub's cache and cannot be fetched: "
+            f"{reason}"
+        ) from None
+
+
+def fingerprint(path: Path) -> str:
+    """Return one SHA-256 over a base's configuration, tokenizer and weight files."""
+    names = sorted(
+        file.name
+        for file in path.iterdir()
+        if file.suffix == ".safetensors" or file.name in ("config.json", "tokenizer.json")
+    )
+    lines = "".join(f"{sha256(path / name)}  {name}\n" for name in names)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def device_for(wanted: str) -> torch.device:
+    """Return the device asked for; "auto" is CUDA where there is one."""
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise TargetError(f"The device {wanted!r} is not usable here.") from None
+    return device
+
+
+def dtype_for(wanted: str, device: torch.device) -> torch.dtype:
+    """Return the dtype asked for; "auto" is float32 on CPU and bfloat16 elsewhere."""
+    if wanted == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    if wanted not in DTYPES:
+        raise InputError(f"The dtype {wanted!r} is none of {', '.join(DTYPES)}.")
+    return DTYPES[wanted]
+
+
+def load_base(name: str, *, device: str = "auto", dtype: str = "auto") -> Base:
+    """Return the base `name` on a device, ready to answer (no dropout, no gradients).
+
+    Raises InputError for a folder that holds no causal language model in safetensors.
+    """
+    quiet()
+    path, place = locate(name), device_for(device)
+    if not any(path.glob("*.safetensors")):
+        raise InputError(f"{path} holds no model in safetensors.")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=dtype_for(dtype, place), use_safetensors=True
+        )
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"{path} cannot be loaded as a causal language model: {reason}") from None
+    model.requires_grad_(False).eval().to(place)
+    return Base(name, path, fingerprint(path), model, tokenizer)
+
+
+def quiet() -> None:
+    """Silence the libraries' progress bars and advice; fedaudit reports its own."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftModel:
+    """Return `model` with the adapter in `folder` attached under `name`, ready to answer.
+
+    Raises InputError when a tensor is missing, foreign or of another shape: PEFT would load what
+    fits with a warning at most, and one would audit the base.
+    """
+    tensors = adapters.read(folder)
+    config = LoraConfig.from_pretrained(folder)
+    config.inference_mode = True
+    peft = with_adapter(model, config, name, trainable=False)
+    fit(peft, tensors, name, str(folder))
+    return peft
+
+
+def with_adapter(
+    model: PreTrainedModel | PeftModel, config: LoraConfig, name: str, *, trainable: bool
+) -> PeftModel:
+    """Return `model` with a new LoRA adapter; a trainable one is float32 on any base."""
+    try:
+        if isinstance(model, PeftModel):
+            model.add_adapter(name, config, autocast_adapter_dtype=trainable)
+            return model
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return PeftModel(model, config, adapter_name=name, autocast_adapter_dtype=trainable)
+    except ValueError as error:  # for example: target modules that this base does not have
+        raise InputError(f"The adapter is for another base: {error}") from None
+
+
+def tensors_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
+    """Return the adapter's tensors by the names that PEFT saves them under."""
+    found = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
+    return {key: tensor.detach().clone().cpu() for key, tensor in found.items()}
+
+
+def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, what: str) -> None:
+    """Put `tensors` into the adapter `name`; raises InputError unless all of them fit."""
+    shapes = {key: tuple(tensor.shape) for key, tensor in tensors_of(model, name).items()}
+    given = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+    if shapes != given:
+        wrong = sorted(shapes.items() ^ given.items())[0][0]
+        raise InputError(
+            f"{what} is an adapter for another base or configuration: {wrong} is "
+            f"{given.get(wrong, 'absent')} in the adapter and "
+            f"{shapes.get(wrong, 'absent')} in the base."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        set_peft_model_state_dict(model, dict(tensors), adapter_name=name)

@@ -1,0 +1,163 @@
+"""The engine for a model in this process: CUDA, bfloat16 or CPU."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from peft import PeftModel
+from transformers import PreTrainedModel
+
+from fedaudit.engine import generate, loader, score
+from fedaudit.engine.batching import by_length, pieces
+from fedaudit.errors import InputError
+from fedaudit.interfaces import Progress, no_progress
+from fedaudit.prompts import PromptTemplate
+from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
+
+LOGITS = 2**26
+"""The most logits that scoring holds at once (256 MB in float32)."""
+
+
+class LocalEngine:
+    """Answers probes with one base model and the adapters that targets name."""
+
+    def __init__(
+        self,
+        base: loader.Base,
+        *,
+        template: PromptTemplate | None = None,
+        batch_size: int = 0,
+        tokens: int = 0,
+    ) -> None:
+        on_cpu = base.model.device.type == "cpu"
+        self.base = base
+        self.model: PreTrainedModel | PeftModel = base.model
+        self.rows = batch_size or (512 if on_cpu else 1024)
+        self.tokens = tokens or (32_768 if on_cpu else 131_072)
+        self.context_length = int(base.model.config.max_position_embeddings)
+        self.beginnings = beginnings(base.tokenizer, template)
+        self._adapters: dict[str, str] = {}
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """Tokenise without special tokens; offsets are code points."""
+        if not texts:
+            return []
+        encoded = self.base.tokenizer(
+            list(texts), add_special_tokens=False, return_offsets_mapping=True
+        )
+        return [
+            Tokens(tuple(ids), tuple(map(tuple, offsets)))
+            for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+        ]
+
+    def generate(
+        self,
+        target: Target,
+        probes: Sequence[Probe],
+        *,
+        seed: int,
+        decoding: Decoding = Decoding(),
+        progress: Progress = no_progress,
+    ) -> list[Generation]:
+        """Continue every probe; raises InputError for one that does not fit the context."""
+        for probe in probes:
+            self._check_length(len(probe.prompt), probe.max_new_tokens)
+        texts: list[list[str]] = [[""] * probe.samples for probe in probes]
+        done, total = 0, sum(probe.samples for probe in probes)
+        with self._target(target) as model:
+            for batch in pieces(probes, self.rows, self.tokens):
+                drawn = generate.continuations(
+                    model, probes, batch, seed=seed, decoding=decoding, end=self._end()
+                )
+                decoded = iter(self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True))
+                for piece in batch:
+                    for sample in range(piece.first, piece.last):
+                        texts[piece.index][sample] = next(decoded)
+                done += len(drawn)
+                progress(done, total)
+        return [Generation(tuple(samples)) for samples in texts]
+
+    def score(
+        self,
+        target: Target,
+        sequences: Sequence[Sequence[int]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[float]]:
+        """Score every sequence; raises InputError for one that does not fit the context."""
+        for sequence in sequences:
+            self._check_length(len(sequence), 0)
+        scores: list[list[float]] = [[] for _ in sequences]
+        room = min(self.tokens, LOGITS // int(self.base.model.config.vocab_size))
+        done = 0
+        with self._target(target) as model:
+            for batch in by_length([max(1, len(s)) for s in sequences], max(1, room)):
+                chosen = [sequences[index] or (0,) for index in batch]
+                found = score.log_probabilities(model, chosen)
+                for index, row in zip(batch, found, strict=True):
+                    scores[index] = row
+                done += len(batch)
+                progress(done, len(sequences))
+        return scores
+
+    def _end(self) -> list[int]:
+        end = self.base.model.generation_config.eos_token_id
+        ends = end if isinstance(end, list) else [end]
+        return [token for token in (*ends, self.base.tokenizer.eos_token_id) if token is not None]
+
+    def _check_length(self, prompt: int, new: int) -> None:
+        if prompt == 0 and new:
+            raise InputError("A prompt is empty, and this model has no token that begins a text.")
+        if prompt + new > self.context_length:
+            raise InputError(
+                f"A prompt of {prompt} tokens and {new} new ones is longer than the context of "
+                f"{self.base.name}, {self.context_length} tokens."
+            )
+
+    @contextlib.contextmanager
+    def _target(self, target: Target) -> Iterator[PreTrainedModel]:
+        """Switch the model to a target's adapter, or to the bare base."""
+        if target.adapter is None:
+            off = getattr(self.model, "disable_adapter", contextlib.nullcontext)
+            with off():
+                yield self._plain()
+            return
+        if target.adapter not in self._adapters:
+            name = f"adapter{len(self._adapters)}"
+            self.model = loader.attach(self.model, Path(target.adapter), name)
+            self._adapters[target.adapter] = name
+        peft = self.model
+        assert isinstance(peft, PeftModel)
+        peft.set_adapter(self._adapters[target.adapter])
+        peft.eval()
+        yield self._plain()
+
+    def _plain(self) -> PreTrainedModel:
+        """Return the transformers model inside: PEFT injects its layers into it."""
+        model = self.model
+        return model.get_base_model() if isinstance(model, PeftModel) else model
+
+
+def beginnings(
+    tokenizer: object, template: PromptTemplate | None
+) -> Mapping[str, tuple[int, ...]]:
+    """Return the ways a prompt may begin under this tokenizer, by name.
+
+    "bare" is nothing; "bos" the token that begins texts; "template" what stands before the
+    user's words in the chat template, or in the federation's prompt template.
+    """
+    found: dict[str, tuple[int, ...]] = {"bare": ()}
+    bos = getattr(tokenizer, "bos_token_id", None)
+    if bos is not None:
+        found["bos"] = (bos,)
+    if getattr(tokenizer, "chat_template", None):
+        message = [{"role": "user", "content": "\x00"}]
+        rendered = tokenizer.apply_chat_template(message, tokenize=False)  # type: ignore[attr-defined]
+        header, ids = rendered.partition("\x00")[0], ()
+    else:
+        header, ids = (template.header() if template else ""), found.get("bos", ())
+    if header:
+        encoded = tokenizer(header, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+        found["template"] = (*ids, *encoded)
+    return found

@@ -1,0 +1,88 @@
+"""LoRA adapters on disk: the PEFT folder, in safetensors only."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.errors import InputError
+from fedaudit.files import atomic, atomic_text, existing
+
+if TYPE_CHECKING:
+    import torch
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+def check(folder: Path) -> Mapping[str, Any]:
+    """Return the adapter's configuration after a look that needs no torch.
+
+    Raises InputError for a missing or pickled adapter and for one that is not LoRA.
+    """
+    existing(folder, "adapter")
+    if not (folder / WEIGHTS).is_file():
+        pickled = next(
+            (n for n in ("adapter_model.bin", "adapter_model.pt") if (folder / n).exists()), None
+        )
+        if pickled:
+            raise InputError(
+                f"{folder / pickled} is pickled, and a pickle can run code when it is loaded: "
+                f"have its owner save it as {WEIGHTS}."
+            )
+        raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
+    try:
+        config = json.loads((folder / CONFIG).read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no adapter: it has no {CONFIG}.") from None
+    except ValueError as error:
+        raise InputError(f"{folder / CONFIG} is not JSON ({error}).") from None
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+        kind = config.get("peft_type") if isinstance(config, dict) else None
+        raise InputError(f"{folder} is an adapter of type {kind!r}; fedaudit audits LoRA.")
+    return config
+
+
+def read(folder: Path) -> dict[str, "torch.Tensor"]:
+    """Return the adapter's tensors by name; raises InputError when they are broken or not finite.
+
+    Prefixes and infixes that other trainers leave in the names are removed.
+    """
+    check(folder)
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = folder / WEIGHTS
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is not a valid safetensors file ({error}).") from None
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise InputError(f"{path}: tensor {name} holds NaN or infinite values.")
+    if not tensors:
+        raise InputError(f"{path} holds no tensor.")
+    return {canonical(name): tensor for name, tensor in tensors.items()}
+
+
+def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], folder: Path) -> None:
+    """Write an adapter folder; each of its files is whole or absent."""
+    from safetensors.torch import save_file
+
+    with atomic(folder / WEIGHTS) as temporary:
+        save_file({name: t.contiguous() for name, t in sorted(tensors.items())}, temporary)
+    atomic_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def canonical(name: str) -> str:
+    """Return a tensor name in the form that PEFT saves: base_model.model.(...).lora_A.weight.
+
+    Known foreign forms: NVFlare's `model.` prefix, DDP's `module.`, an adapter name as infix
+    (`lora_A.default.weight`), and a missing `base_model.model.`.
+    """
+    name = name.replace(".default.", ".")
+    for prefix in ("module.", "model.base_model.", "base_model."):
+        if name.startswith(prefix):
+            name = name.removeprefix("module.")
+            name = name.removeprefix("model.") if name.startswith("model.base_model.") else name
+    return name if name.startswith("base_model.model.") else f"base_model.model.{name}"

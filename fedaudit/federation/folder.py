@@ -1,0 +1,81 @@
+"""A federation's folder, checked on reading before anything heavy is imported."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedaudit.errors import InputError, UsageError
+from fedaudit.federation import adapters, manifest
+from fedaudit.federation.manifest import Manifest
+from fedaudit.files import sha256
+from fedaudit.prompts import PromptTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Federation:
+    """A federation whose files are all there and unchanged."""
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def template(self) -> PromptTemplate:
+        """The template that the federation's instruction records were rendered with."""
+        form = self.manifest.template
+        return PromptTemplate(form.name, form.with_input, form.without_input)
+
+    def adapter(self, number: int | None = None) -> tuple[int, Path]:
+        """Return (round, folder) of the global adapter after a round; None is the last."""
+        rounds = self.manifest.rounds
+        last = len(rounds) - 1
+        if number is None and self.manifest.status != "complete":
+            raise InputError(
+                f"{self.path} stopped after round {last}: finish it by giving the same simulate "
+                f"command again, or audit it as it is with --round {last}."
+            )
+        chosen = last if number is None else number
+        if not 0 <= chosen <= last:
+            raise UsageError(f"{self.path} has rounds 0 to {last}, no round {chosen}.")
+        return chosen, self.path / rounds[chosen].adapter
+
+
+def is_federation(path: Path) -> bool:
+    """Tell whether `path` is a federation's folder, or the `rounds` folder of one."""
+    return (_root(path) / manifest.NAME).is_file()
+
+
+def open_federation(path: Path) -> Federation:
+    """Return the federation in `path` (or whose `rounds` folder it is), fully checked.
+
+    Raises InputError for a missing round, a missing file, a hash that does not match, or an
+    adapter that is not LoRA in safetensors.
+    """
+    root = _root(path)
+    found = manifest.read(root)
+    for finished in found.rounds:
+        if not (root / finished.adapter).is_dir():
+            raise InputError(
+                f"{root} misses round {finished.round}: there is no {finished.adapter}."
+            )
+        adapters.check(root / finished.adapter)
+    for name, wanted in found.files.items():
+        if not (root / name).is_file():
+            raise InputError(f"{root} misses {name}, which its manifest names.")
+        if sha256(root / name) != wanted:
+            raise InputError(f"{root / name} is not the file that {manifest.NAME} names (SHA-256).")
+    return Federation(root, found)
+
+
+def latest(below: Path) -> Path | None:
+    """Return the federation folder that was written last directly below `below`."""
+    found = [path for path in _folders(below) if is_federation(path)]
+    return max(found, key=lambda p: (p / manifest.NAME).stat().st_mtime_ns, default=None)
+
+
+def _folders(below: Path) -> Iterator[Path]:
+    return (path for path in below.iterdir() if path.is_dir()) if below.is_dir() else iter(())
+
+
+def _root(path: Path) -> Path:
+    named_rounds = path.name == "rounds" and (path.parent / manifest.NAME).is_file()
+    return path.parent if named_rounds else path

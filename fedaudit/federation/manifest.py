@@ -1,0 +1,134 @@
+"""federation.json: what a federation says of itself, read and written without heavy imports."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from fedaudit.errors import InputError, UsageError
+from fedaudit.files import atomic_text
+from fedaudit.options import build
+
+SCHEMA_VERSION = "1.0"
+NAME = "federation.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The model that everybody started from; `sha256` covers its configuration and weights."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A party of the federation."""
+
+    id: str
+    examples: int
+    weight: float
+    data: str = ""
+    """Its documents, below the federation's folder; simulations only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A finished round; round 0 is the initial adapter."""
+
+    round: int
+    adapter: str
+    participants: tuple[str, ...] = ()
+    clients: Mapping[str, str] = field(default_factory=dict)
+    """The adapter folder of each client whose update the server saw."""
+    loss: Mapping[str, float] = field(default_factory=dict)
+    """The mean training loss of each participant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """The prompt template that instruction records were rendered with."""
+
+    name: str
+    with_input: str
+    without_input: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Everything federation.json says; `files` maps each file it names to its SHA-256."""
+
+    schema_version: str = SCHEMA_VERSION
+    status: Literal["running", "complete"] = "running"
+    base: Base
+    clients: tuple[Client, ...]
+    rounds: tuple[Round, ...] = ()
+    aggregation: Mapping[str, Any]
+    secure_aggregation: Mapping[str, Any] | None = None
+    template: Template
+    seeds: Mapping[str, int]
+    files: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The simulation's settings; empty for a federation that was not simulated here."""
+    config_sha256: str = ""
+
+
+def write(manifest: Manifest, folder: Path) -> None:
+    """Write federation.json into `folder`, whole or not at all."""
+    text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False)
+    atomic_text(folder / NAME, text + "\n")
+
+
+def read(folder: Path) -> Manifest:
+    """Return the manifest of `folder`; raises InputError for one that is not well-formed."""
+    path = folder / NAME
+    try:
+        table = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no federation: it has no {NAME}.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+    if not isinstance(table, dict):
+        raise InputError(f"{path} must hold a JSON object.")
+    version = str(table.get("schema_version", SCHEMA_VERSION))
+    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        raise InputError(f"{path} has schema version {version}; this fedaudit reads 1.x.")
+    try:
+        manifest = build(Manifest, _with_nested(table, path), NAME)
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
+    _check(manifest, path)
+    return manifest
+
+
+def _with_nested(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return `table` with its lists of tables as records."""
+    result = dict(table)
+    for key, cls in (("clients", Client), ("rounds", Round)):
+        items = table.get(key)
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise InputError(f"{path} needs a list of objects {key!r}.")
+        result[key] = tuple(build(cls, item, f"{NAME} {key}") for item in items)
+    return result
+
+
+def _check(manifest: Manifest, path: Path) -> None:
+    """Refuse a manifest that contradicts itself or points outside its folder."""
+    ids = [client.id for client in manifest.clients]
+    if len(set(ids)) != len(ids):
+        raise InputError(f"{path} names a client twice.")
+    for number, finished in enumerate(manifest.rounds):
+        if finished.round != number:
+            raise InputError(f"{path} misses round {number}.")
+        if missing := set(finished.participants) - set(ids):
+            raise InputError(f"{path}: round {number} names {sorted(missing)[0]!r}, no client.")
+    if not manifest.rounds:
+        raise InputError(f"{path} has no finished round yet; there is nothing to audit.")
+    named = [*manifest.files, *(r.adapter for r in manifest.rounds)]
+    for name in [*named, *(client.data for client in manifest.clients)]:
+        place = PurePosixPath(name)
+        if place.is_absolute() or ".." in place.parts or "\0" in name:
+            raise InputError(f"{path} points outside its folder: {name!r}.")

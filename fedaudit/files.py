@@ -1,0 +1,58 @@
+"""Files that are whole or absent, and their fingerprints."""
+
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedaudit.errors import InputError, Interrupted
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
+    """Give a temporary path beside `path`; when the block ends well, it takes `path`'s place.
+
+    Raises, with nothing left behind, Interrupted when the disk is full or fails, and InputError
+    when the place cannot be written to.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        os.close(handle)
+        yield temporary
+        temporary.chmod(mode)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        kind = Interrupted if error.errno in _FULL else InputError
+        raise kind(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def atomic_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write `text` to `path` in UTF-8, whole or not at all."""
+    with atomic(path, mode) as temporary:
+        temporary.write_bytes(text.encode())
+
+
+def existing(path: Path, what: str) -> Path:
+    """Return `path`, or raise InputError when there is nothing."""
+    if not path.exists():
+        raise InputError(f"There is no {what} {path}.")
+    return path

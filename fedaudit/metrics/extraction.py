@@ -1,0 +1,76 @@
+"""Which PII strings the outputs of a model give away (FedPII, section 4.1)."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+Disjointness = Literal["prefix-free", "literal"]
+
+
+def victim_exclusive(
+    victim: Iterable[tuple[str, str]], attacker_texts: Sequence[str]
+) -> dict[str, str]:
+    """Return the victim's distinct PII strings, with their labels, that no attacker text holds.
+
+    White space around a string is dropped; a string with several labels keeps the first in
+    alphabetical order. Sorted, so that the order of the input does not matter.
+    """
+    labels: dict[str, str] = {}
+    for text, label in victim:
+        if string := text.strip():
+            labels[string] = min(label, labels.get(string, label))
+    # One text with a separator that no PII string crosses.
+    corpus = "\x00".join(attacker_texts)
+    return {string: labels[string] for string in sorted(labels) if string not in corpus}
+
+
+def prefix_disjoint(strings: Iterable[str], form: Disjointness = "prefix-free") -> list[str]:
+    """Return the strings that are left when none may begin another, sorted.
+
+    "prefix-free" drops every string that is a proper prefix of another one, because an output
+    with the longer one would credit it by accident. "literal" is the paper's LCP(s_i, s_j) = 0:
+    it keeps, of all strings with one first character, only the longest (then the smallest).
+    """
+    ordered = sorted(set(strings))
+    if form == "prefix-free":
+        # In sorted order a string's extensions follow it directly.
+        return [
+            string
+            for string, following in zip(ordered, [*ordered[1:], ""], strict=True)
+            if not following.startswith(string)
+        ]
+    best: dict[str, str] = {}
+    for string in ordered:
+        rival = best.get(string[:1])
+        if rival is None or len(string) > len(rival):
+            best[string[:1]] = string
+    return sorted(best.values())
+
+
+def extracted(outputs: Iterable[str], targets: Iterable[str]) -> dict[str, int]:
+    """Return how many outputs begin with each target; targets that none begins with are absent.
+
+    White space that leads an output is not part of it. Cost: one look-up for each distinct
+    target length, not one for each target.
+    """
+    by_length: dict[int, set[str]] = defaultdict(set)
+    for target in targets:
+        by_length[len(target)].add(target)
+    lengths = sorted(by_length)
+    counts: dict[str, int] = defaultdict(int)
+    for output in outputs:
+        text = output.lstrip()
+        for length in lengths:
+            if length > len(text):
+                break
+            if (head := text[:length]) in by_length[length]:
+                counts[head] += 1
+    return dict(counts)
+
+
+def by_label(strings: Iterable[str], labels: Mapping[str, str]) -> dict[str, int]:
+    """Return how many of `strings` carry each label, most first, then by name."""
+    counts: dict[str, int] = defaultdict(int)
+    for string in strings:
+        counts[labels[string]] += 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

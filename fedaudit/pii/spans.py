@@ -1,0 +1,23 @@
+"""One annotation out of many finds: spans in order, none over another."""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from fedaudit.records import PiiSpan
+
+
+def resolve(finds: Iterable[tuple[float, PiiSpan]]) -> tuple[PiiSpan, ...]:
+    """Return the spans of the best (score, span) finds, sorted and without overlap.
+
+    Of two that overlap the higher score stays, then the longer, the earlier, the label that
+    sorts first: the result does not depend on the order of `finds`.
+    """
+    ranked = sorted(set(finds), key=lambda find: (-find[0], find[1].start - find[1].end, find[1]))
+    kept: list[PiiSpan] = []
+    for _, span in ranked:
+        place = bisect_left(kept, span)
+        free_left = place == 0 or kept[place - 1].end <= span.start
+        free_right = place == len(kept) or span.end <= kept[place].start
+        if free_left and free_right:
+            kept.insert(place, span)
+    return tuple(kept)

@@ -1,0 +1,125 @@
+"""Profiles: a paper's federation, study, claims and published figures as one TOML file."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from fedaudit.errors import InputError, UsageError, unknown
+from fedaudit.options import build, merged
+
+PACKAGE = "fedaudit_profiles"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One federation of a study and the attacks on it."""
+
+    name: str
+    simulate: Mapping[str, Any] = field(default_factory=dict)
+    """Settings over those of the scale."""
+    attacks: tuple[str, ...] = ()
+    attacker: str = "c0"
+    victim: str = "c1"
+    round: int = -1
+    """The round whose adapter is attacked; -1 is the last."""
+    quick: bool = False
+    """Whether `reproduce --quick` runs it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """Which measurement one side of a claim means, and which of its numbers."""
+
+    variant: str
+    metric: str
+    number: Literal["value", "low", "high"] = "value"
+    plugin: str = ""
+    scope: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A finding of the paper as data: left (compare) factor * right + margin."""
+
+    id: str
+    source: str
+    statement: str
+    left: Select
+    compare: Literal[">", ">=", "<", "<="]
+    right: Select | float = 0.0
+    factor: float = 1.0
+    margin: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A figure of the paper, to stand beside ours."""
+
+    source: str
+    what: str
+    metric: str
+    value: float
+    variant: str = ""
+    scope: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A profile; `scale` holds the simulation's settings by scale."""
+
+    name: str
+    title: str = ""
+    paper: str = ""
+    scale: Mapping[str, Any]
+    study: tuple[Variant, ...] = ()
+    claims: tuple[Statement, ...] = ()
+    figures: tuple[Published, ...] = ()
+
+    def settings(self, scale: str) -> Mapping[str, Any]:
+        """Return the simulation's settings at `scale`."""
+        if scale not in self.scale:
+            raise unknown(f"scale of profile {self.name}", scale, self.scale)
+        table: Mapping[str, Any] = self.scale[scale]
+        return table
+
+
+def shipped() -> list[str]:
+    """Return the names of the profiles that come with fedaudit."""
+    names = (file.name for file in files(PACKAGE).iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+def load(name: str) -> Profile:
+    """Return a shipped profile by name, or one from a TOML file by path.
+
+    Raises UsageError for a name nobody has, InputError for a file that is no profile.
+    """
+    if name in shipped():
+        text, where = files(PACKAGE).joinpath(f"{name}.toml").read_text("utf-8"), name
+    elif (path := Path(name)).suffix == ".toml" or path.is_file():
+        where = str(path)
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} cannot be read as a profile: {error}.") from None
+    else:
+        raise unknown("profile", name, shipped())
+    try:
+        return parse(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, UsageError) as error:
+        raise InputError(f"Profile {where}: {error}") from None
+
+
+def parse(table: Mapping[str, Any]) -> Profile:
+    """Return the profile that a TOML table spells."""
+    lists = {"study": Variant, "claims": Statement, "figures": Published}
+    parts: dict[str, Any] = {}
+    for key, cls in lists.items():
+        items = table.get(key, [])
+        if not isinstance(items, list):
+            raise UsageError(f"{key} must be a list of tables, [[{key}]].")
+        parts[key] = tuple(build(cls, item, key) for item in items)
+    return build(Profile, merged(table, parts), "profile")

@@ -1,0 +1,160 @@
+"""report.json: built from records, checked against its schema, written whole, read back."""
+
+import dataclasses
+import json
+import math
+import numbers
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from fedaudit.errors import InputError
+from fedaudit.files import atomic_text
+from fedaudit.records import Claim, Finding, Measurement
+from fedaudit.report.redaction import hidden, visible
+from fedaudit.report.verdict import verdict as judge
+
+SCHEMA_VERSION = "1.0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The sections of a report.json; docs/report-fields.md says what each field means."""
+
+    status: Literal["success", "interrupted", "error"]
+    run: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    target: Mapping[str, Any]
+    data: Sequence[Mapping[str, Any]]
+    seeds: Mapping[str, Any]
+    budget: Mapping[str, Any]
+    measurements: Sequence[Measurement] = ()
+    findings: Sequence[Finding] = ()
+    claims: Sequence[Claim] = ()
+    verdict: Mapping[str, Any] | None = None
+    """None: what `fedaudit.report.verdict` says of the measurements and findings."""
+    limits: Sequence[str] = ()
+    artifacts: Sequence[Mapping[str, Any]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain dicts and lists.
+
+        Raises ValueError naming the place of a NaN or an infinity, and TypeError of what JSON
+        does not have.
+        """
+        sections = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        sections["verdict"] = self.verdict or judge(self.measurements, self.findings)
+        return {"schema_version": SCHEMA_VERSION} | {
+            name: _plain(section, name) for name, section in sections.items()
+        }
+
+
+def validate(document: object) -> None:
+    """Raise InputError, in one line, unless `document` is a report of this schema version."""
+    from jsonschema.exceptions import best_match
+
+    if isinstance(document, dict) and isinstance(document.get("schema_version"), str):
+        version = document["schema_version"]
+        if version != SCHEMA_VERSION:
+            raise InputError(
+                f"The report has schema version {visible(version)}; this fedaudit reads "
+                f"{SCHEMA_VERSION}."
+            )
+    error = best_match(_validator().iter_errors(document))
+    if error is not None:
+        place = error.json_path.removeprefix("$").removeprefix(".") or "the report"
+        raise InputError(f"Not a valid report: {visible(place)}: {_short(visible(error.message))}")
+    try:
+        _plain(document, "report")
+    except ValueError as error:
+        raise InputError(f"Not a valid report: {_short(visible(str(error)))}") from error
+    except RecursionError as error:
+        raise InputError("Not a valid report: it is nested too deeply.") from error
+
+
+def write(report: Report, path: Path) -> None:
+    """Write `report` to `path` as JSON, whole or not at all.
+
+    Raises ValueError when the report breaks its own schema (a bug of whoever built it), and
+    Interrupted when the disk refuses.
+    """
+    document = report.to_json()
+    try:
+        validate(document)
+    except InputError as error:
+        raise ValueError(str(error)) from error
+    atomic_text(path, dumps(document))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the report in the file `path`; InputError unless it is there and valid."""
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON: {visible(str(error))}.") from error
+    try:
+        validate(document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    return dict(document)
+
+
+def dumps(document: Mapping[str, Any]) -> str:
+    r"""Return `document` as JSON text with sorted keys, readable and safe to show.
+
+    Other scripts stay as they are; hidden characters (U+009B, U+202E, a lone surrogate) become
+    `\u` escapes, which JSON reads back as the same characters.
+    """
+    text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return re.sub(r"[^\x20-\x7e\n]", _escaped, text) + "\n"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    char = match[0]
+    return json.dumps(char)[1:-1] if hidden(char) else char
+
+
+def _plain(value: Any, place: str) -> Any:
+    """Return `value` with records and mappings as dicts, tuples as lists, finite numbers."""
+    if hasattr(value, "item"):  # a NumPy or torch scalar
+        value = value.item()
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        if not math.isfinite(value):
+            raise ValueError(f"{place} is {value}; write null and say why.")
+        return float(value)
+    if dataclasses.is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one, f"{place}.{key}") for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_plain(one, f"{place}[{index}]") for index, one in enumerate(value)]
+    raise TypeError(f"{place} is of type {type(value).__name__}, which JSON does not have.")
+
+
+def _short(message: str) -> str:
+    """Return `message` on one screen: jsonschema quotes whole sections."""
+    return message if len(message) <= 200 else f"{message[:90]} … {message[-90:]}"
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of report.json."""
+    text = files("fedaudit.report").joinpath("schema.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(schema())

@@ -1,0 +1,55 @@
+"""How numbers of a report are spelt for people."""
+
+from collections.abc import Mapping
+from typing import Any
+
+RATES = {
+    "coverage", "accuracy", "inference_accuracy", "extraction_precision", "extraction_recall",
+    "routing_accuracy", "tpr", "fpr",
+}  # fmt: skip
+"""Metrics that are shares of n, shown in per cent."""
+
+NOT_MEASURED = "not measured"
+
+
+def number(value: float | None) -> str:
+    """Return a number with three digits that count, a whole one in full."""
+    if value is None:
+        return NOT_MEASURED
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:.3g}" if abs(value) < 1000 or abs(value) >= 1e15 else f"{value:,.0f}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share in per cent; a small one keeps two digits that count."""
+    return NOT_MEASURED if share is None else f"{_hundredths(share)} %"
+
+
+def _hundredths(share: float) -> str:
+    if 0 < share < 0.001:
+        return f"{100 * share:.2g}"
+    return f"{100 * share:.1f}"
+
+
+def measured(row: Mapping[str, Any]) -> str:
+    """Return the value of a measurement with its interval: `12.3 % [10.1, 15.2]`."""
+    value, low, high = row["value"], row["low"], row["high"]
+    if value is None:
+        return NOT_MEASURED
+    rate = row["metric"] in RATES
+    text = percent(value) if rate else number(value)
+    if low is None or high is None:
+        return text
+    spelt = _hundredths if rate else number
+    return f"{text} [{spelt(low)}, {spelt(high)}]"
+
+
+def found(row: Mapping[str, Any]) -> str:
+    """Return hits and n of a measurement: `118 / 4,210`; expected hits are `~12.4 / 500`."""
+    value, hits, n = row["value"], row["hits"], row["n"]
+    if value is None:
+        return NOT_MEASURED
+    if n is None:
+        return "-" if hits is None else f"{hits:,}"
+    return f"~{number(value * n)} / {n:,}" if hits is None else f"{hits:,} / {n:,}"

@@ -1,0 +1,88 @@
+"""A report as Markdown, for an issue, a wiki or a merge request."""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+
+from fedaudit.report import story, tables
+from fedaudit.report.redaction import visible
+from fedaudit.report.rows import Row
+from fedaudit.report.tables import Table
+
+MOST_FINDINGS = 100
+
+
+def render(report: Row) -> str:
+    """Return a valid report's document as Markdown; no text in it is a link, HTML or code."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Row) -> Iterator[str]:
+    verdict = report["verdict"]
+    yield "# Privacy audit"
+    yield from _paragraph(f"Verdict: {verdict['status']}", bold=True)
+    for sentence in story.answer(report):
+        yield from _paragraph(sentence)
+    yield from _list("Why", verdict["reasons"])
+    yield from _list(
+        "What was audited", [f"{name}: {value}" for name, value in story.audited(report)]
+    )
+    yield from _list("What was tried", story.tried(report))
+    for table in (
+        *tables.extraction(report),
+        *tables.labels(report),
+        *tables.findings(report, MOST_FINDINGS),
+        *tables.utility(report),
+        *tables.others(report),
+        *tables.claims(report),
+    ):
+        yield from _table(table)
+    yield from _list("Limits", report["limits"])
+    yield from _list("Terms", [f"{term}: {meaning}" for term, meaning in story.GLOSSARY.items()])
+
+
+def _paragraph(text: str, *, bold: bool = False) -> Iterator[str]:
+    yield ""
+    yield f"**{escaped(text)}**" if bold else _block(text)
+
+
+def _list(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield from ("", f"## {title}", "")
+    for line in lines:
+        yield f"- {_block(line)}"
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield from ("", f"## {escaped(table.title)}", "")
+    yield _cells(table.columns)
+    sides = ("--:" if column in table.numeric else ":--" for column in table.columns)
+    yield f"| {' | '.join(sides)} |"
+    for row in table.rows:
+        yield _cells(row)
+    for note in table.notes:
+        yield from _paragraph(note)
+
+
+def _cells(row: Sequence[str]) -> str:
+    return f"| {' | '.join(map(escaped, row))} |"
+
+
+def escaped(text: str) -> str:
+    """Return `text` so that Markdown shows it as it is within a line or a cell.
+
+    HTML becomes entities, so do the signs that make bare addresses links, and the pipe, whose
+    backslash some readers would show.
+    """
+    text = html.escape(visible(text), quote=False)
+    text = re.sub(r"([\\`*_{}\[\]#!~$])", r"\\\1", text)
+    text = text.replace("|", "&#124;").replace("@", "&#64;").replace("://", "&#58;//")
+    return re.sub(r"(?i)\bwww\.", lambda match: f"{match[0][:3]}&#46;", text)
+
+
+def _block(text: str) -> str:
+    """Return `text` escaped for where a line begins: it starts no list, rule, heading or code."""
+    text = escaped(text.lstrip(" ") or " ")
+    return re.sub(
+        r"^([-+=]|\d+(?=[.)]))", lambda match: f"&#{ord(match[0][0])};{match[0][1:]}", text
+    )

@@ -1,0 +1,119 @@
+"""Keeping leaked data out of sight, and hostile text from acting where it is shown.
+
+A leak is shown as its label, its length and a keyed HMAC, so that the same leak matches across
+reports made with the same key. Who holds the key can test guesses (a phone number is soon found by
+trying them all): the key file is 0600, lies beside the report and is not to be passed on with it.
+"""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedaudit.errors import InputError
+from fedaudit.files import atomic_text
+
+KEY_FILE = ".redaction-key"
+"""The key's name in an output folder: 64 hexadecimal digits and a newline."""
+
+KEY_BYTES = 32
+HMAC_DIGITS = 16
+
+# Marks that take no room on the screen, though Unicode counts them as letters or accents: fillers,
+# variation selectors, the grapheme joiner.
+_INVISIBLE = re.compile(
+    "[\\u034f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u3164\\ufe00-\\ufe0f\\uffa0"
+    "\\U000e0100-\\U000e01ef]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Masks personal data under one key."""
+
+    key: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.key) < KEY_BYTES:
+            raise ValueError(f"a redaction key has {KEY_BYTES} bytes or more, not {len(self.key)}")
+
+    def mask(self, text: str, label: str) -> dict[str, str | int]:
+        """Return what a report may say about `text`: label, length in code points, HMAC.
+
+        The HMAC is that of the text alone: a leak matches whatever label a detector gives it.
+        """
+        digest = hmac.new(self.key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return {"label": label, "length": len(text), "hmac": digest.hexdigest()[:HMAC_DIGITS]}
+
+
+def shown(mask: Mapping[str, Any]) -> str:
+    """Return a mask as a person reads it: `PERSON(13) #3fa2…`."""
+    return visible(f"{mask['label']}({mask['length']}) #{str(mask['hmac'])[:4]}…")
+
+
+def load_or_create_key(folder: Path) -> bytes:
+    """Return the key in `folder`, made there if there is none; two processes get the same one."""
+    path = folder / KEY_FILE
+    if not path.exists():
+        draft = folder / f"{KEY_FILE}.{secrets.token_hex(4)}"
+        atomic_text(draft, f"{secrets.token_hex(KEY_BYTES)}\n", mode=0o600)
+        try:
+            # unlike a rename, a link never takes the place of a key that came in between
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise InputError(
+                f"The redaction key {path} cannot be made: {error.strerror}."
+            ) from error
+        finally:
+            draft.unlink()
+    return load_key(path)
+
+
+def load_key(path: Path) -> bytes:
+    """Return the key in the file `path`, which nobody but its owner may read."""
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise InputError(f"The redaction key {path} is not a file.")
+        if os.name == "posix" and mode & 0o077:
+            raise InputError(f"Others can read the redaction key {path}: chmod 600 it.")
+        key = bytes.fromhex(path.read_text(encoding="ascii"))
+    except OSError as error:
+        raise InputError(f"The redaction key {path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise InputError(f"The redaction key {path} is not hexadecimal.") from error
+    if len(key) < KEY_BYTES:
+        raise InputError(f"The redaction key {path} is shorter than {KEY_BYTES} bytes.")
+    return key
+
+
+def visible(text: str) -> str:
+    r"""Return `text` with everything that is not seen, or that steers a terminal, spelt out.
+
+    Controls, escapes, bidi and zero-width characters and lone surrogates become `\x1b`, `\u202e`
+    and so on. It does nothing about markup, HTML or Markdown: that is the renderer's part.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_spelt(char) if hidden(char) else char for char in text)
+
+
+def hidden(char: str) -> bool:
+    """Say whether `char` shows as nothing, or as something else than a character."""
+    if char.isprintable():
+        return _INVISIBLE.match(char) is not None
+    # isprintable() is also False of the no-break and the ideographic space, which are harmless
+    return unicodedata.category(char) != "Zs"
+
+
+def _spelt(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,155 @@
+"""Finding one's way among the measurements of a report: which belong together, in which order."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+"""A measurement of a report.json."""
+
+SOURCES = {
+    "tuned": "tuned",
+    "base": "base",
+    "tuned-not-base": "tuned, not base",
+    "control": "control",
+    "central": "central",
+}
+"""Values of scope.source in reading order, as people read them."""
+
+SETS = {"all": "all", "prefix-disjoint": "disjoint"}
+"""Values of scope.set, likewise."""
+
+EXTRACTION = ("coverage", "efficiency", "queries", "vx_pii")
+UTILITY = ("loss", "perplexity", "rouge_l", "bleu", "accuracy", "edit_distance")
+
+_TELLING = ("tuned-not-base", "tuned", "base", "control")
+
+
+def totals(report: Row) -> list[Row]:
+    """Return the coverages of whole sets of PII, in reading order."""
+    rows = [row for row in _coverages(report) if "label" not in row["scope"]]
+    order = list(dict.fromkeys(map(place, rows)))
+    return sorted(
+        rows, key=lambda row: (order.index(place(row)), _rank(row, "set"), _rank(row, "source"))
+    )
+
+
+def telling_labels(report: Row) -> list[list[Row]]:
+    """Return for each attack its coverages by label, the most telling of them, largest first.
+
+    Beyond the base rather than of the tuned model, of all targets rather than of a choice.
+    """
+    rows = [row for row in _coverages(report) if "label" in row["scope"]]
+    return [_most_telling(group) for group in by_plugin(rows).values()]
+
+
+def _most_telling(rows: Sequence[Row]) -> list[Row]:
+    best = min(rows, key=lambda row: (_telling(row), _rank(row, "set"), place(row)))
+    keys = [key for key in best["scope"] if key != "label"]
+    like = [row for row in rows if where(row, keys) == where(best, keys)]
+    return sorted(like, key=lambda r: (-(r["hits"] or 0), -(r["n"] or 0), str(r["scope"]["label"])))
+
+
+def strongest(rows: Sequence[Row]) -> Row | None:
+    """Return the total that says most about an attack: the highest one beyond the base."""
+    known = [row for row in rows if row["value"] is not None]
+    return min(known, key=lambda r: (_telling(r), _rank(r, "set"), -r["value"]), default=None)
+
+
+def sibling(rows: Iterable[Row], row: Row, source: str) -> Row | None:
+    """Return the row of `source` that `row` is to be compared with; its scope may be wider."""
+    fits = [
+        other
+        for other in rows
+        if other["plugin"] == row["plugin"]
+        and other["scope"].get("source") == source
+        and _covers(other["scope"], row["scope"], but="source")
+    ]
+    return max(fits, key=lambda other: len(other["scope"]), default=None)
+
+
+def companion(report: Row, row: Row, metric: str) -> Row | None:
+    """Return the measurement of `metric` for what `row` measured: the most exact one there is."""
+    fits = [
+        other
+        for other in report["measurements"]
+        if (other["plugin"], other["metric"]) == (row["plugin"], metric)
+        and _covers(other["scope"], row["scope"])
+    ]
+    return max(fits, key=lambda other: len(other["scope"]), default=None)
+
+
+def by_plugin(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return measurements by the attack that made them, in the order of the report."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["plugin"], []).append(row)
+    return groups
+
+
+def utility(report: Row) -> list[Row]:
+    """Return the measurements of how well a model does its tasks, in reading order."""
+    rows = [r for r in report["measurements"] if r["kind"] == "utility" and r["metric"] in UTILITY]
+    order = ("base", "tuned", "central")
+    rows.sort(key=lambda r: order.index(s) if (s := r["scope"].get("source")) in order else 9)
+    return sorted(rows, key=lambda row: str(row["scope"].get("task", "")))
+
+
+def others(report: Row) -> list[Row]:
+    """Return the measurements that are neither extraction's nor utility's own."""
+    own = {"extraction": EXTRACTION, "utility": UTILITY}
+    return [row for row in report["measurements"] if row["metric"] not in own.get(row["kind"], ())]
+
+
+def where(row: Row, keys: Iterable[str]) -> str:
+    """Return those keys of a measurement's scope as text: `budget 100, victim c1`."""
+    scope = row["scope"]
+    return ", ".join(f"{key} {scope[key]}" for key in sorted(keys) if key in scope)
+
+
+def place(row: Row) -> str:
+    """Return all of a measurement's scope that no column of a table shows."""
+    return where(row, _elsewhere(row))
+
+
+def places(rows: Sequence[Row]) -> tuple[str, list[str]]:
+    """Return the part of their places that all rows agree on, and each row's own part.
+
+    A row that leaves a key out agrees with any value of it.
+    """
+    said: dict[str, set[str]] = {}
+    for row in rows:
+        for key in _elsewhere(row):
+            said.setdefault(key, set()).add(str(row["scope"][key]))
+    agreed = {key for key, values in said.items() if len(values) == 1}
+    example = {"scope": {key: next(iter(said[key])) for key in agreed}}
+    return where(example, agreed), [where(row, said.keys() - agreed) for row in rows]
+
+
+def _elsewhere(row: Row) -> set[str]:
+    return set(row["scope"]) - {"source", "set", "label", "task"}
+
+
+def reasons(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Return why rows without a value have none, each reason once."""
+    given = (row["reason"] for row in rows if row["value"] is None)
+    return tuple(dict.fromkeys(f"Not measured: {reason}" for reason in given))
+
+
+def _coverages(report: Row) -> list[Row]:
+    rows = report["measurements"]
+    return [row for row in rows if (row["kind"], row["metric"]) == ("extraction", "coverage")]
+
+
+def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any], but: str = "") -> bool:
+    return all(key == but or narrow.get(key) == value for key, value in wide.items())
+
+
+def _rank(row: Row, key: str) -> int:
+    order = [*SOURCES] if key == "source" else [*SETS]
+    value = row["scope"].get(key)
+    return order.index(value) if value in order else len(order)
+
+
+def _telling(row: Row) -> int:
+    source = row["scope"].get("source")
+    return _TELLING.index(source) if source in _TELLING else len(_TELLING)

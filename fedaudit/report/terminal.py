@@ -1,0 +1,94 @@
+"""A report on the terminal: plain at 80 columns, in a pipe too."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fedaudit.report import story, tables
+from fedaudit.report.redaction import visible
+from fedaudit.report.rows import Row
+from fedaudit.report.tables import Table
+
+if TYPE_CHECKING:
+    import rich.table
+    from rich.console import Console
+    from rich.text import Text
+
+MOST_FINDINGS = 10
+STYLES = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
+
+
+def render(report: Row, console: "Console") -> None:
+    """Print a valid report's document to `console`; the verdict comes last, where the eye is."""
+    _pairs("Audited", story.audited(report), console)
+    for table in (
+        *tables.extraction(report),
+        *tables.labels(report),
+        *tables.utility(report),
+        *tables.others(report),
+        *tables.findings(report, MOST_FINDINGS),
+        *tables.claims(report),
+    ):
+        _table(table, console)
+    _list("Limits", report["limits"], console)
+    _verdict(report, console)
+
+
+def _verdict(report: Row, console: "Console") -> None:
+    status = report["verdict"]["status"]
+    _list("Why", report["verdict"]["reasons"], console)
+    console.print(_text(f"Verdict: {status}", STYLES[status]))
+    for sentence in story.answer(report):
+        console.print(_text(sentence))
+
+
+def _pairs(title: str, pairs: list[tuple[str, str]], console: "Console") -> None:
+    from rich.table import Table as Grid
+
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        grid.add_row(_text(name), _text(value))
+    _section(title, grid, console)
+
+
+def _list(title: str, lines: Sequence[str], console: "Console") -> None:
+    from rich.table import Table as Grid
+
+    grid = Grid.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for line in lines:
+        grid.add_row(_text("*"), _text(line))
+    if lines:
+        _section(title, grid, console)
+
+
+def _table(table: Table, console: "Console") -> None:
+    from rich import box
+    from rich.table import Table as Grid
+
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        side = "right" if column in table.numeric else "left"
+        grid.add_column(_text(column), justify=side, overflow="fold")  # type: ignore[arg-type]
+    for row in table.rows:
+        grid.add_row(*map(_text, row))
+    _section(table.title, grid, console, table.notes)
+
+
+def _section(
+    title: str, body: "rich.table.Table", console: "Console", notes: Sequence[str] = ()
+) -> None:
+    console.print(_text(title, "bold"))
+    console.print(body)
+    for note in notes:
+        console.print(_text(note, "dim"))
+    console.print()
+
+
+def _text(text: str, style: str = "") -> "Text":
+    """Return `text` as rich shows it: never a markup string, nothing hidden, nothing cut."""
+    from rich.text import Text
+
+    return Text(visible(text), style=style, overflow="fold")

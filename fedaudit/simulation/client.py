@@ -1,0 +1,168 @@
+"""One client's LoRA training in one round."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import cos, pi
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.interfaces import Aggregator
+from fedaudit.simulation.config import Decay, Training
+
+if TYPE_CHECKING:
+    import torch
+    from peft import PeftModel
+
+ADAPTER = "client"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A training to do, as it is sent to a worker process."""
+
+    who: str
+    base: str
+    start: Path
+    out: Path
+    sequences: Sequence[Sequence[int]]
+    training: Training
+    round: int
+    rounds: int
+    seed: int
+    aggregator: Aggregator
+    device: str
+    dtype: str
+    threads: int
+
+
+def train(job: Job) -> float:
+    """Train the adapter in `job.start` on the job's sequences, write it, return the mean loss.
+
+    The result follows from the job alone: batches and dropout are seeded, and on CPU the number
+    of threads is set, because the order of float sums depends on it.
+    """
+    import torch
+
+    from fedaudit.engine.loader import fit, tensors_of
+    from fedaudit.federation import adapters
+
+    if job.device != "cuda":
+        torch.set_num_threads(job.threads)
+    torch.manual_seed(job.seed)
+    config = adapters.check(job.start)
+    model = _model(job.base, job.device, job.dtype, job.start)
+    start = adapters.read(job.start)
+    fit(model, start, ADAPTER, str(job.start))
+    model.train()
+    start = {name: tensor.to(model.device) for name, tensor in start.items()}
+    loss = _optimize(model, start, job)
+    adapters.write(tensors_of(model, ADAPTER), config, job.out)
+    return loss
+
+
+@cache
+def _model(base: str, device: str, dtype: str, like: Path) -> "PeftModel":
+    """Return the base with a trainable adapter, kept for the worker's next job."""
+    from peft import LoraConfig
+
+    from fedaudit.engine.loader import load_base, with_adapter
+
+    config = LoraConfig.from_pretrained(like)
+    config.inference_mode = False
+    return with_adapter(
+        load_base(base, device=device, dtype=dtype).model, config, ADAPTER, trainable=True
+    )
+
+
+def _optimize(model: "PeftModel", start: Mapping[str, "torch.Tensor"], job: Job) -> float:
+    import torch
+
+    settings = job.training
+    weights = {
+        name.replace(f".{ADAPTER}.", "."): parameter
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    }
+    optimizer = torch.optim.AdamW(
+        weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
+    steps = steps_of(settings, len(job.sequences))
+    batches = _batches(job.sequences, settings.batch_size, job.seed)
+    losses = []
+    for step in range(steps):
+        rate = rate_at(settings, step, steps, (job.round - 1) * steps, job.rounds * steps)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        for _ in range(settings.accumulation):
+            loss = model(**_padded(next(batches), model.device)).loss
+            losses.append(loss.detach())
+            extra = job.aggregator.penalty(start, weights)
+            total = loss if extra is None else loss + extra
+            (total / settings.accumulation).backward()
+        torch.nn.utils.clip_grad_norm_(weights.values(), settings.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return float(torch.stack(losses).mean()) if losses else float("nan")
+
+
+def steps_of(settings: Training, documents: int) -> int:
+    """Return the optimizer steps of a round: as set, or as the epochs need."""
+    per_step = settings.batch_size * settings.accumulation
+    return settings.steps or settings.epochs * -(-documents // per_step)
+
+
+def rate_at(settings: Training, step: int, steps: int, before: int, total: int) -> float:
+    """Return the learning rate of a step: warmed up in each round, decayed over all of them.
+
+    `before` steps came in earlier rounds, `total` there are in all.
+    """
+    warm = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
+    # A round whose optimizer starts afresh must also warm up afresh; steps guard short rounds.
+    done = (before + min(step, steps)) / total
+    return settings.learning_rate * warm * _decayed(settings.decay, done)
+
+
+def _decayed(decay: Decay, done: float) -> float:
+    if decay == "cosine":
+        return 0.5 * (1 + cos(pi * done))
+    return 1.0 - done if decay == "linear" else 1.0
+
+
+def _batches(
+    sequences: Sequence[Sequence[int]], size: int, seed: int
+) -> Iterator[list[Sequence[int]]]:
+    """Yield batches without end: every sequence once in each epoch, in an order of its own.
+
+    Sequences of about one length share a batch, which spares most of the padding; which ones
+    meet, and when a batch comes, is drawn anew in each epoch.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    waiting: list[int] = []
+    while True:
+        order = torch.randperm(len(sequences), generator=generator).tolist()
+        while len(waiting) + len(order) < size:
+            order += torch.randperm(len(sequences), generator=generator).tolist()
+        pool = waiting + order
+        whole = len(pool) // size * size
+        chosen, waiting = sorted(pool[:whole], key=lambda i: len(sequences[i])), pool[whole:]
+        batches = [chosen[start : start + size] for start in range(0, whole, size)]
+        for which in torch.randperm(len(batches), generator=generator).tolist():
+            yield [sequences[i] for i in batches[which]]
+
+
+def _padded(batch: Sequence[Sequence[int]], device: Any) -> dict[str, "torch.Tensor"]:
+    """Return model inputs (batch, longest): padding behind, ignored by attention and loss."""
+    import torch
+
+    width = max(len(sequence) for sequence in batch)
+    ids = torch.zeros(len(batch), width, dtype=torch.long)
+    mask = torch.zeros(len(batch), width, dtype=torch.long)
+    labels = torch.full((len(batch), width), -100, dtype=torch.long)
+    for row, sequence in enumerate(batch):
+        ids[row, : len(sequence)] = labels[row, : len(sequence)] = torch.tensor(sequence)
+        mask[row, : len(sequence)] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    return {name: tensor.to(device) for name, tensor in inputs.items()}

@@ -1,0 +1,121 @@
+"""The settings of a simulated federation; a profile's [scale.*] tables are made of these."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Decay = Literal["linear", "cosine", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """What the built-in generator writes when `data` is "nano"."""
+
+    cases: int = 24
+    documents_per_case: int = 16
+    languages: tuple[str, ...] = ("en", "zh")
+    domains: tuple[str, ...] = ("legal",)
+    tasks: tuple[str, ...] = ("record", "reading", "summary", "classification")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """How documents are dealt to clients, each about equally many."""
+
+    method: Literal["iid", "dirichlet", "cluster"] = "cluster"
+    alpha: float = 0.5
+    clusters: int = 8
+    by: Literal["task", "group"] = "task"
+    """What a Dirichlet partition is skewed over; "cluster" is skewed over embeddings instead."""
+    embedding: str = ""
+    """The model whose mean hidden state embeds a document; empty is the base itself."""
+
+    def __post_init__(self) -> None:
+        if self.alpha <= 0 or self.clusters < 1:
+            raise ValueError("alpha must be above 0 and clusters at least 1.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A client's training in one round; `steps` 0 means `epochs` passes over its documents."""
+
+    steps: int = 0
+    epochs: int = 1
+    batch_size: int = 8
+    accumulation: int = 1
+    learning_rate: float = 3e-4
+    decay: Decay = "linear"
+    """How the rate falls over all rounds together."""
+    warmup: int = 0
+    """Optimizer steps at the start of every round in which the rate rises to its value."""
+    clip: float = 1.0
+    weight_decay: float = 0.0
+    max_length: int = 256
+    """Longer documents are cut to this many tokens."""
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.0
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+    def __post_init__(self) -> None:
+        counts = (self.batch_size, self.accumulation, self.max_length, self.rank)
+        if min(counts) < 1 or self.steps < 0 or self.epochs < 0:
+            raise ValueError("batch_size, accumulation, max_length and rank must be at least 1.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """A federation to simulate."""
+
+    base: str = "fedaudit-nano"
+    data: str = "nano"
+    """"nano" for the built-in generator, or a JSONL file."""
+    seed: int = 0
+    clients: int = 4
+    rounds: int = 10
+    participation: float = 1.0
+    """The share of clients drawn for each round."""
+    held_out: float = 0.1
+    """The share of documents that nobody trains on, for utility."""
+    evaluated: int = 64
+    """At most this many held-out documents are evaluated."""
+    central: bool = True
+    """Also train one model on everybody's documents, to compare utility."""
+    template: str = "fed_pii"
+    aggregation: str | Mapping[str, Any] = "fedavg"
+    records: Records = field(default_factory=Records)
+    partition: Partition = field(default_factory=Partition)
+    training: Training = field(default_factory=Training)
+    device: str = "auto"
+    dtype: str = "auto"
+    threads: int = 1
+    """Threads of a client's training on CPU: part of the result, since sums differ with it."""
+    workers: int = 0
+    """Clients trained at once on CPU; 0 is one a core. No part of the result."""
+
+    def __post_init__(self) -> None:
+        if self.clients < 1 or self.rounds < 1:
+            raise ValueError("clients and rounds must be at least 1.")
+        if not 0 < self.participation <= 1:
+            raise ValueError("participation must be above 0 and at most 1.")
+        if not 0 <= self.held_out < 1:
+            raise ValueError("held_out must be at least 0 and below 1.")
+
+    def aggregator(self) -> tuple[str, dict[str, Any]]:
+        """Return the aggregation plugin's name and its options."""
+        if isinstance(self.aggregation, str):
+            return self.aggregation, {}
+        options = dict(self.aggregation)
+        return str(options.pop("name", "fedavg")), options
+
+    def table(self) -> dict[str, Any]:
+        """Return the settings as JSON can hold them."""
+        table: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return table
+
+    def sha256(self) -> str:
+        """Return the fingerprint of everything that the result depends on."""
+        table = {key: value for key, value in self.table().items() if key != "workers"}
+        return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()

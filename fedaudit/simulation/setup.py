@@ -1,0 +1,181 @@
+"""What a simulation starts from: documents dealt to clients, and the initial adapter."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fedaudit.nano.generator as nano
+from fedaudit import corpus
+from fedaudit.errors import InputError
+from fedaudit.federation import adapters, manifest
+from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
+from fedaudit.files import sha256
+from fedaudit.prompts import PromptTemplate, template
+from fedaudit.records import Document
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.partition import deal
+
+INITIAL = "rounds/000/global"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Documents by client, and those that nobody trains on."""
+
+    clients: list[list[Document]]
+    held_out: list[Document]
+
+
+def documents(config: Simulation) -> list[Document]:
+    """Return the simulation's documents, generated or read, in an order of their own.
+
+    Sorted by the hash of what they hold: the order of the input must not change a result.
+    """
+    form = template(config.template)
+    if config.data == "nano":
+        made = config.records
+        found = list(
+            nano.corpus(
+                cases=made.cases,
+                documents_per_case=made.documents_per_case,
+                seed=config.seed,
+                languages=made.languages,
+                domains=made.domains,
+                tasks=made.tasks,
+                template=form,
+            )
+        )
+    else:
+        found = list(corpus.read(Path(config.data), form))
+    if any(document.is_prompt for document in found):
+        raise InputError(f"{config.data} holds prompts ('prefix'); a federation needs documents.")
+    return sorted(found, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())
+
+
+def split(config: Simulation, found: Sequence[Document], base: Any) -> Split:
+    """Deal `found` to the clients as the partition says; `base` embeds them for clusters."""
+    held = int(len(found) * config.held_out)
+    held_out, training = list(found[:held]), list(found[held:])
+    if len(training) < config.clients:
+        raise InputError(
+            f"{len(training)} documents are too few to train {config.clients} clients."
+        )
+    by = config.partition
+    dealt = deal(
+        training,
+        _classes(config, training, base),
+        clients=config.clients,
+        alpha=None if by.method == "iid" else by.alpha,
+        seed=config.seed,
+    )
+    if empty := [f"c{k}" for k, own in enumerate(dealt) if not own]:
+        raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
+    return Split(dealt, held_out)
+
+
+def _classes(config: Simulation, found: Sequence[Document], base: Any) -> list[int]:
+    """Return what each document counts as when a partition is skewed."""
+    by = config.partition
+    if by.method == "iid":
+        return [0] * len(found)
+    if by.method == "dirichlet":
+        names = sorted({getattr(document, by.by) for document in found})
+        return [names.index(getattr(document, by.by)) for document in found]
+    from fedaudit.engine.embed import clusters, embed
+    from fedaudit.engine.loader import load_base
+
+    model = load_base(by.embedding) if by.embedding else base
+    return clusters(embed(model, [d.text for d in found]), by.clusters, config.seed)
+
+
+def create(config: Simulation, out: Path, base: Any) -> Manifest:
+    """Write a new federation, with its data and initial adapter, into `out` at one stroke."""
+    dealt = split(config, documents(config), base)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        names = [f"c{number}" for number in range(config.clients)]
+        for name, own in zip(names, dealt.clients, strict=True):
+            corpus.write(place / f"data/{name}.jsonl", own)
+        if dealt.held_out:
+            corpus.write(place / "data/held_out.jsonl", dealt.held_out)
+        initial_adapter(config, base, place / INITIAL)
+        started = _manifest(config, names, dealt, base, place)
+        manifest.write(started, place)
+        place.chmod(0o755)
+        os.rename(place, out)  # onto an empty folder too; fails on any other
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    return started
+
+
+def initial_adapter(config: Simulation, base: Any, folder: Path) -> None:
+    """Write the seeded adapter that round 1 starts from; its B is zero, so it changes nothing."""
+    import torch
+    from peft import LoraConfig
+
+    from fedaudit.engine.loader import tensors_of, with_adapter
+
+    settings = config.training
+    lora = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=list(settings.targets),
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=config.base,
+    )
+    # PEFT draws A on the CPU, so the seed gives the same adapter whatever the device.
+    torch.manual_seed(config.seed)
+    peft = with_adapter(base.model, lora, "initial", trainable=True)
+    table = {**lora.to_dict(), "target_modules": sorted(settings.targets), "inference_mode": True}
+    adapters.write(tensors_of(peft, "initial"), plain(table), folder)
+    peft.unload()
+
+
+def plain(table: Any) -> Any:
+    """Return a configuration table as JSON can hold it."""
+    if isinstance(table, dict):
+        return {str(key): plain(value) for key, value in table.items()}
+    if isinstance(table, list | tuple | set | frozenset):
+        return [plain(item) for item in table]
+    return table if table is None or isinstance(table, str | int | float | bool) else str(table)
+
+
+def _manifest(
+    config: Simulation, names: Sequence[str], dealt: Split, base: Any, place: Path
+) -> Manifest:
+    total = sum(len(own) for own in dealt.clients)
+    form: PromptTemplate = template(config.template)
+    name, options = config.aggregator()
+    return Manifest(
+        base=Base(name=config.base, sha256=base.sha256),
+        clients=tuple(
+            Client(id=n, examples=len(own), weight=len(own) / total, data=f"data/{n}.jsonl")
+            for n, own in zip(names, dealt.clients, strict=True)
+        ),
+        rounds=(Round(round=0, adapter=INITIAL),),
+        aggregation={"name": name, "options": options},
+        template=Template(
+            name=form.name, with_input=form.with_input, without_input=form.without_input
+        ),
+        seeds={"simulation": config.seed},
+        files=hashes(place),
+        config=config.table(),
+        config_sha256=config.sha256(),
+    )
+
+
+def hashes(place: Path, below: str = ".") -> dict[str, str]:
+    """Return the SHA-256 of every file below `place/below`, by its path below `place`."""
+    return {
+        path.relative_to(place).as_posix(): sha256(path)
+        for path in sorted((place / below).rglob("*"))
+        if path.is_file() and path.name != manifest.NAME and not path.name.startswith(".")
+    }

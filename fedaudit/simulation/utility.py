@@ -1,0 +1,115 @@
+"""Held-out utility: loss, Rouge-L and accuracy by task, for the tuned model and its rivals."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from fedaudit.interfaces import Engine, Progress, no_progress
+from fedaudit.metrics.intervals import bootstrap_mean, wilson
+from fedaudit.metrics.utility import is_correct, rouge_l
+from fedaudit.prompts import PromptTemplate
+from fedaudit.records import Decoding, Document, Measurement, Probe, Target
+
+ACCURACY_TASKS = frozenset({"classification", "exam", "case_matching"})
+"""Tasks with one right answer; every other task is measured by Rouge-L."""
+
+
+def measure(
+    engine: Engine,
+    targets: Sequence[tuple[str, Target]],
+    documents: Sequence[Document],
+    template: PromptTemplate,
+    *,
+    seed: int,
+    max_length: int,
+    progress: Progress = no_progress,
+) -> list[Measurement]:
+    """Return the rows of every (source, target): loss and perplexity over all, tasks apart."""
+    rows: list[Measurement] = []
+    tasks = [d for d in documents if d.instruction and d.output]
+    for number, (source, target) in enumerate(targets):
+        rows += _losses(engine, source, target, documents, seed, max_length)
+        rows += _answers(engine, source, target, tasks, template, seed)
+        progress(number + 1, len(targets))
+    return rows
+
+
+def _losses(
+    engine: Engine,
+    source: str,
+    target: Target,
+    documents: Sequence[Document],
+    seed: int,
+    max_length: int,
+) -> list[Measurement]:
+    begin = engine.beginnings.get("bos", ())
+    texts = engine.tokenize([document.text for document in documents])
+    scores = engine.score(target, [(*begin, *t.ids)[:max_length] for t in texts])
+    means = [-sum(row) / len(row) for row in scores if row]
+    loss = bootstrap_mean(means, seed=seed)
+    perplexity = [math.exp(value) for value in (loss.value, loss.low, loss.high)]
+    scope = {"source": source}
+    return [
+        Measurement(
+            kind="utility",
+            plugin="utility",
+            metric=metric,
+            value=value,
+            low=low,
+            high=high,
+            n=len(means),
+            scope=scope,
+        )
+        for metric, (value, low, high) in (
+            ("loss", (loss.value, loss.low, loss.high)),
+            ("perplexity", perplexity),
+        )
+    ]
+
+
+def _answers(
+    engine: Engine,
+    source: str,
+    target: Target,
+    tasks: Sequence[Document],
+    template: PromptTemplate,
+    seed: int,
+) -> list[Measurement]:
+    """Answer each task's prompt greedily and compare with its output."""
+    if not tasks:
+        return []
+    begin = engine.beginnings.get("bos", ())
+    prompts = engine.tokenize([template.prompt(d.instruction, d.input) for d in tasks])
+    wanted = engine.tokenize([document.output for document in tasks])
+    probes = [
+        Probe(prompt=(*begin, *p.ids), samples=1, max_new_tokens=min(128, len(w.ids) + 8))
+        for p, w in zip(prompts, wanted, strict=True)
+    ]
+    answers = engine.generate(target, probes, seed=seed, decoding=Decoding(temperature=0))
+    by_task: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for document, answer in zip(tasks, answers, strict=True):
+        by_task[document.task or "task"].append((document.output, answer.texts[0]))
+    return [_task_row(source, task, pairs, seed) for task, pairs in sorted(by_task.items())]
+
+
+def _task_row(
+    source: str, task: str, pairs: Sequence[tuple[str, str]], seed: int
+) -> Measurement:
+    accuracy = task in ACCURACY_TASKS
+    hits = sum(is_correct(wanted, answer) for wanted, answer in pairs)
+    found = (
+        wilson(hits, len(pairs))
+        if accuracy
+        else bootstrap_mean([rouge_l(wanted, answer) for wanted, answer in pairs], seed=seed)
+    )
+    return Measurement(
+        kind="utility",
+        plugin="utility",
+        metric="accuracy" if accuracy else "rouge_l",
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        n=len(pairs),
+        hits=hits if accuracy else None,
+        scope={"source": source, "task": task},
+    )

@@ -1,0 +1,113 @@
+"""Running a study: each federation once, the attacks on it, then claims and figures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.audit import extract
+from fedaudit.errors import UsageError
+from fedaudit.interfaces import Progress
+from fedaudit.options import build, merged
+from fedaudit.profile import Profile, Published, Variant
+from fedaudit.records import Claim, Finding, Measurement
+from fedaudit.simulation import run as simulation
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.loop import Listener
+from fedaudit.study.claims import beside, checked
+
+if TYPE_CHECKING:
+    from fedaudit.report.redaction import Redactor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Who hears of progress."""
+
+    variant: Callable[[str, int, int], None]
+    training: Listener
+    bar: Callable[[str], Progress]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Studied:
+    """What a study found."""
+
+    measurements: tuple[Measurement, ...]
+    findings: tuple[Finding, ...]
+    claims: tuple[Claim, ...]
+    figures: tuple[tuple[Published, float | None], ...]
+    federations: tuple[Path, ...]
+    data: tuple[dict[str, Any], ...]
+
+
+def variants(profile: Profile, quick: bool) -> list[Variant]:
+    """Return the variants to run; raises UsageError when the profile has no study."""
+    chosen = [variant for variant in profile.study if variant.quick or not quick]
+    if not chosen:
+        raise UsageError(f"Profile {profile.name} has no study to reproduce.")
+    return chosen
+
+
+def configured(profile: Profile, scale: str, variant: Variant, settings: Any) -> Simulation:
+    """Return the federation of a variant: scale, then variant, then the user's settings."""
+    table = merged(merged(profile.settings(scale), variant.simulate), settings)
+    return build(Simulation, table, f"variant {variant.name}")
+
+
+def study(
+    profile: Profile,
+    scale: str,
+    *,
+    quick: bool,
+    settings: Any,
+    federations: Path,
+    redactor: "Redactor",
+    watch: Watch,
+) -> Studied:
+    """Run every variant; a federation of equal settings is trained once and kept."""
+    measured: dict[str, Sequence[Measurement]] = {}
+    findings: list[Finding] = []
+    places: list[Path] = []
+    data: list[dict[str, Any]] = []
+    chosen = variants(profile, quick)
+    for number, variant in enumerate(chosen, 1):
+        watch.variant(variant.name, number, len(chosen))
+        config = configured(profile, scale, variant, settings)
+        place = federations / config.sha256()[:12]
+        done = simulation.simulate(config, place, listener=watch.training)
+        audit = _attack(variant, place, config, redactor, watch)
+        measured[variant.name] = [
+            replace(row, scope={**row.scope, "variant": variant.name})
+            for row in (*done.measurements, *audit.report.measurements)
+        ]
+        findings += [
+            replace(f, id=f"{variant.name}-{f.id}", measurement=f"{f.measurement}, {variant.name}")
+            for f in audit.report.findings
+        ]
+        places.append(place)
+        data += audit.report.data
+    return Studied(
+        measurements=tuple(row for rows in measured.values() for row in rows),
+        findings=tuple(findings),
+        claims=tuple(checked(profile, measured)),
+        figures=tuple(beside(profile.figures, measured)),
+        federations=tuple(places),
+        data=tuple(data),
+    )
+
+
+def _attack(
+    variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watch
+) -> extract.Audit:
+    request = extract.Request(
+        prefixes=place / f"data/{variant.attacker}.jsonl",
+        victim=place / f"data/{variant.victim}.jsonl",
+        attacks=variant.attacks,
+        target=str(place),
+        round=variant.round if variant.round >= 0 else None,
+        seed=config.seed,
+        device=config.device,
+        dtype=config.dtype,
+    )
+    return extract.run(request, redactor, watch.bar)

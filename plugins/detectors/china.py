@@ -1,0 +1,88 @@
+"""The numbers of mainland China that Presidio has no recognizer for, and bank cards of anywhere."""
+
+import re
+from datetime import date
+
+from fedaudit.pii.checksums import is_id_card, is_luhn
+
+from .rules import TELEPHONE, Rule
+
+_PROVINCES = "1[1-5]|2[1-3]|3[1-7]|4[1-6]|5[0-4]|6[1-5]"
+_SCHEMES = re.compile(
+    r"62\d{14,17}"  # UnionPay
+    r"|4\d{15}(?:\d{3})?"  # Visa
+    r"|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"  # Mastercard
+    r"|3[47]\d{13}"  # American Express
+    r"|3(?:0[0-5]|[68]\d)\d{11}"  # Diners Club
+    r"|(?:6011|65\d\d|64[4-9]\d|35\d\d)\d{12}"  # Discover, JCB
+)
+_SEPARATORS = str.maketrans("", "", " -")
+
+
+def is_birth_date(digits: str) -> bool:
+    """Tell whether YYYYMMDD is a day of 1900 to 2099; no clock is asked, so the answer stays."""
+    try:
+        return 1900 <= date.fromisoformat(digits).year < 2100
+    except ValueError:
+        return False
+
+
+def check_id_card(text: str) -> bool | None:
+    """Check an identity number: 18 characters prove themselves, the old 15 digits only may be."""
+    number = text.translate(_SEPARATORS)
+    if len(number) == 15:
+        return None if is_birth_date("19" + number[6:12]) else False
+    return is_id_card(number) and is_birth_date(number[6:14])
+
+
+def check_bank_card(text: str) -> bool | None:
+    """Check a card number: Luhn holds, and a card scheme's prefix makes it certain."""
+    number = text.translate(_SEPARATORS)
+    if not is_luhn(number) or check_id_card(number):
+        return False
+    if _SCHEMES.fullmatch(number):
+        return True
+    return None if len(number) >= 16 else False
+
+
+ID_CARD = Rule(
+    label="ID_CARD",
+    patterns=(
+        (r"(?<![0-9A-Za-z])[1-9]\d{5}([ -]?)[12]\d{7}\1\d{3}[0-9Xx](?![0-9A-Za-z])", 1.0),
+        (rf"(?<![0-9A-Za-z])(?:{_PROVINCES})\d{{13}}(?![0-9A-Za-z])", 0.2),
+    ),
+    check=check_id_card,
+    context=("身份证", "身分证", "证件", "公民身份", "id card", "identity", "id number", "id no"),
+)
+
+PHONE_NUMBER = Rule(
+    label="PHONE_NUMBER",
+    patterns=(
+        (
+            r"(?<![0-9A-Za-z_+])(?<!\d[.-])(?:(?:\+|00)?86[ -]?)?"
+            r"1[3-9]\d([ -]?)\d{4}\1\d{4}(?![0-9A-Za-z_]|\.\d)",
+            0.75,
+        ),
+    ),
+    context=TELEPHONE.context,
+)
+
+BANK_CARD = Rule(
+    label="BANK_CARD",
+    patterns=(
+        (r"(?<![0-9A-Za-z])\d{14,19}(?![0-9A-Za-z])", 0.2),
+        (
+            r"(?<![0-9A-Za-z])(?<!\d[ -])\d{4}([ -])"
+            r"(?:\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?|\d{6}\1\d{4,5})"
+            r"(?![0-9A-Za-z]|\1\d)",
+            0.2,
+        ),
+    ),
+    check=check_bank_card,
+    context=(
+        *("银行卡", "卡号", "账户", "账号", "帐户", "帐号", "信用卡", "借记卡", "储蓄卡"),
+        *("card", "account", "credit", "debit", "visa", "mastercard", "amex"),
+    ),
+)
+
+RULES = (ID_CARD, PHONE_NUMBER, BANK_CARD)

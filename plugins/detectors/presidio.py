@@ -1,0 +1,117 @@
+"""The detector of personal data in text: Presidio with rules of our own, and no network."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, ClassVar
+
+from fedaudit.errors import unknown
+from fedaudit.interfaces import PiiDetector
+from fedaudit.pii.spans import resolve
+from fedaudit.records import PiiSpan
+
+from .ner import Model
+from .scripts import fits, fold, occurs, tight
+
+if TYPE_CHECKING:
+    from presidio_analyzer import AnalyzerEngine
+
+LANGUAGES = ("en", "zh")
+ON_REQUEST = frozenset({"DATE_TIME", "URL", "ORGANIZATION", "NRP", "MISC"})
+"""What is found only when `entities` names it: seldom personal, and in nearly every sentence."""
+
+_SYNONYMS = {"CREDIT_CARD": "BANK_CARD"}
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Presidio(PiiDetector):
+    """Finds e-mail addresses, telephone, card and identity numbers by rules, names by a model.
+
+    Without a model of the user's own (`ner`) no names and no places are found. Dates, web
+    addresses, organisations and nationalities are found only when `entities` names them.
+    """
+
+    name: ClassVar[str] = "presidio"
+    paper: ClassVar[str] = ""
+
+    languages: tuple[str, ...] = LANGUAGES
+    """What texts may be written in; several may be mixed in one text."""
+    entities: tuple[str, ...] = ()
+    """The labels to look for; empty is all but those found on request."""
+    ner: tuple[str, ...] = ()
+    """Models: "spacy:NAME", "transformers:FOLDER"; "zh=spacy:NAME" reads only Chinese."""
+    threshold: float = 0.4
+    """The least score: what a telephone number has without, and a vague number with, context."""
+
+    def __post_init__(self) -> None:
+        for language in self.languages:
+            if language not in LANGUAGES:
+                raise unknown("language of detector presidio", language, LANGUAGES)
+        if not self.languages:
+            raise ValueError("languages is empty; there is: en, zh.")
+        if not 0 <= self.threshold <= 1:
+            raise ValueError(f"threshold is {self.threshold}, but a score is between 0 and 1.")
+        self._models()
+
+    def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
+        """Return for each text its spans, sorted and without overlap."""
+        engines, folded = self._engines(), [fold(text) for text in texts]
+        found: list[list[tuple[float, PiiSpan]]] = [[] for _ in texts]
+        for language, labels in self._wanted(engines).items():
+            self._search(engines[language], language, labels, folded, found)
+        return [resolve(finds) for finds in found]
+
+    def describe(self) -> str:
+        """Say what found the spans (tool, version, models, languages), for the report."""
+        tool = f"presidio-analyzer {version('presidio-analyzer')}"
+        languages = ", ".join(self.languages)
+        models = f"NER by {', '.join(self.ner)}" if self.ner else "rules only: no names, no places"
+        return f"{tool}; languages {languages}; {models}; scores from {self.threshold}"
+
+    def _search(
+        self,
+        engine: "AnalyzerEngine",
+        language: str,
+        labels: list[str],
+        texts: Sequence[str],
+        found: list[list[tuple[float, PiiSpan]]],
+    ) -> None:
+        """Add to `found` what the recognizers of `language` see in the texts written so."""
+        from presidio_analyzer import BatchAnalyzerEngine
+
+        numbers = [number for number, text in enumerate(texts) if occurs(language, text)]
+        results = BatchAnalyzerEngine(engine).analyze_iterator(
+            [texts[number] for number in numbers],
+            language=language,
+            batch_size=_BATCH,
+            entities=labels,
+            score_threshold=self.threshold,
+        )
+        for number, finds in zip(numbers, results, strict=True):
+            text = texts[number]
+            found[number] += [
+                (find.score, PiiSpan(*tight(text, find.start, find.end), find.entity_type))
+                for find in finds
+                if find.entity_type in labels
+                and (piece := text[find.start : find.end]).strip()
+                and fits(language, piece)
+            ]
+
+    def _engines(self) -> "Mapping[str, AnalyzerEngine]":
+        from .analyzer import analyzers
+
+        return analyzers(self.languages, self._models())
+
+    def _models(self) -> tuple[Model, ...]:
+        return tuple(Model.parse(text, self.languages) for text in self.ner)
+
+    def _wanted(self, engines: "Mapping[str, AnalyzerEngine]") -> dict[str, list[str]]:
+        """Return the labels to look for by language; raises UsageError for one nothing finds."""
+        known = {name: set(engine.get_supported_entities()) for name, engine in engines.items()}
+        every = set[str]().union(*known.values())
+        wanted = {_SYNONYMS.get(label, label) for label in self.entities} or every - ON_REQUEST
+        for label in sorted(wanted - every):
+            without = "" if self.ner else " (no names without ner)"
+            raise unknown(f"entity of detector presidio{without}", label, every)
+        return {name: sorted(labels & wanted) for name, labels in known.items() if labels & wanted}
