@@ -2,7 +2,11 @@
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +15,32 @@ from fedaudit.files import atomic_text
 from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Document, PiiSpan
 
-TEXT_FIELDS = ("text", "instruction", "input", "output", "task", "group", "prefix")
+TEXT_FIELDS = ("text", "instruction", "input", "output", "task", "group")
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read(path: Path, template: PromptTemplate) -> Iterator[Document]:
     """Yield the documents of a JSONL file; those without `text` are rendered by `template`.
 
     Raises InputError naming file and line for anything that is not a record, and for a file
-    without any. Blank lines are passed over; a byte-order mark and CRLF are accepted.
+    without any. Blank lines are passed over; a byte-order mark and CRLF are accepted. A record
+    without an id gets one from its content, so the order of the lines changes no id.
     """
     lines: dict[str, int] = {}
+    copies: Counter[str] = Counter()
     for number, record in _records(path):
-        document = _document(record, template, f"{path}, line {number}")
+        where = f"{path}, line {number}"
+        document = _document(record, template, where)
+        if not _given_id(record, where):
+            copies[document.id] += 1
+            if (copy := copies[document.id]) > 1:
+                document = replace(document, id=f"{document.id}-{copy}")
         if document.id in lines:
-            if "id" not in record:  # the same text twice: told apart by a count
-                document = _document(
-                    {**record, "id": f"{document.id}-{number}"}, template, f"{path}, line {number}"
-                )
-            else:
-                raise InputError(
-                    f"{path}, line {number}: id {document.id!r} stands in line "
-                    f"{lines[document.id]} already; ids must differ."
-                )
+            raise InputError(
+                f"{where}: id {document.id!r} stands in line {lines[document.id]} already; "
+                "ids must differ."
+            )
         lines[document.id] = number
         yield document
     if not lines:
@@ -72,8 +80,10 @@ def _decoded(line: bytes, number: int, path: Path) -> str:
 def _parsed(text: str, number: int, path: Path) -> Mapping[str, Any]:
     try:
         record = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        reason = getattr(error, "msg", "nested too deeply")
+    except RecursionError:
+        raise InputError(f"{path}, line {number}: not JSON (nested too deeply).") from None
+    except ValueError as error:  # JSONDecodeError, or a number of thousands of digits
+        reason = getattr(error, "msg", "a number is too long")
         raise InputError(f"{path}, line {number}: not JSON ({reason}).") from None
     if not isinstance(record, dict):
         raise InputError(f"{path}, line {number}: a JSON object is needed, one a line.")
@@ -81,21 +91,40 @@ def _parsed(text: str, number: int, path: Path) -> Mapping[str, Any]:
 
 
 def _document(record: Mapping[str, Any], template: PromptTemplate, where: str) -> Document:
-    fields = {name: record.get(name) or "" for name in TEXT_FIELDS}
-    for name, value in fields.items():
-        if not isinstance(value, str):
-            raise InputError(f"{where}: {name!r} must be a string.")
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise InputError(f"{where}: {name!r} holds half a surrogate pair, which is no text.")
-    prefix = fields.pop("prefix")
-    if prefix and not fields["text"]:
-        fields["text"] = prefix
-    elif not (fields["text"] or fields["instruction"]):
-        raise InputError(f"{where}: a record needs 'text', 'instruction' and 'output', or 'prefix'.")
+    fields = {name: _string(record.get(name), name, where) for name in TEXT_FIELDS}
+    prefix = _string(record.get("prefix"), "prefix", where)
+    if prefix and (fields["text"] or fields["instruction"]):
+        raise InputError(f"{where}: 'prefix' is a whole prompt, without 'text' or 'instruction'.")
+    fields["text"] = fields["text"] or prefix
+    if not (fields["text"] or fields["instruction"]):
+        raise InputError(
+            f"{where}: a record needs 'text', 'instruction' and 'output', or 'prefix'."
+        )
+    identity = _given_id(record, where) or _derived_id(record)
+    document = template.render(Document(id=identity, **fields, is_prompt=bool(prefix)))
+    return replace(document, pii=_spans(record, document, where))
+
+
+def _string(value: Any, name: str, where: str) -> str:
+    """Return a field's text, empty when it is absent or null."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InputError(f"{where}: {name!r} must be a string.")
+    if _SURROGATE.search(value):
+        raise InputError(f"{where}: {name!r} holds half a surrogate pair, which is no text.")
+    return value
+
+
+def _given_id(record: Mapping[str, Any], where: str) -> str:
+    """Return the record's own id, a number as text; empty when it has none."""
+    value = record.get("id")
+    return str(value) if type(value) is int else _string(value, "id", where)
+
+
+def _derived_id(record: Mapping[str, Any]) -> str:
     text = json.dumps({**record, "pii": None}, sort_keys=True)
-    identity = record.get("id") or f"sha-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    document = template.render(Document(id=str(identity), **fields, is_prompt=bool(prefix)))
-    return document.annotated(spans) if (spans := _spans(record, document, where)) is not None else document
+    return f"sha-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _spans(record: Mapping[str, Any], document: Document, where: str) -> tuple[PiiSpan, ...] | None:
@@ -106,7 +135,7 @@ def _spans(record: Mapping[str, Any], document: Document, where: str) -> tuple[P
     if not isinstance(given, list):
         raise InputError(f"{where}: 'pii' must be a list of spans.")
     spans = sorted(_span(item, len(document.text), where) for item in given)
-    for before, after in zip(spans, spans[1:], strict=False):
+    for before, after in pairwise(spans):
         if after.start < before.end:
             raise InputError(
                 f"{where}: the PII spans {before.start}-{before.end} and "
@@ -127,19 +156,15 @@ def _span(item: Any, length: int, where: str) -> PiiSpan:
         raise InputError(
             f"{where}: the PII span {start}-{end} is not inside the text of {length} characters."
         )
-    return PiiSpan(start, end, label)
+    return PiiSpan(start, end, _string(label, "label", where))
 
 
 def _record(document: Document) -> dict[str, Any]:
     """Return `document` as the JSON object that `read` would read it from."""
+    fields = {name: getattr(document, name) for name in TEXT_FIELDS if getattr(document, name)}
     if document.is_prompt:
-        return {"id": document.id, "prefix": document.text}
-    optional = {
-        name: getattr(document, name)
-        for name in ("instruction", "input", "output", "task", "group")
-        if getattr(document, name)
-    }
-    record: dict[str, Any] = {"id": document.id, "text": document.text, **optional}
+        fields["prefix"] = fields.pop("text")
+    record: dict[str, Any] = {"id": document.id, **fields}
     if document.pii is not None:
         record["pii"] = [
             {"start": span.start, "end": span.end, "label": span.label} for span in document.pii

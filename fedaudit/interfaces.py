@@ -129,7 +129,9 @@ class Aggregator(Plugin, ABC):
     """How the server makes one adapter of the clients', and what it asks of their training."""
 
     @abstractmethod
-    def aggregate(self, start: Update, updates: Sequence[Update], weights: Sequence[float]) -> Update:
+    def aggregate(
+        self, start: Update, updates: Sequence[Update], weights: Sequence[float]
+    ) -> Update:
         """Return the next global adapter from the clients' adapters of a round.
 
         `weights` are the clients' example counts; `start` is the adapter they all began with.

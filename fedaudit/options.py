@@ -1,6 +1,7 @@
 """From a table of options to a frozen dataclass, with one clear sentence for each mistake."""
 
 import dataclasses
+import math
 import tomllib
 import types
 import typing
@@ -17,6 +18,8 @@ def build(cls: type[T], table: Mapping[str, Any], what: str) -> T:
 
     Raises UsageError for an unknown key (with the nearest one), a wrong type or a refused value.
     """
+    if not isinstance(table, Mapping):
+        raise UsageError(f"{what} must be a table, not {table!r}.")
     hints = typing.get_type_hints(cls)
     known = [option.name for option in dataclasses.fields(cls)]  # type: ignore[arg-type]
     values = {}
@@ -43,29 +46,44 @@ def _fit(hint: Any, value: Any, what: str) -> Any:
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_fit(typing.get_args(hint)[0], item, what) for item in value)
     if origin is tuple and isinstance(value, str):
-        return tuple(_fit(typing.get_args(hint)[0], item, what) for item in value.split(","))
+        kind = typing.get_args(hint)[0]
+        items = [item.strip() for item in value.split(",") if item.strip()]
+        return tuple(_fit(kind, item if kind is str else _value(item), what) for item in items)
     if origin is typing.Literal:
         if value not in typing.get_args(hint):
             raise unknown(f"value of {what}", str(value), map(str, typing.get_args(hint)))
         return value
     if not _accepts(hint, value):
         raise _wrong_type(hint, value, what)
-    return float(value) if hint is float else value
+    return _finite(value, what) if hint is float else value
+
+
+def _finite(value: float, what: str) -> float:
+    try:
+        if math.isfinite(value):
+            return float(value)
+    except OverflowError:  # a whole number beyond every float
+        pass
+    raise UsageError(f"{what} takes a finite number, not {value!r}.")
 
 
 def _accepts(hint: Any, value: Any) -> bool:
+    if hint is Any:
+        return True
     if hint is None or hint is type(None):
         return value is None
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return value in typing.get_args(hint)
     if isinstance(value, bool):
         return hint is bool
     if hint is float:
         return isinstance(value, int | float)
-    origin = typing.get_origin(hint)
     if origin is not None:
         return isinstance(value, dict if origin in (dict, Mapping) else (tuple, list, str))
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return isinstance(value, Mapping | hint)
-    return hint is Any or isinstance(value, hint)
+    return isinstance(value, hint)
 
 
 def _wrong_type(hint: Any, value: Any, what: str) -> UsageError:
@@ -93,7 +111,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # TOMLDecodeError, or a number of thousands of digits
         return text
 
 

@@ -78,6 +78,11 @@ class Profile:
     claims: tuple[Statement, ...] = ()
     figures: tuple[Published, ...] = ()
 
+    def __post_init__(self) -> None:
+        for scale, table in self.scale.items():
+            if not isinstance(table, Mapping):
+                raise ValueError(f"scale.{scale} must be a table, [scale.{scale}].")
+
     def settings(self, scale: str) -> Mapping[str, Any]:
         """Return the simulation's settings at `scale`."""
         if scale not in self.scale:
@@ -109,7 +114,7 @@ def load(name: str) -> Profile:
         raise unknown("profile", name, shipped())
     try:
         return parse(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, UsageError) as error:
+    except (ValueError, RecursionError, UsageError) as error:
         raise InputError(f"Profile {where}: {error}") from None
 
 

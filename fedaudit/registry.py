@@ -32,8 +32,8 @@ def manager() -> pluggy.PluginManager:
     """
     pm = pluggy.PluginManager(GROUP)
     pm.add_hookspecs(hookspecs)
-    for name in filter(None, os.environ.get("FEDAUDIT_DISABLE_PLUGINS", "").split(",")):
-        pm.set_blocked(name)
+    for name in os.environ.get("FEDAUDIT_DISABLE_PLUGINS", "").split(","):
+        pm.set_blocked(name.strip())
     found = list(entry_points(group=GROUP))
     # pluggy would silently drop the second of two equal names, a built-in for instance.
     if clash := [name for name, count in Counter(e.name for e in found).items() if count > 1]:
@@ -55,15 +55,24 @@ def plugins(kind: str) -> dict[str, type[Plugin]]:
     offered: dict[str, type[Plugin]] = {}
     for implementation in getattr(manager().hook, KINDS[kind]).get_hookimpls():
         try:
-            classes = implementation.function()
+            classes = [_checked(cls) for cls in implementation.function()]
         except Exception as error:
             name = implementation.plugin_name
             raise PluginError(f"Plugin {name!r} does not load: {error}") from error
         for cls in classes:
             if cls.name in offered:
-                raise PluginError(f"Two plugins offer the {kind} {cls.name!r}; remove one of them.")
+                owners = f"{distribution(offered[cls.name])} and {distribution(cls)}"
+                raise PluginError(
+                    f"Two plugins offer the {kind} {cls.name!r}: {owners}; remove one of them."
+                )
             offered[cls.name] = cls
     return dict(sorted(offered.items()))
+
+
+def _checked(cls: type[Plugin]) -> type[Plugin]:
+    if not getattr(cls, "name", "") or not dataclasses.is_dataclass(cls):
+        raise TypeError(f"{cls!r} is no plugin, which is a dataclass with a name.")
+    return cls
 
 
 def create(kind: str, name: str, options: Mapping[str, Any] | None = None) -> Any:
@@ -76,8 +85,8 @@ def create(kind: str, name: str, options: Mapping[str, Any] | None = None) -> An
 
 def distribution(cls: type[Plugin]) -> str:
     """Return the name and version of the package that ships `cls`."""
-    modules = {plugin.__name__: dist for plugin, dist in manager().list_plugin_distinfo()}
-    for module, dist in modules.items():
+    for plugin, dist in manager().list_plugin_distinfo():
+        module = getattr(plugin, "__name__", "")
         if cls.__module__ == module or cls.__module__.startswith(f"{module}."):
             return f"{dist.project_name} {dist.version}"
     return cls.__module__.partition(".")[0]
@@ -93,7 +102,11 @@ def describe(kind: str, cls: type[Plugin]) -> list[str]:
     lines = [f"{kind} {cls.name}: {summary(cls)}", f"paper: {cls.paper or 'none'}"]
     lines.append(f"package: {distribution(cls)}")
     for option in dataclasses.fields(cls):  # type: ignore[arg-type]
-        required = option.default is dataclasses.MISSING
-        default = "required" if required else f"{option.default!r}"
-        lines.append(f"  {option.name} = {default}")
+        lines.append(f"  {option.name} = {_default(option)}")
     return lines
+
+
+def _default(option: "dataclasses.Field[Any]") -> str:
+    if option.default_factory is not dataclasses.MISSING:
+        return repr(option.default_factory())
+    return "required" if option.default is dataclasses.MISSING else repr(option.default)

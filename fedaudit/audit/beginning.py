@@ -52,9 +52,7 @@ def choose(engine: Engine, target: Target, places: Sequence[Place]) -> Measured:
     return Measured(chosen, scores[True], scores[False])
 
 
-def _mean(
-    engine: Engine, target: Target, begin: Sequence[int], places: Sequence[Place]
-) -> float:
+def _mean(engine: Engine, target: Target, begin: Sequence[int], places: Sequence[Place]) -> float:
     """Return the mean log-probability of the PII's tokens behind `begin` and their prefix."""
     rows = engine.score(target, [(*begin, *p.prefix, *p.tokens) for p in places])
     values = [

@@ -114,9 +114,7 @@ def ranked(case: Case, found: Drawn) -> list[Candidate]:
     return sorted(candidates, key=lambda c: (-(c.gain or 0.0), -c.outputs, c.text))
 
 
-def _gains(
-    case: Case, texts: Sequence[str], origins: Sequence[Origin]
-) -> list[float] | list[None]:
+def _gains(case: Case, texts: Sequence[str], origins: Sequence[Origin]) -> list[float] | list[None]:
     if case.base is None:
         return [None] * len(texts)
     drawn_as = [lead + text for text, (_, lead) in zip(texts, origins, strict=True)]

@@ -40,9 +40,7 @@ def measure(engine: Engine, tuned: Target, base: Target, documents: Sequence[Doc
             f"log-probability by more than {largest:.1g}. Is it the initial adapter, or one for "
             "another base?"
         )
-    return Effect(
-        texts=len(rows), mean_gain=sum(changes) / len(changes), largest_change=largest
-    )
+    return Effect(texts=len(rows), mean_gain=sum(changes) / len(changes), largest_change=largest)
 
 
 def table(effect: Effect | None) -> dict[str, object]:

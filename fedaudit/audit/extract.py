@@ -13,7 +13,7 @@ from fedaudit.audit.prefixes import places
 from fedaudit.audit.target import Audited, resolve
 from fedaudit.errors import InputError
 from fedaudit.files import existing, sha256
-from fedaudit.interfaces import Attack, Case, Engine, Progress, Result, no_progress
+from fedaudit.interfaces import Case, Engine, Progress, Result, no_progress
 from fedaudit.prompts import PromptTemplate, template
 from fedaudit.records import Document, Finding, Target
 
@@ -33,7 +33,7 @@ class Request:
     victim: Path | None = None
     attacks: tuple[str, ...] = ("contextual",)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Options of the attacks, by attack."""
+    """Options of the attacks and of the detector, by name."""
     target: str | None = None
     adapter: str | None = None
     round: int | None = None
@@ -76,7 +76,7 @@ class Audit:
 Watcher = Callable[[str], Progress]
 
 
-def silent(title: str) -> Progress:
+def silent(_title: str) -> Progress:
     """Watch nothing."""
     return no_progress
 
@@ -88,7 +88,7 @@ def check(request: Request) -> Audited:
     """
     for name in request.attacks:
         registry.create("attack", name, request.options.get(name))
-    registry.create("detector", request.detector)
+    registry.create("detector", request.detector, request.options.get(request.detector))
     template(request.template)
     for path in filter(None, (request.prefixes, request.victim)):
         existing(path, "file")
@@ -104,8 +104,8 @@ def run(request: Request, redactor: "Redactor", watch: Watcher = silent) -> Audi
     ]
     audited = resolve(request.target, request.adapter, request.round)
     form = audited.federation.template if audited.federation else template(request.template)
-    attacker = read(request.prefixes, form, request.detector)
-    victim = read(request.victim, form, request.detector) if request.victim else None
+    attacker = read(request.prefixes, form, request)
+    victim = read(request.victim, form, request) if request.victim else None
     engine, base_sha256 = load(audited, form, request)
     case, found = prepare(engine, audited, attacker, victim, request, watch)
     results = [attack.run(case) for attack in attacks]
@@ -121,16 +121,14 @@ def run(request: Request, redactor: "Redactor", watch: Watcher = silent) -> Audi
     return Audit(report=report, revealed=revealed, audited=audited)
 
 
-def read(path: Path, form: PromptTemplate, detector: str) -> Inputs:
-    """Return a file's documents; those that nobody has annotated are annotated by `detector`."""
+def read(path: Path, form: PromptTemplate, request: Request) -> Inputs:
+    """Return a file's documents; the detector annotates those that nobody has annotated."""
     documents = list(corpus.read(path, form))
     bare = [d for d in documents if d.pii is None and not d.is_prompt]
     if not bare:
         return Inputs(path=path, documents=documents, annotation=None)
-    found = registry.create("detector", detector)
-    spans = dict(
-        zip([d.id for d in bare], found.detect([d.text for d in bare]), strict=True)
-    )
+    found = registry.create("detector", request.detector, request.options.get(request.detector))
+    spans = dict(zip([d.id for d in bare], found.detect([d.text for d in bare]), strict=True))
     documents = [d.annotated(spans[d.id]) if d.id in spans else d for d in documents]
     return Inputs(path=path, documents=documents, annotation=found.describe())
 
@@ -207,7 +205,12 @@ def _report(
     config = settings(request)
     return Report(
         status="success",
-        run={"id": run_id(config), "command": "extract", "config": {**config, "round": audited.round}, "resumed_from": None},
+        run={
+            "id": run_id(config),
+            "command": "extract",
+            "config": {**config, "round": audited.round},
+            "resumed_from": None,
+        },
         environment=environment.describe(request.device),
         target={},
         data=[file.row() for file in files],
@@ -246,6 +249,7 @@ def settings(request: Request) -> dict[str, Any]:
         for name in request.attacks
     }
     table = {key: value for key, value in asdict(request).items() if key != "options"}
+    table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
     paths = {"prefixes": str(request.prefixes), "victim": str(request.victim or "") or None}
     return {**table, **paths, "attacks": attacks}
 

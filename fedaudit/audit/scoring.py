@@ -68,7 +68,7 @@ def _texts(generations: Sequence[Generation]) -> Iterable[str]:
 
 
 def sources(tally: Tally) -> dict[str, set[str]]:
-    """Return the strings that F, B and F\\B extracted, by the name of the source."""
+    r"""Return the strings that F, B and F\B extracted, by the name of the source."""
     found = {"tuned": set(tally.tuned)}
     if tally.base is not None:
         found["base"] = set(tally.base)
@@ -114,9 +114,7 @@ def _source_rows(
     coverage = wilson(hits, n)
     # EF = VxPII / Q; its interval is the coverage's, in units of queries.
     per_query = n / tally.queries
-    efficiency = Estimate(
-        hits / tally.queries, coverage.low * per_query, coverage.high * per_query
-    )
+    efficiency = Estimate(hits / tally.queries, coverage.low * per_query, coverage.high * per_query)
     rows = [
         Measurement(
             kind="extraction",

@@ -1,4 +1,4 @@
-"""The command line: parse, call, render, exit code. Nothing heavy is imported before it is needed."""
+"""The command line: parse, call, render, exit code; nothing heavy is imported early."""
 
 import sys
 

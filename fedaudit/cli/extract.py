@@ -56,7 +56,8 @@ def extract(
 ) -> int:
     """Pull personal data out of a model and say how much of it training put there.
 
-    An attack's options are set as --set ATTACK.OPTION=VALUE, for example contextual.samples=30.
+    Options of an attack or of the detector are set as --set NAME.OPTION=VALUE, for example
+    contextual.samples=30 or presidio.ner=spacy:en_core_web_sm.
     """
     from fedaudit.audit import extract as audits
     from fedaudit.cli.show import bars, note, saved, shown
@@ -68,7 +69,7 @@ def extract(
         prefixes=prefixes,
         victim=victim,
         attacks=chosen,
-        options=_attack_options(parse_settings(set_ or []), chosen),
+        options=_options(parse_settings(set_ or []), (*chosen, detector)),
         target=target,
         adapter=adapter,
         round=round_,
@@ -96,13 +97,13 @@ def extract(
     return 1 if report["verdict"]["status"] == "fail" else 0
 
 
-def _attack_options(table: dict[str, Any], attacks: tuple[str, ...]) -> dict[str, Any]:
-    """Return options by attack; a key must name one of the attacks that run."""
+def _options(table: dict[str, Any], plugins: tuple[str, ...]) -> dict[str, Any]:
+    """Return options by plugin; a key must name an attack that runs, or the detector."""
     from fedaudit.errors import unknown
 
     for name, options in table.items():
-        if name not in attacks or not isinstance(options, dict):
-            raise unknown("attack to set options of", name, attacks)
+        if name not in plugins or not isinstance(options, dict):
+            raise unknown("attack or detector in use", name, plugins)
     return table
 
 

@@ -1,6 +1,127 @@
 """fedaudit reproduce: a paper's whole study."""
 
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-def reproduce() -> int:
-    """Reproduce."""
-    return 0
+import typer
+
+from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Scale, Seed, Set
+
+if TYPE_CHECKING:
+    from fedaudit.profile import Profile, Published
+    from fedaudit.report.document import Report
+    from fedaudit.study.run import Studied
+
+
+def reproduce(
+    profile: Annotated[str, typer.Argument(help="A profile's name or TOML file.")],
+    scale: Scale = "nano",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only what the claims need, without ablations.")
+    ] = False,
+    out: Out = None,
+    set_: Set = None,
+    seed: Seed = None,
+    json: Json = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Run a paper's study: its federations, attacks, claims, and its figures beside ours.
+
+    A federation of equal settings is trained once and kept. Exit code 1: a claim does not hold.
+    """
+    from fedaudit import profile as profiles
+    from fedaudit.cli.show import bars, note, saved, shown, training
+    from fedaudit.cli.simulate import given
+    from fedaudit.report.redaction import Redactor, load_or_create_key
+    from fedaudit.study.run import Watch, study
+
+    started = datetime.now(UTC)
+    chosen = profiles.load(profile)
+    place = out or Path("runs") / "reproduce" / chosen.name
+    place.mkdir(parents=True, exist_ok=True)
+    redactor = Redactor(load_or_create_key(place))
+    with training(quiet) as listener, bars(quiet) as bar:
+        watch = Watch(
+            variant=lambda name, n, of: note(f"Variant {n} of {of}: {name}", quiet=quiet),
+            training=listener,
+            bar=bar,
+        )
+        found = study(
+            chosen,
+            scale,
+            quick=quick,
+            settings=given(set_ or [], seed, device, dtype),
+            federations=place / "federations",
+            redactor=redactor,
+            watch=watch,
+        )
+    report = _report(chosen, scale, found, started, device)
+    document = saved(report, place / "report.json", json)
+    shown(document)
+    print("\n".join(_figures(found.figures)))
+    note(f"The report is {place / 'report.json'}.", quiet=quiet)
+    return 1 if any(claim.holds is False for claim in found.claims) else 0
+
+
+def _figures(figures: Sequence[tuple["Published", float | None]]) -> list[str]:
+    """Return the paper's figures with ours beside them."""
+    if not figures:
+        return []
+    lines = ["", "Published and ours", f"{'source':<10} {'paper':>9} {'ours':>9}  what"]
+    for figure, ours in figures:
+        mine = "-" if ours is None else f"{ours:.4g}"
+        lines.append(f"{figure.source:<10} {figure.value:>9.4g} {mine:>9}  {figure.what}")
+    return lines
+
+
+def _report(
+    profile: "Profile", scale: str, found: "Studied", started: datetime, device: str
+) -> "Report":
+    from fedaudit.audit import environment
+    from fedaudit.audit.extract import run_id
+    from fedaudit.report.document import Report
+
+    finished = datetime.now(UTC)
+    figures = [
+        {"source": f.source, "what": f.what, "metric": f.metric, "paper": f.value, "ours": ours}
+        for f, ours in found.figures
+    ]
+    config: Mapping[str, Any] = {"profile": profile.name, "scale": scale, "figures": figures}
+    data = {row["path"]: row for row in found.data}
+    return Report(
+        status="success",
+        run={
+            "id": run_id({**config, "federations": [path.name for path in found.federations]}),
+            "command": "reproduce",
+            "config": config,
+            "started": started.isoformat(timespec="seconds"),
+            "finished": finished.isoformat(timespec="seconds"),
+            "resumed_from": None,
+        },
+        environment=environment.describe(device),
+        target={
+            "base": str(profile.settings(scale).get("base")),
+            "adapter": None,
+            "sha256": None,
+            "effect": {},
+            "beginning": None,
+        },
+        data=list(data.values()),
+        seeds={},
+        budget={
+            "queries": None,
+            "tokens": None,
+            "seconds": round((finished - started).total_seconds(), 1),
+            "prefixes": None,
+        },
+        measurements=found.measurements,
+        findings=found.findings,
+        claims=found.claims,
+        artifacts=[
+            {"path": str(path), "sha256": None} for path in dict.fromkeys(found.federations)
+        ],
+    )

@@ -1,5 +1,6 @@
 """fedaudit simulate: a whole federation on this machine."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,7 +39,7 @@ def simulate(
 
     started = datetime.now(UTC)
     chosen = profiles.load(profile)
-    config = settings(chosen.settings(scale), set_ or [], seed, device, dtype)
+    config = settings(chosen.settings(scale), given(set_ or [], seed, device, dtype))
     place = out or Path("runs") / chosen.name
     found = run.existing(config, place)
     if resume and found is None:
@@ -64,17 +65,21 @@ def simulate(
     return 0
 
 
-def settings(
-    table: Any, assignments: list[str], seed: int | None, device: str, dtype: str
-) -> "Simulation":
-    """Return the simulation that a profile's table and the command line's options make."""
-    from fedaudit.options import build, merged, parse_settings
+def settings(table: Mapping[str, Any], above: Mapping[str, Any]) -> "Simulation":
+    """Return the simulation that a profile's table and the command line's settings make."""
+    from fedaudit.options import build, merged
     from fedaudit.simulation.config import Simulation
 
-    given: dict[str, Any] = {} if seed is None else {"seed": seed}
-    given |= {key: value for key, value in (("device", device), ("dtype", dtype)) if value != "auto"}
-    table = merged(merged(table, parse_settings(assignments)), given)
-    return build(Simulation, table, "simulate")
+    return build(Simulation, merged(table, above), "simulate")
+
+
+def given(assignments: list[str], seed: int | None, device: str, dtype: str) -> dict[str, Any]:
+    """Return the settings that the command line's options spell; --seed and others win."""
+    from fedaudit.options import merged, parse_settings
+
+    own: dict[str, Any] = {} if seed is None else {"seed": seed}
+    own |= {key: value for key, value in (("device", device), ("dtype", dtype)) if value != "auto"}
+    return merged(parse_settings(assignments), own)
 
 
 def _report(config: "Simulation", place: Path, result: Any, started: datetime) -> Any:

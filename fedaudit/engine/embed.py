@@ -28,7 +28,8 @@ def embed(base: Base, texts: Sequence[str], *, max_tokens: int = 256) -> np.ndar
         hidden = base.model.base_model(input_ids=tokens.to(base.model.device)).last_hidden_state
         means = (hidden.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         vectors[batch] = means.cpu().double().numpy()
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
+    unit: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
+    return unit
 
 
 def clusters(vectors: np.ndarray, count: int, seed: int) -> list[int]:

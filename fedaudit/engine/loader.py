@@ -125,7 +125,7 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     fits with a warning at most, and one would audit the base.
     """
     tensors = adapters.read(folder)
-    config = LoraConfig.from_pretrained(folder)
+    config = LoraConfig.from_pretrained(str(folder))
     config.inference_mode = True
     peft = with_adapter(model, config, name, trainable=False)
     fit(peft, tensors, name, str(folder))

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
@@ -135,13 +134,10 @@ class LocalEngine:
 
     def _plain(self) -> PreTrainedModel:
         """Return the transformers model inside: PEFT injects its layers into it."""
-        model = self.model
-        return model.get_base_model() if isinstance(model, PeftModel) else model
+        return self.base.model
 
 
-def beginnings(
-    tokenizer: object, template: PromptTemplate | None
-) -> Mapping[str, tuple[int, ...]]:
+def beginnings(tokenizer: object, template: PromptTemplate | None) -> Mapping[str, tuple[int, ...]]:
     """Return the ways a prompt may begin under this tokenizer, by name.
 
     "bare" is nothing; "bos" the token that begins texts; "template" what stands before the
@@ -154,7 +150,7 @@ def beginnings(
     if getattr(tokenizer, "chat_template", None):
         message = [{"role": "user", "content": "\x00"}]
         rendered = tokenizer.apply_chat_template(message, tokenize=False)  # type: ignore[attr-defined]
-        header, ids = rendered.partition("\x00")[0], ()
+        header, ids = rendered.partition("\x00")[0], found["bare"]
     else:
         header, ids = (template.header() if template else ""), found.get("bos", ())
     if header:

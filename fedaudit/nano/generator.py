@@ -4,6 +4,7 @@ A case has two people and a subject, and they recur in all of its documents, as 
 files of a real organisation. Documents are plain records or instruction data about one.
 """
 
+import calendar
 import random
 import re
 import tomllib
@@ -19,9 +20,6 @@ from fedaudit.records import Document, PiiSpan
 
 TASKS = ("record", "reading", "summary", "classification")
 _SLOT = re.compile(r"\{([a-z.]+)\}")
-_MONTHS = (
-    "January February March April May June July August September October November December".split()
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +93,9 @@ def corpus(
 ) -> Iterator[Document]:
     """Yield the documents of `cases` case files, case by case."""
     for case in case_files(cases, seed=seed, languages=languages, domains=domains):
-        yield from documents(case, count=documents_per_case, seed=seed, tasks=tasks, template=template)
+        yield from documents(
+            case, count=documents_per_case, seed=seed, tasks=tasks, template=template
+        )
 
 
 def _domain(case: CaseFile) -> dict[str, Any]:
@@ -118,7 +118,9 @@ def _case(name: str, domain: Mapping[str, Any], rng: random.Random) -> CaseFile:
         "number": f"({year})第{rng.randint(1, 9999)}号"
         if chinese
         else f"{rng.randint(1, 9999)}/{year}",
-        "date": f"{year}年{month}月{day}日" if chinese else f"{day} {_MONTHS[month - 1]} {year}",
+        "date": f"{year}年{month}月{day}日"
+        if chinese
+        else f"{day} {calendar.month_name[month]} {year}",
         "amount": f"{amount}元" if chinese else f"{amount} pounds",
     }
     return CaseFile(
@@ -188,4 +190,3 @@ def fill(template: str, case: CaseFile) -> tuple[str, tuple[PiiSpan, ...]]:
         length += len(value)
         position = slot.end()
     return "".join([*parts, template[position:]]), tuple(spans)
-

@@ -58,7 +58,7 @@ def invent(language: str, rng: random.Random) -> Person:
         # Region and serial number are drawn, the rest of the number follows from the birthday.
         identity = f"{rng.choice(_REGIONS)}{birth:%Y%m%d}{digits[11:14]}"
         return Person(
-            name=fake.name(),
+            name=fake.last_name() + "".join(rng.choices(_GIVEN, k=2)),
             birthday=f"{birth.year}年{birth.month}月{birth.day}日",
             address=f"{fake.city()}{fake.district()}{fake.street_name()}{rng.randint(1, 199)}号",
             phone=f"1{rng.choice('35789')}{_digits(rng, 9)}",
@@ -72,19 +72,24 @@ def invent(language: str, rng: random.Random) -> Person:
         birthday=f"{birth.day} {birth:%B} {birth.year}",
         address=f"{rng.randint(1, 199)} {fake.street_name()}, {fake.city()}",
         phone=f"0{rng.randint(11, 79)} {_digits(rng, 4)} {_digits(rng, 4)}",
-        id=f"{_letters(rng, 2)} {_digits(rng, 6)} {rng.choice('ABCD')}",
+        id=f"{rng.choice(_NINO)} {_digits(rng, 6)} {rng.choice('ABCD')}",
         email=f"{fake.user_name()}@{fake.free_email_domain()}",
         card=card + luhn_check_digit(card),
         workplace=fake.company(),
     )
 
 
+_GIVEN = (
+    "伟芳娜敏静丽强磊军洋勇艳杰娟涛明超秀霞平刚桂英华玉兰红梅云海峰林波宁欣怡佳宇浩然子轩梓涵"
+    "雨泽思远晓东文博志国建新春燕雪琴凤莲翠荣福贵德成永康安民立仁义信忠孝礼智勤俭诚"
+)
+"""Characters of given names; two of them make one, as most people's do."""
+
+_NINO = ("AB", "CE", "EH", "HK", "JN", "KM", "LP", "MR", "PS", "RT", "SW", "TX", "WZ", "YA")
+"""Prefixes that British national insurance numbers do have."""
+
 _REGIONS = ("110101", "310104", "330106", "440305", "510107", "420106", "320102", "610113")
 
 
 def _digits(rng: random.Random, count: int) -> str:
     return "".join(rng.choices("0123456789", k=count))
-
-
-def _letters(rng: random.Random, count: int) -> str:
-    return "".join(rng.choices("ABCEGHJKLMNPRSTWXYZ", k=count))

@@ -62,6 +62,8 @@ def _content(report: Row) -> dict[str, Any]:
     """Return what the template lays out; every text in it is still raw."""
     return {
         "report": report,
+        "title": story.title(report),
+        "judged": story.judged(report),
         "answer": story.answer(report),
         "audited": story.audited(report),
         "tried": story.tried(report),

@@ -19,11 +19,12 @@ def render(report: Row) -> str:
 
 def _lines(report: Row) -> Iterator[str]:
     verdict = report["verdict"]
-    yield "# Privacy audit"
-    yield from _paragraph(f"Verdict: {verdict['status']}", bold=True)
-    for sentence in story.answer(report):
-        yield from _paragraph(sentence)
-    yield from _list("Why", verdict["reasons"])
+    yield f"# {story.title(report)}"
+    if story.judged(report):
+        yield from _paragraph(f"Verdict: {verdict['status']}", bold=True)
+        for sentence in story.answer(report):
+            yield from _paragraph(sentence)
+        yield from _list("Why", verdict["reasons"])
     yield from _list(
         "What was audited", [f"{name}: {value}" for name, value in story.audited(report)]
     )

@@ -40,6 +40,16 @@ GLOSSARY = {
 }
 
 
+def judged(report: Row) -> bool:
+    """Tell whether this is an audit, which a verdict is about; a simulation tries nothing."""
+    return report["run"]["command"].split()[0] != "simulate"
+
+
+def title(report: Row) -> str:
+    """Return what the report is: an audit, or a federation that nobody has audited yet."""
+    return "Privacy audit" if judged(report) else "A simulated federation"
+
+
 def answer(report: Row) -> list[str]:
     """Return the verdict in plain words, and first that the audit did not finish, if so."""
     unfinished = UNFINISHED.get(report["status"])

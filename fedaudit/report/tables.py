@@ -134,14 +134,26 @@ def findings(report: Row, most: int) -> list[Table]:
     """Return the table of the worst findings, masked, and how many more there are."""
     worst = sorted(report["findings"], key=lambda one: SEVERITIES.index(one["severity"]))
     more = len(worst) - most
+    by = dict.fromkeys(one["measurement"] for one in worst)
+    names = _evidence_names(worst)
     table = Table(
         title="Findings",
-        columns=("severity", "leak", "by", "evidence", "id"),
+        columns=("severity", "leak", *(("by",) if len(by) > 1 else ()), *names, "id"),
         rows=tuple(
-            (one["severity"], _leak(one), one["measurement"], _evidence(one), one["id"])
+            (
+                one["severity"],
+                _leak(one),
+                *((one["measurement"],) if len(by) > 1 else ()),
+                *(_cell(one["evidence"].get(name)) for name in names),
+                one["id"],
+            )
             for one in worst[:most]
         ),
-        notes=(f"and {more:,} more in report.json",) if more > 0 else (),
+        numeric=frozenset(names),
+        notes=(
+            *([f"Found by: {next(iter(by))}."] if len(by) == 1 else []),
+            *([f"and {more:,} more in report.json"] if more > 0 else []),
+        ),
     )
     return [table] if worst else []
 
@@ -190,10 +202,18 @@ def _leak(finding: Mapping[str, Any]) -> str:
     return shown({"label": finding["label"], **evidence})
 
 
-def _evidence(finding: Mapping[str, Any]) -> str:
-    plain = {
-        key: value
-        for key, value in finding["evidence"].items()
-        if key not in ("label", "length", "hmac") and isinstance(value, str | int | float)
+def _evidence_names(findings: Sequence[Row]) -> tuple[str, ...]:
+    """Return what the findings' evidence holds besides the mask, at most three things."""
+    names = {
+        name: None
+        for one in findings
+        for name, value in one["evidence"].items()
+        if name not in ("label", "length", "hmac") and isinstance(value, str | int | float)
     }
-    return ", ".join(f"{key} {value}" for key, value in sorted(plain.items())) or NONE
+    return tuple(sorted(names))[:3]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value)
+    return NONE if value is None else str(value)

@@ -30,7 +30,8 @@ def render(report: Row, console: "Console") -> None:
     ):
         _table(table, console)
     _list("Limits", report["limits"], console)
-    _verdict(report, console)
+    if story.judged(report):
+        _verdict(report, console)
 
 
 def _verdict(report: Row, console: "Console") -> None:

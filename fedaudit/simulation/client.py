@@ -68,7 +68,7 @@ def _model(base: str, device: str, dtype: str, like: Path) -> "PeftModel":
 
     from fedaudit.engine.loader import load_base, with_adapter
 
-    config = LoraConfig.from_pretrained(like)
+    config = LoraConfig.from_pretrained(str(like))
     config.inference_mode = False
     return with_adapter(
         load_base(base, device=device, dtype=dtype).model, config, ADAPTER, trainable=True

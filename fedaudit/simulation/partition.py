@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from fedaudit.records import Document
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def deal(
@@ -22,6 +24,8 @@ def deal(
     them until it has its quota (balanced, as in FedLab's client_inner_dirichlet); alpha None is
     IID: groups are dealt at random. Documents without a group are groups of their own.
     """
+    import numpy as np
+
     rng = np.random.default_rng(seed)
     units = _units(documents, classes)
     order = [units[i] for i in rng.permutation(len(units))]
@@ -41,10 +45,7 @@ def _units(documents: Sequence[Document], classes: Sequence[int]) -> list[Unit]:
     groups: dict[str, list[int]] = defaultdict(list)
     for index, document in enumerate(documents):
         groups[document.group or f"\x00{index}"].append(index)
-    return [
-        (int(np.bincount([classes[i] for i in members]).argmax()), members)
-        for members in groups.values()
-    ]
+    return [(_commonest([classes[i] for i in members]), members) for members in groups.values()]
 
 
 def _round_robin(units: Sequence[Unit], clients: int) -> list[list[Unit]]:
@@ -56,8 +57,10 @@ def _round_robin(units: Sequence[Unit], clients: int) -> list[list[Unit]]:
 
 
 def _by_dirichlet(
-    units: Sequence[Unit], clients: int, alpha: float, rng: np.random.Generator
+    units: Sequence[Unit], clients: int, alpha: float, rng: "np.random.Generator"
 ) -> list[list[Unit]]:
+    import numpy as np
+
     count = max(unit[0] for unit in units) + 1
     wishes = rng.dirichlet([alpha] * count, size=clients)
     left: list[list[Unit]] = [[u for u in units if u[0] == c] for c in range(count)]
@@ -69,6 +72,10 @@ def _by_dirichlet(
         wish = np.where(open_, np.maximum(wishes[client], 1e-12), 0.0)
         dealt[client].append(left[int(rng.choice(count, p=wish / wish.sum()))].pop())
     return dealt
+
+
+def _commonest(values: Sequence[int]) -> int:
+    return min(set(values), key=lambda value: (-values.count(value), value))
 
 
 def _documents(units: Sequence[Unit]) -> int:

@@ -48,11 +48,7 @@ def existing(config: Simulation, out: Path) -> Manifest | None:
 def differing(found: Manifest, config: Simulation) -> str:
     """Return the names of the settings in which a federation differs from `config`."""
     wanted = config.table()
-    names = [
-        key
-        for key in wanted
-        if key != "workers" and found.config.get(key) != wanted[key]
-    ]
+    names = [key for key in wanted if key != "workers" and found.config.get(key) != wanted[key]]
     return ", ".join(names) or "its version"
 
 

@@ -92,9 +92,7 @@ def _answers(
     return [_task_row(source, task, pairs, seed) for task, pairs in sorted(by_task.items())]
 
 
-def _task_row(
-    source: str, task: str, pairs: Sequence[tuple[str, str]], seed: int
-) -> Measurement:
+def _task_row(source: str, task: str, pairs: Sequence[tuple[str, str]], seed: int) -> Measurement:
     accuracy = task in ACCURACY_TASKS
     hits = sum(is_correct(wanted, answer) for wanted, answer in pairs)
     found = (

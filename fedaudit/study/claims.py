@@ -60,7 +60,9 @@ def find(
     return min(fitting, key=lambda row: len(row.scope), default=None)
 
 
-def beside(figures: Sequence[Published], measured: Measured) -> list[tuple[Published, float | None]]:
+def beside(
+    figures: Sequence[Published], measured: Measured
+) -> list[tuple[Published, float | None]]:
     """Return each published figure with ours; None where no variant measures it."""
     result: list[tuple[Published, float | None]] = []
     for figure in figures:

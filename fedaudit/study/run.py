@@ -1,6 +1,6 @@
 """Running a study: each federation once, the attacks on it, then claims and figures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ class Studied:
     claims: tuple[Claim, ...]
     figures: tuple[tuple[Published, float | None], ...]
     federations: tuple[Path, ...]
-    data: tuple[dict[str, Any], ...]
+    data: tuple[Mapping[str, Any], ...]
 
 
 def variants(profile: Profile, quick: bool) -> list[Variant]:
@@ -69,7 +69,7 @@ def study(
     measured: dict[str, Sequence[Measurement]] = {}
     findings: list[Finding] = []
     places: list[Path] = []
-    data: list[dict[str, Any]] = []
+    data: list[Mapping[str, Any]] = []
     chosen = variants(profile, quick)
     for number, variant in enumerate(chosen, 1):
         watch.variant(variant.name, number, len(chosen))

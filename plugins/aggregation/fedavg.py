@@ -14,7 +14,9 @@ class FedAvg(Aggregator):
     name: ClassVar[str] = "fedavg"
     paper: ClassVar[str] = "McMahan et al. 2017, arXiv:1602.05629"
 
-    def aggregate(self, start: Update, updates: Sequence[Update], weights: Sequence[float]) -> Update:
+    def aggregate(
+        self, start: Update, updates: Sequence[Update], weights: Sequence[float]
+    ) -> Update:
         """Return sum_k (n_k / n) w_k, in float64 and then the tensors' own dtype."""
         total = float(sum(weights))
         return {

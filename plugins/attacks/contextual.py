@@ -20,7 +20,7 @@ class Contextual(PrefixAttack):
     """How many tokens before a PII make a prefix (lambda)."""
 
     def __post_init__(self) -> None:
-        super(Contextual, self).__post_init__()
+        super().__post_init__()
         if self.context < 1:
             raise ValueError("context must be at least 1.")
 

@@ -91,8 +91,8 @@ def load_transformers(model: Model) -> "EntityRecognizer":
     from transformers import AutoConfig
     from transformers.utils import logging
 
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     folder = _folder(model)
     try:
         # Refusing remote code here keeps Presidio's own loading from asking whether to run it.
