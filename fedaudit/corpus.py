@@ -91,7 +91,7 @@ def _parsed(text: str, number: int, path: Path) -> Mapping[str, Any]:
 
 
 def _document(record: Mapping[str, Any], template: PromptTemplate, where: str) -> Document:
-    fields = {name: _string(record.get(name), name, where) for name in TEXT_FIELDS}
+    fields: dict[str, Any] = {name: _string(record.get(name), name, where) for name in TEXT_FIELDS}
     prefix = _string(record.get("prefix"), "prefix", where)
     if prefix and (fields["text"] or fields["instruction"]):
         raise InputError(f"{where}: 'prefix' is a whole prompt, without 'text' or 'instruction'.")

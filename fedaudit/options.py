@@ -68,22 +68,20 @@ def _finite(value: float, what: str) -> float:
 
 
 def _accepts(hint: Any, value: Any) -> bool:
-    if hint is Any:
-        return True
-    if hint is None or hint is type(None):
-        return value is None
+    """Return whether `value` is of the kind that `hint` names; parts are not looked at."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return value in typing.get_args(hint)
+    if origin is not None:
+        return isinstance(value, dict if origin in (dict, Mapping) else (tuple, list, str))
+    if hint is Any or hint is None:
+        return hint is Any or value is None
     if isinstance(value, bool):
         return hint is bool
     if hint is float:
         return isinstance(value, int | float)
-    if origin is not None:
-        return isinstance(value, dict if origin in (dict, Mapping) else (tuple, list, str))
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return isinstance(value, Mapping | hint)
-    return isinstance(value, hint)
+    wide = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    return isinstance(value, Mapping | hint if wide else hint)
 
 
 def _wrong_type(hint: Any, value: Any, what: str) -> UsageError:

@@ -82,6 +82,11 @@ class Profile:
         for scale, table in self.scale.items():
             if not isinstance(table, Mapping):
                 raise ValueError(f"scale.{scale} must be a table, [scale.{scale}].")
+        variants = {variant.name for variant in self.study}
+        for claim in self.claims:
+            for side in (claim.left, claim.right):
+                if isinstance(side, Select) and side.variant not in variants:
+                    raise unknown(f"variant in claim {claim.id}", side.variant, variants)
 
     def settings(self, scale: str) -> Mapping[str, Any]:
         """Return the simulation's settings at `scale`."""

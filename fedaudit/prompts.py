@@ -29,8 +29,8 @@ class PromptTemplate:
         return self._parts(instruction, given)[0]
 
     def header(self) -> str:
-        """Return what every prompt begins with, before any field."""
-        return self.with_input.partition("{instruction}")[0]
+        """Return what every prompt with an input begins with, before any field."""
+        return self.with_input.partition("{instruction}")[0].partition("{input}")[0]
 
     def render(self, document: Document) -> Document:
         """Return `document` with `text` rendered; one that has a text is returned as it is.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 
@@ -67,6 +68,12 @@ class Decoding:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < inf:
+            raise ValueError("temperature must be at least 0.")
+        if self.top_k < 0 or not 0 < self.top_p <= 1:
+            raise ValueError("top_k must be at least 0, top_p above 0 and at most 1.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,8 @@ def plugins(kind: str) -> dict[str, type[Plugin]]:
 
 
 def _checked(cls: type[Plugin]) -> type[Plugin]:
-    if not getattr(cls, "name", "") or not dataclasses.is_dataclass(cls):
+    whole = isinstance(cls, type) and dataclasses.is_dataclass(cls)
+    if not whole or not getattr(cls, "name", ""):
         raise TypeError(f"{cls!r} is no plugin, which is a dataclass with a name.")
     return cls
 
@@ -101,9 +102,8 @@ def describe(kind: str, cls: type[Plugin]) -> list[str]:
     """Return lines on a plugin: what it does, its paper, package, options and defaults."""
     lines = [f"{kind} {cls.name}: {summary(cls)}", f"paper: {cls.paper or 'none'}"]
     lines.append(f"package: {distribution(cls)}")
-    for option in dataclasses.fields(cls):  # type: ignore[arg-type]
-        lines.append(f"  {option.name} = {_default(option)}")
-    return lines
+    options = dataclasses.fields(cls)  # type: ignore[arg-type]
+    return lines + [f"  {option.name} = {_default(option)}" for option in options]
 
 
 def _default(option: "dataclasses.Field[Any]") -> str:

@@ -31,6 +31,7 @@ class PrefixAttack(Attack):
     def __post_init__(self) -> None:
         if self.samples < 1 or self.new_tokens < 1:
             raise ValueError("samples and new_tokens must be at least 1.")
+        self._decoding()  # refuses what is no distribution
 
     @abstractmethod
     def places(self, case: Case) -> Sequence[Place]:
@@ -62,6 +63,9 @@ class PrefixAttack(Attack):
             target,
             probes,
             seed=case.seed,
-            decoding=Decoding(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p),
+            decoding=self._decoding(),
             progress=case.progress(f"asking {target.name}"),
         )
+
+    def _decoding(self) -> Decoding:
+        return Decoding(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)

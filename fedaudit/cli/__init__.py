@@ -11,7 +11,7 @@ from fedaudit.cli.profiles import profiles
 from fedaudit.cli.report import report
 from fedaudit.cli.reproduce import reproduce
 from fedaudit.cli.simulate import simulate
-from fedaudit.errors import BUG_EXIT_CODE, FedauditError, Interrupted
+from fedaudit.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
 
 app = typer.Typer(
     name="fedaudit",
@@ -19,7 +19,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=False,
-    no_args_is_help=True,
 )
 for command in (simulate, reproduce, extract, report, plugins, profiles, doctor):
     app.command()(command)
@@ -27,6 +26,7 @@ for command in (simulate, reproduce, extract, report, plugins, profiles, doctor)
 
 @app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
     if version:
@@ -34,6 +34,9 @@ def _root(
 
         print(f"fedaudit {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help(), file=sys.stderr)
+        raise typer.Exit(UsageError.exit_code)
 
 
 def main() -> None:
@@ -44,7 +47,7 @@ def main() -> None:
 def _run() -> int:
     """Return the exit code: of a result, of a user's mistake in one line, or of a bug."""
     try:
-        return int(app(standalone_mode=False) or 0)
+        return int(app(standalone_mode=False, prog_name="fedaudit") or 0)
     except FedauditError as error:
         _say(str(error))
         return error.exit_code

@@ -24,6 +24,7 @@ def profiles(
             print(f"{known:<14} {profile.load(known).title}")
         return 0
     chosen = profile.load(name)
+    simulation = build(Simulation, chosen.settings(scale), f"profile {name}")
     print(f"{chosen.name}: {chosen.title}\npaper: {chosen.paper}\n\n[scale.{scale}]")
 
     def lines(settings: Any, prefix: str) -> None:
@@ -34,7 +35,7 @@ def profiles(
             else:
                 print(f"  {prefix}{option.name} = {value!r}")
 
-    lines(build(Simulation, chosen.settings(scale), f"profile {name}"), "")
+    lines(simulation, "")
     for title, rows in (
         ("study", [f"{v.name}: {', '.join(v.attacks)}" for v in chosen.study]),
         ("claims", [f"{c.id}: {c.statement} ({c.source})" for c in chosen.claims]),

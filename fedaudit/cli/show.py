@@ -10,6 +10,7 @@ from fedaudit.interfaces import Progress, no_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as Bars
 
     from fedaudit.report.document import Report
     from fedaudit.simulation.loop import Event
@@ -55,23 +56,16 @@ def bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
     if quiet:
         yield lambda title: no_progress
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    with Bars(*columns, console=Console(stderr=True, markup=False)) as shown_bars:
+    with _live() as (shown_bars, begin):
 
         def bar(title: str) -> Progress:
-            task = shown_bars.add_task(title, total=None, note="")
+            task = None
 
             def advance(done: int, total: int) -> None:
+                nonlocal task
+                begin()
+                if task is None:
+                    task = shown_bars.add_task(title, total=total, note="")
                 shown_bars.update(task, completed=done, total=total)
 
             return advance
@@ -81,30 +75,49 @@ def bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
 
 @contextmanager
 def training(quiet: bool) -> Iterator[Callable[["Event"], None]]:
-    """Give a listener that shows a simulation's rounds with loss, rate and time left."""
+    """Give a listener that shows a simulation's rounds with loss and time left."""
     if quiet:
         yield lambda event: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[loss]}", markup=False),
-    )
-    with Progress(*columns, console=Console(stderr=True, markup=False)) as progress:
-        task = progress.add_task("training", total=None, loss="")
+    with _live() as (progress, begin):
+        task = progress.add_task("loading", total=None, note="")
 
         def hear(event: "Event") -> None:
+            begin()
             progress.update(
                 task,
                 description=f"round {event.round}",
                 completed=event.done,
                 total=event.total,
-                loss=f"{event.who} loss {event.loss:.3f}",
+                note=f"{event.who} loss {event.loss:.3f}",
             )
 
         yield hear
+
+
+@contextmanager
+def _live() -> Iterator[tuple["Bars", Callable[[], None]]]:
+    """Give bars that vanish at the end, and what starts them.
+
+    On a terminal they start at once; elsewhere with the first progress, so that a mistake in the
+    input leaves one line and no empty bar.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    shown_bars = Bars(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+        console=Console(stderr=True, markup=False),
+        transient=True,
+    )
+    if sys.stderr.isatty():
+        shown_bars.start()
+    try:
+        yield shown_bars, shown_bars.start
+    finally:
+        shown_bars.stop()

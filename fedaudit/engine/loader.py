@@ -19,6 +19,8 @@ from fedaudit.federation import adapters
 from fedaudit.files import sha256
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+UNBOUNDED = 2**20
+"""The context of a model that sets itself no limit (one with relative positions)."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,12 @@ class Base:
     sha256: str
     model: PreTrainedModel
     tokenizer: Any
+
+    @property
+    def context_length(self) -> int:
+        """The positions that the model has; where they have no end, what the tokenizer says."""
+        positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return int(positions or min(self.tokenizer.model_max_length, UNBOUNDED))
 
 
 def locate(name: str) -> Path:
@@ -124,12 +132,25 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     Raises InputError when a tensor is missing, foreign or of another shape: PEFT would load what
     fits with a warning at most, and one would audit the base.
     """
-    tensors = adapters.read(folder)
-    config = LoraConfig.from_pretrained(str(folder))
+    tensors, config = adapters.read(folder), configuration(folder)
     config.inference_mode = True
     peft = with_adapter(model, config, name, trainable=False)
-    fit(peft, tensors, name, str(folder))
+    try:
+        fit(peft, tensors, name, str(folder))
+    except InputError:  # leave the model as it was: the next adapter may fit
+        peft.delete_adapter(name) if peft is model else peft.unload()
+        raise
     return peft
+
+
+def configuration(folder: Path) -> LoraConfig:
+    """Return the LoRA configuration in `folder`; raises InputError when PEFT refuses it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # options of a newer PEFT are passed over
+            return LoraConfig.from_pretrained(str(folder))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: {error}") from None
 
 
 def with_adapter(
@@ -143,7 +164,8 @@ def with_adapter(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return PeftModel(model, config, adapter_name=name, autocast_adapter_dtype=trainable)
-    except ValueError as error:  # for example: target modules that this base does not have
+    # for example: target modules that this base does not have, or a rank that is no number
+    except (TypeError, ValueError) as error:
         raise InputError(f"The adapter is for another base: {error}") from None
 
 

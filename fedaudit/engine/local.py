@@ -19,7 +19,10 @@ LOGITS = 2**26
 
 
 class LocalEngine:
-    """Answers probes with one base model and the adapters that targets name."""
+    """Answers probes with one base model and the adapters that targets name.
+
+    The base is the engine's own from then on: adapters go into the model itself.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class LocalEngine:
         self.model: PreTrainedModel | PeftModel = base.model
         self.rows = batch_size or (512 if on_cpu else 1024)
         self.tokens = tokens or (32_768 if on_cpu else 131_072)
-        self.context_length = int(base.model.config.max_position_embeddings)
+        self.context_length = base.context_length
         self.beginnings = beginnings(base.tokenizer, template)
         self._adapters: dict[str, str] = {}
 
@@ -88,7 +91,7 @@ class LocalEngine:
         for sequence in sequences:
             self._check_length(len(sequence), 0)
         scores: list[list[float]] = [[] for _ in sequences]
-        room = min(self.tokens, LOGITS // int(self.base.model.config.vocab_size))
+        room = min(self.tokens, LOGITS // int(self.base.model.config.get_text_config().vocab_size))
         done = 0
         with self._target(target) as model:
             for batch in by_length([max(1, len(s)) for s in sequences], max(1, room)):

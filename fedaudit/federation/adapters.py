@@ -1,6 +1,7 @@
 """LoRA adapters on disk: the PEFT folder, in safetensors only."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     import torch
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_ROOT = "base_model.model."
+_INFIX = re.compile(r"(\.lora_(?:embedding_)?[AB])\.(?!(?:weight|bias)$)[^.]+")
 
 
 def check(folder: Path) -> Mapping[str, Any]:
@@ -34,7 +37,7 @@ def check(folder: Path) -> Mapping[str, Any]:
         config = json.loads((folder / CONFIG).read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{folder} is no adapter: it has no {CONFIG}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{folder / CONFIG} is not JSON ({error}).") from None
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
@@ -62,7 +65,10 @@ def read(folder: Path) -> dict[str, "torch.Tensor"]:
             raise InputError(f"{path}: tensor {name} holds NaN or infinite values.")
     if not tensors:
         raise InputError(f"{path} holds no tensor.")
-    return {canonical(name): tensor for name, tensor in tensors.items()}
+    renamed = {canonical(name): tensor for name, tensor in tensors.items()}
+    if len(renamed) < len(tensors):
+        raise InputError(f"{path} holds several adapters; have them saved apart.")
+    return renamed
 
 
 def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], folder: Path) -> None:
@@ -77,12 +83,9 @@ def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], fold
 def canonical(name: str) -> str:
     """Return a tensor name in the form that PEFT saves: base_model.model.(...).lora_A.weight.
 
-    Known foreign forms: NVFlare's `model.` prefix, DDP's `module.`, an adapter name as infix
-    (`lora_A.default.weight`), and a missing `base_model.model.`.
+    Known foreign forms: a wrapper's prefix (NVFlare's `model.`, DDP's `module.`), a missing
+    `base_model.model.`, and the adapter's name as infix (`lora_A.default.weight`).
     """
-    name = name.replace(".default.", ".")
-    for prefix in ("module.", "model.base_model.", "base_model."):
-        if name.startswith(prefix):
-            name = name.removeprefix("module.")
-            name = name.removeprefix("model.") if name.startswith("model.base_model.") else name
-    return name if name.startswith("base_model.model.") else f"base_model.model.{name}"
+    _, wrapped, inner = name.partition(_ROOT)
+    name = _ROOT + (inner if wrapped else name.removeprefix("module."))
+    return _INFIX.sub(r"\1", name)

@@ -52,6 +52,14 @@ def open_federation(path: Path) -> Federation:
     """
     root = _root(path)
     found = manifest.read(root)
+    try:
+        _check_files(root, found)
+    except OSError as error:
+        raise InputError(f"{root} cannot be read: {error}.") from None
+    return Federation(root, found)
+
+
+def _check_files(root: Path, found: Manifest) -> None:
     for finished in found.rounds:
         if not (root / finished.adapter).is_dir():
             raise InputError(
@@ -63,7 +71,6 @@ def open_federation(path: Path) -> Federation:
             raise InputError(f"{root} misses {name}, which its manifest names.")
         if sha256(root / name) != wanted:
             raise InputError(f"{root / name} is not the file that {manifest.NAME} names (SHA-256).")
-    return Federation(root, found)
 
 
 def latest(below: Path) -> Path | None:
@@ -73,7 +80,9 @@ def latest(below: Path) -> Path | None:
 
 
 def _folders(below: Path) -> Iterator[Path]:
-    return (path for path in below.iterdir() if path.is_dir()) if below.is_dir() else iter(())
+    """Yield the folders in `below`; hidden ones are simulations that were never set up."""
+    if below.is_dir():
+        yield from (p for p in below.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
 def _root(path: Path) -> Path:

@@ -1,7 +1,7 @@
 """federation.json: what a federation says of itself, read and written without heavy imports."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -127,8 +127,15 @@ def _check(manifest: Manifest, path: Path) -> None:
             raise InputError(f"{path}: round {number} names {sorted(missing)[0]!r}, no client.")
     if not manifest.rounds:
         raise InputError(f"{path} has no finished round yet; there is nothing to audit.")
-    named = [*manifest.files, *(r.adapter for r in manifest.rounds)]
-    for name in [*named, *(client.data for client in manifest.clients)]:
-        place = PurePosixPath(name)
-        if place.is_absolute() or ".." in place.parts or "\0" in name:
+    for name in _named(manifest):
+        place = PurePosixPath(str(name))
+        if place.is_absolute() or ".." in place.parts or "\0" in str(name):
             raise InputError(f"{path} points outside its folder: {name!r}.")
+
+
+def _named(manifest: Manifest) -> Iterator[str]:
+    """Yield every path in the manifest."""
+    yield from manifest.files
+    yield from (client.data for client in manifest.clients)
+    for finished in manifest.rounds:
+        yield from (finished.adapter, *finished.clients.values())

@@ -42,7 +42,7 @@ GLOSSARY = {
 
 def judged(report: Row) -> bool:
     """Tell whether this is an audit, which a verdict is about; a simulation tries nothing."""
-    return report["run"]["command"].split()[0] != "simulate"
+    return not str(report["run"]["command"]).startswith("simulate")
 
 
 def title(report: Row) -> str:

@@ -1,8 +1,9 @@
 """One client's LoRA training in one round."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from math import cos, pi
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,32 +48,31 @@ def train(job: Job) -> float:
     from fedaudit.engine.loader import fit, tensors_of
     from fedaudit.federation import adapters
 
-    if job.device != "cuda":
-        torch.set_num_threads(job.threads)
-    torch.manual_seed(job.seed)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(job.threads)
     config = adapters.check(job.start)
-    model = _model(job.base, job.device, job.dtype, job.start)
+    model = _model(job.base, job.device, job.dtype, json.dumps(config, sort_keys=True))
+    torch.manual_seed(job.seed)  # after the model: one that is made draws, one that is kept does not
     start = adapters.read(job.start)
     fit(model, start, ADAPTER, str(job.start))
     model.train()
     start = {name: tensor.to(model.device) for name, tensor in start.items()}
     loss = _optimize(model, start, job)
     adapters.write(tensors_of(model, ADAPTER), config, job.out)
+    torch.set_num_threads(threads)
     return loss
 
 
-@cache
-def _model(base: str, device: str, dtype: str, like: Path) -> "PeftModel":
-    """Return the base with a trainable adapter, kept for the worker's next job."""
-    from peft import LoraConfig
+@lru_cache(maxsize=1)
+def _model(base: str, device: str, dtype: str, lora: str) -> "PeftModel":
+    """Return the base with a trainable adapter of this configuration, kept for the next job."""
+    from peft import PeftConfig
 
     from fedaudit.engine.loader import load_base, with_adapter
 
-    config = LoraConfig.from_pretrained(str(like))
-    config.inference_mode = False
-    return with_adapter(
-        load_base(base, device=device, dtype=dtype).model, config, ADAPTER, trainable=True
-    )
+    config = PeftConfig.from_peft_type(**{**json.loads(lora), "inference_mode": False})
+    loaded = load_base(base, device=device, dtype=dtype)
+    return with_adapter(loaded.model, config, ADAPTER, trainable=True)
 
 
 def _optimize(model: "PeftModel", start: Mapping[str, "torch.Tensor"], job: Job) -> float:

@@ -60,9 +60,15 @@ class Training:
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj")
 
     def __post_init__(self) -> None:
-        counts = (self.batch_size, self.accumulation, self.max_length, self.rank)
+        counts = (self.batch_size, self.accumulation, self.rank)
         if min(counts) < 1 or self.steps < 0 or self.epochs < 0:
-            raise ValueError("batch_size, accumulation, max_length and rank must be at least 1.")
+            raise ValueError("batch_size, accumulation and rank must be at least 1.")
+        if self.max_length < 2:
+            raise ValueError("max_length must be at least 2: one token foretells nothing.")
+        if not self.steps and not self.epochs:
+            raise ValueError("steps or epochs must be at least 1.")
+        if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.dropout < 1:
+            raise ValueError("learning_rate and clip must be above 0, dropout from 0 to below 1.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +108,8 @@ class Simulation:
             raise ValueError("participation must be above 0 and at most 1.")
         if not 0 <= self.held_out < 1:
             raise ValueError("held_out must be at least 0 and below 1.")
+        if self.threads < 1 or self.workers < 0 or self.evaluated < 0:
+            raise ValueError("threads must be at least 1, workers and evaluated at least 0.")
 
     def aggregator(self) -> tuple[str, dict[str, Any]]:
         """Return the aggregation plugin's name and its options."""

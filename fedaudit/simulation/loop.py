@@ -53,9 +53,10 @@ def tokenized(config: Simulation, out: Path, clients: Sequence[Client], base: An
     from fedaudit.prompts import template
 
     form, result = template(config.template), {}
+    length = min(config.training.max_length, base.context_length)
     for client in clients:
         texts = [d.text for d in corpus.read(out / client.data, form)]
-        result[client.id] = sequences(base.tokenizer, texts, config.training.max_length)
+        result[client.id] = sequences(base.tokenizer, texts, length)
     if config.central:
         result[CENTRAL] = [s for client in clients for s in result[client.id]]
     return result
@@ -191,22 +192,31 @@ def workers(config: Simulation) -> Iterator[Executor]:
         yield _Here()
         return
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_ignore_interrupts)
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
     try:
         yield pool
     except BaseException:
+        running = list((pool._processes or {}).values())  # shutdown forgets them
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in list((pool._processes or {}).values()):
+        for process in running:
             process.terminate()
         raise
     pool.shutdown()
 
 
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the parent, which stops its workers itself."""
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the parent, and end when it does: a killed parent cannot tell its workers."""
     import signal
+    import threading
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
 
 
 class _Here(Executor):

@@ -25,6 +25,8 @@ def measure(
     progress: Progress = no_progress,
 ) -> list[Measurement]:
     """Return the rows of every (source, target): loss and perplexity over all, tasks apart."""
+    if not documents:
+        return []
     rows: list[Measurement] = []
     tasks = [d for d in documents if d.instruction and d.output]
     for number, (source, target) in enumerate(targets):
@@ -75,7 +77,10 @@ def _answers(
     template: PromptTemplate,
     seed: int,
 ) -> list[Measurement]:
-    """Answer each task's prompt greedily and compare with its output."""
+    """Answer each task's prompt greedily and compare with its output.
+
+    A task that is longer than the model's context is left out, which its `n` shows.
+    """
     if not tasks:
         return []
     begin = engine.beginnings.get("bos", ())
@@ -85,9 +90,16 @@ def _answers(
         Probe(prompt=(*begin, *p.ids), samples=1, max_new_tokens=min(128, len(w.ids) + 8))
         for p, w in zip(prompts, wanted, strict=True)
     ]
-    answers = engine.generate(target, probes, seed=seed, decoding=Decoding(temperature=0))
+    asked = [
+        (document, probe)
+        for document, probe in zip(tasks, probes, strict=True)
+        if len(probe.prompt) + probe.max_new_tokens <= engine.context_length
+    ]
+    answers = engine.generate(
+        target, [probe for _, probe in asked], seed=seed, decoding=Decoding(temperature=0)
+    )
     by_task: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for document, answer in zip(tasks, answers, strict=True):
+    for (document, _), answer in zip(asked, answers, strict=True):
         by_task[document.task or "task"].append((document.output, answer.texts[0]))
     return [_task_row(source, task, pairs, seed) for task, pairs in sorted(by_task.items())]
 

@@ -1,0 +1,178 @@
+"""Every mistake is one clear line and the documented exit code."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import Command
+
+from fedaudit.federation import manifest as manifests
+
+GOOD = json.dumps(
+    {"text": "Claimant: Ann Lee.", "pii": [{"start": 10, "end": 17, "label": "PERSON"}]}
+)
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("good.jsonl").write_text(GOOD + "\n")
+    return Command(monkeypatch, capfd)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    place = tmp_path_factory.mktemp("federation") / "run"
+    settings = "clients=2 rounds=2 central=false training.steps=2 records.cases=3 workers=1"
+    words = [f"--set={setting}" for setting in settings.split()]
+    command = [sys.executable, "-m", "fedaudit", "simulate", "--profile", "fed_pii", *words]
+    subprocess.run([*command, "--out", place], check=True, capture_output=True)
+    return place
+
+
+@pytest.fixture
+def fed(trained, run, tmp_path):
+    shutil.copytree(trained, tmp_path / "fed")
+    return tmp_path / "fed"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "There is no file"),
+        (b"", "holds no record"),
+        (GOOD.encode() + b"\nnot json\n", "line 2: not JSON"),
+        (b'{"text": "caf\xe9"}\n', "line 1: not UTF-8"),
+        (b'{"text": "abc", "pii": [{"start": 1, "end": 9, "label": "X"}]}', "not inside the text"),
+        (
+            b'{"text": "abcdef", "pii": [{"start": 0, "end": 3, "label": "X"},'
+            b' {"start": 2, "end": 5, "label": "X"}]}',
+            "overlap",
+        ),
+        (json.dumps({"prefix": "word " * 3000}).encode(), "more than the context"),
+        (b'{"text": "nothing personal", "pii": []}', "no annotated PII"),
+    ],
+)
+def test_bad_prefixes(run, content, says):
+    if content is not None:
+        Path("bad.jsonl").write_bytes(content)
+    words = ("extract", "--prefixes", "bad.jsonl", "--target", "fedaudit-nano", "--quiet")
+    run.refused(3, *words, says=says)
+    assert not list(Path().rglob("report.json"))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("simulate", "--profile", "fed_pi"), 2, "Did you mean 'fed_pii'?"),
+        (("simulate", "--profile", "fed_pii", "--set", "rouns=3"), 2, "Did you mean 'rounds'?"),
+        (("simulate", "--profile", "fed_pii", "--set", "rounds=many"), 2, "takes int"),
+        (("simulate", "--profile", "fed_pii", "--set", "rounds=0"), 2, "at least 1"),
+        (("simulate", "--profile", "fed_pii", "--set", "aggregation=fedag"), 2, "'fedavg'?"),
+        (("simulate", "--profile", "fed_pii", "--set", "template=alpac"), 2, "'alpaca'?"),
+        (("simulate", "--profile", "fed_pii", "--scale", "nan"), 2, "'nano'?"),
+        (("simulate", "--profile", "fed_pii", "--set", "data=none.jsonl"), 3, "no file none.jsonl"),
+        (("simulate", "--profile", "fed_pii", "--set", "base=./none"), 3, "none"),
+        (("simulate", "--profile", "fed_pii", "--resume"), 2, "no run"),
+        (("simulate",), 2, "--profile"),
+        (("reproduce", "fed_pi"), 2, "Did you mean 'fed_pii'?"),
+        (("extract", "--prefixes", "good.jsonl"), 2, "no --target"),
+        (("extract", "--prefixes", "good.jsonl", "--attack", "contextal"), 2, "'contextual'?"),
+        (
+            ("extract", "--prefixes", "good.jsonl", "--set", "contextual.sampels=3"),
+            2,
+            "Did you mean 'samples'?",
+        ),
+        (("extract", "--prefixes", "good.jsonl", "--detector", "presido"), 2, "'presidio'?"),
+        (("extract", "--prefixes", "good.jsonl", "--target", "./none"), 3, "no target"),
+        (("extract", "--prefixes", "good.jsonl", "--target", "."), 3, "neither a federation"),
+        (("report", "none"), 3, "none"),
+        (("report", "good.jsonl"), 3, "good.jsonl"),
+        (("plugins", "contextal"), 2, "Did you mean 'contextual'?"),
+        (("profiles", "fed_pi"), 2, "Did you mean 'fed_pii'?"),
+        (("frobnicate",), 2, "frobnicate"),
+    ],
+)
+def test_mistakes_on_the_command_line(run, words, code, says):
+    run.refused(code, *words, says=says)
+    assert sorted(path.name for path in Path().iterdir()) in (
+        ["good.jsonl"],
+        ["good.jsonl", "runs"],
+    )
+
+
+def damaged(fed, how):
+    adapter = fed / "rounds/002/global"
+    if how == "missing round":
+        shutil.rmtree(adapter)
+    elif how == "hash":
+        with (fed / "data/c0.jsonl").open("a") as file:
+            file.write(GOOD + "\n")
+    elif how == "pickled":
+        (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
+    elif how == "gap":
+        table = json.loads((fed / manifests.NAME).read_text())
+        del table["rounds"][1]
+        (fed / manifests.NAME).write_text(json.dumps(table))
+    elif how == "empty":
+        (fed / manifests.NAME).write_text("{}")
+    elif how == "base":
+        table = json.loads((fed / manifests.NAME).read_text())
+        table["base"]["sha256"] = "0" * 64
+        (fed / manifests.NAME).write_text(json.dumps(table))
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("missing round", "misses round 2"),
+        ("hash", "SHA-256"),
+        ("pickled", "pickle"),
+        ("gap", "misses round 1"),
+        ("empty", "federation.json"),
+        ("base", "not the one that the federation was trained on"),
+    ],
+)
+def test_damaged_federations(run, fed, how, says):
+    damaged(fed, how)
+    run.refused(3, "extract", "--prefixes", "good.jsonl", "--target", fed, "--quiet", says=says)
+
+
+def test_nan_weights(run, fed):
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    path = fed / "rounds/002/global/adapter_model.safetensors"
+    tensors = load_file(path)
+    next(iter(tensors.values()))[0, 0] = torch.nan
+    save_file(tensors, path)
+    words = ("extract", "--prefixes", "good.jsonl", "--target", "fedaudit-nano", "--quiet")
+    run.refused(3, *words, "--adapter", path.parent, says="NaN")
+
+
+def test_an_adapter_for_another_base(run, fed):
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    from fedaudit import nano
+
+    config = LlamaConfig(
+        vocab_size=4096, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=256,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained("other")
+    AutoTokenizer.from_pretrained(nano.folder()).save_pretrained("other")
+    words = ("extract", "--prefixes", "good.jsonl", "--target", "./other", "--quiet")
+    run.refused(3, *words, "--adapter", fed / "rounds/002/global", says="another base")
+
+
+def test_a_bug_keeps_its_traceback_and_ends_with_70(run, monkeypatch):
+    from fedaudit import profile
+
+    monkeypatch.setattr(profile, "shipped", lambda: 1 / 0)
+    outcome = run("profiles")
+    assert outcome.code == 70
+    assert "ZeroDivisionError" in outcome.err
+    assert "bug in fedaudit" in outcome.err

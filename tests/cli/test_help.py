@@ -1,0 +1,117 @@
+"""Help is light and everywhere, and a wrong command is one line."""
+
+import subprocess
+import sys
+
+import pytest
+import typer.main
+from command import Command
+
+from fedaudit.cli import app
+
+ROOT = typer.main.get_command(app)
+
+# Runs a command line, then prints which of the named modules it has imported.
+PROBE = """
+import sys
+sys.argv = ["fedaudit", *sys.argv[1:]]
+watched = WATCHED
+from fedaudit.cli import main
+try:
+    main()
+except SystemExit as ended:
+    code = ended.code
+print("imported:", sorted(watched & sys.modules.keys()), "code:", code)
+"""
+
+
+def imported(watched: set[str], *arguments: str) -> str:
+    code = PROBE.replace("WATCHED", repr(watched))
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return Command(monkeypatch, capfd)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["extract", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments):
+    heavy = {"torch", "numpy", "rich", "transformers", "scipy", "peft", "presidio_analyzer"}
+    assert imported(heavy, *arguments) == "imported: [] code: 0"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["plugins"], ["plugins", "contextual"], ["profiles"], ["profiles", "fed_pii"]],
+    ids=" ".join,
+)
+def test_listing_what_is_installed_loads_no_model_library(arguments):
+    assert imported({"torch", "transformers", "peft"}, *arguments) == "imported: [] code: 0"
+
+
+def test_the_probe_would_notice():
+    assert imported({"typer"}, "--help") == "imported: ['typer'] code: 0"
+
+
+def test_root_help_lists_every_command(run):
+    shown = run("--help")
+    assert shown.code == 0
+    assert shown.err == ""
+    lines = shown.out.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines] == list(ROOT.commands)
+
+
+@pytest.mark.parametrize("name", ROOT.commands)
+def test_every_command_explains_itself_and_its_options(run, name):
+    shown = run(name, "--help")
+    assert shown.code == 0
+    assert shown.err == ""
+    assert shown.out.startswith(f"Usage: fedaudit {name} ")
+    assert "\x1b" not in shown.out
+    command = ROOT.commands[name]
+    first, *_ = command.help.strip().splitlines()
+    assert len(first.split()) > 2
+    for option in command.params:
+        assert option.help, f"{name} {option.name}"
+        assert option.help.endswith("."), f"{name} {option.name}"
+
+
+def test_nothing_at_all_shows_the_help(run):
+    shown = run()
+    assert shown.code == 2
+    assert shown.out == ""
+    assert shown.err == run("--help").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["simulat"], "No such command 'simulat'. Did you mean 'simulate'"),
+        (["--nope"], "No such option: --nope"),
+        (["plugins", "--nope"], "No such option: --nope"),
+        (["extract"], "Missing option '--prefixes'"),
+        (["simulate"], "Missing option '--profile'"),
+        (["simulate", "--profile"], "--profile"),
+        (
+            ["extract", "--prefixes", "x", "--batch-size", "many"],
+            "value for '--batch-size'",
+        ),
+        (["plugins", "contextual", "presidio"], "unexpected extra argument"),
+        (["plugins", "contextuel"], "No plugin named 'contextuel'. Did you mean 'contextual'"),
+        (["profiles", "fed_pi"], "No profile named 'fed_pi'. Did you mean 'fed_pii'"),
+        (["profiles", "fed_pii", "--scale", "nan"], "Did you mean 'nano'"),
+        (["simulate", "--profile", "fed_pi"], "Did you mean 'fed_pii'"),
+        (["simulate", "--profile", "fed_pii", "--set", "round=1"], "Did you mean 'rounds'"),
+    ],
+    ids=str,
+)
+def test_a_wrong_command_is_one_line_with_exit_code_2(run, tmp_path, arguments, message):
+    shown = run.refused(2, *arguments, says=message)
+    assert shown.err.startswith("fedaudit: ")
+    assert list(tmp_path.iterdir()) == []

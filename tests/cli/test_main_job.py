@@ -1,0 +1,228 @@
+"""simulate and extract from an empty folder, as a newcomer would."""
+
+import json
+import random
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import Command
+
+from fedaudit import corpus
+from fedaudit.prompts import template
+from fedaudit.report.document import validate
+
+SMALL = (
+    "--set=clients=2",
+    "--set=rounds=2",
+    "--set=training.steps=12",
+    "--set=records.cases=4",
+    "--set=records.documents_per_case=6",
+    "--set=evaluated=6",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A working directory with one small simulated federation in it."""
+    place = tmp_path_factory.mktemp("work")
+    command = [sys.executable, "-m", "fedaudit", "simulate", "--profile", "fed_pii", *SMALL]
+    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    return place
+
+
+@pytest.fixture
+def here(folder, tmp_path, monkeypatch):
+    """A copy of that directory, to do as one likes with."""
+    shutil.copytree(folder / "runs", tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    return Command(monkeypatch, capfd)
+
+
+C0, C1 = "runs/fed_pii/data/c0.jsonl", "runs/fed_pii/data/c1.jsonl"
+ATTACK = ("extract", "--prefixes", C0, "--victim", C1, "--quiet")
+
+
+def figures(path):
+    report = json.loads(Path(path).read_text())
+    return report["measurements"], [
+        (f["severity"], f["label"], f["evidence"]["outputs"]) for f in report["findings"]
+    ]
+
+
+def pii(path):
+    documents = corpus.read(Path(path), template("fed_pii"))
+    return {text for document in documents for text, _ in document.strings()}
+
+
+def test_simulate_leaves_a_whole_federation_with_a_valid_report(here):
+    place = here / "runs/fed_pii"
+    validate(json.loads((place / "report.json").read_text()))
+    manifest = json.loads((place / "federation.json").read_text())
+    assert manifest["status"] == "complete"
+    assert [r["round"] for r in manifest["rounds"]] == [0, 1, 2]
+    assert [c["id"] for c in manifest["clients"]] == ["c0", "c1"]
+    assert all((place / name).is_file() for name in manifest["files"])
+
+
+def test_simulate_measures_base_tuned_and_central(here):
+    rows = json.loads((here / "runs/fed_pii/report.json").read_text())["measurements"]
+    losses = {r["scope"]["source"]: r["value"] for r in rows if r["metric"] == "loss"}
+    assert set(losses) == {"base", "tuned", "central"}
+    assert losses["tuned"] < losses["base"]
+
+
+def test_the_same_simulation_again_changes_nothing(here, run):
+    before = (here / "runs/fed_pii/federation.json").read_bytes()
+    outcome = run("simulate", "--profile", "fed_pii", *SMALL)
+    assert outcome.code == 0
+    assert "already, complete" in outcome.err
+    assert "Utility" in outcome.out
+    assert (here / "runs/fed_pii/federation.json").read_bytes() == before
+
+
+def test_another_simulation_does_not_overwrite_it(here, run):
+    run.refused(3, "simulate", "--profile", "fed_pii", *SMALL, "--seed", 5, says="differs in seed")
+
+
+def test_extract_finds_the_last_federation_and_scores_all_sources(here, run):
+    outcome = run("extract", "--prefixes", C0, "--victim", C1, "--json", "out.json")
+    assert outcome.code in (0, 1)
+    assert "Auditing runs/fed_pii" in outcome.err
+    report = json.loads((here / "out.json").read_text())
+    validate(report)
+    totals = {
+        (r["scope"]["source"], r["scope"]["set"])
+        for r in report["measurements"]
+        if r["metric"] == "coverage" and "label" not in r["scope"]
+    }
+    sources = ("tuned", "base", "tuned-not-base", "control")
+    assert totals == {(s, t) for s in sources for t in ("all", "prefix-disjoint")}
+    assert report["target"]["effect"]["largest_change"] > 0.1
+    assert report["target"]["beginning"]["start"] in ("bos", "bare")
+    assert (outcome.code == 1) == (report["verdict"]["status"] == "fail")
+
+
+def test_lines_fit_eighty_columns_when_piped(here, run):
+    outcome = run(*ATTACK)
+    assert max(map(len, outcome.out.splitlines())) <= 80
+    assert "\x1b" not in outcome.out
+
+
+def test_batch_size_and_order_of_the_input_change_no_figure(here, run):
+    lines = (here / C0).read_text().splitlines(keepends=True)
+    random.Random(1).shuffle(lines)
+    (here / "shuffled.jsonl").write_text("".join(lines))
+    run(*ATTACK, "--out", "a")
+    run(*ATTACK, "--out", "b", "--batch-size", 7)
+    run("extract", "--prefixes", "shuffled.jsonl", "--victim", C1, "--quiet", "--out", "c")
+    assert figures("a/report.json") == figures("b/report.json") == figures("c/report.json")
+
+
+def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
+    # Short names may stand in any text by chance; the rest identifies.
+    secrets = {text for text in pii(C1) | pii(C0) if len(text) > 3}
+    shown = run(*ATTACK, "--out", "audit", "--reveal", "--set", "contextual.samples=40")
+    for form in ("html", "markdown"):
+        assert run("report", "audit", "--format", form, "--out", f"audit/r.{form}").code == 0
+    texts = [shown.out, shown.err]
+    texts += [p.read_text() for p in Path("audit").iterdir() if p.name != "revealed.jsonl"]
+    assert not [s for s in secrets for text in texts if s in text]
+    revealed = Path("audit/revealed.jsonl")
+    assert stat.S_IMODE(revealed.stat().st_mode) == 0o600
+    leaks = [json.loads(line) for line in revealed.read_text().splitlines()]
+    assert leaks
+    assert {leak["text"] for leak in leaks} <= pii(C1)
+
+
+def test_without_a_victim_candidates_are_ranked_and_called_unverified(here, run):
+    outcome = run("extract", "--prefixes", C0, "--quiet", "--out", "audit")
+    report = json.loads(Path("audit/report.json").read_text())
+    assert outcome.code == 0
+    assert report["verdict"]["status"] == "inconclusive"
+    gains = [f["evidence"]["log_likelihood_gain"] for f in report["findings"]]
+    assert len(gains) > 5
+    assert gains == sorted(gains, reverse=True)
+    assert {f["severity"] for f in report["findings"]} == {"unverified"}
+    assert "cannot know which candidates are true" in " ".join(outcome.out.split())
+    coverage = next(r for r in report["measurements"] if r["metric"] == "coverage")
+    assert coverage["value"] is None
+    assert coverage["reason"]
+
+
+def test_a_ready_made_prefix_is_asked_as_it_is(here, run):
+    Path("asked.jsonl").write_text('{"prefix": "Claimant:"}\n{"prefix": "被告"}\n')
+    outcome = run("extract", "--prefixes", "asked.jsonl", "--victim", C1, "--json", "o.json")
+    assert outcome.code in (0, 1)
+    rows = json.loads(Path("o.json").read_text())["measurements"]
+    assert {r["value"] for r in rows if r["metric"] == "queries"} == {30}
+
+
+def test_the_initial_adapter_has_no_effect_and_stops_the_audit(here, run):
+    run.refused(5, *ATTACK, "--round", 0, says="no effect")
+
+
+def test_the_base_alone_can_be_asked(here, run):
+    outcome = run(*ATTACK, "--target", "fedaudit-nano", "--json", "o.json")
+    assert outcome.code == 0
+    sources = {r["scope"]["source"] for r in json.loads(Path("o.json").read_text())["measurements"]}
+    assert sources == {"tuned", "control"}
+    assert "no base to compare with" in outcome.out
+
+
+def test_an_output_folder_of_another_run_is_refused(here, run):
+    run(*ATTACK, "--out", "audit")
+    run.refused(3, *ATTACK, "--out", "audit", "--seed", 9, says="another run")
+    run.refused(3, *ATTACK, "--out", "runs/fed_pii", says="holds another run")
+
+
+def test_html_is_written_beside_the_report(here, run):
+    outcome = run("report", "runs/fed_pii", "--format", "html")
+    assert outcome.code == 0
+    assert re.search("<title>A simulated federation", Path("runs/fed_pii/report.html").read_text())
+
+
+def test_unannotated_records_are_annotated_and_the_report_says_with_what(here, run):
+    record = {"text": "Write to ann.lee@example.org or call +44 20 7946 0958 about the matter."}
+    Path("plain.jsonl").write_text(json.dumps(record) + "\n")
+    outcome = run("extract", "--prefixes", "plain.jsonl", "--victim", C1, "--json", "o.json")
+    assert outcome.code in (0, 1)
+    report = json.loads(Path("o.json").read_text())
+    assert "presidio" in report["data"][0]["annotation"].lower()
+    assert any("was not annotated" in limit for limit in report["limits"])
+
+
+NO_SOCKETS = """
+import socket, sys
+def refuse(*words, **options):
+    raise AssertionError("a socket was opened")
+socket.socket.connect = socket.socket.connect_ex = socket.create_connection = refuse
+socket.getaddrinfo = refuse
+from fedaudit.cli import main
+sys.argv = ["fedaudit", *sys.argv[1:]]
+main()
+"""
+
+
+def test_nothing_opens_a_connection(here):
+    Path("mail.jsonl").write_text('{"text": "Write to ann@example.org about it, please."}\n')
+    for words in (
+        ["simulate", "--profile", "fed_pii", "--out", "again", *SMALL, "--set=workers=1"],
+        ["extract", "--prefixes", "mail.jsonl", "--victim", C1, "--target", "again"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", NO_SOCKETS, *words, "--quiet"],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode in (0, 1), done.stderr

@@ -1,0 +1,95 @@
+"""What many tests share: the built-in base, an adapter on it, and one small federation.
+
+All of it is made once: copy before you change anything, and load a base of your own (`fresh_base`)
+before you attach an adapter, because that changes the model in place.
+"""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from fedaudit.simulation.config import Partition, Records, Simulation, Training
+
+# Before torch is imported: on a busy machine, two threads of so small a model mostly wait for each
+# other. Processes that tests start inherit it.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+TARGETS = ("q_proj", "v_proj")
+
+
+@pytest.fixture(scope="session")
+def base():
+    from fedaudit.engine.loader import load_base
+
+    return load_base("fedaudit-nano", device="cpu")
+
+
+@pytest.fixture
+def fresh_base():
+    from fedaudit.engine.loader import load_base
+
+    return load_base("fedaudit-nano", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def write_adapter():
+    """Return a function that writes a seeded adapter, far from zero, for any loaded base."""
+
+    def write(base, folder, *, rank=4, targets=TARGETS, seed=0):
+        import torch
+        from peft import LoraConfig
+
+        from fedaudit.engine.loader import tensors_of, with_adapter
+        from fedaudit.federation import adapters
+        from fedaudit.simulation.setup import plain
+
+        torch.manual_seed(seed)
+        config = LoraConfig(
+            r=rank, lora_alpha=8 * rank, target_modules=list(targets), task_type="CAUSAL_LM"
+        )
+        peft = with_adapter(base.model, config, "made", trainable=True)
+        tensors = {name: torch.randn(t.shape) / 10 for name, t in tensors_of(peft, "made").items()}
+        peft.unload()
+        adapters.write(tensors, plain({**config.to_dict(), "inference_mode": True}), folder)
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def adapter(write_adapter, tmp_path_factory):
+    """Return the folder of an adapter on fedaudit-nano that changes its answers."""
+    from fedaudit.engine.loader import load_base
+
+    folder = tmp_path_factory.mktemp("adapter") / "lora"
+    return write_adapter(load_base("fedaudit-nano", device="cpu"), folder)
+
+
+@pytest.fixture(scope="session")
+def small():
+    """Return the settings of a federation that trains in about a second."""
+    return Simulation(
+        clients=2,
+        rounds=2,
+        held_out=0.1,
+        evaluated=3,
+        central=False,
+        records=Records(cases=4, documents_per_case=5, tasks=("record", "classification")),
+        partition=Partition(method="iid"),
+        training=Training(
+            steps=6, batch_size=2, learning_rate=5e-3, max_length=48, rank=4, targets=TARGETS
+        ),
+        device="cpu",
+        workers=1,
+    )
+
+
+@pytest.fixture(scope="session")
+def federation(small, tmp_path_factory):
+    """Return a finished federation: its folder, its settings, and what `simulate` returned."""
+    from fedaudit.simulation.run import simulate
+
+    path = tmp_path_factory.mktemp("runs") / "small"
+    result = simulate(small, path, listener=lambda event: None)
+    return SimpleNamespace(path=path, config=small, result=result)

@@ -1,0 +1,68 @@
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.engine.batching import STEP, by_length, padded, pieces
+from fedaudit.records import Probe
+
+PROBES = st.lists(
+    st.builds(
+        Probe,
+        prompt=st.integers(1, 40).map(lambda length: (7,) * length),
+        samples=st.integers(0, 12),
+        max_new_tokens=st.sampled_from([1, 10]),
+    ),
+    max_size=12,
+)
+
+
+@given(st.integers(1, 10_000))
+def test_a_padded_length_is_the_next_multiple(length):
+    assert padded(length) % STEP == 0
+    assert length <= padded(length) < length + STEP
+
+
+@given(PROBES, st.integers(1, 20), st.integers(1, 400))
+def test_every_sample_of_every_probe_comes_exactly_once(probes, rows, tokens):
+    found = Counter(
+        (piece.index, sample)
+        for batch in pieces(probes, rows, tokens)
+        for piece in batch
+        for sample in range(piece.first, piece.last)
+    )
+    wanted = {(i, sample) for i, probe in enumerate(probes) for sample in range(probe.samples)}
+    assert found == Counter(wanted)
+
+
+@given(PROBES, st.integers(1, 20), st.integers(1, 400))
+def test_batches_keep_their_limits_and_the_longest_come_first(probes, rows, tokens):
+    widths = []
+    for batch in pieces(probes, rows, tokens):
+        assert batch
+        assert all(piece.first < piece.last for piece in batch)
+        kinds = {(padded(len(probes[p.index].prompt)), probes[p.index].max_new_tokens) for p in batch}
+        [(width, new)] = kinds  # rows of one padded length, so that no neighbour changes the shape
+        count = sum(piece.last - piece.first for piece in batch)
+        assert count <= rows
+        assert count == 1 or count * (width + new) <= tokens
+        widths.append(width)
+    assert widths == sorted(widths, reverse=True)
+
+
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 300))
+def test_sequences_are_batched_once_each_within_the_limit_longest_first(lengths, tokens):
+    batches = list(by_length(lengths, tokens))
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
+    widths = []
+    for batch in batches:
+        [width] = {padded(lengths[i]) for i in batch}
+        assert len(batch) == 1 or len(batch) * width <= tokens
+        widths.append(width)
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_a_probe_with_more_samples_than_rows_is_cut():
+    probe = Probe(prompt=(1, 2), samples=7, max_new_tokens=1)
+    batches = [[(p.first, p.last) for p in batch] for batch in pieces([probe], 3, 1000)]
+    assert batches == [[(0, 3)], [(3, 6)], [(6, 7)]]

@@ -1,0 +1,109 @@
+"""Files are whole or absent, and a full disk is not a bug."""
+
+import errno
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from fedaudit.errors import InputError, Interrupted
+from fedaudit.files import atomic, atomic_text, existing, sha256
+
+
+def test_text_is_written_in_utf_8_without_changing_line_ends(tmp_path):
+    path = tmp_path / "new" / "folder" / "file.txt"
+    atomic_text(path, "张\r\n\n")
+    assert path.read_bytes() == "张\r\n\n".encode()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_takes_the_old_ones_place(tmp_path):
+    path = tmp_path / "file.txt"
+    atomic_text(path, "old and longer")
+    atomic_text(path, "new")
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_mode_is_as_asked(tmp_path, mode):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    path.chmod(0o666)
+    atomic_text(path, "new", mode=mode)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_nobody_else_can_read_a_file_while_it_is_written(tmp_path):
+    with atomic(tmp_path / "file.txt") as temporary:
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, InputError])
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, error):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with atomic(path) as temporary:
+            temporary.write_text("half")
+            raise error("stopped")
+
+    with pytest.raises(error, match="stopped"):
+        write_half()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "code"),
+    [
+        (errno.ENOSPC, Interrupted, 6),
+        (errno.EDQUOT, Interrupted, 6),
+        (errno.EIO, Interrupted, 6),
+        (errno.EACCES, InputError, 3),
+        (errno.EROFS, InputError, 3),
+    ],
+)
+@pytest.mark.parametrize("step", ["mkdir", "write_bytes", "replace"])
+def test_what_the_disk_refuses_is_named(tmp_path, monkeypatch, number, kind, code, step):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, step, refused)
+    with pytest.raises(kind, match=r"file\.txt cannot be written: ") as caught:
+        atomic_text(path, "new")
+    monkeypatch.undo()
+    assert os.strerror(number) in str(caught.value)
+    assert caught.value.exit_code == code
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_where_a_folder_is_needed_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        atomic_text(tmp_path / "file" / "below.txt", "new")
+
+
+def test_a_folder_is_not_written_over(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="cannot be written"):
+        atomic_text(tmp_path / "folder", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_sha256_is_of_the_bytes(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 5000)
+    assert sha256(path) == hashlib.sha256(bytes(range(256)) * 5000).hexdigest()
+
+
+def test_existing_names_what_is_not_there(tmp_path):
+    assert existing(tmp_path, "federation") == tmp_path
+    with pytest.raises(InputError, match=r"There is no federation .*absent"):
+        existing(tmp_path / "absent", "federation")

@@ -1,0 +1,126 @@
+"""A stranger's plugin package, installed as a stranger would, and the page that teaches it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedaudit import hookspecs, registry
+
+SOURCE = Path(__file__).parent / "third_party"
+PAGE = Path(__file__).parents[1] / "docs" / "writing-a-plugin.md"
+TEXT = PAGE.read_text("utf-8")
+
+
+def ran(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Return a folder with the package installed by pip, built from a copy, without network."""
+    place = tmp_path_factory.mktemp("canary")
+    # setuptools leaves build/ and an egg-info in the folder it builds.
+    ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+    shutil.copytree(SOURCE, place / "source", ignore=ignored)
+    offline = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    pip = ["-m", "pip", "install", "--quiet", *offline]
+    ran(*pip, "--target", place / "site", place / "source")
+    return place / "site"
+
+
+@pytest.fixture
+def fedaudit(installed, tmp_path, monkeypatch):
+    """Return a function that runs fedaudit beside the installed package."""
+    monkeypatch.chdir(tmp_path)
+
+    def running(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return ran("-m", "fedaudit", *words, PYTHONPATH=str(installed), **environment)
+
+    return running
+
+
+def test_it_is_listed_beside_ours(fedaudit):
+    listed = fedaudit("plugins").stdout
+    names = {tuple(line.split()[:2]) for line in listed.splitlines()}
+    assert {("attack", "opening"), ("aggregation", "median")} <= names
+    assert {("attack", "contextual"), ("aggregation", "fedavg")} <= names
+
+
+def test_its_options_paper_and_package_are_shown(fedaudit):
+    shown = fedaudit("plugins", "opening").stdout
+    assert "attack opening: Continue the first tokens" in shown
+    assert "arXiv:2012.07805" in shown
+    assert "package: fedaudit-canary 1.0" in shown
+    assert "\n  tokens = 20\n" in shown
+
+
+def test_it_can_be_left_out(fedaudit):
+    listed = fedaudit("plugins", FEDAUDIT_DISABLE_PLUGINS="canary").stdout
+    assert "opening" not in listed
+    assert "contextual" in listed
+
+
+def test_it_is_not_there_without_its_package():
+    listed = ran("-m", "fedaudit", "plugins").stdout
+    assert "contextual" in listed
+    assert "opening" not in listed
+
+
+SMALL = """clients=2 rounds=1 central=false evaluated=2 records.cases=3 partition.method=iid
+training.steps=2 training.batch_size=2 training.max_length=48 training.rank=2 workers=1
+records.tasks=record aggregation=median"""
+
+
+def test_a_federation_is_averaged_by_it_in_its_worker_processes(fedaudit):
+    settings = [f"--set={setting}" for setting in SMALL.split()]
+    fedaudit("simulate", "--profile", "fed_pii", "--out", "run", "--quiet", *settings)
+    manifest = json.loads(Path("run/federation.json").read_text("utf-8"))
+    assert manifest["aggregation"] == {"name": "median", "options": {}}
+    assert [round_["round"] for round_ in manifest["rounds"]] == [0, 1]
+
+
+def test_the_page_shows_the_package_whole_and_as_it_is():
+    files = {
+        path.name: path.read_text("utf-8")
+        for path in SOURCE.iterdir()
+        if path.suffix in {".py", ".toml"}
+    }
+    blocks = re.findall(r"(?ms)This is `([\w.]+)`:\n\n```\w+\n(.*?)^```$", TEXT)
+    assert dict(blocks) == files
+    assert TEXT.count("```") == 2 * len(blocks) == 2 * len(files)
+
+
+@pytest.mark.parametrize("hook", [name for name in vars(hookspecs) if name.startswith("fedaudit_")])
+def test_the_page_has_every_hook_with_what_it_returns(hook):
+    function = getattr(hookspecs, hook)
+    (row,) = [line for line in TEXT.splitlines() if line.startswith(f"| `{hook}` |")]
+    returned = re.fullmatch(r"list\[type\[(\w+)\]\]", function.__annotations__["return"])[1]
+    assert f"`{returned}`" in row
+    (kind,) = [kind for kind, name in registry.KINDS.items() if name == hook]
+    assert f"| {kind} |" in row
+
+
+def test_the_page_has_no_hook_that_does_not_exist():
+    named = set(re.findall(r"`(fedaudit_(?!canary)\w+)`", TEXT))
+    assert named == set(registry.KINDS.values())
+
+
+def test_what_the_page_lets_plugins_import_loads_no_torch():
+    modules = re.findall(r"`(fedaudit\.[\w.]+)`", TEXT.partition("## What you may import")[2])
+    assert len(modules) == 7
+    code = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
+    ran("-c", code)

@@ -1,0 +1,72 @@
+"""An attack and an aggregation rule for fedaudit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedaudit.audit.extraction import PrefixAttack
+from fedaudit.audit.prefixes import Place
+from fedaudit.hookspecs import hookimpl
+from fedaudit.interfaces import Aggregator, Attack, Case, Update
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening(PrefixAttack):
+    """Continue the first tokens of the attacker's own documents."""
+
+    name: ClassVar[str] = "opening"
+    paper: ClassVar[str] = "Carlini et al. 2021, arXiv:2012.07805, section 5.1"
+
+    tokens: int = 20
+    """How many tokens of a document are an opening."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tokens < 1:
+            raise ValueError("tokens must be at least 1.")
+
+    def places(self, case: Case) -> Sequence[Place]:
+        """Return the opening of every document; ready-made prompts stay whole."""
+        tokenized = case.engine.tokenize([document.text for document in case.attacker])
+        return [
+            Place(
+                prefix=tokens.ids if document.is_prompt else tokens.ids[: self.tokens],
+                tokens=(),
+                at_start=True,
+            )
+            for document, tokens in zip(case.attacker, tokenized, strict=True)
+            if tokens.ids
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Median(Aggregator):
+    """Take the median of the clients' adapters in every coordinate; weights do not count."""
+
+    name: ClassVar[str] = "median"
+    paper: ClassVar[str] = "Yin et al. 2018, arXiv:1803.01498, algorithm 1"
+
+    def aggregate(
+        self, start: Update, updates: Sequence[Update], weights: Sequence[float]
+    ) -> Update:
+        """Return each coordinate's middle value; of an even number, the mean of the middle two."""
+        import torch
+
+        lower, upper = (len(updates) - 1) // 2, len(updates) // 2
+        result = {}
+        for name, tensor in start.items():
+            ordered = torch.stack([u[name].double() for u in updates]).sort(dim=0).values
+            result[name] = ((ordered[lower] + ordered[upper]) / 2).to(tensor.dtype)
+        return result
+
+
+@hookimpl
+def fedaudit_attacks() -> list[type[Attack]]:
+    """Return our attacks."""
+    return [Opening]
+
+
+@hookimpl
+def fedaudit_aggregators() -> list[type[Aggregator]]:
+    """Return our aggregation rules."""
+    return [Median]

@@ -1,0 +1,65 @@
+"""What our plugins do, without a model."""
+
+import pytest
+import torch
+from fedaudit_canary import Median, Opening
+
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.interfaces import Case
+from fedaudit.records import Document, PiiSpan, Target
+
+OURS = Document(id="a", text="The claimant Ann Lee sued.")
+PROMPT = Document(id="b", text="Before the court stood", is_prompt=True)
+THEIRS = Document(
+    id="c",
+    text="The claimant Bo Chu won against Cy Day.",
+    pii=(PiiSpan(13, 19, "PERSON"), PiiSpan(32, 38, "PERSON")),
+)
+
+
+def answer(target: Target, prompt: str, sample: int) -> str:
+    """The tuned model says one name, in its second answer to one opening; the base says none."""
+    leaks = target.name == "tuned" and prompt == "The claimant" and sample == 1
+    return " Bo Chu won" if leaks else " went home"
+
+
+def test_opening_asks_for_what_follows_and_finds_the_name_that_leaks():
+    engine = FakeEngine(answer)
+    tuned, base = Target(name="tuned", adapter="lora"), Target(name="base")
+    case = Case(engine=engine, tuned=tuned, base=base, attacker=[OURS, PROMPT], victim=[THEIRS])
+    result = Opening(tokens=2, samples=3).run(case)
+
+    asked = [(t.name, p.prompt, p.samples) for t, p in engine.asked]
+    opening, prompt = (tokens.ids for tokens in engine.tokenize(["The claimant", PROMPT.text]))
+    for name in ("tuned", "base"):
+        assert (name, opening, 3) in asked
+        assert (name, prompt, 3) in asked
+    assert len(asked) == 4
+
+    (finding,) = result.findings
+    assert (finding.severity, finding.label) == ("high", "PERSON")
+    assert finding.evidence["text"] == "Bo Chu"
+    coverage = {
+        row.scope["source"]: (row.hits, row.n)
+        for row in result.measurements
+        if row.metric == "coverage" and row.scope.keys() == {"source", "set"}
+        if row.scope["set"] == "all" and row.scope["source"] != "control"
+    }
+    assert coverage == {"tuned": (1, 2), "base": (0, 2), "tuned-not-base": (1, 2)}
+
+
+def test_median_of_three_clients_by_hand():
+    # Columns: {1, 3, 90} -> 3, {2, -2, 0} -> 0, {5, 5, -70} -> 5. The mean would follow the third.
+    clients = [{"A": torch.tensor(v)} for v in ([1.0, 2, 5], [3.0, -2, 5], [90.0, 0, -70])]
+    made = Median().aggregate(clients[0], clients, [10, 20, 1000])
+    assert made["A"].tolist() == [3.0, 0.0, 5.0]
+
+
+def test_median_of_an_even_number_is_the_middle_ones_mean():
+    clients = [{"A": torch.tensor([v])} for v in (4.0, 1.0, 100.0, 2.0)]
+    assert Median().aggregate(clients[0], clients, [1] * 4)["A"].item() == 3.0
+
+
+def test_an_opening_has_a_length():
+    with pytest.raises(ValueError, match="tokens"):
+        Opening(tokens=0)
