@@ -75,10 +75,10 @@ def test_the_built_in_base_has_a_name_a_fingerprint_and_no_gradients(base):
     assert base.model.dtype == torch.float32  # "auto" on a CPU
 
 
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 def test_an_attached_adapter_is_pefts_own(fresh_base, adapter):
-    from fedaudit.engine.loader import load_base
-
-    peft = PeftModel.from_pretrained(load_base("fedaudit-nano", device="cpu").model, adapter).eval()
+    model = loader.load_base("fedaudit-nano", device="cpu").model
+    peft = PeftModel.from_pretrained(model, adapter).eval()
     ids = torch.tensor([ROWS[0]])
     with torch.inference_mode():
         wanted = torch.log_softmax(peft(ids).logits[0].double(), -1)
