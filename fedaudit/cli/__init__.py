@@ -71,4 +71,7 @@ def _run() -> int:
 
 
 def _say(text: str) -> None:
-    print(f"fedaudit: {' '.join(text.split())}", file=sys.stderr)
+    """Print one line on stderr; what it quotes from files cannot steer the terminal."""
+    from fedaudit.report.redaction import visible
+
+    print(f"fedaudit: {visible(' '.join(text.split()))}", file=sys.stderr)

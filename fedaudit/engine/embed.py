@@ -36,5 +36,5 @@ def clusters(vectors: np.ndarray, count: int, seed: int) -> list[int]:
     """Return the K-means cluster (MacQueen 1967) of each row."""
     from sklearn.cluster import KMeans
 
-    count = min(count, len(vectors))
+    count = min(count, len(np.unique(vectors.round(6), axis=0)))
     return [int(c) for c in KMeans(count, n_init=10, random_state=seed).fit_predict(vectors)]

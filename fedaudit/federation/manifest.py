@@ -123,8 +123,10 @@ def _check(manifest: Manifest, path: Path) -> None:
     for number, finished in enumerate(manifest.rounds):
         if finished.round != number:
             raise InputError(f"{path} misses round {number}.")
-        if missing := set(finished.participants) - set(ids):
+        if missing := {*finished.participants, *finished.clients} - set(ids):
             raise InputError(f"{path}: round {number} names {sorted(missing)[0]!r}, no client.")
+        if len(set(finished.participants)) != len(finished.participants):
+            raise InputError(f"{path}: round {number} names a participant twice.")
     if not manifest.rounds:
         raise InputError(f"{path} has no finished round yet; there is nothing to audit.")
     for name in _named(manifest):

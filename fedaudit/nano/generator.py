@@ -60,18 +60,30 @@ def case_files(
 
 
 def documents(
-    case: CaseFile, *, count: int, seed: int, tasks: Sequence[str], template: PromptTemplate
+    case: CaseFile,
+    *,
+    count: int,
+    seed: int,
+    tasks: Sequence[str],
+    template: PromptTemplate,
+    kinds: int = 0,
 ) -> list[Document]:
-    """Return `count` documents of `case`, its templates in turn and its tasks at random."""
+    """Return `count` documents of `case`, its templates in turn and its tasks at random.
+
+    A file has `kinds` kinds of document (0: all there are); with fewer, the same particulars
+    recur in more of its documents.
+    """
     rng = random.Random(f"documents {seed} {case.id}")
-    kinds = range(len(_domain(case)["documents"]))
+    known: Sequence[int] = range(len(_domain(case)["documents"]))
+    chosen = rng.sample(known, min(kinds, len(known))) if kinds else known
     order: list[int] = []
     while len(order) < count:
-        order += rng.sample(kinds, len(kinds))
+        order += rng.sample(chosen, len(chosen))
     return [
         _document(
             case,
             which,
+            chosen=chosen,
             task=rng.choice(list(tasks)),
             name=f"{case.id}-{position}",
             template=template,
@@ -90,11 +102,17 @@ def corpus(
     domains: Sequence[str] = ("legal", "medical", "bank"),
     tasks: Sequence[str] = TASKS,
     template: PromptTemplate = TEMPLATES["fed_pii"],
+    kinds: int = 0,
 ) -> Iterator[Document]:
     """Yield the documents of `cases` case files, case by case."""
     for case in case_files(cases, seed=seed, languages=languages, domains=domains):
         yield from documents(
-            case, count=documents_per_case, seed=seed, tasks=tasks, template=template
+            case,
+            count=documents_per_case,
+            seed=seed,
+            tasks=tasks,
+            template=template,
+            kinds=kinds,
         )
 
 
@@ -137,6 +155,7 @@ def _document(
     case: CaseFile,
     which: int,
     *,
+    chosen: Sequence[int],
     task: str,
     name: str,
     template: PromptTemplate,
@@ -147,7 +166,7 @@ def _document(
     if task == "record":
         record, spans = fill(domain["documents"][which], case)
         return Document(id=name, text=record, pii=spans, group=case.id, task=task)
-    instruction, answer, which = _task(task, case, which, rng)
+    instruction, answer, which = _task(task, case, which, chosen, rng)
     record, spans = fill(domain["documents"][which], case)
     output, output_spans = fill(answer, case)
     document = Document(
@@ -162,16 +181,20 @@ def _document(
     return template.compose(document, spans, output_spans)
 
 
-def _task(task: str, case: CaseFile, which: int, rng: random.Random) -> tuple[str, str, int]:
+def _task(
+    task: str, case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random
+) -> tuple[str, str, int]:
     """Return the instruction, the answer's template, and the document that the task is about."""
     domain = _domain(case)
     instruction = str(templates()["instructions"][case.language][task])
     if task == "reading":
-        question, answer, which = rng.choice(domain["asked"])
+        asked = [item for item in domain["asked"] if item[2] in chosen]
+        question, answer, which = rng.choice(asked or domain["asked"])
         return instruction.replace("{question}", question), answer, which
     if task == "summary":
         return instruction, str(domain["summary"]), which
-    about = [i for i, text in enumerate(domain["documents"]) if "{matter}" in text]
+    named = [i for i, text in enumerate(domain["documents"]) if "{matter}" in text]
+    about = [i for i in named if i in chosen] or named
     return instruction, "{matter}", which if which in about else rng.choice(about)
 
 

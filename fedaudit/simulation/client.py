@@ -52,7 +52,8 @@ def train(job: Job) -> float:
     torch.set_num_threads(job.threads)
     config = adapters.check(job.start)
     model = _model(job.base, job.device, job.dtype, json.dumps(config, sort_keys=True))
-    torch.manual_seed(job.seed)  # after the model: one that is made draws, one that is kept does not
+    # After the model: making one draws random numbers, keeping the last job's does not.
+    torch.manual_seed(job.seed)
     start = adapters.read(job.start)
     fit(model, start, ADAPTER, str(job.start))
     model.train()

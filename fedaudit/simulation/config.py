@@ -15,6 +15,8 @@ class Records:
 
     cases: int = 24
     documents_per_case: int = 16
+    kinds: int = 0
+    """Kinds of document in a case (0: all); fewer make its particulars recur more."""
     languages: tuple[str, ...] = ("en", "zh")
     domains: tuple[str, ...] = ("legal",)
     tasks: tuple[str, ...] = ("record", "reading", "summary", "classification")
@@ -61,12 +63,12 @@ class Training:
 
     def __post_init__(self) -> None:
         counts = (self.batch_size, self.accumulation, self.rank)
-        if min(counts) < 1 or self.steps < 0 or self.epochs < 0:
+        if min(counts) < 1:
             raise ValueError("batch_size, accumulation and rank must be at least 1.")
         if self.max_length < 2:
             raise ValueError("max_length must be at least 2: one token foretells nothing.")
-        if not self.steps and not self.epochs:
-            raise ValueError("steps or epochs must be at least 1.")
+        if min(self.steps, self.epochs) < 0 or not self.steps + self.epochs:
+            raise ValueError("steps and epochs must not be negative, nor both be 0.")
         if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.dropout < 1:
             raise ValueError("learning_rate and clip must be above 0, dropout from 0 to below 1.")
 

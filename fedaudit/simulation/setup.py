@@ -48,6 +48,7 @@ def documents(config: Simulation) -> list[Document]:
                 domains=made.domains,
                 tasks=made.tasks,
                 template=form,
+                kinds=made.kinds,
             )
         )
     else:

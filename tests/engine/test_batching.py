@@ -41,8 +41,9 @@ def test_batches_keep_their_limits_and_the_longest_come_first(probes, rows, toke
     for batch in pieces(probes, rows, tokens):
         assert batch
         assert all(piece.first < piece.last for piece in batch)
-        kinds = {(padded(len(probes[p.index].prompt)), probes[p.index].max_new_tokens) for p in batch}
-        [(width, new)] = kinds  # rows of one padded length, so that no neighbour changes the shape
+        asked = [probes[piece.index] for piece in batch]
+        # Rows of one padded length, so that no neighbour changes the shape.
+        [(width, new)] = {(padded(len(p.prompt)), p.max_new_tokens) for p in asked}
         count = sum(piece.last - piece.first for piece in batch)
         assert count <= rows
         assert count == 1 or count * (width + new) <= tokens

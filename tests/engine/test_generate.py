@@ -86,7 +86,7 @@ def test_the_batched_engine_says_what_the_slow_one_says(base, engine, probes, de
 
 def test_an_engine_is_what_the_interface_asks(engine):
     checked: Engine = engine
-    assert checked.context_length == 1024
+    assert checked.context_length == engine.base.model.config.max_position_embeddings
     assert checked.beginnings == {"bare": (), "bos": (1,)}
 
 
@@ -158,7 +158,7 @@ def token_rows(monkeypatch):
     """Return a function that has an engine answer with token ids in place of text."""
 
     def patch(base):
-        monkeypatch.setattr(base.tokenizer, "batch_decode", lambda rows, **options: map(tuple, rows))
+        monkeypatch.setattr(base.tokenizer, "batch_decode", lambda rows, **_: map(tuple, rows))
         return LocalEngine(base)
 
     return patch
@@ -205,10 +205,11 @@ def test_left_padding_puts_prompts_at_the_end():
 
 
 def test_a_probe_that_does_not_fit_is_refused_before_any_work(engine):
-    fits = Probe(prompt=(1,) * 1020, samples=1, max_new_tokens=4)
-    long = Probe(prompt=(1,) * 1021, samples=1, max_new_tokens=4)
+    most = engine.context_length
+    fits = Probe(prompt=(1,) * (most - 4), samples=1, max_new_tokens=4)
+    long = Probe(prompt=(1,) * (most - 3), samples=1, max_new_tokens=4)
     assert len(asked(engine, [fits])[0]) == 1
-    with pytest.raises(InputError, match=r"1021 tokens and 4 new .* 1024 tokens"):
+    with pytest.raises(InputError, match=rf"{most - 3} tokens and 4 new .* {most} tokens"):
         asked(engine, [fits, long])
     with pytest.raises(InputError, match="empty"):
         asked(engine, [Probe(prompt=(), samples=1, max_new_tokens=4)])

@@ -31,10 +31,10 @@ def test_a_uniform_is_in_range_and_its_rows_do_not_meet(keys, sample, step):
 
 
 def test_uniforms_differ_by_key_sample_and_step_each():
-    one = uniforms([5], [6], 7)[0]
-    assert len({one, uniforms([6], [6], 7)[0], uniforms([5], [7], 7)[0], uniforms([5], [6], 8)[0]}) == 4
-    # The three are not interchangeable.
-    assert uniforms([1], [2], 3)[0] != uniforms([2], [1], 3)[0] != uniforms([1], [3], 2)[0]
+    # The last three: key, sample and step are not interchangeable.
+    places = [(5, 6, 7), (6, 6, 7), (5, 7, 7), (5, 6, 8), (6, 5, 7), (5, 7, 6), (7, 6, 5)]
+    found = {uniforms([key], [sample], step)[0] for key, sample, step in places}
+    assert len(found) == len(places)
 
 
 @pytest.mark.parametrize("along", ["keys", "samples", "steps"])

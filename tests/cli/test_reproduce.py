@@ -1,0 +1,90 @@
+"""reproduce: a small study from a profile of one's own."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import Command
+
+PROFILE = """
+name = "small"
+title = "A small study"
+paper = "none"
+[scale.nano]
+clients = 2
+rounds = 1
+central = false
+workers = 1
+records = { cases = 3, documents_per_case = 4 }
+training = { steps = 4, learning_rate = 5e-3 }
+[[study]]
+name = "fedavg"
+attacks = ["contextual"]
+quick = true
+[[study]]
+name = "again"
+attacks = ["contextual"]
+attacker = "c1"
+victim = "c0"
+[[study]]
+name = "fedprox"
+simulate = { aggregation = "fedprox" }
+attacks = ["contextual"]
+[[claims]]
+id = "sure"
+source = "nowhere"
+statement = "Coverage is no less than nothing."
+left = { variant = "fedavg", metric = "coverage", scope = { source = "tuned", set = "all" } }
+compare = ">="
+right = 0.0
+[[claims]]
+id = "prox"
+source = "nowhere"
+statement = "FedProx loses more than everything."
+left = { variant = "fedprox", metric = "loss", scope = { source = "tuned" } }
+compare = ">"
+right = 1e6
+[[figures]]
+source = "table 1"
+what = "coverage"
+metric = "coverage"
+value = 0.25
+variant = "fedavg"
+scope = { source = "tuned", set = "all" }
+"""
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("small.toml").write_text(PROFILE)
+    return Command(monkeypatch, capfd)
+
+
+def claims(path):
+    return {c["id"]: c["holds"] for c in json.loads(Path(path).read_text())["claims"]}
+
+
+def test_quick_runs_what_it_must_and_the_rest_joins_later(run):
+    quick = run("reproduce", "small.toml", "--quick", "--json", "quick.json", "--quiet")
+    assert quick.code == 0, quick.err
+    assert claims("quick.json") == {"sure": True, "prox": None}
+    assert "Published and ours" in quick.out
+    federations = list(Path("runs/reproduce/small/federations").iterdir())
+    assert len(federations) == 1
+    trained = (federations[0] / "federation.json").stat().st_mtime_ns
+
+    whole = run("reproduce", "small.toml", "--json", "whole.json", "--quiet")
+    assert whole.code == 1, "a claim that does not hold"
+    assert claims("whole.json") == {"sure": True, "prox": False}
+    # "again" attacks the federation of "fedavg", which is not trained anew.
+    assert len(list(Path("runs/reproduce/small/federations").iterdir())) == 2
+    assert (federations[0] / "federation.json").stat().st_mtime_ns == trained
+    report = json.loads(Path("whole.json").read_text())
+    assert {r["scope"]["variant"] for r in report["measurements"]} == {"fedavg", "again", "fedprox"}
+    assert report["run"]["config"]["figures"][0]["paper"] == 0.25
+
+
+def test_a_profile_without_a_study_is_refused(run):
+    Path("bare.toml").write_text('name = "bare"\n[scale.nano]\nclients = 2\n')
+    run.refused(2, "reproduce", "bare.toml", says="no study")

@@ -1,0 +1,196 @@
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.errors import InputError
+from fedaudit.federation import manifest
+from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
+
+WHOLE = Manifest(
+    status="complete",
+    base=Base(name="fedaudit-nano", sha256="ab" * 32),
+    clients=(
+        Client(id="c0", examples=3, weight=0.75, data="data/c0.jsonl"),
+        Client(id="银行", examples=1, weight=0.25),
+    ),
+    rounds=(
+        Round(round=0, adapter="rounds/000/global"),
+        Round(
+            round=1,
+            adapter="rounds/001/global",
+            participants=("c0",),
+            clients={"c0": "rounds/001/clients/c0"},
+            loss={"c0": 1.5},
+        ),
+    ),
+    aggregation={"name": "fedavg", "options": {}},
+    secure_aggregation={"protocol": "secagg+"},
+    template=Template(name="t", with_input="{instruction}{input}", without_input="{instruction}"),
+    seeds={"simulation": 7},
+    files={"rounds/000/global/adapter_model.safetensors": "cd" * 32},
+    config={"rounds": 1, "training": {"steps": 2}},
+    config_sha256="ef" * 32,
+)
+
+
+def table():
+    """Return the whole manifest as JSON has it, to be damaged."""
+    return json.loads(json.dumps(manifest.asdict(WHOLE)))
+
+
+def put(folder, given):
+    content = given if isinstance(given, bytes) else json.dumps(given).encode()
+    (folder / manifest.NAME).write_bytes(content)
+    return folder
+
+
+def refused(folder):
+    with pytest.raises(InputError) as error:
+        manifest.read(folder)
+    assert error.value.exit_code == 3
+    assert "\n" not in str(error.value)
+    assert str(folder) in str(error.value)
+    return str(error.value)
+
+
+def test_what_is_written_is_read(tmp_path):
+    manifest.write(WHOLE, tmp_path)
+    assert manifest.read(tmp_path) == WHOLE
+    manifest.write(replace(WHOLE, status="running", secure_aggregation=None), tmp_path)
+    assert manifest.read(tmp_path).status == "running"
+    assert [path.name for path in tmp_path.iterdir()] == [manifest.NAME]
+
+
+def test_only_what_must_be_said_needs_saying(tmp_path):
+    least = {
+        "base": {"name": "x", "sha256": ""},
+        "clients": [{"id": "a", "examples": 1, "weight": 1}],
+        "rounds": [{"round": 0, "adapter": "global"}],
+        "aggregation": {},
+        "template": {"name": "t", "with_input": "", "without_input": ""},
+        "seeds": {},
+    }
+    found = manifest.read(put(tmp_path, least))
+    assert found.status == "running"
+    assert found.clients[0].weight == 1.0
+    for key in least:
+        assert key in refused(put(tmp_path, {k: v for k, v in least.items() if k != key}))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b'{"base": "\xff"}', "not JSON in UTF-8"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "must hold a JSON object"),
+        (b"null", "must hold a JSON object"),
+        (b"{}", "'clients'"),
+    ],
+    ids=["empty file", "half", "not utf-8", "nested", "a list", "null", "empty object"],
+)
+def test_a_file_that_is_no_manifest(content, message, tmp_path):
+    assert message in refused(put(tmp_path, content))
+
+
+def test_no_file_at_all(tmp_path):
+    assert "it has no federation.json" in refused(tmp_path)
+    (tmp_path / manifest.NAME).mkdir()
+    assert "cannot be read" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("version", ["2.0", "0.9", "", 2, None, [1]], ids=repr)
+def test_another_schema_version(version, tmp_path):
+    assert "version" in refused(put(tmp_path, table() | {"schema_version": version}))
+
+
+def test_a_later_minor_version_is_read(tmp_path):
+    assert manifest.read(put(tmp_path, table() | {"schema_version": "1.7"})).base == WHOLE.base
+
+
+def damaged(path, value):
+    """Return the whole manifest with `value` at `path`."""
+    result = place = table()
+    *steps, last = path
+    for step in steps:
+        place = place[step]
+    place[last] = value
+    return result
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("surprise",), 1, "surprise"),
+        (("clients", 0, "surprise"), 1, "surprise"),
+        (("status",), "done", "done"),
+        (("base",), "fedaudit-nano", "base"),
+        (("base", "sha256"), 5, "sha256"),
+        (("clients",), {"c0": {}}, "clients"),
+        (("clients",), ["c0"], "clients"),
+        (("clients", 0, "examples"), "three", "examples"),
+        (("clients", 1, "id"), "c0", "names a client twice"),
+        (("rounds",), None, "rounds"),
+        (("rounds",), [], "no finished round"),
+        (("rounds", 0, "round"), 1, "misses round 0"),
+        (("rounds", 1, "round"), 0, "misses round 1"),
+        (("rounds", 1, "round"), 2, "misses round 1"),
+        (("rounds", 1, "participants"), ["c9"], "'c9'"),
+        (("rounds", 1, "participants"), [4], "participants"),
+        (("rounds", 1, "participants"), ["c0", "c0"], "twice"),
+        (("rounds", 1, "clients"), {"c9": "x"}, "'c9'"),
+        (("rounds", 1, "clients"), ["c0"], "clients"),
+        (("seeds",), 3, "seeds"),
+        (("files",), ["a"], "files"),
+        (("template", "name"), None, "name"),
+    ],
+    ids=lambda value: "/".join(map(str, value)) if isinstance(value, tuple) else None,
+)
+def test_a_manifest_that_contradicts_itself(path, value, message, tmp_path):
+    assert message in refused(put(tmp_path, damaged(path, value)))
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../b", "a\0b", "..", "a\0/b"])
+@pytest.mark.parametrize(
+    "place", ["files", "adapter", "data", "client"], ids=lambda place: f"in-{place}"
+)
+def test_a_path_that_leaves_the_folder(place, name, tmp_path):
+    given = {
+        "files": lambda: damaged(("files",), {name: "ab"}),
+        "adapter": lambda: damaged(("rounds", 1, "adapter"), name),
+        "data": lambda: damaged(("clients", 0, "data"), name),
+        "client": lambda: damaged(("rounds", 1, "clients", "c0"), name),
+    }[place]()
+    message = refused(put(tmp_path, given))
+    assert "points outside its folder" in message
+    assert "\0" not in message
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+PLACES = (
+    [(key,) for key in table()]
+    + [("clients", 0, key) for key in table()["clients"][0]]
+    + [("rounds", 1, key) for key in table()["rounds"][1]]
+    + [("base", "name"), ("template", "with_input"), ("rounds", 1, "clients", "c0")]
+)
+
+
+@given(st.sampled_from(PLACES), JSON)
+def test_whatever_stands_in_it_it_is_read_or_refused(tmp_path_factory, path, value):
+    folder = put(tmp_path_factory.mktemp("m"), damaged(path, value))
+    try:
+        found = manifest.read(folder)
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+    else:
+        assert isinstance(found, Manifest)

@@ -1,0 +1,48 @@
+"""The recipe makes what it says, on a small scale."""
+
+from itertools import islice
+
+import torch
+from transformers import AutoTokenizer
+
+from fedaudit import nano
+from fedaudit.nano import recipe
+
+
+def test_the_shipped_tokenizer_is_the_recipes_kind():
+    shipped = AutoTokenizer.from_pretrained(nano.folder())
+    made = recipe.train_tokenizer(documents=300)
+    assert len(shipped) == recipe.VOCABULARY
+    for text in ("Ann Lee, 12 May 1980, 020 7946 0958", "身份证号33010619900101123X", "naïve 🙂"):
+        for tokenizer in (shipped, made):
+            ids = tokenizer(text)["input_ids"]
+            assert ids[0] == tokenizer.bos_token_id
+            assert tokenizer.decode(ids, skip_special_tokens=True) == text
+
+
+def test_texts_are_the_same_every_time_and_of_other_people_than_simulations():
+    assert list(islice(recipe.texts(1), 300)) == list(islice(recipe.texts(1), 300))
+    assert recipe.PRETRAINING_SEEDS > 100_000
+
+
+def test_some_documents_are_crops_without_a_beginning():
+    tokenizer = AutoTokenizer.from_pretrained(nano.folder())
+    rows = list(islice(recipe._tokens(tokenizer, seed=1), 200))
+    begun = sum(row[0] == tokenizer.bos_token_id for row in rows)
+    assert 120 < begun < 180
+    assert all(row[-1] == tokenizer.eos_token_id for row in rows)
+
+
+def test_training_lowers_the_loss():
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(nano.folder())
+    model = recipe.new_model()
+    batch = torch.tensor([tokenizer("Claimant: Ann Lee, born 3 May 1980.")["input_ids"]])
+
+    def loss():
+        with torch.no_grad():
+            return model(input_ids=batch, labels=batch).loss.item()
+
+    before = loss()
+    recipe.train(model, tokenizer, steps=3)
+    assert loss() < before
