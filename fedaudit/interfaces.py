@@ -87,8 +87,6 @@ class Case:
     base: Target | None
     attacker: Sequence[Document]
     victim: Sequence[Document] | None
-    control: Sequence[tuple[str, str]] = ()
-    """PII strings (and labels) that are in nobody's data: what guessing gets."""
     seed: int = 0
     beginning: Beginning = field(default_factory=Beginning)
     progress: Callable[[str], Progress] = field(default=lambda title: no_progress)

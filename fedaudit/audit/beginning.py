@@ -14,6 +14,9 @@ from fedaudit.records import Target
 SAMPLE = 128
 """At most this many known texts of each kind are scored."""
 
+LONGEST = 32
+"""At most this many tokens of a PII are scored."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -54,11 +57,11 @@ def choose(engine: Engine, target: Target, places: Sequence[Place]) -> Measured:
 
 def _mean(engine: Engine, target: Target, begin: Sequence[int], places: Sequence[Place]) -> float:
     """Return the mean log-probability of the PII's tokens behind `begin` and their prefix."""
-    rows = engine.score(target, [(*begin, *p.prefix, *p.tokens) for p in places])
+    rows = engine.score(target, [(*begin, *p.prefix, *p.tokens[:LONGEST]) for p in places])
     values = [
         value
         for place, row in zip(places, rows, strict=True)
-        for value in row[len(row) - len(place.tokens) :]
+        for value in row[len(row) - len(place.tokens[:LONGEST]) :]
     ]
     return sum(values) / len(values)
 

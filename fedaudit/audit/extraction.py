@@ -13,6 +13,7 @@ from fedaudit.audit import candidates, scoring
 from fedaudit.audit.prefixes import Place
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Attack, Case, Result
+from fedaudit.metrics.extraction import Disjointness
 from fedaudit.records import Decoding, Generation, Probe, Target
 
 
@@ -27,6 +28,8 @@ class PrefixAttack(Attack):
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    disjoint: Disjointness = "prefix-free"
+    """What makes targets disjoint: none begins another, or no two share a first character."""
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.new_tokens < 1:
@@ -47,7 +50,7 @@ class PrefixAttack(Attack):
         base = self.ask(case, case.base, probes) if case.base else None
         if case.victim is None:
             return candidates.result(self.name, case, places, probes, tuned)
-        return scoring.result(self.name, case, probes, tuned, base)
+        return scoring.result(self.name, case, probes, tuned, base, disjoint=self.disjoint)
 
     def probes(self, case: Case, places: Sequence[Place]) -> list[Probe]:
         """Return one probe a distinct prompt, sorted, with samples for each of its places."""

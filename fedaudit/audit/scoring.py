@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 from fedaudit.audit.control import guesses
 from fedaudit.interfaces import Case, Result
-from fedaudit.metrics.extraction import by_label, extracted, prefix_disjoint, victim_exclusive
+from fedaudit.metrics.extraction import (
+    Disjointness,
+    by_label,
+    extracted,
+    prefix_disjoint,
+    victim_exclusive,
+)
 from fedaudit.metrics.intervals import Estimate, wilson
 from fedaudit.records import Finding, Generation, Measurement, Probe
 
@@ -19,6 +25,8 @@ class Tally:
     plugin: str
     labels: Mapping[str, str]
     """Label of every target."""
+    disjoint: frozenset[str]
+    """The targets that are left when each output must identify one."""
     tuned: Counts
     base: Counts | None
     control: Sequence[str]
@@ -32,6 +40,8 @@ def result(
     probes: Sequence[Probe],
     tuned: Sequence[Generation],
     base: Sequence[Generation] | None,
+    *,
+    disjoint: Disjointness = "prefix-free",
 ) -> Result:
     """Return coverage, efficiency, VxPII and label distribution, and a finding a leaked string."""
     attacker = [document.text for document in case.attacker]
@@ -47,6 +57,7 @@ def result(
     tally = Tally(
         plugin=plugin,
         labels=labels,
+        disjoint=frozenset(prefix_disjoint(labels, disjoint)),
         tuned=extracted(_texts(tuned), labels),
         base=extracted(_texts(base), labels) if base is not None else None,
         control=control,
@@ -81,7 +92,7 @@ def _rows(tally: Tally) -> list[Measurement]:
     rows = []
     for name, targets in (
         ("all", set(tally.labels)),
-        ("prefix-disjoint", set(prefix_disjoint(tally.labels))),
+        ("prefix-disjoint", tally.disjoint),
     ):
         chance = wilson(len(tally.control_hits), len(tally.control)) if tally.control else None
         base = sources(tally).get("base")
@@ -203,10 +214,10 @@ def findings(tally: Tally) -> tuple[Finding, ...]:
 
 def _limits(tally: Tally) -> tuple[str, ...]:
     limits = []
-    dropped = len(tally.labels) - len(prefix_disjoint(tally.labels))
+    dropped = len(tally.labels) - len(tally.disjoint)
     limits.append(
-        f"{tally.plugin}: {len(tally.labels)} victim-exclusive strings; {dropped} of them begin "
-        "another one and are left out of the prefix-disjoint set."
+        f"{tally.plugin}: {len(tally.labels)} victim-exclusive strings; {dropped} of them are left "
+        "out of the prefix-disjoint set."
     )
     if tally.base is None:
         limits.append("The target has no base to compare with: what the base knew is not removed.")

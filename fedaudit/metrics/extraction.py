@@ -36,7 +36,7 @@ def prefix_disjoint(strings: Iterable[str], form: Disjointness = "prefix-free") 
         # In sorted order a string's extensions follow it directly.
         return [
             string
-            for string, following in zip(ordered, [*ordered[1:], ""], strict=True)
+            for string, following in zip(ordered, [*ordered[1:], ""], strict=False)
             if not following.startswith(string)
         ]
     best: dict[str, str] = {}

@@ -22,6 +22,10 @@ from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.setup import hashes
 
 CENTRAL = "central"
+BROKEN = (
+    "A training process ended unexpectedly (out of memory?); give the same command to go on after "
+    "the last finished round, perhaps with --set workers=1."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,7 @@ def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:
             jobs = {pool.submit(train, job): job for job in _jobs(run, current, number, chosen)}
             for finished in as_completed(jobs):
                 who = jobs[finished].who
-                losses[who] = _result(finished)
+                losses[who] = finished.result()
                 event = Event(
                     done=done + len(losses),
                     total=config.rounds * per_round,
@@ -172,16 +176,6 @@ def _finish(
     return after
 
 
-def _result(finished: "Future[float]") -> float:
-    try:
-        return finished.result()
-    except BrokenProcessPool:
-        raise Interrupted(
-            "A training process ended unexpectedly (out of memory?); give the same command to "
-            "go on after the last finished round, perhaps with --set workers=1."
-        ) from None
-
-
 @contextmanager
 def workers(config: Simulation) -> Iterator[Executor]:
     """Give the executor that clients train in: processes on CPU, this process on a GPU."""
@@ -195,11 +189,13 @@ def workers(config: Simulation) -> Iterator[Executor]:
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
     try:
         yield pool
-    except BaseException:
+    except BaseException as error:
         running = list((pool._processes or {}).values())  # shutdown forgets them
         pool.shutdown(wait=False, cancel_futures=True)
         for process in running:
             process.terminate()
+        if isinstance(error, BrokenProcessPool):
+            raise Interrupted(BROKEN) from None
         raise
     pool.shutdown()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from fedaudit import corpus, registry
 from fedaudit.errors import InputError
 from fedaudit.federation import manifest
+from fedaudit.federation.folder import open_federation
 from fedaudit.federation.manifest import Manifest
 from fedaudit.interfaces import Progress, no_progress
 from fedaudit.prompts import template
@@ -36,7 +37,7 @@ def existing(config: Simulation, out: Path) -> Manifest | None:
         return None
     if not (out / manifest.NAME).is_file():
         raise InputError(f"{out} is not empty and holds no federation; choose another --out.")
-    found = manifest.read(out)
+    found = open_federation(out).manifest
     if found.config_sha256 != config.sha256():
         changed = differing(found, config)
         raise InputError(

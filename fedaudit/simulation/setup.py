@@ -97,8 +97,11 @@ def _classes(config: Simulation, found: Sequence[Document], base: Any) -> list[i
 def create(config: Simulation, out: Path, base: Any) -> Manifest:
     """Write a new federation, with its data and initial adapter, into `out` at one stroke."""
     dealt = split(config, documents(config), base)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror}.") from None
     try:
         names = [f"c{number}" for number in range(config.clients)]
         for name, own in zip(names, dealt.clients, strict=True):

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedaudit.interfaces import Engine, Progress, no_progress
 from fedaudit.metrics.intervals import bootstrap_mean, wilson
@@ -48,9 +48,11 @@ def _losses(
     texts = engine.tokenize([document.text for document in documents])
     scores = engine.score(target, [(*begin, *t.ids)[:max_length] for t in texts])
     means = [-sum(row) / len(row) for row in scores if row]
+    scope = {"source": source}
+    if not means:
+        return [_unmeasured(metric, scope) for metric in ("loss", "perplexity")]
     loss = bootstrap_mean(means, seed=seed)
     perplexity = [math.exp(value) for value in (loss.value, loss.low, loss.high)]
-    scope = {"source": source}
     return [
         Measurement(
             kind="utility",
@@ -67,6 +69,13 @@ def _losses(
             ("perplexity", perplexity),
         )
     ]
+
+
+def _unmeasured(metric: str, scope: Mapping[str, object]) -> Measurement:
+    reason = "no held-out document has two tokens"
+    return Measurement(
+        kind="utility", plugin="utility", metric=metric, value=None, reason=reason, scope=scope
+    )
 
 
 def _answers(
