@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Update = Mapping[str, "torch.Tensor"]
 """A LoRA adapter's tensors by their PEFT names; A and B apart, not their product."""
 
+State = Mapping[str, Update]
+"""What a server keeps from round to round, by name: its momentum, for example."""
+
 Progress = Callable[[int, int], None]
 """Called with (done, total) as work goes on."""
 
@@ -135,6 +138,16 @@ class Aggregator(Plugin, ABC):
         `weights` are the clients' example counts; `start` is the adapter they all began with.
         The result must not depend on the order of the clients beyond float rounding.
         """
+
+    def step(
+        self, start: Update, updates: Sequence[Update], weights: Sequence[float], state: State
+    ) -> tuple[Update, State]:
+        """Return the next global adapter and what the server remembers for its next round.
+
+        `state` is empty in the first round. It is kept in the federation's folder, so that a run
+        resumes with it. A rule without memory only has `aggregate`.
+        """
+        return self.aggregate(start, updates, weights), {}
 
     def penalty(self, start: Update, weights: Update) -> "torch.Tensor | None":
         """Return what a client adds to its loss at every step; None adds nothing."""

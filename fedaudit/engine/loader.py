@@ -148,9 +148,10 @@ def configuration(folder: Path) -> LoraConfig:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # options of a newer PEFT are passed over
-            return LoraConfig.from_pretrained(str(folder))
+            found: LoraConfig = LoraConfig.from_pretrained(str(folder))
     except (TypeError, ValueError) as error:
         raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: {error}") from None
+    return found
 
 
 def with_adapter(

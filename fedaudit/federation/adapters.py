@@ -80,6 +80,30 @@ def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], fold
     atomic_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def read_state(path: Path) -> dict[str, dict[str, "torch.Tensor"]]:
+    """Return what a server remembered in the file `path`; nothing when there is no such file."""
+    if not path.is_file():
+        return {}
+    from safetensors.torch import load_file
+
+    state: dict[str, dict[str, torch.Tensor]] = {}
+    for name, tensor in load_file(path).items():
+        part, _, rest = name.partition("/")
+        state.setdefault(part, {})[rest] = tensor
+    return state
+
+
+def write_state(state: Mapping[str, Mapping[str, "torch.Tensor"]], path: Path) -> None:
+    """Write what a server remembers, whole or not at all; no file when it remembers nothing."""
+    if not state:
+        return
+    from safetensors.torch import save_file
+
+    flat = {f"{part}/{name}": t for part, tensors in state.items() for name, t in tensors.items()}
+    with atomic(path) as temporary:
+        save_file({name: tensor.contiguous() for name, tensor in flat.items()}, temporary)
+
+
 def canonical(name: str) -> str:
     """Return a tensor name in the form that PEFT saves: base_model.model.(...).lora_A.weight.
 

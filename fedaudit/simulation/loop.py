@@ -22,6 +22,8 @@ from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.setup import hashes
 
 CENTRAL = "central"
+SERVER = "server/state.safetensors"
+"""What a round's aggregation remembers for the next, below the round's folder."""
 BROKEN = (
     "A training process ended unexpectedly (out of memory?); give the same command to go on after "
     "the last finished round, perhaps with --set workers=1."
@@ -157,8 +159,10 @@ def _finish(
     examples = {client.id: client.examples for client in current.clients}
     updates = [adapters.read(run.out / folder) for folder in folders.values()]
     weights = [float(examples[who]) for who in chosen]
-    result = run.aggregator.aggregate(adapters.read(start_folder), updates, weights)
+    remembered = adapters.read_state(run.out / f"rounds/{number - 1:03d}" / SERVER)
+    result, state = run.aggregator.step(adapters.read(start_folder), updates, weights, remembered)
     adapters.write(result, adapters.check(start_folder), run.out / here / "global")
+    adapters.write_state(state, run.out / here / SERVER)
     finished = Round(
         round=number,
         adapter=f"{here}/global",

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 def fedaudit_aggregators() -> "list[type[Aggregator]]":
     """Return the built-in aggregation rules."""
     from .fedavg import FedAvg
+    from .fedavgm import FedAvgM
+    from .fedopt import FedAdagrad, FedAdam, FedYogi
     from .fedprox import FedProx
 
-    return [FedAvg, FedProx]
+    return [FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi, FedProx]

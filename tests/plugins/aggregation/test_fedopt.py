@@ -1,0 +1,121 @@
+"""The server optimizers against their published formulas, worked out by hand."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit import registry
+
+NAMES = ("fedavgm", "fedadagrad", "fedadam", "fedyogi")
+
+
+def adapters(*values):
+    return [{"w": torch.tensor([value], dtype=torch.float64)} for value in values]
+
+
+START = {"w": torch.tensor([1.0], dtype=torch.float64)}
+# Clients 1.5, 2.0 and 4.0 with 1, 1 and 2 examples: mean (1.5 + 2 + 8) / 4 = 2.875, D = 1.875
+CLIENTS, WEIGHTS, DELTA = adapters(1.5, 2.0, 4.0), [1.0, 1.0, 2.0], 1.875
+# In the second round they are 0.5, 1.0 and 3.0 above wherever the server is: again a mean of
+# (0.5 + 1 + 6) / 4 = 1.875 above it.
+ABOVE = (0.5, 1.0, 3.0)
+
+
+def two_rounds(name, **options):
+    rule = registry.create("aggregation", name, options)
+    first, state = rule.step(START, CLIENTS, WEIGHTS, {})
+    x = first["w"].item()
+    second, state = rule.step(first, adapters(*(x + d for d in ABOVE)), WEIGHTS, state)
+    return x, second["w"].item(), state
+
+
+def test_fedavgm_adds_up_velocity():
+    # v1 = 1.875; v2 = 0.9 * 1.875 + 1.875 = 3.5625
+    first, second, state = two_rounds("fedavgm", beta=0.9)
+    assert first == pytest.approx(2.875)
+    assert second == pytest.approx(2.875 + 3.5625)
+    assert state["velocity"]["w"].item() == pytest.approx(3.5625)
+
+
+def adaptive(v1, v2, rate=0.1, beta1=0.9, tau=1e-3):
+    m1 = (1 - beta1) * DELTA
+    m2 = beta1 * m1 + (1 - beta1) * DELTA
+    x1 = 1.0 + rate * m1 / (math.sqrt(v1) + tau)
+    return x1, x1 + rate * m2 / (math.sqrt(v2) + tau)
+
+
+@pytest.mark.parametrize(
+    ("name", "v1", "v2"),
+    [
+        # v0 = tau^2 = 1e-6, D^2 = 3.515625
+        ("fedadagrad", 1e-6 + 3.515625, 1e-6 + 2 * 3.515625),
+        ("fedadam", 0.99e-6 + 0.03515625, 0.99 * (0.99e-6 + 0.03515625) + 0.03515625),
+        # v below D^2: sign(v - D^2) = -1, so v grows by (1 - beta2) D^2 in both rounds
+        ("fedyogi", 1e-6 + 0.03515625, 1e-6 + 2 * 0.03515625),
+    ],
+)
+def test_adaptive_rules_by_hand(name, v1, v2):
+    first, second, state = two_rounds(name, rate=0.1)
+    assert (first, second) == pytest.approx(adaptive(v1, v2), rel=1e-12)
+    assert state["v"]["w"].item() == pytest.approx(v2, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_clients_give_that_clients_direction(name):
+    rule = registry.create("aggregation", name)
+    one, _ = rule.step(START, adapters(3.0), [1.0], {})
+    many, _ = rule.step(START, adapters(3.0, 3.0, 3.0), [1.0, 5.0, 2.0], {})
+    assert torch.equal(one["w"], many["w"])
+
+
+def test_equal_clients_give_that_client_under_fedavgm_at_first():
+    moved, _ = registry.create("aggregation", "fedavgm").step(
+        START, adapters(3.0, 3.0), [1.0, 2.0], {}
+    )
+    assert moved["w"].item() == pytest.approx(3.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    name=st.sampled_from(NAMES),
+    clients=st.lists(st.tuples(st.floats(-5, 5), st.integers(1, 9)), min_size=2, max_size=5),
+    seed=st.randoms(),
+)
+def test_the_order_of_clients_changes_nothing(name, clients, seed):
+    rule = registry.create("aggregation", name)
+    shuffled = list(clients)
+    seed.shuffle(shuffled)
+
+    def step(order):
+        return rule.step(START, adapters(*(v for v, _ in order)), [w for _, w in order], {})[0]
+
+    assert step(clients)["w"].item() == pytest.approx(step(shuffled)["w"].item(), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("fedavgm", {"beta": 1.0}), ("fedadam", {"tau": 0.0}), ("fedyogi", {"rate": -1.0})],
+)
+def test_options_that_make_no_sense_are_refused(name, options):
+    from fedaudit.errors import UsageError
+
+    with pytest.raises(UsageError):
+        registry.create("aggregation", name, options)
+
+
+def test_state_survives_the_disk(tmp_path):
+    from fedaudit.federation.adapters import read_state, write_state
+
+    state = {"m": {"a.b": torch.tensor([1.5])}, "v": {"a.b": torch.tensor([2.5])}}
+    write_state(state, tmp_path / "server/state.safetensors")
+    back = read_state(tmp_path / "server/state.safetensors")
+    assert {k: {n: t.tolist() for n, t in v.items()} for k, v in back.items()} == {
+        "m": {"a.b": [1.5]},
+        "v": {"a.b": [2.5]},
+    }
+    assert read_state(tmp_path / "none") == {}
+    write_state({}, tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
