@@ -19,6 +19,13 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def lines_sha256(path: Path) -> str:
+    """Return a SHA-256 of a file's lines that does not depend on their order."""
+    with path.open("rb") as file:
+        lines = sorted(hashlib.sha256(line.strip()).digest() for line in file)
+    return hashlib.sha256(b"".join(lines)).hexdigest()
+
+
 @contextmanager
 def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
     """Give a temporary path beside `path`; when the block ends well, it takes `path`'s place.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from fedaudit.interfaces import Aggregator, Attack, PiiDetector
+    from fedaudit.interfaces import Aggregator, Attack, Defense, PiiDetector
 
 hookspec = pluggy.HookspecMarker("fedaudit")
 hookimpl = pluggy.HookimplMarker("fedaudit")
@@ -19,6 +19,11 @@ def fedaudit_attacks() -> "list[type[Attack]]":  # type: ignore[empty-body]
 @hookspec
 def fedaudit_aggregators() -> "list[type[Aggregator]]":  # type: ignore[empty-body]
     """Return the aggregation rules that this package offers to `simulate`."""
+
+
+@hookspec
+def fedaudit_defenses() -> "list[type[Defense]]":  # type: ignore[empty-body]
+    """Return the defences that this package offers to `simulate`."""
 
 
 @hookspec

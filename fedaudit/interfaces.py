@@ -72,6 +72,19 @@ class Engine(Protocol):
         """Return, for each sequence, the natural-log probability of every token but the first."""
         ...
 
+    def score_groups(
+        self,
+        target: Target,
+        groups: Sequence[Sequence[Sequence[int]]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[list[float]]]:
+        """Score every sequence of every group, reading what a group begins with only once.
+
+        The scores are those of `score`, to rounding; batch size and order do not matter.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
@@ -152,6 +165,17 @@ class Aggregator(Plugin, ABC):
     def penalty(self, start: Update, weights: Update) -> "torch.Tensor | None":
         """Return what a client adds to its loss at every step; None adds nothing."""
         return None
+
+
+class Defense(Plugin):
+    """What a federation does against leaks; every stage that is not overridden changes nothing."""
+
+    needs_annotation: ClassVar[bool] = False
+    """Whether `prepare` must know where the PII is; documents that do not say are annotated."""
+
+    def prepare(self, documents: Sequence[Document]) -> list[Document]:
+        """Return what a client trains on in place of its documents."""
+        return list(documents)
 
 
 class PiiDetector(Plugin, ABC):

@@ -19,6 +19,7 @@ GROUP = "fedaudit"
 KINDS = {
     "attack": "fedaudit_attacks",
     "aggregation": "fedaudit_aggregators",
+    "defense": "fedaudit_defenses",
     "detector": "fedaudit_detectors",
 }
 

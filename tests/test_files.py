@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedaudit.errors import InputError, Interrupted
-from fedaudit.files import atomic, atomic_text, existing, sha256
+from fedaudit.files import atomic, atomic_text, existing, lines_sha256, sha256
 
 
 def test_text_is_written_in_utf_8_without_changing_line_ends(tmp_path):
@@ -107,3 +107,12 @@ def test_existing_names_what_is_not_there(tmp_path):
     assert existing(tmp_path, "federation") == tmp_path
     with pytest.raises(InputError, match=r"There is no federation .*absent"):
         existing(tmp_path / "absent", "federation")
+
+
+def test_the_fingerprint_of_lines_ignores_their_order_and_nothing_else(tmp_path):
+    def fingerprint(text):
+        (tmp_path / "lines").write_text(text)
+        return lines_sha256(tmp_path / "lines")
+
+    assert fingerprint("a\nb\n") == fingerprint("b\na")
+    assert len({fingerprint(text) for text in ("a\nb", "a\nc", "a\nb\nb", "ab")}) == 4

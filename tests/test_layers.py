@@ -16,6 +16,7 @@ LAYERS = [
     {"study"},
     {"audit", "simulation"},
     {"report"},
+    {"annotation"},
     {"registry", "profile"},
     {"engine"},
     {"hookspecs", "corpus", "nano", "federation"},

@@ -8,9 +8,14 @@ import sys
 import pytest
 
 from fedaudit import registry
-from fedaudit.interfaces import Aggregator, Attack, PiiDetector
+from fedaudit.interfaces import Aggregator, Attack, Defense, PiiDetector
 
-INTERFACES = {"attack": Attack, "aggregation": Aggregator, "detector": PiiDetector}
+INTERFACES = {
+    "attack": Attack,
+    "aggregation": Aggregator,
+    "defense": Defense,
+    "detector": PiiDetector,
+}
 INSTALLED = [
     pytest.param(kind, cls, id=f"{kind}-{name}")
     for kind in registry.KINDS

@@ -177,3 +177,11 @@ def test_a_path_that_cannot_be_read_is_an_input_error(tmp_path):
 def test_settings_are_those_of_the_scale():
     chosen = parse({"name": "x", "scale": {"nano": {"clients": 3}}})
     assert chosen.settings("nano") == {"clients": 3}
+
+
+@pytest.mark.parametrize("name", profile.shipped())
+def test_quick_runs_every_variant_that_a_claim_needs(name):
+    chosen = load(name)
+    quick = {variant.name for variant in chosen.study if variant.quick}
+    sides = [side for claim in chosen.claims for side in (claim.left, claim.right)]
+    assert {side.variant for side in sides if isinstance(side, Select)} <= quick

@@ -9,6 +9,9 @@ from fedaudit.nano.people import LABELS, Person, invent
 FACTOR = 4
 """Control strings for each target: more of them narrow the control's interval."""
 
+TRIES = 20
+"""Guesses for each string that is to be filled in, at most: some kinds have few."""
+
 _HAN = re.compile(r"[㐀-鿿]")
 _FIELDS = {label: field for field, label in LABELS.items()}
 
@@ -37,9 +40,33 @@ def guesses(
     return tuple(sorted(found.items()))
 
 
+def fills(
+    strings: Sequence[str], label: str, corpus: Sequence[str], *, count: int, seed: int
+) -> tuple[str, ...]:
+    """Return up to `count` distinct strings like `strings`, all of one label, in no text.
+
+    They are made as guesses are; where a kind has too few, there are fewer.
+    """
+    rng = random.Random(f"fill {seed} {label}")
+    text, order = "\x00".join(corpus), sorted(strings)
+    found: dict[str, None] = {}
+    for attempt in range(TRIES * count if order else 0):
+        guess = _guess(order[attempt % len(order)], label, order, rng)
+        if guess and guess not in text:
+            found[guess] = None
+        if len(found) == count:
+            break
+    return tuple(found)
+
+
+def is_han(string: str) -> bool:
+    """Tell whether a string holds Chinese characters: invented ones then do too."""
+    return bool(_HAN.search(string))
+
+
 def _guess(string: str, label: str, others: Sequence[str], rng: random.Random) -> str:
     if label in _FIELDS:
-        person: Person = invent("zh" if _HAN.search(string) else "en", rng)
+        person: Person = invent("zh" if is_han(string) else "en", rng)
         return str(getattr(person, _FIELDS[label]))
     parts = _halves(string), _halves(rng.choice(others))
     return parts[0][0] + parts[1][1]

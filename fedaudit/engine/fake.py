@@ -75,6 +75,18 @@ class FakeEngine:
             for s in sequences
         ]
 
+    def score_groups(
+        self,
+        target: Target,
+        groups: Sequence[Sequence[Sequence[int]]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[list[float]]]:
+        """Score every sequence of every group by `likelihood`."""
+        total = sum(map(len, groups))
+        progress(total, total)
+        return [self.score(target, group) for group in groups]
+
     def _id(self, word: str) -> int:
         if word not in self._ids:
             self._ids[word] = len(self._words)

@@ -7,7 +7,7 @@ from pathlib import Path
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from fedaudit.engine import generate, loader, score
+from fedaudit.engine import generate, loader, score, shared
 from fedaudit.engine.batching import by_length, pieces
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Progress, no_progress
@@ -91,10 +91,9 @@ class LocalEngine:
         for sequence in sequences:
             self._check_length(len(sequence), 0)
         scores: list[list[float]] = [[] for _ in sequences]
-        room = min(self.tokens, LOGITS // int(self.base.model.config.get_text_config().vocab_size))
-        done = 0
+        done, room = 0, min(self.tokens, self._logits())
         with self._target(target) as model:
-            for batch in by_length([max(1, len(s)) for s in sequences], max(1, room)):
+            for batch in by_length([max(1, len(s)) for s in sequences], room):
                 chosen = [sequences[index] or (0,) for index in batch]
                 found = score.log_probabilities(model, chosen)
                 for index, row in zip(batch, found, strict=True):
@@ -102,6 +101,39 @@ class LocalEngine:
                 done += len(batch)
                 progress(done, len(sequences))
         return scores
+
+    def score_groups(
+        self,
+        target: Target,
+        groups: Sequence[Sequence[Sequence[int]]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[list[float]]]:
+        """Score every sequence of every group; what a group's sequences begin with is read once."""
+        for group in groups:
+            for sequence in group:
+                self._check_length(len(sequence), 0)
+        scores: list[list[list[float]]] = [[[] for _ in group] for group in groups]
+        done, total = 0, sum(map(len, groups))
+        begins = {g: shared.beginning(group) for g, group in enumerate(groups)}
+        alone = [(g, i) for g, begin in begins.items() if not begin for i in range(len(groups[g]))]
+        rows = [groups[g][i] for g, i in alone]
+        plain = self.score(target, rows, progress=lambda n, _: progress(n, total)) if rows else []
+        for (g, i), row in zip(alone, plain, strict=True):
+            scores[g][i] = row
+        done = len(alone)
+        bounds = shared.Bounds(self.rows, self.tokens, self._logits())
+        with self._target(target) as model:
+            for members, found in shared.log_probabilities(model, groups, begins, bounds):
+                for member, row in zip(members, found, strict=True):
+                    scores[member.group][member.index] = row
+                done += len(members)
+                progress(done, total)
+        return scores
+
+    def _logits(self) -> int:
+        """Return how many tokens may have their logits in memory at once."""
+        return max(1, LOGITS // int(self.base.model.config.get_text_config().vocab_size))
 
     def _end(self) -> list[int]:
         end = self.base.model.generation_config.eos_token_id

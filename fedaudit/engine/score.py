@@ -23,11 +23,17 @@ def log_probabilities(
         ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.long)
     ids = ids.to(model.device)
     logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-    following = ids[:, 1:, None]
-    # log softmax of one entry: its logit less the row's logsumexp; no second (B, L, V) tensor
-    chosen = logits.gather(-1, following).squeeze(-1).float()
-    scores = chosen - torch.logsumexp(logits.float(), dim=-1)
+    scores = of_following(logits, ids[:, 1:])
     return [
         row[: max(0, len(sequence) - 1)].tolist()
         for row, sequence in zip(scores.cpu(), sequences, strict=True)
     ]
+
+
+def of_following(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Return ln p of each of `tokens` (rows, length) under its logits (rows, length, vocabulary).
+
+    Log softmax of one entry: its logit less the logsumexp; there is no second tensor of that size.
+    """
+    chosen = logits.gather(-1, tokens[..., None]).squeeze(-1).float()
+    return chosen - torch.logsumexp(logits.float(), dim=-1)

@@ -64,6 +64,11 @@ def train(job: Job) -> float:
     return loss
 
 
+def forget() -> None:
+    """Let go of the model that was kept for the next job."""
+    _model.cache_clear()
+
+
 @lru_cache(maxsize=1)
 def _model(base: str, device: str, dtype: str, lora: str) -> "PeftModel":
     """Return the base with a trainable adapter of this configuration, kept for the next job."""

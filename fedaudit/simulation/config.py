@@ -4,7 +4,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+
+from fedaudit.files import existing, lines_sha256
 
 Decay = Literal["linear", "cosine", "none"]
 
@@ -93,6 +96,10 @@ class Simulation:
     """Also train one model on everybody's documents, to compare utility."""
     template: str = "fed_pii"
     aggregation: str | Mapping[str, Any] = "fedavg"
+    defenses: tuple[str | Mapping[str, Any], ...] = ()
+    """Defence plugins in the order of their stages: names, or tables of name and options."""
+    detector: str = "presidio"
+    """What annotates documents for a defence that must know where their PII is."""
     records: Records = field(default_factory=Records)
     partition: Partition = field(default_factory=Partition)
     training: Training = field(default_factory=Training)
@@ -115,10 +122,11 @@ class Simulation:
 
     def aggregator(self) -> tuple[str, dict[str, Any]]:
         """Return the aggregation plugin's name and its options."""
-        if isinstance(self.aggregation, str):
-            return self.aggregation, {}
-        options = dict(self.aggregation)
-        return str(options.pop("name", "fedavg")), options
+        return _plugin(self.aggregation, "fedavg")
+
+    def defended(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the name and options of every defence plugin."""
+        return [_plugin(defense, "") for defense in self.defenses]
 
     def table(self) -> dict[str, Any]:
         """Return the settings as JSON can hold them."""
@@ -126,6 +134,19 @@ class Simulation:
         return table
 
     def sha256(self) -> str:
-        """Return the fingerprint of everything that the result depends on."""
+        """Return the fingerprint of everything that the result depends on.
+
+        A data file counts by the lines in it, wherever it lies and in whatever order.
+        """
         table = {key: value for key, value in self.table().items() if key != "workers"}
+        if self.data != "nano":
+            table["data"] = lines_sha256(existing(Path(self.data), "file"))
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def _plugin(chosen: str | Mapping[str, Any], default: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and options that a name, or a table with a name in it, spells."""
+    if isinstance(chosen, str):
+        return chosen, {}
+    options = dict(chosen)
+    return str(options.pop("name", default)), options

@@ -4,8 +4,8 @@ import hashlib
 import multiprocessing
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit import corpus
+from fedaudit.annotation import annotated
 from fedaudit.errors import Interrupted
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Client, Manifest, Round
-from fedaudit.interfaces import Aggregator
-from fedaudit.simulation.client import Job, train
+from fedaudit.interfaces import Aggregator, Defense
+from fedaudit.simulation.client import Job, forget, train
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.setup import hashes
 
@@ -54,14 +55,28 @@ class Run:
     tokens: Mapping[str, Sequence[Sequence[int]]]
 
 
-def tokenized(config: Simulation, out: Path, clients: Sequence[Client], base: Any) -> Any:
-    """Return each client's documents as training sequences, and "central" for all of them."""
+def tokenized(
+    config: Simulation,
+    out: Path,
+    clients: Sequence[Client],
+    base: Any,
+    defenses: Sequence[Defense] = (),
+) -> Any:
+    """Return what each client trains on as sequences, and "central" for all of it together.
+
+    Defences see a client's documents one client at a time, as the client itself would.
+    """
     from fedaudit.prompts import template
 
     form, result = template(config.template), {}
     length = min(config.training.max_length, base.context_length)
     for client in clients:
-        texts = [d.text for d in corpus.read(out / client.data, form)]
+        documents = list(corpus.read(out / client.data, form))
+        if any(defense.needs_annotation for defense in defenses):
+            documents, _ = annotated(documents, config.detector)
+        for defense in defenses:
+            documents = defense.prepare(documents)
+        texts = [document.text for document in documents]
         result[client.id] = sequences(base.tokenizer, texts, length)
     if config.central:
         result[CENTRAL] = [s for client in clients for s in result[client.id]]
@@ -87,16 +102,14 @@ def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:
             done = (number - 1) * per_round
             chosen = participants(config, number)
             losses: dict[str, float] = {}
-            jobs = {pool.submit(train, job): job for job in _jobs(run, current, number, chosen)}
-            for finished in as_completed(jobs):
-                who = jobs[finished].who
-                losses[who] = finished.result()
+            for job, loss in _trained(pool, _jobs(run, current, number, chosen)):
+                losses[job.who] = loss
                 event = Event(
                     done=done + len(losses),
                     total=config.rounds * per_round,
-                    who=who,
+                    who=job.who,
                     round=number,
-                    loss=losses[who],
+                    loss=loss,
                 )
                 listener(event)
             current = _finish(run, current, number, chosen, losses)
@@ -180,14 +193,26 @@ def _finish(
     return after
 
 
+def _trained(pool: Executor | None, jobs: Iterable[Job]) -> Iterator[tuple[Job, float]]:
+    """Yield each job with its loss as it is done: in the pool's processes, or one by one here."""
+    if pool is None:
+        for job in jobs:
+            yield job, train(job)
+        return
+    futures = {pool.submit(train, job): job for job in jobs}
+    for finished in as_completed(futures):
+        yield futures[finished], finished.result()
+
+
 @contextmanager
-def workers(config: Simulation) -> Iterator[Executor]:
-    """Give the executor that clients train in: processes on CPU, this process on a GPU."""
+def workers(config: Simulation) -> Iterator[Executor | None]:
+    """Give the pool that clients train in: processes on CPU, none (this process) on a GPU."""
     from fedaudit.engine.loader import device_for
 
     count = config.workers or len(os.sched_getaffinity(0))
     if device_for(config.device).type != "cpu" or count == 1:
-        yield _Here()
+        yield None
+        forget()
         return
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
@@ -217,12 +242,3 @@ def _end_with_parent() -> None:
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)
-
-
-class _Here(Executor):
-    """Runs jobs at once, in this process."""
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> "Future[Any]":
-        future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
-        return future

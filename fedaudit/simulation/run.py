@@ -50,7 +50,7 @@ def differing(found: Manifest, config: Simulation) -> str:
     """Return the names of the settings in which a federation differs from `config`."""
     wanted = config.table()
     names = [key for key in wanted if key != "workers" and found.config.get(key) != wanted[key]]
-    return ", ".join(names) or "its version"
+    return ", ".join(names) or "what is in its data"
 
 
 def simulate(
@@ -65,6 +65,7 @@ def simulate(
 
     name, options = config.aggregator()
     aggregator = registry.create("aggregation", name, options)
+    defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
     template(config.template)
     started = existing(config, out)
     base = load_base(config.base, device=config.device, dtype=config.dtype)
@@ -73,7 +74,7 @@ def simulate(
         started = setup.create(config, out, base)
     elif started.base.sha256 != base.sha256:
         raise InputError(f"The base {config.base} is not the one that {out} was begun with.")
-    tokens = loop.tokenized(config, out, started.clients, base)
+    tokens = loop.tokenized(config, out, started.clients, base, defenses)
     del base  # its memory is the workers' now
     run = Run(config=config, out=out, aggregator=aggregator, tokens=tokens)
     finished = loop.run_rounds(run, started, listener)

@@ -13,7 +13,7 @@ from fedaudit.engine import loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.errors import InputError, TargetError
 from fedaudit.federation import adapters
-from fedaudit.records import Probe, Target
+from fedaudit.records import Decoding, Probe, Target
 
 LAYERS = json.loads((nano.folder() / "config.json").read_text())["num_hidden_layers"]
 ROWS = [[1, *range(300, 340)], [1, 7, 8, 9]]
@@ -373,7 +373,9 @@ def test_a_base_of_another_architecture(base, write_adapter, tmp_path):
     config = GPT2Config(
         vocab_size=4096, n_positions=48, n_embd=32, n_layer=2, n_head=2, eos_token_id=2
     )
-    GPT2LMHeadModel(config).save_pretrained(tmp_path / "gpt2")
+    model = GPT2LMHeadModel(config)
+    model.transformer.wpe.weight.data *= 50  # positions are learned here: let them matter
+    model.save_pretrained(tmp_path / "gpt2")
     base.tokenizer.save_pretrained(tmp_path / "gpt2")
     own = loader.load_base(str(tmp_path / "gpt2"), device="cpu")
     engine = LocalEngine(own)
@@ -381,10 +383,15 @@ def test_a_base_of_another_architecture(base, write_adapter, tmp_path):
     folder = write_adapter(own, tmp_path / "a", targets=["c_attn"])
     bare = engine.score(BASE, ROWS)
     assert engine.score(tuned(folder), ROWS) != bare
-    # Positions are learned here: padding on the left must not move them.
-    ask = [Probe(prompt=(1, *range(50, 50 + n)), samples=3, max_new_tokens=5) for n in (2, 5, 11)]
-    together = engine.generate(tuned(folder), ask, seed=1)
-    assert together == [engine.generate(tuned(folder), [probe], seed=1)[0] for probe in ask]
+    for length in (2, 5, 11):  # padding on the left must not move the positions
+        ids = torch.tensor([[1, *range(50, 50 + length)]])
+        with torch.inference_mode():
+            out = model.eval().generate(
+                ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=5
+            )[0, ids.shape[1] :]
+        probe = Probe(prompt=tuple(ids[0].tolist()), samples=1, max_new_tokens=5)
+        [found] = engine.generate(BASE, [probe], seed=1, decoding=Decoding(temperature=0))
+        assert found.texts == (base.tokenizer.decode(out, skip_special_tokens=True),)
     with pytest.raises(InputError, match="48 tokens"):
         engine.score(BASE, [[5] * 49])
 

@@ -120,6 +120,12 @@ def test_top_p_keeps_the_smallest_set_that_reaches_p():
         assert (probabilities(raw, Decoding(top_p=p)) > 0).sum() == kept
 
 
+def test_top_p_that_is_reached_exactly_needs_no_further_token():
+    quarters = torch.zeros(1, 4)
+    for p, kept in ((0.25, 1), (0.5, 2), (0.75, 3)):
+        assert (probabilities(quarters, Decoding(top_p=p)) > 0).sum() == kept
+
+
 def test_ties_at_the_last_of_top_k_stay():
     raw = torch.tensor([[1.0, 3.0, 1.0, 0.0]])
     assert (probabilities(raw, Decoding(top_k=2)) > 0).tolist() == [[True, True, True, False]]

@@ -45,8 +45,8 @@ def test_extraction_takes_any_iterable_once():
 
 def test_victim_exclusive_by_hand():
     victim = [
-        ("Ann Lee", "PERSON"),
-        (" Ann Lee\n", "NAME"),  # the same string; the label that comes first in the alphabet
+        ("Ann Lee", "NAME"),  # the label that comes first in the alphabet
+        (" Ann Lee\n", "PERSON"),  # the same string
         ("Leeds", "ADDRESS"),
         ("eed", "ADDRESS"),  # stands inside the attacker's "Leeds"
         ("Bob", "PERSON"),
@@ -61,7 +61,9 @@ def test_victim_exclusive_by_hand():
     assert victim_exclusive([], attacker) == {}
 
 
-PAIRS = st.lists(st.tuples(SHORT, st.sampled_from("XYZ")), max_size=15)
+PAIRS = st.lists(
+    st.tuples(st.text("ab ", min_size=1, max_size=2), st.sampled_from("XYZ")), max_size=15
+)
 
 
 @given(PAIRS, STRINGS, st.integers(0, 99))

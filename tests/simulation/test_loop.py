@@ -353,7 +353,7 @@ def test_another_runs_place_is_refused_and_the_difference_named(federation):
     with pytest.raises(InputError, match=r"differs in seed, training\)"):
         simulate(other, federation.path, listener=silent)
     assert files(federation.path) == before
-    assert differing(federation.result.manifest, federation.config) == "its version"
+    assert differing(federation.result.manifest, federation.config) == "what is in its data"
 
 
 def test_what_was_changed_since_is_not_built_upon(federation, tmp_path):
@@ -425,3 +425,11 @@ def test_workers_are_no_part_of_the_fingerprint(small):
     assert replace(small, workers=9).sha256() == small.sha256()
     assert replace(small, threads=2).sha256() != small.sha256()
     assert build(Simulation, small.table(), "simulate") == small
+
+
+def test_other_content_under_the_same_name_is_another_run(records, tmp_path):
+    wanted, found = records
+    simulate(wanted, tmp_path / "out", listener=silent)
+    corpus.write(Path(wanted.data), found[1:])
+    with pytest.raises(InputError, match="differs in what is in its data"):
+        simulate(wanted, tmp_path / "out", listener=silent)

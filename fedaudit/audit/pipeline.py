@@ -1,0 +1,276 @@
+"""From a request to a report: what every command that attacks a model has in common."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fedaudit import corpus, registry
+from fedaudit.annotation import annotated
+from fedaudit.audit import beginning, effect, environment
+from fedaudit.audit.prefixes import places
+from fedaudit.audit.target import Audited, resolve
+from fedaudit.errors import InputError
+from fedaudit.files import existing, sha256
+from fedaudit.interfaces import Case, Engine, Progress, Result, no_progress
+from fedaudit.prompts import PromptTemplate, template
+from fedaudit.records import Document, Finding, Target
+
+if TYPE_CHECKING:
+    from fedaudit.report.document import Report
+    from fedaudit.report.redaction import Redactor
+
+CONTEXT = 50
+"""Tokens of context with which the prompt's beginning is measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(ABC):
+    """What a command was asked to do; each command adds the files that it takes."""
+
+    command: ClassVar[str]
+    purpose: ClassVar[str]
+    """What the report's seed seeds."""
+
+    attacks: tuple[str, ...]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of the attacks and of the detector, by name."""
+    target: str | None = None
+    adapter: str | None = None
+    round: int | None = None
+    detector: str = "presidio"
+    template: str = "fed_pii"
+    """The prompt template of instruction records, where the target names none itself."""
+    seed: int = 0
+    batch_size: int = 0
+    device: str = "auto"
+    dtype: str = "auto"
+
+    @property
+    @abstractmethod
+    def own(self) -> Path:
+        """The attacker's own documents."""
+
+    @property
+    def others(self) -> Path | None:
+        """The victim's documents, where the auditor has them."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """One file of documents, annotated, and what annotated it."""
+
+    path: Path
+    documents: Sequence[Document]
+    annotation: str | None
+
+    def row(self) -> dict[str, Any]:
+        """Return the report's row for this file."""
+        return {
+            "path": str(self.path),
+            "sha256": sha256(self.path),
+            "records": len(self.documents),
+            "annotation": self.annotation,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """A finished audit: its report, and the plain text that only --reveal may write."""
+
+    report: "Report"
+    revealed: tuple[Mapping[str, str], ...]
+    audited: Audited
+
+
+Watcher = Callable[[str], Progress]
+
+
+def silent(_title: str) -> Progress:
+    """Watch nothing."""
+    return no_progress
+
+
+def check(request: Request) -> Audited:
+    """Return what is audited, after every check that needs no model.
+
+    Raises UsageError for unknown plugins and options, InputError for files that are not there.
+    """
+    for name in request.attacks:
+        registry.create("attack", name, request.options.get(name))
+    registry.create("detector", request.detector, request.options.get(request.detector))
+    template(request.template)
+    for path in filter(None, (request.own, request.others)):
+        existing(path, "file")
+    return resolve(request.target, request.adapter, request.round)
+
+
+def run(request: Request, redactor: "Redactor", watch: Watcher = silent) -> Audit:
+    """Audit what `request` names: cheap checks first, then the model, then the attacks."""
+    started = datetime.now(UTC)
+    clock = time.monotonic()
+    attacks = [
+        registry.create("attack", name, request.options.get(name)) for name in request.attacks
+    ]
+    audited = resolve(request.target, request.adapter, request.round)
+    form = audited.federation.template if audited.federation else template(request.template)
+    attacker = read(request.own, form, request)
+    victim = read(request.others, form, request) if request.others else None
+    engine, base_sha256 = load(audited, form, request)
+    case, found = prepare(engine, audited, attacker, victim, request, watch)
+    results = [attack.run(case) for attack in attacks]
+    report = _report(request, audited, [attacker, *([victim] if victim else [])], results)
+    report = replace(
+        report,
+        run={**report.run, "started": _time(started), "finished": _time(datetime.now(UTC))},
+        target={**_target(audited, base_sha256), **found},
+        findings=[masked(f, redactor) for result in results for f in result.findings],
+        budget={**report.budget, "seconds": round(time.monotonic() - clock, 1)},
+    )
+    revealed = tuple(leak for result in results for leak in result.revealed)
+    return Audit(report=report, revealed=revealed, audited=audited)
+
+
+def read(path: Path, form: PromptTemplate, request: Request) -> Inputs:
+    """Return a file's documents; the detector annotates those that nobody has annotated."""
+    options = request.options.get(request.detector)
+    documents, by = annotated(list(corpus.read(path, form)), request.detector, options)
+    return Inputs(path=path, documents=documents, annotation=by)
+
+
+def load(audited: Audited, form: PromptTemplate, request: Request) -> tuple[Engine, str]:
+    """Return the engine for what is audited, and its base's fingerprint.
+
+    Raises InputError when the base is not the one that the federation was trained on.
+    """
+    from fedaudit.engine.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    base = load_base(audited.base, device=request.device, dtype=request.dtype)
+    if audited.base_sha256 and audited.base_sha256 != base.sha256:
+        raise InputError(
+            f"The base {audited.base} is not the one that the federation was trained on "
+            f"(SHA-256 {base.sha256[:12]}, not {audited.base_sha256[:12]})."
+        )
+    engine = LocalEngine(base, template=form, batch_size=request.batch_size)
+    return engine, base.sha256
+
+
+def prepare(
+    engine: Engine,
+    audited: Audited,
+    attacker: Inputs,
+    victim: Inputs | None,
+    request: Request,
+    watch: Watcher,
+) -> tuple[Case, dict[str, Any]]:
+    """Return the case for the attacks, and what was measured of the target before any of them."""
+    base = Target(name="base")
+    tuned = base
+    if audited.adapter:
+        tuned = Target(name="tuned", adapter=str(audited.adapter))
+    changed = None
+    if audited.adapter:
+        changed = effect.measure(engine, tuned, base, attacker.documents)
+    begun = beginning.choose(engine, tuned, places(engine, attacker.documents, CONTEXT))
+    case = Case(
+        engine=engine,
+        tuned=tuned,
+        base=base if audited.adapter else None,
+        attacker=attacker.documents,
+        victim=victim.documents if victim else None,
+        seed=request.seed,
+        beginning=begun.chosen,
+        progress=watch,
+    )
+    return case, {"effect": effect.table(changed), "beginning": begun.table()}
+
+
+def masked(finding: Finding, redactor: "Redactor") -> Finding:
+    """Return `finding` with a mask where its evidence has plain text."""
+    evidence = dict(finding.evidence)
+    text = str(evidence.pop("text"))
+    return replace(finding, evidence={**redactor.mask(text, finding.label), **evidence})
+
+
+def _report(
+    request: Request,
+    audited: Audited,
+    files: Sequence[Inputs],
+    results: Sequence[Result],
+) -> "Report":
+    from fedaudit.report.document import Report
+
+    rows = [row for result in results for row in result.measurements]
+    asked = {
+        (row.plugin, row.value)
+        for row in rows
+        if row.metric == "queries" and row.scope.get("source") != "control"
+    }
+    config = settings(request)
+    return Report(
+        status="success",
+        run={
+            "id": run_id(config),
+            "command": request.command,
+            "config": {**config, "round": audited.round},
+            "resumed_from": None,
+        },
+        environment=environment.describe(request.device),
+        target={},
+        data=[file.row() for file in files],
+        seeds={request.purpose: request.seed},
+        budget={
+            "queries": int(sum(value or 0 for _, value in asked)) if asked else None,
+            "tokens": None,
+            "seconds": None,
+            "prefixes": None,
+        },
+        measurements=rows,
+        limits=[limit for result in results for limit in result.limits]
+        + [
+            f"{file.path.name} was not annotated; PII in it was found by {file.annotation}"
+            for file in files
+            if file.annotation
+        ],
+    )
+
+
+def _target(audited: Audited, base_sha256: str) -> dict[str, Any]:
+    from fedaudit.federation.adapters import WEIGHTS
+
+    adapter = audited.adapter
+    return {
+        "base": audited.base,
+        "adapter": str(adapter) if adapter else None,
+        "sha256": sha256(adapter / WEIGHTS) if adapter else base_sha256,
+    }
+
+
+def settings(request: Request) -> dict[str, Any]:
+    """Return a request as the report and its fingerprint hold it."""
+    attacks = {
+        name: asdict(registry.create("attack", name, request.options.get(name)))
+        for name in request.attacks
+    }
+    table = {key: value for key, value in asdict(request).items() if key != "options"}
+    table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
+    paths = {key: str(value) for key, value in table.items() if isinstance(value, Path)}
+    return {**table, **paths, "attacks": attacks}
+
+
+def run_id(config: Mapping[str, Any]) -> str:
+    """Return a short name for a run: the fingerprint of its settings."""
+    import hashlib
+    import json
+
+    text = json.dumps(config, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")

@@ -1,0 +1,16 @@
+"""Defences of a federation."""
+
+from typing import TYPE_CHECKING
+
+from fedaudit.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from fedaudit.interfaces import Defense
+
+
+@hookimpl
+def fedaudit_defenses() -> "list[type[Defense]]":
+    """Return the built-in defences."""
+    from .scrub import Scrub
+
+    return [Scrub]
