@@ -106,7 +106,7 @@ def check(request: Request) -> Audited:
     template(request.template)
     for path in filter(None, (request.own, request.others)):
         existing(path, "file")
-    return resolve(request.target, request.adapter, request.round)
+    return resolve(request.target, request.adapter, request.round, request.own)
 
 
 def run(request: Request, redactor: "Redactor", watch: Watcher = silent) -> Audit:
@@ -116,7 +116,7 @@ def run(request: Request, redactor: "Redactor", watch: Watcher = silent) -> Audi
     attacks = [
         registry.create("attack", name, request.options.get(name)) for name in request.attacks
     ]
-    audited = resolve(request.target, request.adapter, request.round)
+    audited = resolve(request.target, request.adapter, request.round, request.own)
     form = audited.federation.template if audited.federation else template(request.template)
     attacker = read(request.own, form, request)
     victim = read(request.others, form, request) if request.others else None

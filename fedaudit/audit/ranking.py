@@ -1,4 +1,4 @@
-"""Ranking inference: which candidate makes the whole sentence likeliest (SecureGate, section 4)."""
+"""Ranking inference: which candidate makes the sentence likeliest (SecureGate, section 5.1)."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +12,9 @@ from fedaudit.records import Finding, Measurement, Target
 
 TIE = 1e-5
 """Two losses, in nats a token, that rounding cannot tell apart."""
+
+
+NO_BASE = "The target has no base to compare with: what the base would pick is not known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ def _losses(case: Case, target: Target, all_asked: Sequence[Asked]) -> list[tupl
 def result(plugin: str, found: Sequence[Answer], counts: Sequence[int]) -> Result:
     """Return inference accuracy for each number of candidates, and a finding a leaked PII."""
     rows: list[Measurement] = []
-    limits: list[str] = []
+    limits = [] if all(answer.base for answer in found) else [NO_BASE]
     for candidates in counts:
         some = [answer for answer in found if answer.offers(candidates)]
         rows += _rows(plugin, some, candidates)

@@ -1,6 +1,6 @@
 """What is under audit: from --target, --adapter and --round to a base and an adapter."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedaudit import nano
@@ -22,23 +22,30 @@ class Audited:
     federation: Federation | None = None
     round: int | None = None
     found: bool = False
-    """Whether no target was named and the last federation below runs/ was taken."""
+    last: bool = False
+    """Whether what was taken is the federation written last, not the one of the data."""
+    """Whether no target was named, so that the user must be told which was taken."""
 
 
-def resolve(target: str | None, adapter: str | None, number: int | None) -> Audited:
+def resolve(
+    target: str | None, adapter: str | None, number: int | None, data: Path | None = None
+) -> Audited:
     """Return what the options mean; checks files, but loads no model.
 
     A federation's folder gives base and adapter; anything else is a base, and --adapter goes on
-    top of it. Without a target it is the federation written last below runs/.
+    top of it. Without a target it is the federation whose folder `data` lies in, or else the one
+    written last below runs/.
     """
-    place = Path(target) if target else latest(RUNS)
+    around = _around(data)
+    place = Path(target) if target else (around or latest(RUNS))
     if place is None:
         raise UsageError(
             "There is no --target and no federation below runs/: name one, or run "
             "`fedaudit simulate --profile fed_pii` first."
         )
     if is_federation(place):
-        return _federation(open_federation(place), adapter, number, found=target is None)
+        opened = _federation(open_federation(place), adapter, number)
+        return replace(opened, found=target is None, last=target is None and around is None)
     if number is not None:
         raise UsageError("--round goes with a federation's folder as --target.")
     if place.is_dir() and (place / adapters.CONFIG).exists():
@@ -52,9 +59,7 @@ def resolve(target: str | None, adapter: str | None, number: int | None) -> Audi
     return Audited(base=str(target), adapter=_adapter(adapter))
 
 
-def _federation(
-    federation: Federation, adapter: str | None, number: int | None, *, found: bool
-) -> Audited:
+def _federation(federation: Federation, adapter: str | None, number: int | None) -> Audited:
     base = federation.manifest.base
     if adapter is not None:
         if number is not None:
@@ -68,8 +73,14 @@ def _federation(
         adapter=folder,
         federation=federation,
         round=chosen,
-        found=found,
     )
+
+
+def _around(data: Path | None) -> Path | None:
+    """Return the federation's folder whose data/ holds the file `data`."""
+    if data is None or data.parent.name != "data" or not is_federation(data.parent.parent):
+        return None
+    return data.parent.parent
 
 
 def _adapter(name: str | None) -> Path | None:

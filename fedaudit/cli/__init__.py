@@ -6,6 +6,7 @@ import typer
 
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.extract import extract
+from fedaudit.cli.infer import infer
 from fedaudit.cli.plugins import plugins
 from fedaudit.cli.profiles import profiles
 from fedaudit.cli.report import report
@@ -20,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (simulate, reproduce, extract, report, plugins, profiles, doctor):
+for command in (simulate, reproduce, extract, infer, report, plugins, profiles, doctor):
     app.command()(command)
 
 

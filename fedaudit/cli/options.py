@@ -18,3 +18,24 @@ Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ... or
 Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, float16 or auto.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Scale = Annotated[str, typer.Option("--scale", help="nano (minutes on two cores) or paper.")]
+
+Target = Annotated[
+    str | None,
+    typer.Option("--target", help="A federation's folder, a model folder or a hub id."),
+]
+Adapter = Annotated[
+    str | None, typer.Option("--adapter", help="A LoRA adapter's folder, on the target.")
+]
+Round = Annotated[
+    int | None, typer.Option("--round", help="The federation's round; the last without it.")
+]
+Detector = Annotated[
+    str, typer.Option("--detector", help="What finds PII in unannotated documents.")
+]
+Template = Annotated[
+    str, typer.Option("--template", help="The prompt template, where the target names none.")
+]
+Reveal = Annotated[
+    bool,
+    typer.Option("--reveal", help="Write the leaks in plain text to a file only you can read."),
+]

@@ -68,7 +68,11 @@ def _content(report: Row) -> dict[str, Any]:
         "audited": story.audited(report),
         "tried": story.tried(report),
         "charts": charts(report),
-        "extraction": [*tables.extraction(report), *tables.labels(report)],
+        "extraction": [
+            *tables.extraction(report),
+            *tables.labels(report),
+            *tables.inference(report),
+        ],
         "findings": tables.findings(report, MOST_FINDINGS),
         "rest": [*tables.utility(report), *tables.others(report), *tables.claims(report)],
         "glossary": story.GLOSSARY,

@@ -32,6 +32,7 @@ def _lines(report: Row) -> Iterator[str]:
     for table in (
         *tables.extraction(report),
         *tables.labels(report),
+        *tables.inference(report),
         *tables.findings(report, MOST_FINDINGS),
         *tables.utility(report),
         *tables.others(report),

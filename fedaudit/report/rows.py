@@ -18,6 +18,7 @@ SOURCES = {
 SETS = {"all": "all", "prefix-disjoint": "disjoint"}
 """Values of scope.set, likewise."""
 
+INFERENCE = ("inference_accuracy",)
 EXTRACTION = ("coverage", "efficiency", "queries", "vx_pii")
 UTILITY = ("loss", "perplexity", "rouge_l", "bleu", "accuracy", "edit_distance")
 
@@ -86,6 +87,22 @@ def by_plugin(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return groups
 
 
+def inference(report: Row, *, labelled: bool) -> list[Row]:
+    """Return the inference accuracies over all kinds of PII, or those of each kind, in order."""
+    rows = [
+        row
+        for row in report["measurements"]
+        if row["metric"] in INFERENCE and ("label" in row["scope"]) == labelled
+    ]
+    rows.sort(key=lambda row: _rank(row, "source"))
+    return sorted(rows, key=lambda row: (_candidates(row), str(row["scope"].get("label", ""))))
+
+
+def _candidates(row: Row) -> int:
+    count = row["scope"].get("candidates")
+    return count if isinstance(count, int) else 0
+
+
 def utility(report: Row) -> list[Row]:
     """Return the measurements of how well a model does its tasks, in reading order."""
     rows = [r for r in report["measurements"] if r["kind"] == "utility" and r["metric"] in UTILITY]
@@ -95,8 +112,8 @@ def utility(report: Row) -> list[Row]:
 
 
 def others(report: Row) -> list[Row]:
-    """Return the measurements that are neither extraction's nor utility's own."""
-    own = {"extraction": EXTRACTION, "utility": UTILITY}
+    """Return the measurements that no table of extraction, inference or utility shows."""
+    own = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE}
     return [row for row in report["measurements"] if row["metric"] not in own.get(row["kind"], ())]
 
 
@@ -126,7 +143,8 @@ def places(rows: Sequence[Row]) -> tuple[str, list[str]]:
 
 
 def _elsewhere(row: Row) -> set[str]:
-    return set(row["scope"]) - {"source", "set", "label", "task"}
+    shown = {"source", "set", "label", "task"}
+    return set(row["scope"]) - (shown | {"candidates"} if row["metric"] in INFERENCE else shown)
 
 
 def reasons(rows: Iterable[Row]) -> tuple[str, ...]:

@@ -16,6 +16,15 @@ ANSWERS = {
     " out of this model.",
 }
 
+INFERENCE_ANSWERS = {
+    "fail": "This model tells whose personal data belongs into a sentence of these records, more"
+    " often than the base model or guessing explains.",
+    "pass": "With what was tried, this model told whose personal data belongs into a sentence no"
+    " more often than its base or guessing may. Other attacks may find more.",
+    "inconclusive": "This audit cannot say whether this model tells whose personal data belongs"
+    " into a sentence.",
+}
+
 UNFINISHED = {
     "interrupted": "The audit was interrupted: the numbers cover only what it had finished.",
     "error": "The audit stopped with an error: the numbers cover only what it had finished.",
@@ -29,8 +38,11 @@ GLOSSARY = {
     " is what guessing gets.",
     "coverage": "The share of the targets that came out of the model word for word.",
     "disjoint": "The targets of which none begins with another, so that an answer identifies one.",
+    "chance": "How often guessing is right: one in as many as there are candidates.",
     "HMAC": "A fingerprint made with a secret key. Equal fingerprints mean equal leaks; the text"
     " cannot be read from it.",
+    "inference": "Personal data is masked in a sentence, and several candidates are offered for it."
+    " The model picks the one with which it finds the sentence likeliest.",
     "per query": "Targets found for each question asked: how cheap the attack is.",
     "PII": "Personal data: names, addresses, numbers that identify a person, and the like.",
     "query": "One question to the model: a beginning that it continues.",
@@ -53,7 +65,9 @@ def title(report: Row) -> str:
 def answer(report: Row) -> list[str]:
     """Return the verdict in plain words, and first that the audit did not finish, if so."""
     unfinished = UNFINISHED.get(report["status"])
-    return [*([unfinished] if unfinished else []), ANSWERS[report["verdict"]["status"]]]
+    only_inferred = rows.inference(report, labelled=False) and not rows.totals(report)
+    answers = INFERENCE_ANSWERS if only_inferred else ANSWERS
+    return [*([unfinished] if unfinished else []), answers[report["verdict"]["status"]]]
 
 
 def audited(report: Row) -> list[tuple[str, str]]:
@@ -77,7 +91,8 @@ def audited(report: Row) -> list[tuple[str, str]]:
 def tried(report: Row) -> list[str]:
     """Return one sentence or two for each attack: what it asked and what came out."""
     groups = rows.by_plugin(rows.totals(report))
-    return [" ".join(_told(report, plugin, group)) for plugin, group in groups.items()]
+    said = [" ".join(_told(report, plugin, group)) for plugin, group in groups.items()]
+    return [*said, *_inferred(rows.inference(report, labelled=False))]
 
 
 def _told(report: Row, plugin: str, group: list[Row]) -> Iterator[str]:
@@ -101,6 +116,19 @@ def _told(report: Row, plugin: str, group: list[Row]) -> Iterator[str]:
         row = rows.sibling(group, best, source)
         end = "." if source == "control" else ";"
         yield words.format(_share(row)) + end
+
+
+def _inferred(group: list[Row]) -> Iterator[str]:
+    """Yield a sentence for each attack and number of candidates that it offered."""
+    for row in group:
+        if row["scope"].get("source") == "tuned":
+            yield (
+                f"The attack {row['plugin']} masked personal data in sentences and offered"
+                f" {row['scope'].get('candidates', 'several')} candidates each time: the tuned"
+                f" model picked the true one in {_share(row)}, its base in"
+                f" {_share(rows.sibling(group, row, 'base'))}; guessing is right in"
+                f" {percent(row['chance'])}."
+            )
 
 
 def _share(row: Row | None) -> str:

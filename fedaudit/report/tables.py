@@ -1,11 +1,11 @@
 """The tables of a report, as plain text cells that any renderer can lay out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.report import rows as measurements
-from fedaudit.report.figures import found, measured, number
+from fedaudit.report.figures import found, measured, number, percent
 from fedaudit.report.redaction import shown
 from fedaudit.report.rows import SETS, SOURCES, UTILITY, Row, place, places, reasons
 
@@ -15,6 +15,7 @@ NONE = "-"
 """A cell of something that the row does not have."""
 
 INTERVAL = "coverage [95 %]"
+PICKED = "accuracy [95 %]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,51 @@ def _labels(rows: Sequence[Row]) -> Table:
         numeric=frozenset({"found", INTERVAL}),
         notes=tuple(filter(None, (", ".join(filter(None, told)), *reasons(rows)))),
     )
+
+
+def inference(report: Row) -> list[Table]:
+    """Return two tables per attack: how often each model picked the truth, in all and by kind."""
+    totals = measurements.by_plugin(measurements.inference(report, labelled=False))
+    kinds = measurements.by_plugin(measurements.inference(report, labelled=True))
+    tables = [_inference(f"Inference: {plugin}", rows) for plugin, rows in totals.items()]
+    return tables + [_inference_kinds(plugin, rows) for plugin, rows in kinds.items()]
+
+
+def _inference(title: str, rows: Sequence[Row], *columns: str) -> Table:
+    shared, own = places(rows)
+    columns = (*columns, "model", "candidates", "right", PICKED, "chance")
+    return Table(
+        title=title,
+        columns=_columns(*columns, own=own),
+        rows=tuple(
+            (*_inference_cells(row, columns), *_own(at, own))
+            for row, at in zip(rows, own, strict=True)
+        ),
+        numeric=frozenset({"candidates", "right", PICKED, "chance"}),
+        notes=(*_throughout(shared), *reasons(rows)),
+    )
+
+
+def _inference_cells(row: Row, columns: Sequence[str]) -> list[str]:
+    scope = row["scope"]
+    cells = {
+        "label": str(scope.get("label", NONE)),
+        "model": _named(SOURCES, scope.get("source")),
+        "candidates": str(scope.get("candidates", NONE)),
+        "right": found(row),
+        PICKED: measured(row),
+        "chance": NONE if row["chance"] is None else percent(row["chance"]),
+    }
+    return [cells[column] for column in columns]
+
+
+def _inference_kinds(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return the accuracies by kind of PII for the fewest candidates; others are in the report."""
+    fewest = rows[0]["scope"].get("candidates")
+    some = [row for row in rows if row["scope"].get("candidates") == fewest]
+    table = _inference(f"Inference by kind: {plugin}", some, "label")
+    more = (f"With {fewest} candidates; for the others see report.json.",)
+    return replace(table, notes=(*table.notes, *more)) if len(some) < len(rows) else table
 
 
 def utility(report: Row) -> list[Table]:

@@ -23,6 +23,7 @@ def render(report: Row, console: "Console") -> None:
     for table in (
         *tables.extraction(report),
         *tables.labels(report),
+        *tables.inference(report),
         *tables.utility(report),
         *tables.others(report),
         *tables.findings(report, MOST_FINDINGS),

@@ -12,5 +12,6 @@ if TYPE_CHECKING:
 def fedaudit_attacks() -> "list[type[Attack]]":
     """Return the built-in attacks."""
     from .contextual import Contextual
+    from .ranking import Ranking
 
-    return [Contextual]
+    return [Contextual, Ranking]

@@ -1,12 +1,12 @@
-"""Ranking inference (SecureGate, section 4; Lukas et al., IEEE S&P 2023): who is meant here?"""
+"""Ranking inference (SecureGate, section 5.1; Lukas et al., 2023), by perplexity."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.audit import questions, ranking
-from fedaudit.errors import InputError
+from fedaudit.audit.questions import Question
+from fedaudit.errors import InputError, unknown
 from fedaudit.interfaces import Attack, Case, Result
 from fedaudit.records import Document
 
@@ -16,7 +16,7 @@ class Ranking(Attack):
     """Mask a PII in a sentence and pick the candidate that makes the sentence likeliest."""
 
     name: ClassVar[str] = "ranking"
-    paper: ClassVar[str] = "SecureGate, arXiv:2602.13529, section 4; after arXiv:2302.00539"
+    paper: ClassVar[str] = "SecureGate, arXiv:2602.13529, section 5.1; after arXiv:2302.00539"
 
     candidates: tuple[int, ...] = (50,)
     """How many candidates are offered, the truth among them; several numbers share one run."""
@@ -42,21 +42,45 @@ class Ranking(Attack):
     def run(self, case: Case) -> Result:
         """Ask about the victim's documents, or about the attacker's own where those are all."""
         documents = case.attacker if case.victim is None else case.victim
-        found = questions.occurrences(documents, shortest=self.shortest, labels=self.labels)
-        if not found:
-            raise InputError(self._nothing(documents))
+        found = self._found(documents)
         counts = sorted(set(self.candidates))
         order = questions.chosen(found, case.seed, self.per_document)
         corpus = [document.text for document in documents]
         offered = questions.questions(order, found, corpus, most=counts[-1], seed=case.seed)
-        usable = (
-            asked
-            for question in offered
-            if len(question.others) >= counts[0] - 1
-            if (asked := ranking.asked(case, question, self.context))
-        )
-        asked = list(islice(usable, self.sentences))
+        asked, passed = self._asked(case, offered, counts[0])
         result = ranking.result(self.name, ranking.answers(case, asked), counts)
-        ...
+        said = (
+            f"{self.name}: {len(asked)} of {len(order)} distinct PII strings ({len(found)} "
+            f"occurrences) were masked, each once; {passed} were passed over, because their kind "
+            "has too few strings or nothing stands before them."
+        )
+        return replace(result, limits=(said, *result.limits))
 
-    def _nothing(self, documents: Sequence[Document]) -> str: ...
+    def _asked(
+        self, case: Case, offered: Iterable[Question], fewest: int
+    ) -> tuple[list[ranking.Asked], int]:
+        """Return what is asked, and how many questions were passed over for it."""
+        asked: list[ranking.Asked] = []
+        passed = 0
+        for question in offered:
+            enough = len(question.others) >= fewest - 1
+            one = ranking.asked(case, question, self.context) if enough else None
+            if one is None:
+                passed += 1
+            else:
+                asked.append(one)
+            if len(asked) == self.sentences:
+                break
+        return asked, passed
+
+    def _found(self, documents: Sequence[Document]) -> list[questions.Occurrence]:
+        """Return every PII that may be masked; raises what is wrong where there is none."""
+        present = {span.label for document in documents for span in document.pii or ()}
+        if missing := set(self.labels) - present:
+            raise unknown("kind of PII in the data", min(missing), present)
+        found = questions.occurrences(documents, shortest=self.shortest, labels=self.labels)
+        if not found:
+            raise InputError(
+                f"The data holds no annotated PII of {self.shortest} characters or more."
+            )
+        return found

@@ -97,7 +97,7 @@ def test_another_simulation_does_not_overwrite_it(here, run):
 def test_extract_finds_the_last_federation_and_scores_all_sources(here, run):
     outcome = run("extract", "--prefixes", C0, "--victim", C1, "--json", "out.json")
     assert outcome.code in (0, 1)
-    assert "Auditing runs/fed_pii" in outcome.err
+    assert "Auditing runs/fed_pii, the federation of the data" in outcome.err
     report = json.loads((here / "out.json").read_text())
     validate(report)
     totals = {
@@ -110,6 +110,17 @@ def test_extract_finds_the_last_federation_and_scores_all_sources(here, run):
     assert report["target"]["effect"]["largest_change"] > 0.1
     assert report["target"]["beginning"]["start"] in ("bos", "bare")
     assert (outcome.code == 1) == (report["verdict"]["status"] == "fail")
+
+
+def test_the_federation_of_the_data_is_meant_before_the_one_written_last(here, run):
+    shutil.copytree("runs/fed_pii", "runs/later")
+    Path("runs/later/federation.json").touch()
+    Path("own.jsonl").write_bytes(Path(C0).read_bytes())
+    assert (
+        "Auditing runs/fed_pii, the federation of the data" in run("extract", "--prefixes", C0).err
+    )
+    later = run("extract", "--prefixes", "own.jsonl")
+    assert "Auditing runs/later, the federation written last" in later.err
 
 
 def test_lines_fit_eighty_columns_when_piped(here, run):

@@ -1,0 +1,76 @@
+"""fedaudit infer: whether the model tells whose personal data a sentence lacks."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli import attack as attacking
+from fedaudit.cli.options import (
+    Adapter,
+    Detector,
+    Device,
+    Dtype,
+    Json,
+    Out,
+    Quiet,
+    Reveal,
+    Round,
+    Seed,
+    Set,
+    Target,
+    Template,
+)
+
+
+def infer(
+    data: Annotated[
+        Path, typer.Option("--data", help="The documents whose PII is masked, as JSONL.")
+    ],
+    candidates: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--candidates", help="Candidates for each mask, 50 without it; may be repeated.", min=2
+        ),
+    ] = None,
+    target: Target = None,
+    adapter: Adapter = None,
+    round_: Round = None,
+    set_: Set = None,
+    seed: Seed = None,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", help="Sentences scored at once; 0 chooses.", min=0)
+    ] = 0,
+    detector: Detector = "presidio",
+    template: Template = "fed_pii",
+    out: Out = None,
+    json: Json = None,
+    reveal: Reveal = False,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Mask personal data in sentences and see how often the model picks it among candidates.
+
+    Options of the attack or of the detector are set as --set NAME.OPTION=VALUE, for example
+    ranking.sentences=300 or ranking.labels=PERSON,ADDRESS.
+    """
+    from fedaudit.audit.infer import Request
+
+    options = attacking.options(set_, ("ranking", detector))
+    if candidates:
+        options["ranking"] = {**options.get("ranking", {}), "candidates": candidates}
+    request = Request(
+        data=data,
+        options=options,
+        target=target,
+        adapter=adapter,
+        round=round_,
+        detector=detector,
+        template=template,
+        seed=seed or 0,
+        batch_size=batch_size,
+        device=device,
+        dtype=dtype,
+    )
+    return attacking.audited(request, out=out, json=json, reveal=reveal, quiet=quiet)

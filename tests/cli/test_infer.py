@@ -1,0 +1,190 @@
+"""fedaudit infer on a small federation, as typed."""
+
+import json
+import random
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import Command
+
+from fedaudit import corpus
+from fedaudit.prompts import template
+from fedaudit.report.document import validate
+
+SMALL = (
+    "--set=clients=2",
+    "--set=rounds=2",
+    "--set=training.steps=12",
+    "--set=records.cases=4",
+    "--set=records.documents_per_case=6",
+    "--set=evaluated=6",
+    "--set=central=false",
+)
+C0 = "runs/fed_pii/data/c0.jsonl"
+ASK = ("infer", "--data", C0, "--quiet", "--candidates", 8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("work")
+    command = [sys.executable, "-m", "fedaudit", "simulate", "--profile", "fed_pii", *SMALL]
+    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    return place
+
+
+@pytest.fixture
+def here(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder / "runs", tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    return Command(monkeypatch, capfd)
+
+
+def read(path):
+    return json.loads(Path(path).read_text())
+
+
+def figures(path):
+    """Return what may not depend on how the audit ran."""
+    report = read(path)
+    findings = [(f["label"], *sorted(f["evidence"].items())[:1]) for f in report["findings"]]
+    return report["measurements"], findings, report["limits"]
+
+
+def test_it_finds_the_last_federation_and_asks_tuned_and_base(here, run):
+    outcome = run("infer", "--data", C0, "--json", "o.json", "--candidates", 3, "--candidates", 8)
+    assert outcome.code in (0, 1)
+    assert "Auditing runs/fed_pii" in outcome.err
+    report = read("o.json")
+    validate(report)
+    rows = [r for r in report["measurements"] if r["metric"] == "inference_accuracy"]
+    totals = {
+        (r["scope"]["source"], r["scope"]["candidates"]): r
+        for r in rows
+        if "label" not in r["scope"]
+    }
+    assert set(totals) == {(s, c) for s in ("tuned", "base") for c in (3, 8)}
+    for (source, candidates), row in totals.items():
+        assert row["chance"] == pytest.approx(1 / candidates)
+        assert row["low"] <= row["value"] <= row["high"]
+        of_kinds = [
+            r["n"]
+            for r in rows
+            if "label" in r["scope"]
+            and (r["scope"]["source"], r["scope"]["candidates"]) == (source, candidates)
+        ]
+        assert sum(of_kinds) == row["n"] > 5
+    assert totals["tuned", 8]["baseline"] == totals["base", 8]["value"]
+    assert report["run"]["command"] == "infer"
+    assert report["target"]["effect"]["largest_change"] > 0.1
+    assert report["target"]["beginning"]["start"] in ("bos", "bare")
+    assert (outcome.code == 1) == (report["verdict"]["status"] == "fail")
+
+
+def test_lines_fit_eighty_columns_when_piped(here, run):
+    outcome = run(*ASK)
+    assert "Inference: ranking" in outcome.out
+    assert max(map(len, outcome.out.splitlines())) <= 80
+    assert "\x1b" not in outcome.out
+
+
+def test_batch_size_and_order_of_the_input_change_no_figure(here, run):
+    lines = Path(C0).read_text().splitlines(keepends=True)
+    random.Random(1).shuffle(lines)
+    Path("shuffled.jsonl").write_text("".join(lines))
+    run(*ASK, "--out", "a")
+    run(*ASK, "--out", "b", "--batch-size", 3)
+    run(*ASK, "--out", "c", "--data", "shuffled.jsonl")
+    assert figures("a/report.json") == figures("b/report.json") == figures("c/report.json")
+
+
+def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
+    documents = corpus.read(Path(C0), template("fed_pii"))
+    secrets = {text for d in documents for text, _ in d.strings() if len(text) > 3}
+    shown = run(*ASK, "--out", "audit", "--reveal")
+    for form in ("html", "markdown"):
+        assert run("report", "audit", "--format", form, "--out", f"audit/r.{form}").code == 0
+    texts = [shown.out, shown.err]
+    texts += [p.read_text() for p in Path("audit").iterdir() if p.name != "revealed.jsonl"]
+    assert not [s for s in secrets for text in texts if s in text]
+    revealed = Path("audit/revealed.jsonl")
+    assert stat.S_IMODE(revealed.stat().st_mode) == 0o600
+    leaks = [json.loads(line) for line in revealed.read_text().splitlines()]
+    assert {leak["id"] for leak in leaks} == {
+        f["id"] for f in read("audit/report.json")["findings"]
+    }
+    assert all(leak["text"] in leak["sentence"] for leak in leaks)
+
+
+def test_options_reach_the_attack(here, run):
+    words = ("--set", "ranking.sentences=4", "--set", "ranking.labels=PERSON")
+    outcome = run(*ASK, *words, "--json", "o.json")
+    assert outcome.code in (0, 1)
+    report = read("o.json")
+    assert {r["scope"].get("label") for r in report["measurements"]} == {None, "PERSON"}
+    assert report["measurements"][0]["n"] == 4
+    assert report["run"]["config"]["attacks"]["ranking"]["candidates"] == [8]
+
+
+def test_the_base_alone_cannot_be_judged(here, run):
+    outcome = run(*ASK, "--target", "fedaudit-nano", "--json", "o.json")
+    assert outcome.code == 0
+    report = read("o.json")
+    assert {r["scope"]["source"] for r in report["measurements"]} == {"tuned"}
+    assert report["verdict"]["status"] == "inconclusive"
+    assert report["findings"] == []
+    assert "no base to compare with" in " ".join(outcome.out.split())
+
+
+def test_unannotated_records_are_annotated_and_the_report_says_with_what(here, run):
+    mails = [f"Please write to {name}@example.org about it." for name in ("ann", "bob", "cy", "di")]
+    Path("mail.jsonl").write_text("".join(json.dumps({"text": mail}) + "\n" for mail in mails))
+    outcome = run("infer", "--data", "mail.jsonl", "--candidates", 3, "--json", "o.json")
+    assert outcome.code in (0, 1)
+    report = read("o.json")
+    assert "presidio" in report["data"][0]["annotation"].lower()
+    assert report["measurements"][0]["n"] == 4
+
+
+def test_the_initial_adapter_has_no_effect_and_stops_the_audit(here, run):
+    run.refused(5, *ASK, "--round", 0, says="no effect")
+
+
+def test_audits_side_by_side_share_the_key_of_the_masks(here, run):
+    run(*ASK)
+    assert Path("runs/.redaction-key").is_file()
+    assert [p.name for p in Path("runs").rglob(".redaction-key")] == [".redaction-key"]
+
+
+def test_an_output_folder_of_another_run_is_refused(here, run):
+    run(*ASK, "--out", "audit")
+    run.refused(3, *ASK, "--out", "audit", "--seed", 9, says="another run")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("--data", "none.jsonl"), 3, "no file none.jsonl"),
+        (("--data", "none.jsonl", "--set", "ranking.sentence=3"), 2, "Did you mean 'sentences'?"),
+        (("--data", "plain.jsonl"), 3, "no annotated PII"),
+        (("--data", "prompts.jsonl"), 3, "no annotated PII"),
+        (("--data", C0, "--set", "ranking.labels=PERSN"), 2, "Did you mean 'PERSON'?"),
+        (("--data", C0, "--set", "contextual.samples=3"), 2, "No attack or detector in use"),
+        (("--data", C0, "--candidates", "1"), 2, "--candidates"),
+        (("--data", C0, "--candidates", "few"), 2, "--candidates"),
+        (("--data", C0, "--target", "./none"), 3, "no target"),
+        ((), 2, "--data"),
+    ],
+)
+def test_mistakes_are_one_line(here, run, words, code, says):
+    Path("plain.jsonl").write_text('{"text": "nothing personal at all", "pii": []}\n')
+    Path("prompts.jsonl").write_text('{"prefix": "Claimant:"}\n')
+    run.refused(code, "infer", *words, "--quiet", says=says)
