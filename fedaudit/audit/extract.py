@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from fedaudit.audit import pipeline
-from fedaudit.audit.pipeline import Audit, check, run, run_id, settings
+from fedaudit.audit.pipeline import Audit, run, run_id
 
-__all__ = ["Audit", "Request", "check", "run", "run_id", "settings"]
+__all__ = ["Audit", "Request", "run", "run_id"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

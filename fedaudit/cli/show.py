@@ -1,6 +1,7 @@
 """What commands show: results on stdout, progress on stderr."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,9 +76,12 @@ def bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
 
 @contextmanager
 def training(quiet: bool) -> Iterator[Callable[["Event"], None]]:
-    """Give a listener that shows a simulation's rounds with loss and time left."""
-    if quiet:
-        yield lambda event: None
+    """Give a listener that shows a simulation's rounds with loss and time left.
+
+    Where nobody watches a bar, in a log, each round begins a line.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield (lambda event: None) if quiet else _Lines().hear
         return
     with _live() as (progress, begin):
         task = progress.add_task("loading", total=None, note="")
@@ -93,6 +97,25 @@ def training(quiet: bool) -> Iterator[Callable[["Event"], None]]:
             )
 
         yield hear
+
+
+class _Lines:
+    """Tells of a simulation in lines."""
+
+    def __init__(self) -> None:
+        self.started, self.round = time.monotonic(), 0
+
+    def hear(self, event: "Event") -> None:
+        """Print a line for the first training of every round."""
+        if event.round == self.round:
+            return
+        self.round = event.round
+        seconds = time.monotonic() - self.started
+        left = seconds / event.done * (event.total - event.done)
+        note(
+            f"round {event.round}: {event.done} of {event.total} trainings, {event.who} loss "
+            f"{event.loss:.3f}, about {left:.0f} s left"
+        )
 
 
 @contextmanager

@@ -52,10 +52,15 @@ def read(path):
     return json.loads(Path(path).read_text())
 
 
+def told(evidence):
+    """Return what is the same under every key of the masks."""
+    return {name: value for name, value in evidence.items() if name != "hmac"}
+
+
 def figures(path):
     """Return what may not depend on how the audit ran."""
     report = read(path)
-    findings = [(f["label"], *sorted(f["evidence"].items())[:1]) for f in report["findings"]]
+    findings = [(f["id"], f["label"], told(f["evidence"])) for f in report["findings"]]
     return report["measurements"], findings, report["limits"]
 
 
@@ -118,6 +123,7 @@ def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
     revealed = Path("audit/revealed.jsonl")
     assert stat.S_IMODE(revealed.stat().st_mode) == 0o600
     leaks = [json.loads(line) for line in revealed.read_text().splitlines()]
+    assert leaks
     assert {leak["id"] for leak in leaks} == {
         f["id"] for f in read("audit/report.json")["findings"]
     }
