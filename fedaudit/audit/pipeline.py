@@ -1,6 +1,5 @@
 """From a request to a report: what every command that attacks a model has in common."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -14,6 +13,7 @@ from fedaudit.audit import beginning, effect, environment
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.target import Audited, resolve
 from fedaudit.errors import InputError
+from fedaudit.federation.adapters import WEIGHTS
 from fedaudit.files import existing, sha256
 from fedaudit.interfaces import Case, Engine, Progress, Result, no_progress
 from fedaudit.prompts import PromptTemplate, template
@@ -111,8 +111,9 @@ def check(request: Request) -> Audited:
 
 def run(request: Request, redactor: "Redactor", watch: Watcher = silent) -> Audit:
     """Audit what `request` names: cheap checks first, then the model, then the attacks."""
+    from fedaudit.report.frame import framed
+
     started = datetime.now(UTC)
-    clock = time.monotonic()
     attacks = [
         registry.create("attack", name, request.options.get(name)) for name in request.attacks
     ]
@@ -120,16 +121,26 @@ def run(request: Request, redactor: "Redactor", watch: Watcher = silent) -> Audi
     form = audited.federation.template if audited.federation else template(request.template)
     attacker = read(request.own, form, request)
     victim = read(request.others, form, request) if request.others else None
+    files = [attacker, *([victim] if victim else [])]
     engine, base_sha256 = load(audited, form, request)
     case, found = prepare(engine, audited, attacker, victim, request, watch)
     results = [attack.run(case) for attack in attacks]
-    report = _report(request, audited, [attacker, *([victim] if victim else [])], results)
-    report = replace(
-        report,
-        run={**report.run, "started": _time(started), "finished": _time(datetime.now(UTC))},
-        target={**_target(audited, base_sha256), **found},
+    report = framed(
+        command=request.command,
+        name=run_id(settings(request)),
+        config={**settings(request), "round": audited.round},
+        started=started,
+        base=audited.base,
+        adapter=str(audited.adapter) if audited.adapter else None,
+        sha256=sha256(audited.adapter / WEIGHTS) if audited.adapter else base_sha256,
+        **found,
+        spent={"queries": asked(results)},
+        environment=environment.describe(request.device),
+        data=[file.row() for file in files],
+        seeds={request.purpose: request.seed},
+        measurements=[row for result in results for row in result.measurements],
         findings=[masked(f, redactor) for result in results for f in result.findings],
-        budget={**report.budget, "seconds": round(time.monotonic() - clock, 1)},
+        limits=[limit for result in results for limit in result.limits] + unannotated(files),
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
     return Audit(report=report, revealed=revealed, audited=audited)
@@ -197,58 +208,24 @@ def masked(finding: Finding, redactor: "Redactor") -> Finding:
     return replace(finding, evidence={**redactor.mask(text, finding.label), **evidence})
 
 
-def _report(
-    request: Request,
-    audited: Audited,
-    files: Sequence[Inputs],
-    results: Sequence[Result],
-) -> "Report":
-    from fedaudit.report.document import Report
-
-    rows = [row for result in results for row in result.measurements]
-    asked = {
+def asked(results: Sequence[Result]) -> int | None:
+    """Return how many questions the tuned model was asked; None when no attack counts them."""
+    counts = {
         (row.plugin, row.value)
-        for row in rows
-        if row.metric == "queries" and row.scope.get("source") != "control"
+        for result in results
+        for row in result.measurements
+        if row.metric == "queries" and row.scope.get("source") == "tuned"
     }
-    config = settings(request)
-    return Report(
-        status="success",
-        run={
-            "id": run_id(config),
-            "command": request.command,
-            "config": {**config, "round": audited.round},
-            "resumed_from": None,
-        },
-        environment=environment.describe(request.device),
-        target={},
-        data=[file.row() for file in files],
-        seeds={request.purpose: request.seed},
-        budget={
-            "queries": int(sum(value or 0 for _, value in asked)) if asked else None,
-            "tokens": None,
-            "seconds": None,
-            "prefixes": None,
-        },
-        measurements=rows,
-        limits=[limit for result in results for limit in result.limits]
-        + [
-            f"{file.path.name} was not annotated; PII in it was found by {file.annotation}"
-            for file in files
-            if file.annotation
-        ],
-    )
+    return int(sum(value or 0 for _, value in counts)) if counts else None
 
 
-def _target(audited: Audited, base_sha256: str) -> dict[str, Any]:
-    from fedaudit.federation.adapters import WEIGHTS
-
-    adapter = audited.adapter
-    return {
-        "base": audited.base,
-        "adapter": str(adapter) if adapter else None,
-        "sha256": sha256(adapter / WEIGHTS) if adapter else base_sha256,
-    }
+def unannotated(files: Sequence[Inputs]) -> list[str]:
+    """Return a limit for each file whose PII somebody's detector had to find."""
+    return [
+        f"{file.path.name} was not annotated; PII in it was found by {file.annotation}"
+        for file in files
+        if file.annotation
+    ]
 
 
 def settings(request: Request) -> dict[str, Any]:
@@ -270,7 +247,3 @@ def run_id(config: Mapping[str, Any]) -> str:
 
     text = json.dumps(config, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _time(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")

@@ -82,46 +82,27 @@ def _report(
     profile: "Profile", scale: str, found: "Studied", started: datetime, device: str
 ) -> "Report":
     from fedaudit.audit import environment
-    from fedaudit.audit.extract import run_id
-    from fedaudit.report.document import Report
+    from fedaudit.audit.pipeline import run_id
+    from fedaudit.report.frame import framed
 
-    finished = datetime.now(UTC)
     figures = [
         {"source": f.source, "what": f.what, "metric": f.metric, "paper": f.value, "ours": ours}
         for f, ours in found.figures
     ]
     config: Mapping[str, Any] = {"profile": profile.name, "scale": scale, "figures": figures}
+    federations = list(dict.fromkeys(found.federations))
     data = {row["path"]: row for row in found.data}
-    return Report(
-        status="success",
-        run={
-            "id": run_id({**config, "federations": [path.name for path in found.federations]}),
-            "command": "reproduce",
-            "config": config,
-            "started": started.isoformat(timespec="seconds"),
-            "finished": finished.isoformat(timespec="seconds"),
-            "resumed_from": None,
-        },
+    return framed(
+        command="reproduce",
+        name=run_id({**config, "federations": [path.name for path in federations]}),
+        config=config,
+        started=started,
+        base=str(profile.settings(scale).get("base")),
         environment=environment.describe(device),
-        target={
-            "base": str(profile.settings(scale).get("base")),
-            "adapter": None,
-            "sha256": None,
-            "effect": {},
-            "beginning": None,
-        },
         data=list(data.values()),
         seeds={},
-        budget={
-            "queries": None,
-            "tokens": None,
-            "seconds": round((finished - started).total_seconds(), 1),
-            "prefixes": None,
-        },
         measurements=found.measurements,
         findings=found.findings,
         claims=found.claims,
-        artifacts=[
-            {"path": str(path), "sha256": None} for path in dict.fromkeys(found.federations)
-        ],
+        artifacts=[{"path": str(path), "sha256": None} for path in federations],
     )

@@ -85,29 +85,19 @@ def given(assignments: list[str], seed: int | None, device: str, dtype: str) -> 
 def _report(config: "Simulation", place: Path, result: Any, started: datetime) -> Any:
     from fedaudit.audit import environment
     from fedaudit.files import sha256
-    from fedaudit.report.document import Report
+    from fedaudit.report.frame import framed
 
     last = result.manifest.rounds[-1]
-    finished = datetime.now(UTC)
-    resumed = None if result.resumed_from is None else f"round {result.resumed_from}"
-    return Report(
-        status="success",
-        run={
-            "id": config.sha256()[:12],
-            "command": "simulate",
-            "config": config.table(),
-            "started": started.isoformat(timespec="seconds"),
-            "finished": finished.isoformat(timespec="seconds"),
-            "resumed_from": resumed,
-        },
+    return framed(
+        command="simulate",
+        name=config.sha256()[:12],
+        config=config.table(),
+        started=started,
+        resumed_from=None if result.resumed_from is None else f"round {result.resumed_from}",
+        base=config.base,
+        adapter=str(place / last.adapter),
+        sha256=sha256(place / last.adapter / "adapter_model.safetensors"),
         environment=environment.describe(config.device),
-        target={
-            "base": config.base,
-            "adapter": str(place / last.adapter),
-            "sha256": sha256(place / last.adapter / "adapter_model.safetensors"),
-            "effect": {},
-            "beginning": None,
-        },
         data=[
             {
                 "path": str(place / client.data),
@@ -118,12 +108,6 @@ def _report(config: "Simulation", place: Path, result: Any, started: datetime) -
             for client in result.manifest.clients
         ],
         seeds={"simulation": config.seed},
-        budget={
-            "queries": None,
-            "tokens": None,
-            "seconds": round((finished - started).total_seconds(), 1),
-            "prefixes": None,
-        },
         measurements=result.measurements,
         artifacts=[{"path": str(place / last.adapter), "sha256": None}],
     )
