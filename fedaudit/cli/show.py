@@ -103,15 +103,17 @@ class _Lines:
     """Tells of a simulation in lines."""
 
     def __init__(self) -> None:
-        self.started, self.round = time.monotonic(), 0
+        self.started, self.round, self.before = time.monotonic(), 0, 0
 
     def hear(self, event: "Event") -> None:
         """Print a line for the first training of every round."""
         if event.round == self.round:
             return
+        if self.round == 0:
+            self.before = event.done - 1  # what an earlier run of a resumed federation did
         self.round = event.round
         seconds = time.monotonic() - self.started
-        left = seconds / event.done * (event.total - event.done)
+        left = seconds / (event.done - self.before) * (event.total - event.done)
         note(
             f"round {event.round}: {event.done} of {event.total} trainings, {event.who} loss "
             f"{event.loss:.3f}, about {left:.0f} s left"

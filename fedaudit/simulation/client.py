@@ -51,7 +51,8 @@ def train(job: Job) -> float:
     threads = torch.get_num_threads()
     torch.set_num_threads(job.threads)
     config = adapters.check(job.start)
-    model = _model(job.base, job.device, job.dtype, json.dumps(config, sort_keys=True))
+    lora = json.dumps(config, sort_keys=True)
+    model = _model(job.base, job.device, job.dtype, lora, job.training.checkpointing)
     # After the model: making one draws random numbers, keeping the last job's does not.
     torch.manual_seed(job.seed)
     start = adapters.read(job.start)
@@ -70,7 +71,7 @@ def forget() -> None:
 
 
 @lru_cache(maxsize=1)
-def _model(base: str, device: str, dtype: str, lora: str) -> "PeftModel":
+def _model(base: str, device: str, dtype: str, lora: str, checkpointing: bool) -> "PeftModel":
     """Return the base with a trainable adapter of this configuration, kept for the next job."""
     from peft import PeftConfig
 
@@ -78,7 +79,14 @@ def _model(base: str, device: str, dtype: str, lora: str) -> "PeftModel":
 
     config = PeftConfig.from_peft_type(**{**json.loads(lora), "inference_mode": False})
     loaded = load_base(base, device=device, dtype=dtype)
-    return with_adapter(loaded.model, config, ADAPTER, trainable=True)
+    model = with_adapter(loaded.model, config, ADAPTER, trainable=True)
+    if checkpointing:
+        # The base is frozen: without a gradient at its input there is none to compute again.
+        model.enable_input_require_grads()
+        # Older versions of transformers have the second name only; newer ones warn of it.
+        enable = getattr(loaded.model, "activation_checkpointing_enable", None)
+        (enable or loaded.model.gradient_checkpointing_enable)({"use_reentrant": False})
+    return model
 
 
 def _optimize(model: "PeftModel", start: Mapping[str, "torch.Tensor"], job: Job) -> float:

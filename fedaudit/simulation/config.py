@@ -61,6 +61,8 @@ class Training:
     """Longer documents are cut to this many tokens."""
     rank: int = 16
     alpha: int = 32
+    checkpointing: bool = False
+    """Compute activations again in the backward pass: less memory, a third more time."""
     dropout: float = 0.0
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj")
 

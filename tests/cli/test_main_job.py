@@ -237,3 +237,10 @@ def test_nothing_opens_a_connection(here):
             text=True,
         )
         assert done.returncode in (0, 1), done.stderr
+
+
+def test_a_log_tells_of_every_round_with_loss_and_time_left(here, run):
+    outcome = run("simulate", "--profile", "fed_pii", "--out", "log", *SMALL, "--set=workers=1")
+    told = re.findall(r"^round (\d+): \d+ of 6 trainings, \w+ loss \d\.\d+, about \d+ s left$",
+                      outcome.err, re.MULTILINE)  # fmt: skip
+    assert told == ["1", "2"]

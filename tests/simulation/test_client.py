@@ -187,6 +187,21 @@ def test_the_same_job_gives_the_same_bytes_whatever_came_before(job, tmp_path, d
     assert trained(job, tmp_path, "d") == first
 
 
+def test_checkpointing_computes_the_same_adapter(job, tmp_path):
+    plain = replace(job, out=tmp_path / "plain")
+    again = replace(job, out=tmp_path / "again", training=replace(job.training, checkpointing=True))
+    train(plain)
+    train(again)
+    assert client._model.cache_info().currsize == 1
+    assert client._model(
+        "fedaudit-nano", "cpu", "auto", *_lora(job), True
+    ).is_gradient_checkpointing
+    one, other = adapters.read(plain.out), adapters.read(again.out)
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, other[name], rtol=1e-3, atol=1e-5)
+    client.forget()
+
+
 def test_seed_round_and_start_are_part_of_the_result(job, federation, tmp_path):
     later = federation.path / "rounds/001/global"
     found = [
@@ -288,7 +303,7 @@ def test_only_the_adapter_is_trained(job, base):
     client._model.cache_clear()
     train(job)
     lora = json.dumps(adapters.check(job.start), sort_keys=True)
-    model = client._model(job.base, job.device, job.dtype, lora)
+    model = client._model(job.base, job.device, job.dtype, lora, False)
     assert client._model.cache_info().hits  # the model that was trained
     kept = {
         name.removeprefix("base_model.model.").replace(".base_layer", ""): parameter
