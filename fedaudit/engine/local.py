@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import PeftModel
@@ -193,7 +194,7 @@ def _few_threads(model: PreTrainedModel) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def beginnings(tokenizer: object, template: PromptTemplate | None) -> Mapping[str, tuple[int, ...]]:
+def beginnings(tokenizer: Any, template: PromptTemplate | None) -> Mapping[str, tuple[int, ...]]:
     """Return the ways a prompt may begin under this tokenizer, by name.
 
     "bare" is nothing; "bos" the token that begins texts; "template" what stands before the
@@ -205,11 +206,11 @@ def beginnings(tokenizer: object, template: PromptTemplate | None) -> Mapping[st
         found["bos"] = (bos,)
     if getattr(tokenizer, "chat_template", None):
         message = [{"role": "user", "content": "\x00"}]
-        rendered = tokenizer.apply_chat_template(message, tokenize=False)  # type: ignore[attr-defined]
+        rendered = tokenizer.apply_chat_template(message, tokenize=False)
         header, ids = rendered.partition("\x00")[0], found["bare"]
     else:
         header, ids = (template.header() if template else ""), found.get("bos", ())
     if header:
-        encoded = tokenizer(header, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+        encoded = tokenizer(header, add_special_tokens=False)["input_ids"]
         found["template"] = (*ids, *encoded)
     return found
