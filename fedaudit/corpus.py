@@ -54,6 +54,8 @@ def write(path: Path, documents: Iterable[Document]) -> None:
 
 def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield (line number, JSON object) of every line that is not blank."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"{path} is no regular file.")
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):

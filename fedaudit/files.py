@@ -58,6 +58,22 @@ def atomic_text(path: Path, text: str, mode: int = 0o644) -> None:
         temporary.write_bytes(text.encode())
 
 
+def folder(path: Path) -> Path:
+    """Return `path` as a folder, made where there is none; InputError when it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path} cannot be made a folder: {error.strerror}.") from None
+    return path
+
+
+def existing_parent(path: Path) -> None:
+    """Raise InputError unless `path` could be made: its nearest existing parent takes new files."""
+    parent = next((p for p in (path, *path.absolute().parents) if p.exists()), path)
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise InputError(f"{path} cannot be written: {parent} is not a folder to write into.")
+
+
 def existing(path: Path, what: str) -> Path:
     """Return `path`, or raise InputError when there is nothing."""
     if not path.exists():

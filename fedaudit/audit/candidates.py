@@ -95,11 +95,19 @@ def drawn(
 
 
 def cut(text: str, after: str) -> str:
-    """Return the part of an answer that would be PII; empty when it has no end in sight."""
+    """Return the part of an answer that would be PII; empty when it has no end in sight.
+
+    Western punctuation ends it only before white space or the answer's end: the dot of an address
+    or a date does not.
+    """
     text = text.lstrip()
     stops = {after} if after.strip() and after in _STOPS else _STOPS
-    end = next((i for i, character in enumerate(text) if character in stops), None)
-    return text[:end].rstrip() if end is not None and end > 1 else ""
+    for position, character in enumerate(text):
+        following = text[position + 1 : position + 2]
+        ends = not character.isascii() or not following.strip() or character in "()[]\n"
+        if character in stops and ends:
+            return text[:position].rstrip() if position > 1 else ""
+    return ""
 
 
 def ranked(case: Case, found: Drawn) -> list[Candidate]:

@@ -44,7 +44,11 @@ class PrefixAttack(Attack):
         """Ask the tuned model and the base; score against the victim, or list candidates."""
         places = self.places(case)
         if not places:
-            raise InputError("The prefixes file holds no annotated PII and no ready-made prefix.")
+            raise InputError(
+                "There is nothing to ask: the prefixes file holds no ready-made prefix and no PII "
+                "with text before it. In unannotated text only a model finds names and places: "
+                "see --set presidio.ner."
+            )
         probes = self.probes(case, places)
         tuned = self.ask(case, case.tuned, probes)
         base = self.ask(case, case.base, probes) if case.base else None

@@ -105,11 +105,12 @@ def check(request: Request) -> Audited:
     registry.create("detector", request.detector, request.options.get(request.detector))
     template(request.template)
     for path in filter(None, (request.own, request.others)):
-        existing(path, "file")
+        if not existing(path, "file").is_file():
+            raise InputError(f"{path} is no regular file; a JSONL file is needed.")
     return resolve(request.target, request.adapter, request.round, request.own)
 
 
-def run(request: Request, redactor: "Redactor", watch: Watcher = silent) -> Audit:
+def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = silent) -> Audit:
     """Audit what `request` names: cheap checks first, then the model, then the attacks."""
     from fedaudit.report.frame import framed
 
@@ -127,7 +128,7 @@ def run(request: Request, redactor: "Redactor", watch: Watcher = silent) -> Audi
     results = [attack.run(case) for attack in attacks]
     report = framed(
         command=request.command,
-        name=run_id(settings(request)),
+        name=identity(request, audited),
         config={**settings(request), "round": audited.round},
         started=started,
         base=audited.base,
@@ -139,7 +140,7 @@ def run(request: Request, redactor: "Redactor", watch: Watcher = silent) -> Audi
         data=[file.row() for file in files],
         seeds={request.purpose: request.seed},
         measurements=[row for result in results for row in result.measurements],
-        findings=[masked(f, redactor) for result in results for f in result.findings],
+        findings=masked([f for result in results for f in result.findings], redactor),
         limits=[limit for result in results for limit in result.limits] + unannotated(files),
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
@@ -201,11 +202,16 @@ def prepare(
     return case, {"effect": effect.table(changed), "beginning": begun.table()}
 
 
-def masked(finding: Finding, redactor: "Redactor") -> Finding:
-    """Return `finding` with a mask where its evidence has plain text."""
-    evidence = dict(finding.evidence)
-    text = str(evidence.pop("text"))
-    return replace(finding, evidence={**redactor.mask(text, finding.label), **evidence})
+def masked(findings: Sequence[Finding], redactor: Callable[[], "Redactor"]) -> list[Finding]:
+    """Return `findings` with a mask where their evidence has plain text."""
+    if not findings:
+        return []
+    mask, result = redactor().mask, []
+    for finding in findings:
+        evidence = dict(finding.evidence)
+        text = str(evidence.pop("text"))
+        result.append(replace(finding, evidence={**mask(text, finding.label), **evidence}))
+    return result
 
 
 def asked(results: Sequence[Result]) -> int | None:
@@ -238,6 +244,13 @@ def settings(request: Request) -> dict[str, Any]:
     table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
     paths = {key: str(value) for key, value in table.items() if isinstance(value, Path)}
     return {**table, **paths, "attacks": attacks}
+
+
+def identity(request: Request, audited: Audited) -> str:
+    """Return the run's id: the fingerprint of its settings, its data and what it audits."""
+    files = [str(sha256(path)) for path in (request.own, request.others) if path]
+    adapter = sha256(audited.adapter / WEIGHTS) if audited.adapter else None
+    return run_id({**settings(request), "files": files, "base": audited.base, "adapter": adapter})
 
 
 def run_id(config: Mapping[str, Any]) -> str:

@@ -50,7 +50,11 @@ def result(
     if not labels:
         return Result(
             measurements=(_nothing(plugin),),
-            limits=("Every PII string of the victim stands in the attacker's documents too.",),
+            limits=(
+                "Every PII string of the victim stands in the attacker's documents too."
+                if own
+                else "The victim's documents hold no PII that anybody annotated or found.",
+            ),
         )
     corpus = [*attacker, *(document.text for document in case.victim or ())]
     control = prefix_disjoint(text for text, _ in guesses(labels, corpus, seed=case.seed))

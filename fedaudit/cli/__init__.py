@@ -1,5 +1,6 @@
 """The command line: parse, call, render, exit code; nothing heavy is imported early."""
 
+import os
 import sys
 
 import typer
@@ -13,6 +14,9 @@ from fedaudit.cli.report import report
 from fedaudit.cli.reproduce import reproduce
 from fedaudit.cli.simulate import simulate
 from fedaudit.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
+
+TYPER_INTERRUPTED = 130
+"""What Typer returns for Ctrl-C in place of raising KeyboardInterrupt."""
 
 app = typer.Typer(
     name="fedaudit",
@@ -48,15 +52,17 @@ def main() -> None:
 def _run() -> int:
     """Return the exit code: of a result, of a user's mistake in one line, or of a bug."""
     try:
-        return int(app(standalone_mode=False, prog_name="fedaudit") or 0)
+        code = int(app(standalone_mode=False, prog_name="fedaudit") or 0)
+        return _interrupted() if code == TYPER_INTERRUPTED else code
     except FedauditError as error:
         _say(str(error))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        _say("Interrupted; what was finished is kept, and the same command goes on with it.")
-        return Interrupted.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone, and Python would complain at exit
+        return _interrupted()
+    except (BrokenPipeError, SystemExit):
+        # Typer leaves with 1 when whoever reads stdout has gone; that is no finding. What Python
+        # would still flush at exit goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         # Typer's own usage errors; it vendors click, whose classes it does not export.
@@ -69,6 +75,11 @@ def _run() -> int:
         traceback.print_exc()
         _say("This is a bug in fedaudit, not in your input; please report it with the lines above.")
         return BUG_EXIT_CODE
+
+
+def _interrupted() -> int:
+    _say("Interrupted. A simulation goes on after its last finished round by the same command.")
+    return Interrupted.exit_code
 
 
 def _say(text: str) -> None:

@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedaudit.audit.pipeline import Request
+    from fedaudit.audit.target import Audited
 
 RUNS = Path("runs")
 
 
 def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
     """Return options by plugin; a key must name an attack that runs, or the detector."""
+    from fedaudit import registry
     from fedaudit.errors import unknown
     from fedaudit.options import parse_settings
 
     table = parse_settings(set_ or [])
+    known = [name for kind in ("attack", "detector") for name in registry.plugins(kind)]
+    for name in plugins:
+        if name not in known:
+            raise unknown("attack or detector", name, known)
     for name, chosen in table.items():
         if name not in plugins or not isinstance(chosen, dict):
             raise unknown("attack or detector in use", name, plugins)
@@ -29,15 +35,23 @@ def audited(
     """Run the audit, write and show its report, and return the exit code."""
     from fedaudit.audit import pipeline
     from fedaudit.cli.show import bars, note, saved, shown
+    from fedaudit.errors import InputError
+    from fedaudit.files import existing_parent, folder
     from fedaudit.report.redaction import Redactor, load_or_create_key
 
     found = pipeline.check(request)
     if found.found and found.federation:
         where = f"Auditing {found.federation.path}, the federation"
         note(f"{where} {'written last' if found.last else 'of the data'}.", quiet=quiet)
-    place = _place(request, out)
-    place.mkdir(parents=True, exist_ok=True)
-    redactor = Redactor(load_or_create_key(place if out else RUNS))
+    place = _place(request, found, out)
+    if json is not None and json.is_dir():
+        raise InputError(f"{json} is a folder; --json needs a file.")
+    for made in (place, *([json.parent] if json else [])):
+        existing_parent(made)
+
+    def redactor() -> Redactor:  # its key is a file: made only when there is a leak to mask
+        return Redactor(load_or_create_key(folder(place if out else RUNS)))
+
     with bars(quiet) as bar:
         audit = pipeline.run(request, redactor, bar)
     report = saved(audit.report, place / "report.json", json)
@@ -49,17 +63,17 @@ def audited(
     return 1 if report["verdict"]["status"] == "fail" else 0
 
 
-def _place(request: "Request", out: Path | None) -> Path:
+def _place(request: "Request", found: "Audited", out: Path | None) -> Path:
     """Return the output folder; refuses one that holds another run's report."""
-    from fedaudit.audit.pipeline import run_id, settings
+    from fedaudit.audit.pipeline import identity
     from fedaudit.errors import InputError
     from fedaudit.report.document import read
 
-    identity = run_id(settings(request))
-    place = out or RUNS / request.command / identity
+    name = identity(request, found)
+    place = out or RUNS / request.command / name
     if place.is_file():
         raise InputError(f"{place} is a file; --out needs a folder.")
-    if (place / "report.json").exists() and read(place / "report.json")["run"]["id"] != identity:
+    if (place / "report.json").exists() and read(place / "report.json")["run"]["id"] != name:
         raise InputError(f"{place} holds another run's report; choose another --out or remove it.")
     if (place / "federation.json").exists():
         raise InputError(f"{place} is a federation's folder; choose another --out.")

@@ -36,13 +36,14 @@ def reproduce(
     from fedaudit import profile as profiles
     from fedaudit.cli.show import bars, note, saved, shown, training
     from fedaudit.cli.simulate import given
+    from fedaudit.files import folder
     from fedaudit.report.redaction import Redactor, load_or_create_key
     from fedaudit.study.run import Watch, study
 
     started = datetime.now(UTC)
     chosen = profiles.load(profile)
     place = out or Path("runs") / "reproduce" / chosen.name
-    place.mkdir(parents=True, exist_ok=True)
+    folder(place)
     redactor = Redactor(load_or_create_key(place))
     with training(quiet) as listener, bars(quiet) as bar:
         watch = Watch(

@@ -35,11 +35,12 @@ def note(text: str, *, quiet: bool = False) -> None:
 
 def saved(report: "Report", *paths: Path | None) -> Mapping[str, Any]:
     """Write `report` to every path given and return it as read by renderers."""
+    from fedaudit.files import folder
     from fedaudit.report.document import write
 
     for path in paths:
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            folder(path.parent)
             write(report, path)
     return report.to_json()
 
@@ -145,4 +146,5 @@ def _live() -> Iterator[tuple["Bars", Callable[[], None]]]:
     try:
         yield shown_bars, shown_bars.start
     finally:
-        shown_bars.stop()
+        if shown_bars.live.is_started:  # stopping what never started prints an empty line
+            shown_bars.stop()

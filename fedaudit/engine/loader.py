@@ -134,6 +134,7 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     """
     tensors, config = adapters.read(folder), configuration(folder)
     config.inference_mode = True
+    _check_rank(config, tensors, folder)
     peft = with_adapter(model, config, name, trainable=False)
     try:
         fit(peft, tensors, name, str(folder))
@@ -143,14 +144,28 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     return peft
 
 
+def _check_rank(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
+    """Refuse a rank that the tensors do not have, before layers of that rank are made."""
+    ranks = {tensor.shape[0] for key, tensor in tensors.items() if key.endswith("lora_A.weight")}
+    wanted = max(config.r, *(config.rank_pattern or {}).values(), 0)
+    if ranks and wanted > max(ranks):
+        raise InputError(
+            f"{folder} is an adapter for another base or configuration: its rank is "
+            f"{max(ranks)}, not {wanted} as {adapters.CONFIG} says."
+        )
+
+
 def configuration(folder: Path) -> LoraConfig:
     """Return the LoRA configuration in `folder`; raises InputError when PEFT refuses it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # options of a newer PEFT are passed over
             found: LoraConfig = LoraConfig.from_pretrained(str(folder))
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # whatever PEFT makes of a stranger's file
         raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: {error}") from None
+    ranks = [found.r, *found.rank_pattern.values()] if isinstance(found.rank_pattern, dict) else []
+    if not ranks or not all(type(rank) is int and rank > 0 for rank in ranks):
+        raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: a rank is wrong.")
     return found
 
 
@@ -165,9 +180,11 @@ def with_adapter(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return PeftModel(model, config, adapter_name=name, autocast_adapter_dtype=trainable)
-    # for example: target modules that this base does not have, or a rank that is no number
-    except (TypeError, ValueError) as error:
-        raise InputError(f"The adapter is for another base: {error}") from None
+    # For example: target modules that this base does not have, or a pattern that is none.
+    except Exception as error:
+        raise InputError(
+            f"The adapter's configuration does not fit the base; is it for another base? {error}"
+        ) from None
 
 
 def tensors_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:

@@ -37,6 +37,8 @@ def check(folder: Path) -> Mapping[str, Any]:
         config = json.loads((folder / CONFIG).read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{folder} is no adapter: it has no {CONFIG}.") from None
+    except OSError as error:
+        raise InputError(f"{folder / CONFIG} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{folder / CONFIG} is not JSON ({error}).") from None
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":

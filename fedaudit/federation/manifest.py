@@ -130,12 +130,14 @@ def _check(manifest: Manifest, path: Path) -> None:
     if not manifest.rounds:
         raise InputError(f"{path} has no finished round yet; there is nothing to audit.")
     for name in _named(manifest):
-        place = PurePosixPath(str(name))
-        if place.is_absolute() or ".." in place.parts or "\0" in str(name):
+        if not isinstance(name, str):
+            raise InputError(f"{path} names {name!r} where it must name a file.")
+        place = PurePosixPath(name)
+        if place.is_absolute() or ".." in place.parts or "\0" in name:
             raise InputError(f"{path} points outside its folder: {name!r}.")
 
 
-def _named(manifest: Manifest) -> Iterator[str]:
+def _named(manifest: Manifest) -> Iterator[Any]:
     """Yield every path in the manifest."""
     yield from manifest.files
     yield from (client.data for client in manifest.clients)

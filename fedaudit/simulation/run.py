@@ -93,7 +93,7 @@ def evaluate(
     from fedaudit.engine.local import LocalEngine
 
     if not (out / HELD_OUT).is_file():
-        return []
+        return utility.unmeasured("nothing was held out")
     form = template(config.template)
     documents = list(corpus.read(out / HELD_OUT, form))[: config.evaluated]
     engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fedaudit.interfaces import Engine, Progress, no_progress
 from fedaudit.metrics.intervals import bootstrap_mean, wilson
@@ -50,7 +50,7 @@ def _losses(
     means = [-sum(row) / len(row) for row in scores if row]
     scope = {"source": source}
     if not means:
-        return [_unmeasured(metric, scope) for metric in ("loss", "perplexity")]
+        return unmeasured("no held-out document has two tokens", source)
     loss = bootstrap_mean(means, seed=seed)
     perplexity = [math.exp(value) for value in (loss.value, loss.low, loss.high)]
     return [
@@ -71,11 +71,19 @@ def _losses(
     ]
 
 
-def _unmeasured(metric: str, scope: Mapping[str, object]) -> Measurement:
-    reason = "no held-out document has two tokens"
-    return Measurement(
-        kind="utility", plugin="utility", metric=metric, value=None, reason=reason, scope=scope
-    )
+def unmeasured(reason: str, source: str = "tuned") -> list[Measurement]:
+    """Return the rows that say why loss and perplexity are not known."""
+    return [
+        Measurement(
+            kind="utility",
+            plugin="utility",
+            metric=metric,
+            value=None,
+            reason=reason,
+            scope={"source": source},
+        )
+        for metric in ("loss", "perplexity")
+    ]
 
 
 def _answers(

@@ -110,4 +110,4 @@ def _attack(
         device=config.device,
         dtype=config.dtype,
     )
-    return extract.run(request, redactor, watch.bar)
+    return extract.run(request, lambda: redactor, watch.bar)

@@ -53,7 +53,7 @@ def fed(trained, run, tmp_path):
             "overlap",
         ),
         (json.dumps({"prefix": "word " * 3000}).encode(), "more than the context"),
-        (b'{"text": "nothing personal", "pii": []}', "no annotated PII"),
+        (b'{"text": "nothing personal", "pii": []}', "nothing to ask"),
     ],
 )
 def test_bad_prefixes(run, content, says):
@@ -176,3 +176,52 @@ def test_a_bug_keeps_its_traceback_and_ends_with_70(run, monkeypatch):
     assert outcome.code == 70
     assert "ZeroDivisionError" in outcome.err
     assert "bug in fedaudit" in outcome.err
+
+
+def test_what_cannot_be_written_is_said_before_any_work(run, tmp_path):
+    Path("afile").write_text("")
+    words = ("extract", "--prefixes", "good.jsonl", "--target", "fedaudit-nano")
+    run.refused(3, *words, "--out", "afile/sub", says="afile")
+    run.refused(3, *words, "--out", "/proc/nope", says="/proc")
+    run.refused(3, *words, "--json", ".", says="--json needs a file")
+    run.refused(3, *words, "--json", "afile/x.json", says="afile")
+    assert not list(Path().rglob("report.json"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"target_modules": "*"},
+        {"rank_pattern": {"*": 3}},
+        {"rank_pattern": "x"},
+        {"bias": "junk"},
+        {"r": 10**7},
+        {"r": "x"},
+        {"r": None},
+        {"lora_alpha": "x"},
+    ],
+)
+def test_broken_adapter_configurations(run, fed, changes):
+    path = fed / "rounds/002/global/adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    words = ("extract", "--prefixes", "good.jsonl", "--target", "fedaudit-nano", "--quiet")
+    run.refused(3, *words, "--adapter", path.parent)
+
+
+def test_a_refused_input_leaves_no_folder_and_no_key(run):
+    Path("empty.jsonl").write_text("")
+    words = ("extract", "--prefixes", "empty.jsonl", "--target", "fedaudit-nano")
+    run.refused(3, *words, "--out", "o")
+    assert sorted(path.name for path in Path().iterdir()) == ["empty.jsonl", "good.jsonl"]
+
+
+def test_a_wrong_attack_is_named_not_its_options(run):
+    words = ("extract", "--prefixes", "good.jsonl", "--set", "contextual.samples=1")
+    run.refused(2, *words, "--attack", "contxtual", says="Did you mean 'contextual'?")
+
+
+def test_a_pipe_nobody_writes_into_is_refused(run):
+    import os
+
+    os.mkfifo("fifo")
+    run.refused(3, "extract", "--prefixes", "fifo", "--target", "fedaudit-nano", says="regular")

@@ -4,9 +4,11 @@ import json
 import random
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -244,3 +246,35 @@ def test_a_log_tells_of_every_round_with_loss_and_time_left(here, run):
     told = re.findall(r"^round (\d+): \d+ of 6 trainings, \w+ loss \d\.\d+, about \d+ s left$",
                       outcome.err, re.MULTILINE)  # fmt: skip
     assert told == ["1", "2"]
+
+
+def test_other_data_under_the_same_name_is_another_run(here, run):
+    lines = Path(C0).read_text().splitlines(keepends=True)
+    Path("a.jsonl").write_text("".join(lines))
+    words = ("extract", "--prefixes", "a.jsonl", "--victim", C1, "--quiet", "--out", "o")
+    assert run(*words).code in (0, 1)
+    assert run(*words).code in (0, 1), "the same run again"
+    Path("a.jsonl").write_text("".join(lines[:8]))
+    run.refused(3, *words, says="another run")
+
+
+def test_nobody_reading_is_no_finding(here):
+    command = f"{sys.executable} -m fedaudit report runs/fed_pii | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0", done
+    assert done.stderr == ""
+
+
+def test_an_interrupt_ends_with_its_exit_code_and_goes_on_later(here):
+    words = ["simulate", "--profile", "fed_pii", "--out", "stopped", *SMALL, "--set=rounds=6"]
+    command = [sys.executable, "-m", "fedaudit", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while not (here / "stopped/rounds/001/global").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 6, said
+    assert said.strip().splitlines()[-1].startswith("fedaudit: Interrupted.")
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Going on in stopped after round" in again.stderr
