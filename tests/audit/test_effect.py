@@ -36,7 +36,7 @@ def test_the_effect_by_hand():
 
 @pytest.mark.parametrize("change", [0.0, NOTHING / 2, -NOTHING / 2])
 def test_an_adapter_that_changes_nothing_is_an_error_of_its_own(change):
-    with pytest.raises(NoEffectError, match="tuned has no effect") as error:
+    with pytest.raises(NoEffectError, match="The adapter x has no effect") as error:
         measure(engine(lambda token: change), TUNED, BASE, DOCUMENTS)
     assert error.value.exit_code == 5
     assert "\n" not in str(error.value)

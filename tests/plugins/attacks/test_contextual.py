@@ -109,7 +109,7 @@ def test_ready_made_prompts_are_asked_whole():
 
 @pytest.mark.parametrize("documents", [[], [Document(id="d", text="no PII", pii=())]])
 def test_nothing_to_ask_is_a_wrong_input(documents):
-    with pytest.raises(InputError, match="no annotated PII") as error:
+    with pytest.raises(InputError, match="nothing to ask") as error:
         attack().run(case(FakeEngine(silent), *documents))
     assert error.value.exit_code == 3
 
