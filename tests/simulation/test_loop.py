@@ -382,13 +382,15 @@ def test_the_seed_changes_the_federation(small, federation, tmp_path):
     assert all(other[n] != same[n] for n in same if n.endswith((".jsonl", ".safetensors")))
 
 
-def test_without_held_out_documents_there_is_no_utility(federation, tmp_path):
+def test_without_held_out_documents_utility_is_unknown_and_says_why(federation, tmp_path):
     out = shutil.copytree(federation.path, tmp_path / "run")
     none = replace(federation.config, evaluated=0)
-    assert list(evaluate(none, out, federation.result.manifest, lambda a, b: None)) == []
+    rows = [evaluate(none, out, federation.result.manifest, lambda a, b: None)]
     (out / "data/held_out.jsonl").unlink()
-    found = evaluate(federation.config, out, federation.result.manifest, lambda a, b: None)
-    assert list(found) == []
+    rows.append(evaluate(federation.config, out, federation.result.manifest, lambda a, b: None))
+    for found in rows:
+        assert {(row.metric, row.value) for row in found} == {("loss", None), ("perplexity", None)}
+        assert {row.reason for row in found} == {"nothing was held out"}
 
 
 @pytest.mark.parametrize(
