@@ -92,7 +92,7 @@ def evaluate(
     from fedaudit.engine.loader import load_base
     from fedaudit.engine.local import LocalEngine
 
-    if not (out / HELD_OUT).is_file():
+    if not config.evaluated or not (out / HELD_OUT).is_file():
         return utility.unmeasured("nothing was held out")
     form = template(config.template)
     documents = list(corpus.read(out / HELD_OUT, form))[: config.evaluated]
