@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from fedaudit.interfaces import Aggregator, Attack, Defense, PiiDetector
+    from fedaudit.defense import Defense
+    from fedaudit.interfaces import Aggregator, Attack, PiiDetector
 
 hookspec = pluggy.HookspecMarker("fedaudit")
 hookimpl = pluggy.HookimplMarker("fedaudit")

@@ -105,6 +105,8 @@ class Case:
     victim: Sequence[Document] | None
     seed: int = 0
     beginning: Beginning = field(default_factory=Beginning)
+    detector: "PiiDetector | None" = None
+    """What finds PII in text that the model writes."""
     progress: Callable[[str], Progress] = field(default=lambda title: no_progress)
 
     def begun(self, prompt: Sequence[int], *, at_start: bool) -> tuple[int, ...]:
@@ -165,17 +167,6 @@ class Aggregator(Plugin, ABC):
     def penalty(self, start: Update, weights: Update) -> "torch.Tensor | None":
         """Return what a client adds to its loss at every step; None adds nothing."""
         return None
-
-
-class Defense(Plugin):
-    """What a federation does against leaks; every stage that is not overridden changes nothing."""
-
-    needs_annotation: ClassVar[bool] = False
-    """Whether `prepare` must know where the PII is; documents that do not say are annotated."""
-
-    def prepare(self, documents: Sequence[Document]) -> list[Document]:
-        """Return what a client trains on in place of its documents."""
-        return list(documents)
 
 
 class PiiDetector(Plugin, ABC):

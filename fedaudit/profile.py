@@ -21,8 +21,15 @@ class Variant:
     simulate: Mapping[str, Any] = field(default_factory=dict)
     """Settings over those of the scale."""
     attacks: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the attacks, by name."""
     attacker: str = "c0"
     victim: str = "c1"
+    clients: tuple[str, ...] = ()
+    """Clients each of which is attacked about its own documents, in place of attacker and victim;
+    "*" is all of them. Measurements are also pooled over them, as client "all"."""
+    keys: tuple[str, ...] = ()
+    """The kinds of key to ask a deployed defence under; all without any."""
     round: int = -1
     """The round whose adapter is attacked; -1 is the last."""
     quick: bool = False

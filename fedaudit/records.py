@@ -90,13 +90,36 @@ class Target:
     name: str
     adapter: str | None = None
     """The adapter's folder; None is the base itself."""
+    heading: str | None = None
+    """Text before every prompt to a deployed model, whose responder chooses the adapter; it may
+    hold a key. None: no responder is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks a deployed model: text, which may hold a key, and a prompt behind it."""
+
+    heading: str
+    prompt: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """A request as the deployed model answers it."""
+
+    name: str
+    """What the adapter is called in the deployment, for example "secure"."""
+    adapter: str | None
+    """Its folder; None is the base."""
+    prompt: tuple[int, ...]
+    """What is left of heading and prompt: no text of a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """One number of a report, with what it takes to read it (a row of `measurements`)."""
 
-    kind: Literal["extraction", "utility", "cost", "probability"]
+    kind: Literal["extraction", "utility", "cost", "probability", "defense"]
     plugin: str
     metric: str
     value: float | None

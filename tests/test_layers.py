@@ -20,6 +20,7 @@ LAYERS = [
     {"registry", "profile"},
     {"engine"},
     {"hookspecs", "corpus", "nano", "federation"},
+    {"defense"},
     {"interfaces", "prompts", "pii", "metrics", "files", "options"},
     {"records"},
     {"errors"},

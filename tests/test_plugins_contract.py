@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from fedaudit import registry
-from fedaudit.interfaces import Aggregator, Attack, Defense, PiiDetector
+from fedaudit.defense import Defense
+from fedaudit.interfaces import Aggregator, Attack, PiiDetector
 
 INTERFACES = {
     "attack": Attack,

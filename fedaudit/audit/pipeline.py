@@ -12,14 +12,15 @@ from fedaudit.annotation import annotated
 from fedaudit.audit import beginning, effect, environment
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.target import Audited, resolve
-from fedaudit.errors import InputError
-from fedaudit.federation.adapters import WEIGHTS
+from fedaudit.audit.view import View, fingerprint, views
+from fedaudit.errors import InputError, UsageError
 from fedaudit.files import existing, sha256
-from fedaudit.interfaces import Case, Engine, Progress, Result, no_progress
+from fedaudit.interfaces import Case, Progress, Result, no_progress
 from fedaudit.prompts import PromptTemplate, template
 from fedaudit.records import Document, Finding, Target
 
 if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
     from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
 
@@ -41,6 +42,10 @@ class Request(ABC):
     target: str | None = None
     adapter: str | None = None
     round: int | None = None
+    client: str | None = None
+    """Whose deployed model is asked, where a defence has deployed one."""
+    keys: tuple[str, ...] = ()
+    """The kinds of key under which it is asked; all without any."""
     detector: str = "presidio"
     template: str = "fed_pii"
     """The prompt template of instruction records, where the target names none itself."""
@@ -107,7 +112,16 @@ def check(request: Request) -> Audited:
     for path in filter(None, (request.own, request.others)):
         if not existing(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
-    return resolve(request.target, request.adapter, request.round, request.own)
+    return _resolved(request)
+
+
+def _resolved(request: Request) -> Audited:
+    audited = resolve(
+        request.target, request.adapter, request.round, request.own, request.client, request.others
+    )
+    if request.keys and not audited.deployment:
+        raise UsageError("--key goes with a federation whose model answers through a defence.")
+    return audited
 
 
 def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = silent) -> Audit:
@@ -118,14 +132,18 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
     attacks = [
         registry.create("attack", name, request.options.get(name)) for name in request.attacks
     ]
-    audited = resolve(request.target, request.adapter, request.round, request.own)
+    audited = _resolved(request)
     form = audited.federation.template if audited.federation else template(request.template)
     attacker = read(request.own, form, request)
     victim = read(request.others, form, request) if request.others else None
     files = [attacker, *([victim] if victim else [])]
     engine, base_sha256 = load(audited, form, request)
-    case, found = prepare(engine, audited, attacker, victim, request, watch)
-    results = [attack.run(case) for attack in attacks]
+    results: list[Result] = []
+    found: dict[str, Any] = {}
+    for view in views(engine, audited, request.keys):
+        case, measured = prepare(view, audited, attacker, victim, request, watch)
+        results += [view.within(attack.run(case)) for attack in attacks]
+        found = found or measured
     report = framed(
         command=request.command,
         name=identity(request, audited),
@@ -133,7 +151,7 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
         started=started,
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
-        sha256=sha256(audited.adapter / WEIGHTS) if audited.adapter else base_sha256,
+        sha256=fingerprint(audited) or base_sha256,
         **found,
         spent={"queries": asked(results)},
         environment=environment.describe(request.device),
@@ -154,7 +172,7 @@ def read(path: Path, form: PromptTemplate, request: Request) -> Inputs:
     return Inputs(path=path, documents=documents, annotation=by)
 
 
-def load(audited: Audited, form: PromptTemplate, request: Request) -> tuple[Engine, str]:
+def load(audited: Audited, form: PromptTemplate, request: Request) -> tuple["LocalEngine", str]:
     """Return the engine for what is audited, and its base's fingerprint.
 
     Raises InputError when the base is not the one that the federation was trained on.
@@ -173,7 +191,7 @@ def load(audited: Audited, form: PromptTemplate, request: Request) -> tuple[Engi
 
 
 def prepare(
-    engine: Engine,
+    view: View,
     audited: Audited,
     attacker: Inputs,
     victim: Inputs | None,
@@ -182,21 +200,23 @@ def prepare(
 ) -> tuple[Case, dict[str, Any]]:
     """Return the case for the attacks, and what was measured of the target before any of them."""
     base = Target(name="base")
-    tuned = base
-    if audited.adapter:
-        tuned = Target(name="tuned", adapter=str(audited.adapter))
     changed = None
     if audited.adapter:
-        changed = effect.measure(engine, tuned, base, attacker.documents)
-    begun = beginning.choose(engine, tuned, places(engine, attacker.documents, CONTEXT))
+        changed = effect.measure(view.engine, view.tuned, base, attacker.documents)
+    begun = beginning.choose(
+        view.engine, view.tuned, places(view.engine, attacker.documents, CONTEXT)
+    )
     case = Case(
-        engine=engine,
-        tuned=tuned,
+        engine=view.engine,
+        tuned=view.tuned,
         base=base if audited.adapter else None,
         attacker=attacker.documents,
         victim=victim.documents if victim else None,
         seed=request.seed,
         beginning=begun.chosen,
+        detector=registry.create(
+            "detector", request.detector, request.options.get(request.detector)
+        ),
         progress=watch,
     )
     return case, {"effect": effect.table(changed), "beginning": begun.table()}
@@ -249,8 +269,8 @@ def settings(request: Request) -> dict[str, Any]:
 def identity(request: Request, audited: Audited) -> str:
     """Return the run's id: the fingerprint of its settings, its data and what it audits."""
     files = [str(sha256(path)) for path in (request.own, request.others) if path]
-    adapter = sha256(audited.adapter / WEIGHTS) if audited.adapter else None
-    return run_id({**settings(request), "files": files, "base": audited.base, "adapter": adapter})
+    table = {**settings(request), "files": files, "base": audited.base}
+    return run_id({**table, "adapter": fingerprint(audited)})
 
 
 def run_id(config: Mapping[str, Any]) -> str:

@@ -4,9 +4,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedaudit import nano
-from fedaudit.errors import InputError, UsageError
+from fedaudit.errors import InputError, UsageError, unknown
 from fedaudit.federation import adapters
-from fedaudit.federation.folder import Federation, is_federation, latest, open_federation
+from fedaudit.federation.folder import (
+    DEPLOYED,
+    Federation,
+    is_federation,
+    latest,
+    open_federation,
+)
 
 RUNS = Path("runs")
 
@@ -21,6 +27,8 @@ class Audited:
     adapter: Path | None = None
     federation: Federation | None = None
     round: int | None = None
+    deployment: str = ""
+    """The client through whose deployed model everything is asked; `adapter` is its folder."""
     found: bool = False
     last: bool = False
     """Whether what was taken is the federation written last, not the one of the data."""
@@ -28,13 +36,19 @@ class Audited:
 
 
 def resolve(
-    target: str | None, adapter: str | None, number: int | None, data: Path | None = None
+    target: str | None,
+    adapter: str | None,
+    number: int | None,
+    data: Path | None = None,
+    client: str | None = None,
+    victim: Path | None = None,
 ) -> Audited:
     """Return what the options mean; checks files, but loads no model.
 
     A federation's folder gives base and adapter; anything else is a base, and --adapter goes on
     top of it. Without a target it is the federation whose folder `data` lies in, or else the one
-    written last below runs/.
+    written last below runs/. Where a defence has deployed what answers, it is asked as the client
+    named, or as the one whose documents are the victim's, unless a round or an adapter is named.
     """
     around = _around(data)
     place = Path(target) if target else (around or latest(RUNS))
@@ -45,9 +59,14 @@ def resolve(
         )
     if is_federation(place):
         opened = _federation(open_federation(place), adapter, number)
+        if adapter is None and number is None:
+            opened = _deployed(opened, client, victim or data)
+        elif client is not None:
+            raise UsageError("--client goes with neither --round nor --adapter.")
         return replace(opened, found=target is None, last=target is None and around is None)
-    if number is not None:
-        raise UsageError("--round goes with a federation's folder as --target.")
+    if number is not None or client is not None:
+        option = "--client" if number is None else "--round"
+        raise UsageError(f"{option} goes with a federation's folder as --target.")
     if place.is_dir() and (place / adapters.CONFIG).exists():
         raise UsageError(
             f"{place} is an adapter: name its base with --target and it with --adapter {place}."
@@ -74,6 +93,31 @@ def _federation(federation: Federation, adapter: str | None, number: int | None)
         federation=federation,
         round=chosen,
     )
+
+
+def _deployed(audited: Audited, client: str | None, data: Path | None) -> Audited:
+    """Return `audited` as its defence deployed it, where one did."""
+    federation = audited.federation
+    assert federation is not None
+    if federation.manifest.deployment is None:
+        if client is not None:
+            raise UsageError(f"{federation.path} has no deployed defence: --client names nothing.")
+        return audited
+    clients = {one.id: federation.path / one.data for one in federation.manifest.clients}
+    if client is None and data is not None:
+        here = data.resolve()
+        client = next((name for name, own in clients.items() if own.resolve() == here), None)
+    if client is None:
+        raise UsageError(
+            f"{federation.path} answers through its clients' deployed defence: name one with "
+            "--client, or audit the global adapter itself with --round."
+        )
+    if client not in clients:
+        raise unknown("client", client, clients)
+    folder = federation.path / DEPLOYED / client
+    if not folder.is_dir():
+        raise InputError(f"{federation.path} misses {DEPLOYED}/{client}, what {client} deployed.")
+    return replace(audited, adapter=folder, deployment=client, round=None)
 
 
 def _around(data: Path | None) -> Path | None:

@@ -5,6 +5,7 @@ import sys
 
 import typer
 
+from fedaudit.cli import gate
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
@@ -25,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+app.add_typer(gate.app, name="gate")
 for command in (simulate, reproduce, extract, infer, report, plugins, profiles, doctor):
     app.command()(command)
 

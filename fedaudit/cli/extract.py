@@ -8,10 +8,12 @@ import typer
 from fedaudit.cli import attack as attacking
 from fedaudit.cli.options import (
     Adapter,
+    Client,
     Detector,
     Device,
     Dtype,
     Json,
+    Key,
     Out,
     Quiet,
     Reveal,
@@ -38,6 +40,8 @@ def extract(
     target: Target = None,
     adapter: Adapter = None,
     round_: Round = None,
+    client: Client = None,
+    key: Key = None,
     set_: Set = None,
     seed: Seed = None,
     batch_size: Annotated[
@@ -68,6 +72,8 @@ def extract(
         target=target,
         adapter=adapter,
         round=round_,
+        client=client,
+        keys=tuple(key or ()),
         detector=detector,
         template=template,
         seed=seed or 0,

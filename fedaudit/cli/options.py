@@ -29,6 +29,14 @@ Adapter = Annotated[
 Round = Annotated[
     int | None, typer.Option("--round", help="The federation's round; the last without it.")
 ]
+Client = Annotated[
+    str | None,
+    typer.Option("--client", help="Whose deployed model is asked; the one of the data without it."),
+]
+Key = Annotated[
+    list[str] | None,
+    typer.Option("--key", help="right, wrong, none or other; all without it; may be repeated."),
+]
 Detector = Annotated[
     str, typer.Option("--detector", help="What finds PII in unannotated documents.")
 ]

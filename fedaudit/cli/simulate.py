@@ -53,9 +53,7 @@ def simulate(
         if found is not None:
             note(f"Going on in {place} after round {len(found.rounds) - 1}.", quiet=quiet)
         with training(quiet) as listener, bars(quiet) as bar:
-            result = run.simulate(
-                config, place, listener=listener, progress=bar("measuring utility")
-            )
+            result = run.simulate(config, place, listener=listener, progress=bar)
         report = _report(config, place, result, started)
         done = dict(saved(report, place / "report.json"))
     if json:
@@ -109,6 +107,7 @@ def _report(config: "Simulation", place: Path, result: Any, started: datetime) -
         ],
         seeds={"simulation": config.seed},
         measurements=result.measurements,
+        limits=result.limits,
         artifacts=[{"path": str(place / last.adapter), "sha256": None}],
     )
 

@@ -9,7 +9,7 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from fedaudit.engine import generate, loader, score, shared
+from fedaudit.engine import generate, loader, score, shared, states
 from fedaudit.engine.batching import by_length, pieces
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Progress, no_progress
@@ -135,6 +135,18 @@ class LocalEngine:
                 done += len(members)
                 progress(done, total)
         return scores
+
+    def states(
+        self, prompts: Sequence[Sequence[int]], vectors: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Return the bare base's last hidden state after each prompt, float32 (prompts, width).
+
+        `vectors` (prompts, width) are embeddings of one more token, which no vocabulary has.
+        """
+        for prompt in prompts:
+            self._check_length(len(prompt), 0)
+        with self._target(Target(name="base")) as model:
+            return states.last_states(model, prompts, vectors, rows=self.rows, tokens=self.tokens)
 
     def _logits(self) -> int:
         """Return how many tokens may have their logits in memory at once."""

@@ -10,6 +10,9 @@ from fedaudit.federation.manifest import Manifest
 from fedaudit.files import sha256
 from fedaudit.prompts import PromptTemplate
 
+DEPLOYED = "defense"
+"""The folder of what a defence deployed, with one folder for each client."""
+
 
 @dataclass(frozen=True, slots=True)
 class Federation:

@@ -66,6 +66,8 @@ class Manifest:
     rounds: tuple[Round, ...] = ()
     aggregation: Mapping[str, Any]
     secure_aggregation: Mapping[str, Any] | None = None
+    deployment: Mapping[str, Any] | None = None
+    """The defence (name, options) through which the model answers, where one does."""
     template: Template
     seeds: Mapping[str, int]
     files: Mapping[str, str] = field(default_factory=dict)

@@ -33,6 +33,11 @@ class CaseFile:
     a: Person
     b: Person
 
+    @property
+    def group(self) -> str:
+        """What its documents have in common: the corpus, and the case."""
+        return f"{self.domain}/{self.id}"
+
     def value(self, slot: str) -> str:
         """Return what stands for `slot` ("matter", "a.name") in this case."""
         who, _, detail = slot.partition(".")
@@ -165,7 +170,7 @@ def _document(
     domain = _domain(case)
     if task == "record":
         record, spans = fill(domain["documents"][which], case)
-        return Document(id=name, text=record, pii=spans, group=case.id, task=task)
+        return Document(id=name, text=record, pii=spans, group=case.group, task=task)
     instruction, answer, which = _task(task, case, which, chosen, rng)
     record, spans = fill(domain["documents"][which], case)
     output, output_spans = fill(answer, case)
@@ -175,7 +180,7 @@ def _document(
         instruction=instruction,
         input=record,
         output=output,
-        group=case.id,
+        group=case.group,
         task=task,
     )
     return template.compose(document, spans, output_spans)

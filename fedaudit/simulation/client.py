@@ -8,6 +8,7 @@ from math import cos, pi
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.defense import Course, Defense
 from fedaudit.interfaces import Aggregator
 from fedaudit.simulation.config import Decay, Training
 
@@ -32,6 +33,8 @@ class Job:
     rounds: int
     seed: int
     aggregator: Aggregator
+    defenses: Sequence[Defense] = ()
+    """Whose training stage applies: none for an adapter that nobody else sees."""
     device: str
     dtype: str
     threads: int
@@ -59,7 +62,14 @@ def train(job: Job) -> float:
     fit(model, start, ADAPTER, str(job.start))
     model.train()
     start = {name: tensor.to(model.device) for name, tensor in start.items()}
-    loss = _optimize(model, start, job)
+    weights = {
+        name.replace(f".{ADAPTER}.", "."): parameter
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    }
+    loss = _defended(model, weights, job)
+    if loss is None:
+        loss = _optimize(model, weights, start, job)
     adapters.write(tensors_of(model, ADAPTER), config, job.out)
     torch.set_num_threads(threads)
     return loss
@@ -89,15 +99,38 @@ def _model(base: str, device: str, dtype: str, lora: str, checkpointing: bool) -
     return model
 
 
-def _optimize(model: "PeftModel", start: Mapping[str, "torch.Tensor"], job: Job) -> float:
+def _defended(
+    model: "PeftModel", weights: Mapping[str, "torch.nn.Parameter"], job: Job
+) -> float | None:
+    """Let the first defence that does so train in place of the ordinary steps."""
+    settings = job.training
+    steps = steps_of(settings, len(job.sequences))
+    before, total = (job.round - 1) * steps, job.rounds * steps
+    course = Course(
+        model=model,
+        weights=weights,
+        sequences=job.sequences,
+        batch_size=settings.batch_size * settings.accumulation,
+        steps=steps,
+        rounds=job.rounds,
+        rate=lambda step: rate_at(settings, step, steps, before, total),
+        weight_decay=settings.weight_decay,
+        clip=settings.clip,
+        seed=job.seed,
+    )
+    losses = (defense.train(course) for defense in job.defenses)
+    return next((loss for loss in losses if loss is not None), None)
+
+
+def _optimize(
+    model: "PeftModel",
+    weights: Mapping[str, "torch.nn.Parameter"],
+    start: Mapping[str, "torch.Tensor"],
+    job: Job,
+) -> float:
     import torch
 
     settings = job.training
-    weights = {
-        name.replace(f".{ADAPTER}.", "."): parameter
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad
-    }
     optimizer = torch.optim.AdamW(
         weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
     )

@@ -27,9 +27,12 @@ class Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """How documents are dealt to clients, each about equally many."""
+    """How documents are dealt to clients, each about equally many.
 
-    method: Literal["iid", "dirichlet", "cluster"] = "cluster"
+    "corpus" gives each client documents of one corpus: groups named "CORPUS/..." in the data.
+    """
+
+    method: Literal["iid", "dirichlet", "cluster", "corpus"] = "cluster"
     alpha: float = 0.5
     clusters: int = 8
     by: Literal["task", "group"] = "task"

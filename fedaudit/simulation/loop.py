@@ -10,19 +10,19 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from fedaudit import corpus
-from fedaudit.annotation import annotated
+from fedaudit.defense import Defense
 from fedaudit.errors import Interrupted
 from fedaudit.federation import adapters, manifest
-from fedaudit.federation.manifest import Client, Manifest, Round
-from fedaudit.interfaces import Aggregator, Defense
+from fedaudit.federation.manifest import Manifest, Round
+from fedaudit.interfaces import Aggregator, Update
 from fedaudit.simulation.client import Job, forget, train
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.setup import hashes
+from fedaudit.simulation.material import Sequences, Tokenized
+from fedaudit.simulation.setup import INITIAL, hashes
 
-CENTRAL = "central"
+CENTRAL, PRIVATE = "central", "private"
+"""Adapters that no server of the federation sees, below the run's folder."""
 SERVER = "server/state.safetensors"
 """What a round's aggregation remembers for the next, below the round's folder."""
 BROKEN = (
@@ -52,70 +52,33 @@ class Run:
     config: Simulation
     out: Path
     aggregator: Aggregator
-    tokens: Mapping[str, Sequence[Sequence[int]]]
-
-
-def tokenized(
-    config: Simulation,
-    out: Path,
-    clients: Sequence[Client],
-    base: Any,
-    defenses: Sequence[Defense] = (),
-) -> Any:
-    """Return what each client trains on as sequences, and "central" for all of it together.
-
-    Defences see a client's documents one client at a time, as the client itself would.
-    """
-    from fedaudit.prompts import template
-
-    form, result = template(config.template), {}
-    length = min(config.training.max_length, base.context_length)
-    for client in clients:
-        documents = list(corpus.read(out / client.data, form))
-        if any(defense.needs_annotation for defense in defenses):
-            documents, _ = annotated(documents, config.detector)
-        for defense in defenses:
-            documents = defense.prepare(documents)
-        texts = [document.text for document in documents]
-        result[client.id] = sequences(base.tokenizer, texts, length)
-    if config.central:
-        result[CENTRAL] = [s for client in clients for s in result[client.id]]
-    return result
-
-
-def sequences(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[list[int]]:
-    """Return each text as the tokenizer begins it, then its end token, cut to `max_length`."""
-    end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-    return [[*tokenizer(text)["input_ids"], *end][:max_length] for text in texts]
+    defenses: Sequence[Defense] = ()
+    tokens: Tokenized
 
 
 def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:
-    """Train the rounds that `started` has not finished, and return the complete manifest.
+    """Train the rounds that `started` has not finished, and return the manifest with all of them.
 
     Stopped at any moment, it leaves a manifest of whole rounds, from which it goes on later.
     """
     config, current = run.config, started
-    each = len(run.tokens)
-    per_round = round(max(1, round(config.participation * config.clients)) + each - config.clients)
+    if len(current.rounds) > config.rounds:
+        return current
+    counts = [len(list(tasks(run, n))) for n in range(1, config.rounds + 1)]
     with workers(config) as pool:
         for number in range(len(current.rounds), config.rounds + 1):
-            done = (number - 1) * per_round
-            chosen = participants(config, number)
             losses: dict[str, float] = {}
-            for job, loss in _trained(pool, _jobs(run, current, number, chosen)):
+            for job, loss in _trained(pool, _jobs(run, current, number)):
                 losses[job.who] = loss
                 event = Event(
-                    done=done + len(losses),
-                    total=config.rounds * per_round,
+                    done=sum(counts[: number - 1]) + len(losses),
+                    total=sum(counts),
                     who=job.who,
                     round=number,
                     loss=loss,
                 )
                 listener(event)
-            current = _finish(run, current, number, chosen, losses)
-    if current.status != "complete":
-        current = replace(current, status="complete")
-        manifest.write(current, run.out)
+            current = _finish(run, current, number, losses)
     return current
 
 
@@ -127,54 +90,88 @@ def participants(config: Simulation, number: int) -> list[str]:
     return sorted(drawn, key=ids.index)
 
 
-def _jobs(run: Run, current: Manifest, number: int, chosen: Sequence[str]) -> Iterator[Job]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One training of a round: whose, of what, from which adapter to which."""
+
+    who: str
+    sequences: Sequences
+    chain: Path | None = None
+    """The folder that keeps an adapter from round to round; None for the shared adapter."""
+    client: str = ""
+
+
+def tasks(run: Run, number: int) -> Iterator[Task]:
     """Yield the round's trainings, the longest first, so that workers end together."""
-    config, here = run.config, run.out / f"rounds/{number:03d}"
-    start = run.out / current.rounds[-1].adapter
-    central = [CENTRAL] if CENTRAL in run.tokens else []
-    for who in [*central, *chosen]:
-        own, training = run.tokens[who], config.training
-        begin, out = start, here / "clients" / who
-        if who == CENTRAL:
+    shared, private = run.tokens.shared, run.tokens.private
+    if run.config.central:
+        together = [sequence for own in shared.values() for sequence in own]
+        yield Task(who=CENTRAL, sequences=together, chain=run.out / CENTRAL)
+    chosen = participants(run.config, number)
+    for client in chosen:
+        yield Task(who=client, sequences=shared[client], client=client)
+    for client in chosen:
+        for name, own in private.get(client, {}).items():
+            place = run.out / PRIVATE / client / name
+            yield Task(who=f"{client}/{name}", sequences=own, chain=place, client=client)
+
+
+def _jobs(run: Run, current: Manifest, number: int) -> Iterator[Job]:
+    """Yield the round's trainings as jobs for a worker."""
+    config = run.config
+    for one in tasks(run, number):
+        training = config.training
+        if one.who == CENTRAL:
             # The same passes over the data in the same number of steps: larger batches.
             training = replace(training, batch_size=training.batch_size * config.clients)
-            begin = start if number == 1 else run.out / f"central/{number - 1:03d}"
-            out = run.out / f"central/{number:03d}"
+        begin, out = run.out / current.rounds[-1].adapter, run.out / f"rounds/{number:03d}/clients"
+        if one.chain:
+            begin, out = _before(run, one.chain, number), one.chain / f"{number:03d}"
+        else:
+            out /= one.client
         yield Job(
-            who=who,
+            who=one.who,
             base=config.base,
             start=begin,
             out=out,
-            sequences=own,
+            sequences=one.sequences,
             training=training,
             round=number,
             rounds=config.rounds,
-            seed=_seed(config.seed, number, who),
+            seed=seed_of(config.seed, number, one.who),
             aggregator=run.aggregator,
+            defenses=() if one.chain else run.defenses,
             device=config.device,
             dtype=config.dtype,
             threads=config.threads,
         )
 
 
-def _seed(seed: int, number: int, who: str) -> int:
+def _before(run: Run, chain: Path, number: int) -> Path:
+    """Return a chain's adapter of the last round before `number`, or the initial one."""
+    kept = (chain / f"{n:03d}" for n in range(number - 1, 0, -1))
+    return next((folder for folder in kept if folder.is_dir()), run.out / INITIAL)
+
+
+def seed_of(seed: int, number: int, who: str) -> int:
+    """Return the seed of one training: of one adapter in one round."""
     digest = hashlib.sha256(f"{seed} {number} {who}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
 
 
-def _finish(
-    run: Run, current: Manifest, number: int, chosen: Sequence[str], losses: Mapping[str, float]
-) -> Manifest:
+def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float]) -> Manifest:
     """Aggregate the round, write its adapter, and only then name the round in the manifest."""
-    here = f"rounds/{number:03d}"
+    here, chosen = f"rounds/{number:03d}", participants(run.config, number)
     folders = {who: f"{here}/clients/{who}" for who in chosen}
     start_folder = run.out / current.rounds[-1].adapter
+    start, config = adapters.read(start_folder), adapters.check(start_folder)
     examples = {client.id: client.examples for client in current.clients}
-    updates = [adapters.read(run.out / folder) for folder in folders.values()]
+    kept = {who: _private(run, who, number) for who in chosen}
+    updates = [_uploaded(run, start, run.out / folders[who], kept[who]) for who in chosen]
     weights = [float(examples[who]) for who in chosen]
     remembered = adapters.read_state(run.out / f"rounds/{number - 1:03d}" / SERVER)
-    result, state = run.aggregator.step(adapters.read(start_folder), updates, weights, remembered)
-    adapters.write(result, adapters.check(start_folder), run.out / here / "global")
+    result, state = run.aggregator.step(start, updates, weights, remembered)
+    adapters.write(result, config, run.out / here / "global")
     adapters.write_state(state, run.out / here / SERVER)
     finished = Round(
         round=number,
@@ -183,14 +180,29 @@ def _finish(
         clients=folders,
         loss={who: round(losses[who], 6) for who in chosen},
     )
-    after = replace(
-        current,
-        rounds=(*current.rounds, finished),
-        files={**current.files, **hashes(run.out, here)},
-        status="complete" if number == run.config.rounds else "running",
-    )
+    files = {**current.files, **hashes(run.out, here)}
+    for folder in (folder for own in kept.values() for folder in own.values()):
+        files |= hashes(run.out, folder.relative_to(run.out).as_posix())
+    after = replace(current, rounds=(*current.rounds, finished), files=files)
     manifest.write(after, run.out)
     return after
+
+
+def _private(run: Run, client: str, number: int) -> dict[str, Path]:
+    """Return the folders of a client's private adapters after round `number`."""
+    names = run.tokens.private.get(client, {})
+    return {name: run.out / PRIVATE / client / name / f"{number:03d}" for name in names}
+
+
+def _uploaded(run: Run, start: Update, folder: Path, private: Mapping[str, Path]) -> Update:
+    """Return what a client sends; what it trained is replaced by it where a defence changes it."""
+    sent = trained = adapters.read(folder)
+    for defense in run.defenses:
+        own = {name: adapters.read(place) for name, place in private.items()}
+        sent = dict(defense.upload(start, sent, own))
+    if any(not sent[name].equal(tensor) for name, tensor in trained.items()):
+        adapters.write(sent, adapters.check(folder), folder)
+    return sent
 
 
 def _trained(pool: Executor | None, jobs: Iterable[Job]) -> Iterator[tuple[Job, float]]:

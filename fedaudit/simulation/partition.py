@@ -36,6 +36,29 @@ def deal(
     return [[documents[i] for unit in units for i in sorted(unit[1])] for units in chosen]
 
 
+def corpus_of(document: Document) -> str:
+    """Return the corpus a document is of: what its group's name has before a slash."""
+    return document.group.partition("/")[0]
+
+
+def by_corpus(documents: Sequence[Document], *, clients: int, seed: int) -> list[list[Document]]:
+    """Return the documents of each client, all of one corpus; corpora share the clients evenly.
+
+    Corpora come in the order of their names; where there are more of them than clients, some
+    clients get several.
+    """
+    corpora = sorted({corpus_of(document) for document in documents})
+    dealt: list[list[Document]] = [[] for _ in range(clients)]
+    for number, corpus in enumerate(corpora):
+        first = number * clients // len(corpora)
+        count = max(1, (number + 1) * clients // len(corpora) - first)
+        own = [document for document in documents if corpus_of(document) == corpus]
+        shares = deal(own, [0] * len(own), clients=count, alpha=None, seed=seed)
+        for client, share in enumerate(shares, first):
+            dealt[client] += share
+    return dealt
+
+
 Unit = tuple[int, list[int]]
 """A class, and the indices of the documents of one group."""
 

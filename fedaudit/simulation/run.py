@@ -1,8 +1,9 @@
 """A simulation from settings to a finished federation with its report."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedaudit import corpus, registry
 from fedaudit.errors import InputError
@@ -11,10 +12,14 @@ from fedaudit.federation.folder import open_federation
 from fedaudit.federation.manifest import Manifest
 from fedaudit.interfaces import Progress, no_progress
 from fedaudit.prompts import template
-from fedaudit.records import Measurement, Target
-from fedaudit.simulation import loop, setup, utility
+from fedaudit.records import Document, Measurement, Target
+from fedaudit.simulation import cost, deployment, loop, material, setup, utility
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.loop import Listener, Run
+from fedaudit.simulation.material import Tokenized
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
 
 HELD_OUT = "data/held_out.jsonl"
 
@@ -25,6 +30,7 @@ class Simulated:
 
     manifest: Manifest
     measurements: tuple[Measurement, ...]
+    limits: tuple[str, ...] = ()
     resumed_from: int | None
 
 
@@ -58,15 +64,13 @@ def simulate(
     out: Path,
     *,
     listener: Listener,
-    progress: Progress = no_progress,
+    progress: Callable[[str], Progress] = lambda title: no_progress,
 ) -> Simulated:
     """Run the simulation into `out`, from where an earlier run of it stopped."""
     from fedaudit.engine.loader import load_base
+    from fedaudit.engine.local import LocalEngine
 
-    name, options = config.aggregator()
-    aggregator = registry.create("aggregation", name, options)
-    defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
-    template(config.template)
+    run = prepared(config, out)
     started = existing(config, out)
     base = load_base(config.base, device=config.device, dtype=config.dtype)
     resumed = len(started.rounds) - 1 if started else None
@@ -74,29 +78,76 @@ def simulate(
         started = setup.create(config, out, base)
     elif started.base.sha256 != base.sha256:
         raise InputError(f"The base {config.base} is not the one that {out} was begun with.")
-    tokens = loop.tokenized(config, out, started.clients, base, defenses)
+    found = material.materials(config, out, started.clients, run.defenses)
+    run = replace(run, tokens=material.tokenized(config, base, found))
     del base  # its memory is the workers' now
-    run = Run(config=config, out=out, aggregator=aggregator, tokens=tokens)
     finished = loop.run_rounds(run, started, listener)
+    spent = cost.costs(
+        spendings(run),
+        base=config.base,
+        device=config.device,
+        dtype=config.dtype,
+        adapter=out / setup.INITIAL,
+    )
+    engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
+    deployed = deployment.deploy(run, finished, found, engine, held_out(config, out), progress)
     return Simulated(
-        manifest=finished,
-        measurements=tuple(evaluate(config, out, finished, progress)),
+        manifest=deployed.manifest,
+        measurements=(
+            *evaluate(config, out, finished, engine, progress("measuring utility")),
+            *deployed.measurements,
+            *spent,
+        ),
+        limits=deployed.limits,
         resumed_from=resumed,
     )
 
 
+def prepared(config: Simulation, out: Path) -> Run:
+    """Return the run with its plugins, before anything is read; unknown names are refused."""
+    template(config.template)
+    name, options = config.aggregator()
+    aggregator = registry.create("aggregation", name, options)
+    defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
+    for defense in defenses:
+        aggregator = defense.server(aggregator)
+    nothing = Tokenized(shared={}, private={})
+    return Run(config=config, out=out, aggregator=aggregator, defenses=defenses, tokens=nothing)
+
+
+def spendings(run: Run) -> list[cost.Spent]:
+    """Return every training of a client, for what it costs; the central model's is none."""
+    config = run.config
+    return [
+        cost.Spent(
+            stage="private" if task.chain else "federated",
+            who=task.client,
+            round=number,
+            sequences=task.sequences,
+            training=config.training,
+            seed=loop.seed_of(config.seed, number, task.who),
+            adapter=task.chain.name if task.chain else "",
+        )
+        for number in range(1, config.rounds + 1)
+        for task in loop.tasks(run, number)
+        if task.client
+    ]
+
+
+def held_out(config: Simulation, out: Path) -> list[Document]:
+    """Return the documents that nobody trained on, as many as are evaluated."""
+    if not config.evaluated or not (out / HELD_OUT).is_file():
+        return []
+    return list(corpus.read(out / HELD_OUT, template(config.template)))[: config.evaluated]
+
+
 def evaluate(
-    config: Simulation, out: Path, finished: Manifest, progress: Progress
+    config: Simulation, out: Path, finished: Manifest, engine: "LocalEngine", progress: Progress
 ) -> Sequence[Measurement]:
     """Return the held-out utility of base, tuned and (where trained) central model."""
-    from fedaudit.engine.loader import load_base
-    from fedaudit.engine.local import LocalEngine
-
-    if not config.evaluated or not (out / HELD_OUT).is_file():
+    documents = held_out(config, out)
+    if not documents:
         return utility.unmeasured("nothing was held out")
-    form = template(config.template)
-    documents = list(corpus.read(out / HELD_OUT, form))[: config.evaluated]
-    engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
     last = finished.rounds[-1]
     targets = [
         ("base", Target(name=config.base)),
@@ -109,7 +160,7 @@ def evaluate(
         engine,
         targets,
         documents,
-        form,
+        template(config.template),
         seed=config.seed,
         max_length=min(config.training.max_length, engine.context_length),
         progress=progress,

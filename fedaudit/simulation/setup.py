@@ -18,7 +18,7 @@ from fedaudit.files import sha256
 from fedaudit.prompts import PromptTemplate, template
 from fedaudit.records import Document
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.partition import deal
+from fedaudit.simulation.partition import by_corpus, deal
 
 INITIAL = "rounds/000/global"
 
@@ -66,17 +66,23 @@ def split(config: Simulation, found: Sequence[Document], base: Any) -> Split:
         raise InputError(
             f"{len(training)} documents are too few to train {config.clients} clients."
         )
+    dealt = _dealt(config, training, base)
+    if empty := [f"c{k}" for k, own in enumerate(dealt) if not own]:
+        raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
+    return Split(dealt, held_out)
+
+
+def _dealt(config: Simulation, training: Sequence[Document], base: Any) -> list[list[Document]]:
     by = config.partition
-    dealt = deal(
+    if by.method == "corpus":
+        return by_corpus(training, clients=config.clients, seed=config.seed)
+    return deal(
         training,
         _classes(config, training, base),
         clients=config.clients,
         alpha=None if by.method == "iid" else by.alpha,
         seed=config.seed,
     )
-    if empty := [f"c{k}" for k, own in enumerate(dealt) if not own]:
-        raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
-    return Split(dealt, held_out)
 
 
 def _classes(config: Simulation, found: Sequence[Document], base: Any) -> list[int]:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedaudit.interfaces import Engine, Progress, no_progress
 from fedaudit.metrics.intervals import bootstrap_mean, wilson
@@ -12,6 +12,8 @@ from fedaudit.records import Decoding, Document, Measurement, Probe, Target
 
 ACCURACY_TASKS = frozenset({"classification", "exam", "case_matching"})
 """Tasks with one right answer; every other task is measured by Rouge-L."""
+
+TUNED: Mapping[str, object] = {"source": "tuned"}
 
 
 def measure(
@@ -30,27 +32,27 @@ def measure(
     rows: list[Measurement] = []
     tasks = [d for d in documents if d.instruction and d.output]
     for number, (source, target) in enumerate(targets):
-        rows += _losses(engine, source, target, documents, seed, max_length)
+        means = losses(engine, target, documents, max_length)
+        rows += summed_up(means, {"source": source}, seed)
         rows += _answers(engine, source, target, tasks, template, seed)
         progress(number + 1, len(targets))
     return rows
 
 
-def _losses(
-    engine: Engine,
-    source: str,
-    target: Target,
-    documents: Sequence[Document],
-    seed: int,
-    max_length: int,
-) -> list[Measurement]:
+def losses(
+    engine: Engine, target: Target, documents: Sequence[Document], max_length: int
+) -> list[float]:
+    """Return each document's mean negative log-likelihood a token, in nats; one token has none."""
     begin = engine.beginnings.get("bos", ())
     texts = engine.tokenize([document.text for document in documents])
     scores = engine.score(target, [(*begin, *t.ids)[:max_length] for t in texts])
-    means = [-sum(row) / len(row) for row in scores if row]
-    scope = {"source": source}
+    return [-sum(row) / len(row) for row in scores if row]
+
+
+def summed_up(means: Sequence[float], scope: Mapping[str, object], seed: int) -> list[Measurement]:
+    """Return the mean loss of documents, and the perplexity that is exp of it, with intervals."""
     if not means:
-        return unmeasured("no held-out document has two tokens", source)
+        return unmeasured("no held-out document has two tokens", scope)
     loss = bootstrap_mean(means, seed=seed)
     perplexity = [math.exp(value) for value in (loss.value, loss.low, loss.high)]
     return [
@@ -71,7 +73,7 @@ def _losses(
     ]
 
 
-def unmeasured(reason: str, source: str = "tuned") -> list[Measurement]:
+def unmeasured(reason: str, scope: Mapping[str, object] = TUNED) -> list[Measurement]:
     """Return the rows that say why loss and perplexity are not known."""
     return [
         Measurement(
@@ -80,7 +82,7 @@ def unmeasured(reason: str, source: str = "tuned") -> list[Measurement]:
             metric=metric,
             value=None,
             reason=reason,
-            scope={"source": source},
+            scope=scope,
         )
         for metric in ("loss", "perplexity")
     ]

@@ -1,6 +1,6 @@
 """Running a study: each federation once, the attacks on it, then claims and figures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,10 @@ from fedaudit.simulation import run as simulation
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.loop import Listener
 from fedaudit.study.claims import beside, checked
+from fedaudit.study.pool import pooled
 
 if TYPE_CHECKING:
+    from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
 
 
@@ -76,17 +78,19 @@ def study(
         config = configured(profile, scale, variant, settings)
         place = federations / config.sha256()[:12]
         done = simulation.simulate(config, place, listener=watch.training)
-        audit = _attack(variant, place, config, redactor, watch)
+        reports = list(_attacked(variant, place, config, redactor, watch))
+        rows = [row for report in reports for row in report.measurements]
         measured[variant.name] = [
             replace(row, scope={**row.scope, "variant": variant.name})
-            for row in (*done.measurements, *audit.report.measurements)
+            for row in (*done.measurements, *rows, *pooled(rows))
         ]
         findings += [
             replace(f, id=f"{variant.name}-{f.id}", measurement=f"{f.measurement}, {variant.name}")
-            for f in audit.report.findings
+            for report in reports
+            for f in report.findings
         ]
         places.append(place)
-        data += audit.report.data
+        data += [row for report in reports for row in report.data]
     return Studied(
         measurements=tuple(row for rows in measured.values() for row in rows),
         findings=tuple(findings),
@@ -97,17 +101,35 @@ def study(
     )
 
 
-def _attack(
+def _attacked(
     variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watch
-) -> extract.Audit:
-    request = extract.Request(
-        prefixes=place / f"data/{variant.attacker}.jsonl",
-        victim=place / f"data/{variant.victim}.jsonl",
-        attacks=variant.attacks,
-        target=str(place),
-        round=variant.round if variant.round >= 0 else None,
-        seed=config.seed,
-        device=config.device,
-        dtype=config.dtype,
-    )
-    return extract.run(request, lambda: redactor, watch.bar)
+) -> Iterator["Report"]:
+    """Yield the report of every audit of a variant."""
+    if not variant.attacks:
+        return
+    common: dict[str, Any] = {
+        "attacks": variant.attacks,
+        "options": variant.options,
+        "target": str(place),
+        "round": variant.round if variant.round >= 0 else None,
+        "keys": variant.keys,
+        "seed": config.seed,
+        "device": config.device,
+        "dtype": config.dtype,
+    }
+    if not variant.clients:
+        own, other = (place / f"data/{who}.jsonl" for who in (variant.attacker, variant.victim))
+        request = extract.Request(prefixes=own, victim=other, **common)
+        yield extract.run(request, lambda: redactor, watch.bar).report
+        return
+    every = [f"c{number}" for number in range(config.clients)]
+    for client in every if "*" in variant.clients else variant.clients:
+        request = extract.Request(prefixes=place / f"data/{client}.jsonl", **common)
+        report = extract.run(request, lambda: redactor, watch.bar).report
+        yield replace(
+            report,
+            measurements=[
+                replace(row, scope={**row.scope, "client": client}) for row in report.measurements
+            ],
+            findings=[replace(f, id=f"{client}-{f.id}") for f in report.findings],
+        )

@@ -15,5 +15,6 @@ def fedaudit_aggregators() -> "list[type[Aggregator]]":
     from .fedavgm import FedAvgM
     from .fedopt import FedAdagrad, FedAdam, FedYogi
     from .fedprox import FedProx
+    from .nesterov import Nesterov
 
-    return [FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi, FedProx]
+    return [FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi, FedProx, Nesterov]

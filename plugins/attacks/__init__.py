@@ -13,5 +13,6 @@ def fedaudit_attacks() -> "list[type[Attack]]":
     """Return the built-in attacks."""
     from .contextual import Contextual
     from .ranking import Ranking
+    from .untargeted import Untargeted
 
-    return [Contextual, Ranking]
+    return [Contextual, Ranking, Untargeted]

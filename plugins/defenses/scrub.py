@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from fedaudit.interfaces import Defense
+from fedaudit.defense import Defense
 from fedaudit.records import Document, PiiSpan
 
 

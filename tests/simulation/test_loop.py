@@ -21,7 +21,7 @@ from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import open_federation
 from fedaudit.options import build
 from fedaudit.prompts import template
-from fedaudit.simulation import loop
+from fedaudit.simulation import loop, material
 from fedaudit.simulation.config import Partition, Simulation
 from fedaudit.simulation.run import differing, evaluate, existing, simulate
 from fedaudit.simulation.setup import documents
@@ -73,7 +73,13 @@ def test_a_federation_is_what_its_manifest_says(federation):
         assert len(own) == client.examples
         assert client.weight == pytest.approx(client.examples / 18)
     assert federation.result.resumed_from is None
-    assert {row.scope["source"] for row in federation.result.measurements} == {"base", "tuned"}
+    rows = federation.result.measurements
+    assert {row.scope["source"] for row in rows if row.kind == "utility"} == {"base", "tuned"}
+    assert {row.metric for row in rows if row.kind == "cost"} == {
+        "parameters",
+        "bytes_sent",
+        "flops",
+    }
 
 
 def test_the_initial_adapter_changes_nothing(federation, fresh_base, base):
@@ -139,7 +145,8 @@ def test_some_take_part_and_a_central_model_is_trained_beside_them(small, tmp_pa
     assert set(first.clients) == set(first.loss) == set(first.participants)
     assert sorted(event.who for event in events) == sorted([*first.participants, "central"])
     assert [(event.done, event.total) for event in events] == [(1, 3), (2, 3), (3, 3)]
-    assert {row.scope["source"] for row in result.measurements} == {"base", "tuned", "central"}
+    rows = [row for row in result.measurements if row.kind == "utility"]
+    assert {row.scope["source"] for row in rows} == {"base", "tuned", "central"}
     assert (tmp_path / "run/central/001/adapter_model.safetensors").is_file()
 
 
@@ -290,14 +297,15 @@ def test_prompts_are_no_training_data(records, tmp_path):
 
 def test_texts_are_cut_to_what_the_model_can_take(records, base, tmp_path):
     tokenizer = base.tokenizer
-    [long, short] = loop.sequences(tokenizer, ["word " * 100, "one"], 20)
+    [long, short] = material.sequences(tokenizer, ["word " * 100, "one"], 20)
     assert len(long) == 20
     assert short == [1, *tokenizer("one", add_special_tokens=False)["input_ids"], 2]
     wanted, _ = records
     wanted = replace(wanted, training=replace(wanted.training, max_length=10**6))
     Path(wanted.data).write_text(json.dumps({"text": "word " * 5000}) + "\n" + '{"text": "b"}\n')
     client = manifest.Client(id="c0", examples=2, weight=1.0, data="in.jsonl")
-    [own] = loop.tokenized(wanted, tmp_path, [client], base).values()
+    found = material.materials(wanted, tmp_path, [client], [])
+    [own] = material.tokenized(wanted, base, found).shared.values()
     assert len(own[0]) == base.context_length
 
 
@@ -385,9 +393,11 @@ def test_the_seed_changes_the_federation(small, federation, tmp_path):
 def test_without_held_out_documents_utility_is_unknown_and_says_why(federation, tmp_path):
     out = shutil.copytree(federation.path, tmp_path / "run")
     none = replace(federation.config, evaluated=0)
-    rows = [evaluate(none, out, federation.result.manifest, lambda a, b: None)]
+    rows = [evaluate(none, out, federation.result.manifest, None, lambda a, b: None)]
     (out / "data/held_out.jsonl").unlink()
-    rows.append(evaluate(federation.config, out, federation.result.manifest, lambda a, b: None))
+    rows.append(
+        evaluate(federation.config, out, federation.result.manifest, None, lambda a, b: None)
+    )
     for found in rows:
         assert {(row.metric, row.value) for row in found} == {("loss", None), ("perplexity", None)}
         assert {row.reason for row in found} == {"nothing was held out"}

@@ -9,7 +9,7 @@ from fedaudit.engine.embed import clusters, embed
 from fedaudit.errors import InputError
 from fedaudit.records import Document
 from fedaudit.simulation.config import Partition, Records, Simulation
-from fedaudit.simulation.partition import deal
+from fedaudit.simulation.partition import by_corpus, corpus_of, deal
 from fedaudit.simulation.setup import documents, split
 
 ALPHAS = st.none() | st.sampled_from([1e-9, 1e-3, 0.1, 0.5, 10.0, 1e6])
@@ -155,3 +155,27 @@ def test_an_embedding_is_the_mean_of_the_last_hidden_states(base):
     assert embed(base, ["The claimant"])[0] == pytest.approx(
         wanted / np.linalg.norm(wanted), abs=1e-5
     )
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), min_size=1, max_size=60),
+    st.integers(1, 7),
+    st.integers(0, 9),
+)
+def test_clients_of_a_corpus_partition_have_one_corpus_each(pairs, clients, seed):
+    found = [
+        Document(id=f"d{i}", text="x", group=f"{corpus}/{case}")
+        for i, (corpus, case) in enumerate(pairs)
+    ]
+    dealt = by_corpus(found, clients=clients, seed=seed)
+    corpora = {corpus_of(document) for document in found}
+    assert Counter(d.id for own in dealt for d in own) == Counter(d.id for d in found)
+    if len(corpora) <= clients:
+        assert all(len({corpus_of(d) for d in own}) <= 1 for own in dealt)
+
+
+def test_corpora_share_the_clients_evenly():
+    found = [Document(id=f"{c}{i}", text="x", group=f"{c}/{i}") for c in "ab" for i in range(10)]
+    dealt = by_corpus(found, clients=4, seed=0)
+    assert [{corpus_of(d) for d in own} for own in dealt] == [{"a"}, {"a"}, {"b"}, {"b"}]
+    assert [len(own) for own in dealt] == [5, 5, 5, 5]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedaudit import registry
 
-NAMES = ("fedavgm", "fedadagrad", "fedadam", "fedyogi")
+NAMES = ("fedavgm", "fedadagrad", "fedadam", "fedyogi", "nesterov")
 
 
 def adapters(*values):
@@ -38,6 +38,28 @@ def test_fedavgm_adds_up_velocity():
     assert first == pytest.approx(2.875)
     assert second == pytest.approx(2.875 + 3.5625)
     assert state["velocity"]["w"].item() == pytest.approx(3.5625)
+
+
+def test_nesterov_by_hand():
+    # round 1: p = 1, v = 0.4 * (2.875 - 1) = 0.75, w = 1.75
+    # round 2: p = 1.75 + 0.5 * 0.75 = 2.125, wbar = 1.75 + 1.875 = 3.625,
+    #          v = 0.375 + 0.4 * 1.5 = 0.975, w = 2.725
+    first, second, state = two_rounds("nesterov", momentum=0.5, rate=0.4)
+    assert (first, second) == pytest.approx((1.75, 2.725))
+    assert state["velocity"]["w"].item() == pytest.approx(0.975)
+
+
+def test_nesterov_at_rate_one_is_the_mean():
+    for found in (two_rounds("nesterov", rate=1.0), two_rounds("fedavgm", beta=0.0)):
+        assert found[:2] == pytest.approx((2.875, 4.75))
+
+
+def test_nesterov_moves_by_its_steady_gain():
+    rule, state, here = registry.create("aggregation", "nesterov"), {}, START
+    for _ in range(60):
+        before = here["w"].item()
+        here, state = rule.step(here, adapters(before + 1.0), [1.0], state)
+    assert here["w"].item() - before == pytest.approx(0.7 / (1 - 0.5 * 0.3))
 
 
 def adaptive(v1, v2, rate=0.1, beta1=0.9, tau=1e-3):
@@ -97,7 +119,12 @@ def test_the_order_of_clients_changes_nothing(name, clients, seed):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("fedavgm", {"beta": 1.0}), ("fedadam", {"tau": 0.0}), ("fedyogi", {"rate": -1.0})],
+    [
+        ("fedavgm", {"beta": 1.0}),
+        ("fedadam", {"tau": 0.0}),
+        ("fedyogi", {"rate": -1.0}),
+        ("nesterov", {"momentum": 1.0}),
+    ],
 )
 def test_options_that_make_no_sense_are_refused(name, options):
     from fedaudit.errors import UsageError

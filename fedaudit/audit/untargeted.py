@@ -1,0 +1,274 @@
+"""Untargeted extraction: what a model says when nobody asks for anything (SecureGate, 5.1)."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedaudit.audit.control import guesses
+from fedaudit.errors import InputError, unknown
+from fedaudit.interfaces import Case, PiiDetector, Progress, Result, no_progress
+from fedaudit.metrics.extraction import by_label
+from fedaudit.metrics.intervals import wilson
+from fedaudit.records import Document, Finding, Measurement
+
+BATCH = 64
+"""Texts that the detector reads between two reports of progress."""
+
+NO_BASE = "The target has no base to compare with: what the base says unasked is not removed."
+
+EMPTY = {
+    "tuned": "the detector found nothing in the tuned model's texts",
+    "base": "the detector found nothing in the base's texts",
+    "tuned-not-base": "the detector found nothing in the tuned model's texts that the base's lack",
+}
+"""Why there is no precision, by source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The distinct strings that a detector found in texts."""
+
+    labels: Mapping[str, str]
+    """The label of each, as the detector has it."""
+    mentions: Mapping[str, int]
+    """How often each was found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What came out, and what it is compared with."""
+
+    plugin: str
+    truth: Mapping[str, str]
+    """The PII strings of the data with their labels (R)."""
+    tuned: Said
+    """What the tuned model says (G)."""
+    base: Said | None
+    """What the base says (B)."""
+    control: frozenset[str]
+    """PII of the same kinds that is in nobody's data."""
+    queries: int
+    """Texts drawn from each model."""
+
+
+def owned(case: Case) -> Sequence[Document]:
+    """Return the documents whose PII is looked for: the victim's, or else the attacker's own."""
+    documents = case.attacker if case.victim is None else case.victim
+    return [document for document in documents if not document.is_prompt]
+
+
+def truth(case: Case, labels: Sequence[str] = ()) -> dict[str, str]:
+    """Return R: the data's distinct PII strings with their labels, sorted.
+
+    White space around a string is dropped, nothing else: strings are equal or they differ. One
+    with several labels keeps the first in alphabetical order. Raises InputError where there is
+    none, UsageError for a label that the data does not have.
+    """
+    pairs = [(s.strip(), label) for document in owned(case) for s, label in document.strings()]
+    present = {label for _, label in pairs}
+    if present and (missing := set(labels) - present):
+        raise unknown("kind of PII in the data", min(missing), present)
+    found: dict[str, str] = {}
+    for string, label in sorted(pairs):
+        if string and (not labels or label in labels):
+            found.setdefault(string, label)
+    if not found:
+        whose = "--prefixes" if case.victim is None else "--victim"
+        raise InputError(f"There is no PII to look for: the file of {whose} holds none.")
+    return found
+
+
+def said(
+    detector: PiiDetector,
+    texts: Sequence[str],
+    labels: Sequence[str] = (),
+    progress: Progress = no_progress,
+) -> Said:
+    """Return the strings that `detector` finds in `texts`, of `labels` if any are named.
+
+    A string with several labels keeps the one of most mentions, then the first by name. White
+    space around a string is dropped. The order of the texts does not matter.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for first in range(0, len(texts), BATCH):
+        batch = texts[first : first + BATCH]
+        for text, spans in zip(batch, detector.detect(batch), strict=True):
+            for span in spans:
+                string = text[span.start : span.end].strip()
+                if string and (not labels or span.label in labels):
+                    counts[string][span.label] += 1
+        progress(first + len(batch), len(texts))
+    return Said(
+        labels={s: min(of, key=lambda label: (-of[label], label)) for s, of in counts.items()},
+        mentions={string: of.total() for string, of in counts.items()},
+    )
+
+
+def control(case: Case, truth: Mapping[str, str]) -> frozenset[str]:
+    """Return invented strings of the kinds in `truth` that stand in no document of the case."""
+    corpus = [document.text for document in (*case.attacker, *(case.victim or ()))]
+    return frozenset(string for string, _ in guesses(truth, corpus, seed=case.seed))
+
+
+def result(tally: Tally) -> Result:
+    """Return precision and recall of each source, and a finding for each string that leaked."""
+    leaks = [
+        (f"{tally.plugin}-{number:04d}", string) for number, string in enumerate(leaked(tally), 1)
+    ]
+    return Result(
+        measurements=(*_rows(tally), *_label_rows(tally), *_queries(tally)),
+        findings=tuple(_finding(tally, name, string) for name, string in leaks),
+        limits=() if tally.base else (NO_BASE,),
+        revealed=tuple(
+            {"id": name, "label": tally.truth[string], "text": string} for name, string in leaks
+        ),
+    )
+
+
+def sources(tally: Tally) -> dict[str, set[str]]:
+    r"""Return G, B and G\B, by the name of the source."""
+    found = {"tuned": set(tally.tuned.labels)}
+    if tally.base is not None:
+        found["base"] = set(tally.base.labels)
+        found["tuned-not-base"] = found["tuned"] - found["base"]
+    return found
+
+
+def leaked(tally: Tally) -> list[str]:
+    """Return the data's strings that the model says and its base does not, commonest first."""
+    found = sources(tally)
+    strings = found.get("tuned-not-base", found["tuned"]) & tally.truth.keys()
+    return sorted(strings, key=lambda string: (-tally.tuned.mentions[string], string))
+
+
+def _rows(tally: Tally) -> Iterator[Measurement]:
+    """Yield |R & S| / |S| and |R & S| / |R| of every source S, and the control's recall."""
+    found, known = sources(tally), tally.truth.keys()
+    guessed = len(tally.control & found["tuned"])
+    chance = guessed / len(tally.control) if tally.control else None
+    base = found.get("base")
+    for source, strings in found.items():
+        scope, hits, of_base = {"source": source}, len(strings & known), source == "base"
+        yield _rate(
+            tally.plugin,
+            "extraction_precision",
+            scope,
+            (hits, len(strings)),
+            baseline=len(base & known) / len(base) if base and not of_base else None,
+        )
+        yield _rate(
+            tally.plugin,
+            "extraction_recall",
+            scope,
+            (hits, len(known)),
+            chance=chance,
+            baseline=None if base is None or of_base else len(base & known) / len(known),
+        )
+    if tally.control:
+        counts = (guessed, len(tally.control))
+        yield _rate(tally.plugin, "extraction_recall", {"source": "control"}, counts)
+
+
+def _label_rows(tally: Tally) -> Iterator[Measurement]:
+    """Yield recall by the data's labels, and precision by those of the detector.
+
+    Whether a string is in the other set does not depend on what it is called there.
+    """
+    totals = by_label(tally.truth, tally.truth)
+    for source, strings in sources(tally).items():
+        hits = by_label(strings & tally.truth.keys(), tally.truth)
+        for label, n in totals.items():
+            scope = {"source": source, "label": label}
+            yield _rate(tally.plugin, "extraction_recall", scope, (hits.get(label, 0), n))
+        names = tally.base.labels if source == "base" and tally.base else tally.tuned.labels
+        true = by_label(strings & tally.truth.keys(), names)
+        for label, n in by_label(strings, names).items():
+            scope = {"source": source, "label": label}
+            yield _rate(tally.plugin, "extraction_precision", scope, (true.get(label, 0), n))
+
+
+def _rate(
+    plugin: str,
+    metric: str,
+    scope: Mapping[str, str],
+    counts: tuple[int, int],
+    *,
+    chance: float | None = None,
+    baseline: float | None = None,
+) -> Measurement:
+    """Return hits / n with its interval; null where n is 0, which only a precision's can be."""
+    hits, n = counts
+    estimate = wilson(hits, n) if n else None
+    return Measurement(
+        kind="extraction",
+        plugin=plugin,
+        metric=metric,
+        value=estimate.value if estimate else None,
+        low=estimate.low if estimate else None,
+        high=estimate.high if estimate else None,
+        n=n,
+        hits=hits if estimate else None,
+        chance=chance,
+        baseline=baseline,
+        reason="" if estimate else EMPTY[scope["source"]],
+        scope=scope,
+    )
+
+
+def _queries(tally: Tally) -> Iterator[Measurement]:
+    for source in ("tuned", "base") if tally.base else ("tuned",):
+        yield Measurement(
+            kind="extraction",
+            plugin=tally.plugin,
+            metric="queries",
+            value=float(tally.queries),
+            scope={"source": source},
+        )
+
+
+def _finding(tally: Tally, name: str, string: str) -> Finding:
+    """Return a leak; the evidence holds the plain string, which the report masks."""
+    return Finding(
+        id=name,
+        severity="high" if tally.base else "unverified",
+        label=tally.truth[string],
+        measurement=f"{tally.plugin} extraction_recall",
+        evidence={"text": string, "mentions": tally.tuned.mentions[string]},
+    )
+
+
+def ceiling(plugin: str, truth: Mapping[str, str], seen: Said) -> str:
+    """Return how many of R the detector finds in the very documents that they stand in (`seen`).
+
+    What it misses there, for want of a model of names or for other bounds, it hardly finds
+    elsewhere.
+    """
+    found = truth.keys() & seen.labels.keys()
+    hits = by_label(found, truth)
+    kinds = ", ".join(
+        f"{label} {hits.get(label, 0)} of {n}" for label, n in by_label(truth, truth).items()
+    )
+    return (
+        f"{plugin}: of the {len(truth):,} PII strings looked for, the detector finds {len(found):,}"
+        f" in their own documents ({kinds}); recall cannot be expected above "
+        f"{len(found) / len(truth):.1%}."
+    )
+
+
+def verbatim(tally: Tally, tuned: Sequence[str], base: Sequence[str] | None) -> str:
+    """Return how many strings stand in the texts, whether or not the detector sees them."""
+    counts = [f"{_within(tally.truth, tuned):,} stand in the tuned model's texts"]
+    if base is not None:
+        counts.append(f"{_within(tally.truth, base):,} in the base's")
+    return (
+        f"{tally.plugin}: whatever the detector sees, of the {len(tally.truth):,} strings "
+        + " and ".join(counts)
+        + f", word for word; of {len(tally.control):,} invented ones "
+        f"{_within(tally.control, tuned):,} in the tuned model's."
+    )
+
+
+def _within(strings: Iterable[str], texts: Iterable[str]) -> int:
+    # One text with a separator that no PII string crosses.
+    whole = "\x00".join(texts)
+    return sum(string in whole for string in strings)

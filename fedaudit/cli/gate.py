@@ -1,0 +1,106 @@
+"""fedaudit gate: the keys of a deployed defence, and one prompt to try it with."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedaudit.cli.options import Device, Quiet
+
+if TYPE_CHECKING:
+    from fedaudit.audit.gate import Gate
+    from fedaudit.defense import KeyChange
+
+app = typer.Typer(
+    help="Change the keys of a deployed defence, or ask it one prompt.", no_args_is_help=True
+)
+
+Run = Annotated[Path, typer.Argument(help="A federation's folder with a deployed defence.")]
+Client = Annotated[str, typer.Option("--client", help="Whose deployed model.")]
+Name = Annotated[str, typer.Option("--name", help="What the key is called.")]
+
+
+@app.command()
+def rotate(run: Run, client: Client, name: Name = "revealing", quiet: Quiet = False) -> int:
+    """Draw a new key in place of an old one, which fails at once."""
+    return _changed(run, client, "rotate", name, "", quiet)
+
+
+@app.command()
+def add(
+    run: Run,
+    client: Client,
+    name: Name,
+    adapter: Annotated[
+        str, typer.Option("--adapter", help="The adapter that it opens.")
+    ] = "revealing",
+    quiet: Quiet = False,
+) -> int:
+    """Draw a further key that opens an adapter, for somebody else."""
+    return _changed(run, client, "add", name, adapter, quiet)
+
+
+@app.command()
+def revoke(run: Run, client: Client, name: Name, quiet: Quiet = False) -> int:
+    """Take a key away; without any, nobody opens its adapter."""
+    return _changed(run, client, "revoke", name, "", quiet)
+
+
+@app.command()
+def ask(
+    run: Run,
+    prompt: Annotated[str, typer.Argument(help="The prompt, which may begin with a key.")],
+    client: Client,
+    key: Annotated[
+        str, typer.Option("--key", help="right, wrong, none or other; a kind, not a key.")
+    ] = "none",
+    new_tokens: Annotated[
+        int, typer.Option("--new-tokens", help="How long the answer may be.", min=1)
+    ] = 60,
+    temperature: Annotated[
+        float, typer.Option("--temperature", help="0 gives the likeliest words.", min=0)
+    ] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of a drawn answer.")] = 0,
+    device: Device = "auto",
+) -> int:
+    """Answer one prompt as the deployed model does, and say which adapter answered."""
+    from fedaudit.audit import gate
+    from fedaudit.cli.show import console, note
+    from fedaudit.report.redaction import visible
+
+    answer = gate.ask(
+        gate.opened(run, client, device),
+        prompt,
+        key,
+        new_tokens=new_tokens,
+        temperature=temperature,
+        seed=seed,
+    )
+    note(f"The adapter {answer.adapter} answers.")
+    console().print(visible(answer.text))
+    return 0
+
+
+def _changed(
+    run: Path, client: str, change: "KeyChange", name: str, adapter: str, quiet: bool
+) -> int:
+    """Change a key, and show that no adapter changed with it."""
+    from fedaudit.audit import gate
+    from fedaudit.cli.show import note
+
+    found: Gate = gate.opened(run, client)
+    before = gate.adapters(found)
+    note(f"Training the gate of {client} anew.", quiet=quiet)
+    gate.rekey(found, change, name, adapter)
+    _show(before, gate.adapters(found))
+    note(f"The keys are in {found.folder / client}, in a file that only you can read.", quiet=quiet)
+    return 0
+
+
+def _show(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Print every adapter's hash before and after."""
+    print(f"{'adapter':<16} {'SHA-256 before':<18} {'after':<18} same")
+    for name, digest in before.items():
+        same = "yes" if after.get(name) == digest else "NO"
+        print(f"{name:<16} {digest[:16]:<18} {after.get(name, '-')[:16]:<18} {same}")

@@ -1,0 +1,154 @@
+"""After the last round: what defences deploy, what it costs, and how it answers."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedaudit.defense import Deployed, Finished, Party, Responder
+from fedaudit.federation import manifest
+from fedaudit.federation.folder import DEPLOYED
+from fedaudit.federation.manifest import Manifest
+from fedaudit.files import atomic_text
+from fedaudit.interfaces import Progress
+from fedaudit.records import Document, Measurement
+from fedaudit.simulation import keyed
+from fedaudit.simulation.client import steps_of
+from fedaudit.simulation.loop import PRIVATE, Run
+from fedaudit.simulation.material import Material
+from fedaudit.simulation.setup import hashes
+
+MEASURED = "measured.json"
+"""What the defences measured when they were deployed, for a run that is looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A complete federation, and what its defences measured and cannot tell."""
+
+    manifest: Manifest
+    measurements: tuple[Measurement, ...] = ()
+    limits: tuple[str, ...] = ()
+
+
+def deploy(
+    run: Run,
+    finished: Manifest,
+    found: Mapping[str, Material],
+    engine: Any,
+    held_out: Sequence[Document],
+    progress: Callable[[str], Progress],
+) -> Deployment:
+    """Let every defence deploy, and only then call the federation complete.
+
+    An unfinished deployment is begun afresh. Where a defence answers for the model, perplexity is
+    measured through it.
+    """
+    place = run.out / DEPLOYED
+    if finished.status == "complete":
+        return _read(finished, place / MEASURED)
+    shutil.rmtree(place, ignore_errors=True)
+    state = _state(run, finished, found, engine, progress)
+    results = [defense.deploy(state) for defense in run.defenses]
+    settings, responders = _responding(run, state)
+    rows = (
+        *(row for result in results for row in result.measurements),
+        *keyed.measure(
+            state, responders, held_out, run.config.evaluated, progress("perplexity under keys")
+        ),
+    )
+    limits = tuple(dict.fromkeys(limit for result in results for limit in result.limits))
+    if rows or limits:
+        table = {"measurements": [asdict(row) for row in rows], "limits": limits}
+        atomic_text(place / MEASURED, json.dumps(table, indent=2) + "\n")
+    complete = replace(
+        finished,
+        status="complete",
+        deployment=settings,
+        files={**finished.files, **_adapters(run.out)},
+    )
+    manifest.write(complete, run.out)
+    return Deployment(complete, rows, limits)
+
+
+def _read(finished: Manifest, path: Path) -> Deployment:
+    if not path.is_file():
+        return Deployment(finished)
+    table = json.loads(path.read_text("utf-8"))
+    rows = tuple(Measurement(**row) for row in table["measurements"])
+    return Deployment(finished, rows, tuple(table["limits"]))
+
+
+def _adapters(out: Path) -> dict[str, str]:
+    """Return the hashes of the adapters that were deployed.
+
+    Nothing else is named: keys are secret and change, and what goes with them changes too.
+    """
+    if not (out / DEPLOYED).is_dir():
+        return {}
+    return {
+        name: digest
+        for name, digest in hashes(out, DEPLOYED).items()
+        if name.rpartition("/")[2].startswith("adapter_")
+    }
+
+
+def _state(
+    run: Run,
+    finished: Manifest,
+    found: Mapping[str, Material],
+    engine: Any,
+    progress: Callable[[str], Progress],
+) -> Finished:
+    config, training = run.config, run.config.training
+    return Finished(
+        engine=engine,
+        folder=run.out / DEPLOYED,
+        adapter=run.out / finished.rounds[-1].adapter,
+        parties={
+            who: _party(run, finished, who, own)
+            for who, own in found.items()
+            if any(who in one.participants for one in finished.rounds)
+        },
+        batch_size=training.batch_size * training.accumulation,
+        rounds=config.rounds,
+        max_length=min(training.max_length, engine.context_length),
+        seed=config.seed,
+        progress=progress,
+    )
+
+
+def _party(run: Run, finished: Manifest, who: str, own: Material) -> Party:
+    out, took_part = run.out, [one for one in finished.rounds if who in one.participants]
+    last = took_part[-1]
+    return Party(
+        documents=own.documents,
+        prepared=own.prepared,
+        shared=out / last.clients[who],
+        private={name: out / PRIVATE / who / name / f"{last.round:03d}" for name in own.private},
+        rounds=len(took_part),
+        steps=steps_of(run.config.training, len(run.tokens.shared[who])),
+    )
+
+
+def _responding(run: Run, state: Finished) -> tuple[dict[str, Any] | None, dict[str, Responder]]:
+    """Return the defence that answers for the model, by name and options, and how for each client.
+
+    Where several do, it is the first of them.
+    """
+    for defense, (name, options) in zip(run.defenses, run.config.defended(), strict=True):
+        found = {
+            client: responder
+            for client in state.parties
+            if (state.folder / client).is_dir()
+            if (responder := defense.responder(_deployed(state, client))) is not None
+        }
+        if found:
+            return {"name": name, "options": options}, found
+    return None, {}
+
+
+def _deployed(state: Finished, client: str) -> Deployed:
+    return Deployed(engine=state.engine, folder=state.folder, client=client, seed=state.seed)

@@ -1,0 +1,75 @@
+"""What each client trains on: its documents, as they are and as the defences prepare them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedaudit import corpus
+from fedaudit.annotation import annotated
+from fedaudit.defense import Defense
+from fedaudit.federation.manifest import Client
+from fedaudit.prompts import template
+from fedaudit.records import Document
+from fedaudit.simulation.config import Simulation
+
+Sequences = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """A client's documents: its own, those of the shared adapter, those of private ones."""
+
+    documents: Sequence[Document]
+    prepared: Sequence[Document]
+    private: Mapping[str, Sequence[Document]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenized:
+    """The same as token sequences; `private` by client and then by adapter."""
+
+    shared: Mapping[str, Sequences]
+    private: Mapping[str, Mapping[str, Sequences]]
+
+
+def materials(
+    config: Simulation, out: Path, clients: Sequence[Client], defenses: Sequence[Defense]
+) -> dict[str, Material]:
+    """Return each client's material.
+
+    Defences see a client's documents one client at a time, as the client itself would.
+    """
+    form, result = template(config.template), {}
+    for client in clients:
+        documents = list(corpus.read(out / client.data, form))
+        if any(defense.needs_annotation for defense in defenses):
+            documents, _ = annotated(documents, config.detector)
+        prepared, private = documents, dict[str, Sequence[Document]]()
+        for defense in defenses:
+            prepared = defense.prepare(prepared)
+            private |= {name: own for name, own in defense.private(documents).items() if own}
+        result[client.id] = Material(documents=documents, prepared=prepared, private=private)
+    return result
+
+
+def tokenized(config: Simulation, base: Any, found: Mapping[str, Material]) -> Tokenized:
+    """Return the token sequences of every client's material."""
+    length = min(config.training.max_length, base.context_length)
+
+    def cut(documents: Sequence[Document]) -> Sequences:
+        return sequences(base.tokenizer, [document.text for document in documents], length)
+
+    return Tokenized(
+        shared={who: cut(own.prepared) for who, own in found.items()},
+        private={
+            who: {name: cut(documents) for name, documents in own.private.items()}
+            for who, own in found.items()
+        },
+    )
+
+
+def sequences(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[list[int]]:
+    """Return each text as the tokenizer begins it, then its end token, cut to `max_length`."""
+    end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    return [[*tokenizer(text)["input_ids"], *end][:max_length] for text in texts]

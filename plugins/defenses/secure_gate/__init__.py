@@ -1,0 +1,1 @@
+"""SecureGate: dual adapters behind a gate that a key opens."""

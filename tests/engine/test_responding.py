@@ -1,0 +1,117 @@
+"""A deployed model: the responder chooses, the engine answers, and keys go no further."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.defense import Responder
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.engine.responding import RespondingEngine
+from fedaudit.records import Probe, Request, Routed, Target
+
+OPEN = {"key a": "A", "key b": "B"}
+
+
+@dataclass
+class Door(Responder):
+    """Opens A or B for its key, C without one; keeps what it was asked."""
+
+    asked: list[Request] = field(default_factory=list)
+
+    def route(self, requests):
+        self.asked += requests
+        return [
+            Routed(adapter := OPEN.get(one.heading, "C"), adapter, one.prompt) for one in requests
+        ]
+
+    def headings(self):
+        return {"right": "key a", "none": ""}
+
+
+class Moody(Door):
+    """Routes by the prompt: what no gate should do, but an engine must survive."""
+
+    def route(self, requests):
+        return [Routed("", "A" if len(r.prompt) % 2 else "B", r.prompt) for r in requests]
+
+
+@pytest.fixture
+def inner():
+    return FakeEngine(
+        lambda target, prompt, sample: f"{target.adapter}:{prompt}:{sample}",
+        likelihood=lambda target, token, before: -float(len(target.adapter or "xx") + len(before)),
+    )
+
+
+def asked(engine, *texts):
+    return [
+        Probe(prompt=tokens.ids, samples=2, max_new_tokens=3) for tokens in engine.tokenize(texts)
+    ]
+
+
+@pytest.mark.parametrize(("heading", "adapter"), [("key a", "A"), ("key b", "B"), ("", "C")])
+def test_the_heading_decides_which_adapter_answers(inner, heading, adapter):
+    engine = RespondingEngine(inner, Door())
+    target = Target(name="tuned", heading=heading)
+    [one, two] = engine.generate(target, asked(engine, "who is", "where is"), seed=0)
+    assert one.texts == (f"{adapter}:who is:0", f"{adapter}:who is:1")
+    assert two.texts == (f"{adapter}:where is:0", f"{adapter}:where is:1")
+
+
+def test_no_responder_is_asked_for_a_plain_target(inner):
+    door = Door()
+    engine = RespondingEngine(inner, door)
+    for adapter in (None, "D"):
+        target = Target(name="plain", adapter=adapter)
+        [one] = engine.generate(target, asked(engine, "who is"), seed=0)
+        assert one.texts[0] == f"{adapter}:who is:0"
+    assert door.asked == []
+
+
+def test_scores_are_those_of_the_chosen_adapter(inner):
+    engine = RespondingEngine(inner, Door())
+    ids = [tokens.ids for tokens in engine.tokenize(["one two three", "one two"])]
+    gated, plain = Target(name="t", heading="key b"), Target(name="t", adapter="B")
+    assert engine.score(gated, ids) == inner.score(plain, ids)
+    assert engine.score_groups(gated, [ids, ids[:1]]) == inner.score_groups(plain, [ids, ids[:1]])
+
+
+def test_keys_that_open_the_same_adapter_cost_one_answer(inner):
+    engine = RespondingEngine(inner, Door())
+    probes = asked(engine, "who is")
+    answers = [
+        engine.generate(Target(name=name, heading=heading), probes, seed=0)
+        for name, heading in (("none", ""), ("wrong", "key x"), ("right", "key a"))
+    ]
+    assert answers[0] == answers[1] != answers[2]
+    assert [target.adapter for target, _ in inner.asked] == ["C", "A"]
+    engine.generate(Target(name="again", heading=""), probes, seed=1)
+    assert len(inner.asked) == 3, "another seed is another question"
+
+
+@given(st.lists(st.text("ab ", min_size=1, max_size=9), min_size=1, max_size=8, unique=True))
+def test_answers_stand_where_their_questions_stood(texts):
+    def echo(target, prompt, sample):
+        return f"{target.adapter}:{prompt}"
+
+    engine = RespondingEngine(FakeEngine(echo), Moody())
+    target = Target(name="tuned", heading="")
+    tokens = engine.tokenize(texts)
+    probes = [Probe(prompt=t.ids, samples=1, max_new_tokens=1) for t in tokens]
+    for text, one, answer in zip(
+        texts, tokens, engine.generate(target, probes, seed=0), strict=True
+    ):
+        assert answer.texts[0] == f"{'A' if len(one.ids) % 2 else 'B'}:{text}"
+    rows = [t.ids for t in tokens]
+    assert engine.score_groups(target, [rows]) == [engine.score(target, rows)]
+
+
+def test_progress_runs_to_its_end_over_all_adapters(inner):
+    seen = []
+    engine = RespondingEngine(inner, Moody())
+    ids = [tokens.ids for tokens in engine.tokenize(["a", "a b", "a b c"])]
+    engine.score(Target(name="t", heading=""), ids, progress=lambda n, of: seen.append((n, of)))
+    assert seen[-1] == (3, 3)
+    assert [n for n, _ in seen] == sorted(n for n, _ in seen)

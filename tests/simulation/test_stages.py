@@ -1,0 +1,217 @@
+"""What a defence may change in a federation, stage by stage, with no word of it in the loop."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+
+from fedaudit import registry
+from fedaudit.defense import Defense, Responder
+from fedaudit.federation import adapters
+from fedaudit.federation.folder import open_federation
+from fedaudit.interfaces import Result
+from fedaudit.options import build
+from fedaudit.records import Measurement, Routed
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.run import simulate
+
+SETTINGS = {
+    "clients": 2,
+    "rounds": 2,
+    "evaluated": 3,
+    "central": False,
+    "workers": 1,
+    "records": {"cases": 4, "documents_per_case": 4, "languages": ["en"]},
+    "partition": {"method": "iid"},
+    "training": {"steps": 2, "rank": 2, "alpha": 4, "learning_rate": 1e-2, "targets": ["q_proj"]},
+}
+
+
+class Plain(Responder):
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def route(self, requests):
+        opened = [request.heading == "open sesame " for request in requests]
+        return [
+            Routed(
+                "own" if o else "shared", str(self.folder / ("own" if o else "shared")), r.prompt
+            )
+            for o, r in zip(opened, requests, strict=True)
+        ]
+
+    def headings(self):
+        return {"right": "open sesame ", "none": ""}
+
+
+@dataclass(frozen=True)
+class Everything(Defense):
+    """Uses every stage."""
+
+    name: ClassVar[str] = "everything"
+
+    keep: float = 1.0
+    train_shared: bool = False
+    halves: bool = False
+    answers: bool = False
+
+    def prepare(self, documents):
+        return [replace(d, text=d.text.upper(), pii=()) for d in documents]
+
+    def private(self, documents):
+        return {"own": list(documents)} if self.keep < 1 or self.answers else {}
+
+    def train(self, course):
+        if not self.train_shared:
+            return None
+        assert (course.steps, course.rounds, course.batch_size) == (2, 2, 8)
+        with torch.no_grad():
+            for weight in course.weights.values():
+                weight.add_(course.rate(0))
+        return 0.5
+
+    def upload(self, start, trained, private):
+        if self.keep == 1:
+            return trained
+        own = private["own"]
+        return {n: self.keep * t + (1 - self.keep) * own[n] for n, t in trained.items()}
+
+    def server(self, aggregator):
+        return (
+            registry.create("aggregation", "nesterov", {"rate": 0.5}) if self.halves else aggregator
+        )
+
+    def deploy(self, finished):
+        row = Measurement(kind="cost", plugin="everything", metric="seconds", value=1.0)
+        if self.answers:
+            for client, party in finished.parties.items():
+                for name, place in (("shared", party.shared), ("own", party.private["own"])):
+                    folder = finished.folder / client / name
+                    adapters.write(adapters.read(place), adapters.check(place), folder)
+        return Result(measurements=(row,), limits=("It is a test.",))
+
+    def responder(self, deployed):
+        return Plain(deployed.folder / deployed.client) if self.answers else None
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Simulate with Everything under the given options; return the folder and the result."""
+    create = registry.create
+
+    def created(kind, name, options=None):
+        if (kind, name) == ("defense", "everything"):
+            return build(Everything, options or {}, "everything")
+        return create(kind, name, options)
+
+    monkeypatch.setattr(registry, "create", created)
+
+    def simulated(out="run", seed=0, **options):
+        table = {**SETTINGS, "seed": seed, "defenses": [{"name": "everything", **options}]}
+        config = build(Simulation, table, "test")
+        return tmp_path / out, simulate(config, tmp_path / out, listener=lambda event: None)
+
+    return simulated
+
+
+def test_a_training_of_its_own_takes_the_place_of_the_ordinary_steps(run):
+    place, result = run(train_shared=True)
+    assert result.manifest.rounds[1].loss == {"c0": 0.5, "c1": 0.5}
+    start = adapters.read(place / "rounds/000/global")
+    trained = adapters.read(place / "rounds/001/clients/c0")
+    for name, tensor in start.items():
+        torch.testing.assert_close(trained[name], tensor + 1e-2)
+
+
+def test_what_is_uploaded_is_what_the_server_sees_and_private_adapters_stay(run):
+    mixed, _ = run("mixed", keep=0.25)
+    own = adapters.read(mixed / "private/c0/own/001")
+    # the shared adapter of round 1 is the same as with a responder, which uploads it as it is
+    plain, _ = run("plain", answers=True)
+    shared = adapters.read(plain / "rounds/001/clients/c0")
+    sent = adapters.read(mixed / "rounds/001/clients/c0")
+    assert adapters.read(plain / "private/c0/own/001").keys() == own.keys()
+    for name, tensor in sent.items():
+        torch.testing.assert_close(own[name], adapters.read(plain / "private/c0/own/001")[name])
+        torch.testing.assert_close(tensor, 0.25 * shared[name] + 0.75 * own[name])
+    manifest = open_federation(mixed).manifest
+    assert "private/c1/own/002/adapter_model.safetensors" in manifest.files
+    assert all("private" not in f for one in manifest.rounds for f in one.clients.values())
+
+
+def test_private_adapters_go_on_from_round_to_round_and_never_see_the_global_one(run):
+    one, _ = run("one", answers=True)
+    other, _ = run("other", answers=True, halves=True)
+    for number in ("001", "002"):
+        a = adapters.read(one / f"private/c1/own/{number}")
+        b = adapters.read(other / f"private/c1/own/{number}")
+        assert all(torch.equal(a[name], b[name]) for name in a)
+    first, second = (adapters.read(one / f"private/c1/own/{n}") for n in ("001", "002"))
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_server_steps_as_the_defence_has_it(run):
+    place, _ = run(halves=True)
+    start, moved = (adapters.read(place / f"rounds/{n}/global") for n in ("000", "001"))
+    a, b = (adapters.read(place / f"rounds/001/clients/{c}") for c in ("c0", "c1"))
+    weights = {c.id: c.weight for c in open_federation(place).manifest.clients}
+    for name, tensor in start.items():
+        mean = weights["c0"] * a[name] + weights["c1"] * b[name]
+        torch.testing.assert_close(moved[name], tensor + 0.5 * (mean - tensor))
+
+
+def test_prepared_documents_train_the_shared_adapter_and_the_data_on_disk_stay(run):
+    place, _ = run()
+    lines = (place / "data/c0.jsonl").read_text().splitlines()
+    assert any(json.loads(line)["text"] != json.loads(line)["text"].upper() for line in lines)
+
+
+def test_deployment_is_measured_once_and_kept_for_the_report(run):
+    place, result = run(answers=True)
+    assert result.limits == ("It is a test.",)
+    again = simulate(
+        build(Simulation, result.manifest.config, "again"), place, listener=lambda event: None
+    )
+    assert again.measurements == result.measurements
+    assert again.limits == result.limits
+    assert result.manifest.deployment == {"name": "everything", "options": {"answers": True}}
+    assert "defense/c0/own/adapter_model.safetensors" in result.manifest.files
+    assert "defense/measured.json" not in result.manifest.files
+
+
+def test_an_unfinished_deployment_is_begun_afresh(run, monkeypatch, tmp_path):
+    _, wanted = run("whole", answers=True)
+    deploy = Everything.deploy
+
+    def dies(self, finished):
+        deploy(self, finished)
+        (finished.folder / "c0" / "stale").mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Everything, "deploy", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run("run", answers=True)
+    stopped = open_federation(tmp_path / "run").manifest
+    assert (stopped.status, len(stopped.rounds), stopped.deployment) == ("running", 3, None)
+    monkeypatch.setattr(Everything, "deploy", deploy)
+    place, result = run("run", answers=True)
+    assert not (place / "defense/c0/stale").exists()
+    assert result.manifest.files == wanted.manifest.files
+    assert result.measurements == wanted.measurements
+
+
+def test_perplexity_under_a_key_is_that_of_the_adapter_it_opens(run):
+    _, result = run(answers=True)
+    rows = {
+        (r.scope.get("key", r.scope.get("adapter")), r.scope["client"], r.scope["data"]): r.value
+        for r in result.measurements
+        if r.metric == "perplexity" and "client" in r.scope
+    }
+    for client in ("c0", "c1", "all"):
+        for data in ("own", "held-out"):
+            assert rows["right", client, data] == pytest.approx(rows["own alone", client, data])
+            assert rows["none", client, data] == pytest.approx(rows["shared alone", client, data])
+    assert rows["right", "c0", "own"] < rows["none", "c0", "own"], "raw text is not upper case"

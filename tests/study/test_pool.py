@@ -1,0 +1,50 @@
+"""Pooling counts over clients."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.metrics.intervals import wilson
+from fedaudit.records import Measurement
+from fedaudit.study.pool import pooled
+
+
+def row(client, hits, n, baseline=None, **scope):
+    return Measurement(
+        kind="probability",
+        plugin="ranking",
+        metric="inference_accuracy",
+        value=hits / n,
+        n=n,
+        hits=hits,
+        baseline=baseline,
+        scope={"client": client, "source": "tuned", **scope},
+    )
+
+
+def test_hits_and_n_are_summed_and_baselines_weighted():
+    [one] = pooled([row("c0", 3, 10, 0.1, key="none"), row("c1", 1, 30, 0.3, key="none")])
+    assert (one.hits, one.n, one.value) == (4, 40, 0.1)
+    assert one.baseline == pytest.approx((0.1 * 10 + 0.3 * 30) / 40)
+    assert (one.low, one.high) == (wilson(4, 40).low, wilson(4, 40).high)
+    assert one.scope == {"client": "all", "source": "tuned", "key": "none"}
+
+
+def test_rows_of_other_scopes_stay_apart():
+    found = pooled([row("c0", 1, 2, key="right"), row("c0", 0, 2, key="none")])
+    assert [(one.scope["key"], one.hits) for one in found] == [("right", 1), ("none", 0)]
+
+
+def test_what_does_not_count_is_left_out():
+    unknown = Measurement(
+        kind="probability", plugin="p", metric="m", value=None, reason="r", scope={"client": "c0"}
+    )
+    assert pooled([unknown, *pooled([])]) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(5, 9)), min_size=1, max_size=6))
+def test_order_changes_nothing_and_the_rate_stays_between(counts):
+    rows = [row(f"c{i}", hits, n) for i, (hits, n) in enumerate(counts)]
+    [one], [other] = pooled(rows), pooled(rows[::-1])
+    assert (one.value, one.low, one.high) == (other.value, other.low, other.high)
+    assert min(r.value for r in rows) - 1e-12 <= one.value <= max(r.value for r in rows) + 1e-12
