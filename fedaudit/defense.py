@@ -102,6 +102,27 @@ class Responder(ABC):
         """
 
 
+class KeyedResponder(Responder):
+    """A responder that chooses the adapter by a key, for an attack on that choice."""
+
+    secrets: tuple[str, ...]
+    """The valid keys."""
+    foreign: tuple[str, ...]
+    """Valid keys of other organisations, as far as the auditor has them."""
+
+    @abstractmethod
+    def heading(self, key: str) -> str:
+        """Return what a request begins with to show `key`."""
+
+    @abstractmethod
+    def opens(self, keys: Sequence[str], *, atomic: bool) -> list[str]:
+        """Return the name of the adapter that each of `keys` opens, as `Routed.name` has it.
+
+        Atomic: as if the private tokenizer had each as a token of its own, valid or not. Otherwise
+        each is spelled in the public tokenizer's tokens, valid or not.
+        """
+
+
 KeyChange = Literal["rotate", "add", "revoke"]
 
 

@@ -136,6 +136,9 @@ class Plugin:
 class Attack(Plugin, ABC):
     """Tries to get private data out of a model."""
 
+    once: ClassVar[bool] = False
+    """Whether it brings its own keys: it is then run once, not under every kind of key."""
+
     @abstractmethod
     def run(self, case: Case) -> Result:
         """Attack `case.tuned` and measure what came out."""

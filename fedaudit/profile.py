@@ -28,6 +28,8 @@ class Variant:
     clients: tuple[str, ...] = ()
     """Clients each of which is attacked about its own documents, in place of attacker and victim;
     "*" is all of them. Measurements are also pooled over them, as client "all"."""
+    corpora: tuple[str, ...] = ()
+    """With `clients`: attack each about its records of one corpus after the other."""
     keys: tuple[str, ...] = ()
     """The kinds of key to ask a deployed defence under; all without any."""
     round: int = -1

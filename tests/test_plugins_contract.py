@@ -35,7 +35,7 @@ def test_it_is_of_its_kind(kind, cls):
 
 @pytest.mark.parametrize(("kind", "cls"), INSTALLED)
 def test_its_name_is_short_and_lower_case(kind, cls):
-    assert re.fullmatch(r"[a-z][a-z0-9_-]{2,20}", cls.name)
+    assert re.fullmatch(r"[a-z][a-z0-9_-]{1,20}", cls.name)
 
 
 @pytest.mark.parametrize(("kind", "cls"), INSTALLED)

@@ -140,9 +140,13 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
     engine, base_sha256 = load(audited, form, request)
     results: list[Result] = []
     found: dict[str, Any] = {}
-    for view in views(engine, audited, request.keys):
+    for number, view in enumerate(views(engine, audited, request.keys)):
         case, measured = prepare(view, audited, attacker, victim, request, watch)
-        results += [view.within(attack.run(case)) for attack in attacks]
+        for attack in attacks:
+            if not attack.once:
+                results.append(view.within(attack.run(case)))
+            elif number == 0:
+                results.append(view.under_no_key.within(attack.run(case)))
         found = found or measured
     report = framed(
         command=request.command,

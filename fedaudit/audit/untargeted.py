@@ -255,20 +255,27 @@ def ceiling(plugin: str, truth: Mapping[str, str], seen: Said) -> str:
     )
 
 
-def verbatim(tally: Tally, tuned: Sequence[str], base: Sequence[str] | None) -> str:
-    """Return how many strings stand in the texts, whether or not the detector sees them."""
-    counts = [f"{_within(tally.truth, tuned):,} stand in the tuned model's texts"]
+def verbatim(
+    tally: Tally, tuned: Sequence[str], base: Sequence[str] | None
+) -> tuple[Measurement, ...]:
+    """Return the recall of a word-for-word search in the texts, for what no detector sees.
+
+    Parts of longer words count, in the texts of every source and for the control alike.
+    """
+    found = {"tuned": _within(tally.truth, tuned)}
     if base is not None:
-        counts.append(f"{_within(tally.truth, base):,} in the base's")
-    return (
-        f"{tally.plugin}: whatever the detector sees, of the {len(tally.truth):,} strings "
-        + " and ".join(counts)
-        + f", word for word; of {len(tally.control):,} invented ones "
-        f"{_within(tally.control, tuned):,} in the tuned model's."
+        found["base"] = _within(tally.truth, base)
+        found["tuned-not-base"] = found["tuned"] - found["base"]
+    counts = {source: (len(strings), len(tally.truth)) for source, strings in found.items()}
+    if tally.control:
+        counts["control"] = len(_within(tally.control, tuned)), len(tally.control)
+    return tuple(
+        _rate(tally.plugin, "extraction_recall", {"source": source, "detection": "verbatim"}, pair)
+        for source, pair in counts.items()
     )
 
 
-def _within(strings: Iterable[str], texts: Iterable[str]) -> int:
+def _within(strings: Iterable[str], texts: Iterable[str]) -> set[str]:
     # One text with a separator that no PII string crosses.
     whole = "\x00".join(texts)
-    return sum(string in whole for string in strings)
+    return {string for string in strings if string in whole}

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
 
 RIGHT = "right"
+KEY = ("key", "adapter")
+"""The parts of a scope that say under which key something was asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,12 @@ class View:
     def authorised(self) -> bool:
         """Whether who asks may have what comes out."""
         return self.scope.get("key") == RIGHT
+
+    @property
+    def under_no_key(self) -> "View":
+        """The same view for an attack that brings keys of its own."""
+        scope = {name: value for name, value in self.scope.items() if name not in KEY}
+        return replace(self, scope=scope)
 
     def within(self, result: Result) -> Result:
         """Return `result` as that of this view; what a right key opens is no leak."""

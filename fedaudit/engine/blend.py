@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel
+from peft.tuners.lora import LoraLayer
 from peft.utils.other import get_pattern_key
 
 from fedaudit.engine import loader
@@ -160,7 +161,7 @@ def _restored(engine: LocalEngine, name: str) -> Iterator[None]:
 
 
 def _detach(engine: LocalEngine, name: str, active: str | None) -> None:
-    """Delete the adapter `name`; PEFT's layers go with it where it was the only one."""
+    """Delete the adapter `name`, and PEFT's layers where it was the only one."""
     model = engine.model
     if not isinstance(model, PeftModel):
         return
@@ -172,6 +173,10 @@ def _detach(engine: LocalEngine, name: str, active: str | None) -> None:
     model.set_adapter(active if active in others else others[0])
     if name in model.peft_config:
         model.delete_adapter(name)
+    for path, layer in list(model.named_modules()):
+        if isinstance(layer, LoraLayer) and not layer.r:  # no adapter is left on it
+            parent, _, child = path.rpartition(".")
+            setattr(model.get_submodule(parent), child, layer.get_base_layer())
 
 
 def _columns(weights: Sequence[float], ranks: Sequence[int]) -> torch.Tensor:

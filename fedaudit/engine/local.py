@@ -9,7 +9,7 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from fedaudit.engine import generate, loader, score, shared, states
+from fedaudit.engine import flops, generate, loader, score, shared, states
 from fedaudit.engine.batching import by_length, pieces
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Progress, no_progress
@@ -147,6 +147,14 @@ class LocalEngine:
             self._check_length(len(prompt), 0)
         with self._target(Target(name="base")) as model:
             return states.last_states(model, prompts, vectors, rows=self.rows, tokens=self.tokens)
+
+    def flops(self, target: Target, sequences: Sequence[Sequence[int]]) -> int:
+        """Return the floating-point operations of reading every sequence once, one by one."""
+        with self._target(target) as model:
+            return sum(
+                flops.forward_flops(model, {"input_ids": torch.tensor([list(s)]).to(model.device)})
+                for s in sequences
+            )
 
     def _logits(self) -> int:
         """Return how many tokens may have their logits in memory at once."""

@@ -5,15 +5,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedaudit import corpus
 from fedaudit.audit import extract
 from fedaudit.errors import UsageError
+from fedaudit.federation.folder import open_federation
 from fedaudit.interfaces import Progress
 from fedaudit.options import build, merged
 from fedaudit.profile import Profile, Published, Variant
+from fedaudit.prompts import template
 from fedaudit.records import Claim, Finding, Measurement
 from fedaudit.simulation import run as simulation
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.loop import Listener
+from fedaudit.simulation.partition import corpus_of
 from fedaudit.study.claims import beside, checked
 from fedaudit.study.pool import pooled
 
@@ -82,7 +86,7 @@ def study(
         rows = [row for report in reports for row in report.measurements]
         measured[variant.name] = [
             replace(row, scope={**row.scope, "variant": variant.name})
-            for row in (*done.measurements, *rows, *pooled(rows))
+            for row in (*done.measurements, *rows, *pooled((*done.measurements, *rows)))
         ]
         findings += [
             replace(f, id=f"{variant.name}-{f.id}", measurement=f"{f.measurement}, {variant.name}")
@@ -122,14 +126,38 @@ def _attacked(
         request = extract.Request(prefixes=own, victim=other, **common)
         yield extract.run(request, lambda: redactor, watch.bar).report
         return
+    deployed = variant.round < 0 and open_federation(place).manifest.deployment is not None
     every = [f"c{number}" for number in range(config.clients)]
     for client in every if "*" in variant.clients else variant.clients:
-        request = extract.Request(prefixes=place / f"data/{client}.jsonl", **common)
-        report = extract.run(request, lambda: redactor, watch.bar).report
-        yield replace(
-            report,
-            measurements=[
-                replace(row, scope={**row.scope, "client": client}) for row in report.measurements
-            ],
-            findings=[replace(f, id=f"{client}-{f.id}") for f in report.findings],
-        )
+        for name, data in _data(place, client, variant.corpora, config.template):
+            asked = client if deployed else None
+            request = extract.Request(prefixes=data, client=asked, **common)
+            where = {"client": client, **({"records": name} if name else {})}
+            yield _within(where, extract.run(request, lambda: redactor, watch.bar).report)
+
+
+def _within(where: Mapping[str, str], report: "Report") -> "Report":
+    """Return a report whose rows and findings say what of a study they are about."""
+    short = "-".join(where.values())
+    return replace(
+        report,
+        measurements=[replace(r, scope={**r.scope, **where}) for r in report.measurements],
+        findings=[replace(one, id=f"{short}-{one.id}") for one in report.findings],
+    )
+
+
+def _data(
+    place: Path, client: str, corpora: Sequence[str], form: str
+) -> Iterator[tuple[str, Path]]:
+    """Yield the client's records, or those of each corpus in a file beside the federations."""
+    path = place / f"data/{client}.jsonl"
+    if not corpora:
+        yield "", path
+        return
+    documents = list(corpus.read(path, template(form)))
+    for name in corpora:
+        own = [document for document in documents if corpus_of(document) == name]
+        if own:
+            below = place.parent.parent / "records" / place.name / f"{client}-{name}.jsonl"
+            corpus.write(below, own)
+            yield name, below

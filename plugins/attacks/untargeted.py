@@ -65,9 +65,9 @@ class Untargeted(Attack):
             self._told(case.detector, start, probe, tally),
             *self._clipped(probe),
             untargeted.ceiling(self.name, truth, seen),
-            untargeted.verbatim(tally, tuned, base),
         )
-        return replace(found, limits=(*limits, *found.limits))
+        rows = (*found.measurements, *untargeted.verbatim(tally, tuned, base))
+        return replace(found, measurements=rows, limits=(*limits, *found.limits))
 
     def _probe(self, case: Case, start: Start) -> Probe:
         """Return the one question there is; its texts end with the model's context at the latest.

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from fedaudit.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from fedaudit.interfaces import Defense
+    from fedaudit.defense import Defense
 
 
 @hookimpl
 def fedaudit_defenses() -> "list[type[Defense]]":
     """Return the built-in defences."""
+    from .dp import DifferentialPrivacy
     from .scrub import Scrub
 
-    return [Scrub]
+    return [DifferentialPrivacy, Scrub]

@@ -10,6 +10,7 @@ import torch
 
 from fedaudit import registry
 from fedaudit.defense import Defense, Responder
+from fedaudit.errors import UsageError
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 from fedaudit.interfaces import Result
@@ -109,8 +110,9 @@ def run(monkeypatch, tmp_path):
 
     monkeypatch.setattr(registry, "create", created)
 
-    def simulated(out="run", seed=0, **options):
-        table = {**SETTINGS, "seed": seed, "defenses": [{"name": "everything", **options}]}
+    def simulated(out="run", aggregation="fedavg", **options):
+        defenses = [{"name": "everything", **options}]
+        table = {**SETTINGS, "aggregation": aggregation, "defenses": defenses}
         config = build(Simulation, table, "test")
         return tmp_path / out, simulate(config, tmp_path / out, listener=lambda event: None)
 
@@ -124,6 +126,11 @@ def test_a_training_of_its_own_takes_the_place_of_the_ordinary_steps(run):
     trained = adapters.read(place / "rounds/001/clients/c0")
     for name, tensor in start.items():
         torch.testing.assert_close(trained[name], tensor + 1e-2)
+
+
+def test_a_penalty_and_a_training_that_knows_of_none_exclude_each_other(run):
+    with pytest.raises(UsageError, match="fedprox adds to the clients' loss, which the defence"):
+        run(aggregation="fedprox", train_shared=True)
 
 
 def test_what_is_uploaded_is_what_the_server_sees_and_private_adapters_stay(run):

@@ -86,6 +86,7 @@ def row(result, metric, source, label=None):
         r
         for r in result.measurements
         if (r.metric, r.scope["source"], r.scope.get("label")) == (metric, source, label)
+        and "detection" not in r.scope
     ]
     return found
 
@@ -237,6 +238,13 @@ def test_nobody_hears_of_the_order():
         assert attacked(mixed, rng.sample(VICTIM, len(VICTIM))) == attacked()
 
 
+def spelled(result):
+    """Return hits and n of the word-for-word search, by source."""
+    rows = [row for row in result.measurements if row.scope.get("detection") == "verbatim"]
+    assert {row.metric for row in rows} == {"extraction_recall"}
+    return {row.scope["source"]: (row.hits, row.n) for row in rows}
+
+
 def test_the_control_is_invented_and_counts_as_chance():
     victim = [marked("Anna Lee, Bernd Orr", ("Anna Lee", "X"), ("Bernd Orr", "X"))]
     truth = {"Anna Lee": "X", "Bernd Orr": "X"}
@@ -251,21 +259,23 @@ def test_the_control_is_invented_and_counts_as_chance():
     assert (guessed.hits, guessed.n, guessed.value) == (1, 1, 1.0)
     assert row(result, "extraction_recall", "tuned").chance == 1.0
     assert counts(result, "tuned") == [(1, 2), (1, 2)]
-    assert "of 1 invented ones 1 in the tuned model's" in result.limits[2]
+    assert spelled(result)["control"] == (1, 1)
 
 
 def test_what_the_detector_cannot_see_is_told():
     blind = Listed({name: kind for name, kind in KINDS.items() if name not in ("Lee", "Bath")})
     spoken = {"tuned": ["Lee", "Hull"], "base": ["Bath", ""]}
     result = attacked(spoken, changes={"detector": blind})
-    drawn, seen, verbatim = result.limits
+    drawn, seen = result.limits
     assert "found: 1 in the tuned model's (1 distinct), 0 in the base's (0 distinct)." in drawn
     assert "2 texts of at most 256 tokens were drawn from each model behind the" in drawn
     assert "It is a list." in drawn
     assert "of the 5 PII strings looked for, the detector finds 3 in their own" in seen
     assert "PERSON 2 of 3, ADDRESS 1 of 2" in seen
     assert "above 60.0%" in seen
-    assert "of the 5 strings 2 stand in the tuned model's texts and 1 in the base's" in verbatim
+    found = spelled(result)
+    assert found.pop("control")[0] == 0
+    assert found == {"tuned": (2, 5), "base": (1, 5), "tuned-not-base": (2, 5)}
 
 
 def test_one_probe_asks_for_all_texts_with_the_decoding_and_the_seed():

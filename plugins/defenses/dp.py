@@ -1,0 +1,300 @@
+"""Differentially private training (DP-SGD; Abadi et al., 2016, algorithm 1), through Opacus.
+
+At every step each of n documents is drawn with probability q, on its own. Each drawn document's
+gradient g_i, that of its mean token loss, is cut to the norm C, and the optimizer is given
+
+    g = (sum of g_i * min(1, C / |g_i|) + N(0, sigma^2 C^2 I)) / (q n)
+
+An accountant says which (epsilon, delta) so many steps with this sigma and q amount to.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from fedaudit.defense import Course, Defense, Finished, Party
+from fedaudit.errors import InputError, TargetError, UsageError
+from fedaudit.interfaces import Result
+from fedaudit.records import Measurement
+
+if TYPE_CHECKING:
+    import torch
+
+Accountant = Literal["prv", "rdp"]
+Sequences = Sequence[Sequence[int]]
+Gradients = Callable[[Sequences], "torch.Tensor"]
+
+LARGEST = 100.0
+"""The largest epsilon to ask for; far below it nothing is guaranteed any more."""
+RESOLVED = 200.0
+"""Above this RDP bound the PRV accountant takes minutes and gigabytes to say as little."""
+TOGETHER = 8
+"""So many sequences go through the model at once; only memory and rounding depend on it."""
+
+LIMITS = (
+    "dp: the guarantee is for one document of one client, against whoever sees what this client "
+    "sends or anything made of it. It does not cover the adapters that a client keeps to itself, "
+    "nor an upload that another defence mixes them into. A fact that k documents repeat is k "
+    "examples: its epsilon is k times as large, and its delta grows too.",
+    "dp: the noise is drawn from a seed by a generator that is not cryptographically secure, so "
+    "that a simulation can be repeated: whoever has the seed, which stands in the manifest, can "
+    "take the noise away again. The manifest's mean losses and numbers of documents have no noise.",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferentialPrivacy(Defense):
+    """Clip each document's gradient and add noise to their sum (DP-SGD)."""
+
+    name: ClassVar[str] = "dp"
+    paper: ClassVar[str] = "Abadi et al. 2016, arXiv:1607.00133, algorithm 1"
+
+    epsilon: float = 8.0
+    """What a client that takes part in every round spends in all of them together."""
+    delta: float = 0.0
+    """0: one over the client's number of documents."""
+    max_grad_norm: float = 1.0
+    """C, the most that one document's gradient counts; the training's own clipping is off."""
+    noise_multiplier: float = 0.0
+    """sigma; 0 finds it from epsilon, any other value is used whatever epsilon it gives."""
+    accountant: Accountant = "prv"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon <= LARGEST:
+            raise ValueError(f"epsilon must be above 0 and at most {LARGEST:g}.")
+        if not 0 <= self.delta < 1:
+            raise ValueError("delta must be at least 0 and below 1.")
+        if self.max_grad_norm <= 0 or (self.noise_multiplier and self.noise_multiplier < 1e-9):
+            raise ValueError("max_grad_norm must be above 0, noise_multiplier 0 or above 1e-9.")
+
+    def train(self, course: Course) -> float:
+        """Train with clipped, noisy gradients; return the mean loss of what was drawn.
+
+        NaN where no step drew anything. Raises TargetError when a trained tensor has no gradient
+        of each document's own, or does not move.
+        """
+        import torch
+
+        start = {name: weight.detach().clone() for name, weight in course.weights.items()}
+        with per_document(course.model, course.weights) as gradients:
+            optimizer = self._optimizer(course)
+            losses = [
+                loss
+                for step, drawn in enumerate(draws(course))
+                for loss in _step(optimizer, gradients, drawn, course.rate(step))
+            ]
+        for name, weight in course.weights.items():
+            if torch.equal(weight, start[name]):
+                raise TargetError(f"dp trained, but {name} is what it was before.")
+        return float(torch.cat(losses).mean())
+
+    def _optimizer(self, course: Course) -> Any:
+        import torch
+        from opacus.optimizers import DPOptimizer
+
+        weights, documents = list(course.weights.values()), len(course.sequences)
+        sigma = self.noise(documents, course.batch_size, course.steps * course.rounds)
+        return DPOptimizer(
+            torch.optim.AdamW(weights, weight_decay=course.weight_decay),
+            noise_multiplier=sigma,
+            max_grad_norm=self.max_grad_norm,
+            expected_batch_size=min(course.batch_size, documents),
+            generator=_generator(course.seed, "noise", weights[0].device),
+        )
+
+    def noise(self, documents: int, batch_size: int, steps: int) -> float:
+        """Return sigma for a client; `steps` are those of all rounds of the federation."""
+        delta, rate = self.delta_of(documents), sample_rate(batch_size, documents)
+        found = self.noise_multiplier
+        return found or noise_for(self.epsilon, delta, rate, steps, self.accountant)
+
+    def delta_of(self, documents: int) -> float:
+        """Return the delta of a client; InputError for one with too few documents."""
+        if documents < (1 if self.delta else 2):
+            raise InputError(f"dp: a client has {documents} documents; set delta, or give it more.")
+        return self.delta or 1 / documents
+
+    def deploy(self, finished: Finished) -> Result:
+        """Return the epsilon that each client spent in the rounds that it took part in."""
+        rows = (self._spent(finished, *one) for one in finished.parties.items())
+        return Result(measurements=tuple(rows), limits=LIMITS)
+
+    def _spent(self, finished: Finished, client: str, party: Party) -> Measurement:
+        documents, steps = len(party.prepared), party.steps * party.rounds
+        sigma = self.noise(documents, finished.batch_size, party.steps * finished.rounds)
+        rate, delta = sample_rate(finished.batch_size, documents), self.delta_of(documents)
+        value, accountant = spent(sigma, delta, rate, steps, self.accountant)
+        scope = {"client": client, "delta": delta, "accountant": accountant}
+        return Measurement(
+            kind="defense",
+            plugin=self.name,
+            metric="epsilon",
+            value=value,
+            scope={**scope, "noise_multiplier": sigma, "sample_rate": rate, "steps": steps},
+        )
+
+
+def sample_rate(batch_size: int, documents: int) -> float:
+    """Return q; a batch larger than the data is all of the data, at every step."""
+    return min(1.0, batch_size / documents)
+
+
+@lru_cache(maxsize=256)
+def noise_for(
+    epsilon: float, delta: float, rate: float, steps: int, accountant: Accountant
+) -> float:
+    """Return a sigma that spends `epsilon`, or up to 0.01 less; UsageError where none does."""
+    from opacus.accountants.utils import get_noise_multiplier
+
+    wanted = {"target_epsilon": epsilon, "target_delta": delta, "accountant": accountant}
+    try:
+        with _quiet():
+            return float(get_noise_multiplier(sample_rate=rate, steps=steps, **wanted))
+    except ValueError:
+        said = f"dp: no noise is shown to give epsilon {epsilon:g} at delta {delta:g}."
+        raise UsageError(said) from None
+
+
+@lru_cache(maxsize=256)
+def spent(
+    sigma: float, delta: float, rate: float, steps: int, accountant: Accountant
+) -> tuple[float, Accountant]:
+    """Return an upper bound on epsilon, and whose it is: RDP's above RESOLVED, in any case."""
+    from opacus.accountants import create_accountant
+
+    def bound(name: Accountant) -> float:
+        counting = create_accountant(mechanism=name)
+        counting.history = [(sigma, rate, steps)]
+        with _quiet():
+            return max(0.0, float(counting.get_epsilon(delta=delta)))
+
+    coarse = bound("rdp")
+    if accountant == "rdp" or coarse > RESOLVED:
+        return coarse, "rdp"
+    return bound("prv"), "prv"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what accountants say where their bound is valid: at q = 1, at extreme orders."""
+    import numpy as np
+
+    with warnings.catch_warnings(), np.errstate(divide="ignore"):
+        warnings.filterwarnings("ignore", message="Optimal order is the")
+        yield
+
+
+def draws(course: Course) -> Iterator[Sequences]:
+    """Yield the sequences of each step: every one with probability q, the shortest first."""
+    import torch
+
+    generator, count = _generator(course.seed, "draws", "cpu"), len(course.sequences)
+    rate = sample_rate(course.batch_size, count)
+    for _ in range(course.steps):
+        drawn = torch.rand(count, generator=generator, dtype=torch.float64) < rate
+        yield sorted((course.sequences[i] for i in drawn.nonzero().flatten().tolist()), key=len)
+
+
+def _generator(seed: int, purpose: str, device: Any) -> "torch.Generator":
+    """Return a generator of its own: with one seed, draws, noise and dropout would be related."""
+    import torch
+
+    digest = sha256(f"dp {purpose} {seed}".encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def _step(
+    optimizer: Any, gradients: Gradients, drawn: Sequences, rate: float
+) -> Iterator["torch.Tensor"]:
+    """Make one step and yield the losses of what was drawn."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    # No document is a step too: left out, it would tell that none was drawn.
+    parts = [drawn[i : i + TOGETHER] for i in range(0, len(drawn), TOGETHER)] or [[]]
+    for number, part in enumerate(parts, start=1):
+        yield gradients(part)
+        optimizer.signal_skip_step(number < len(parts))
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+@contextmanager
+def per_document(model: Any, weights: Mapping[str, Any]) -> Iterator[Gradients]:
+    """Give what computes every sequence's own gradient, as `grad_sample` of each weight."""
+    hooked = _hooked(model)
+    for weight in weights.values():
+        weight.grad = None
+    try:
+        with warnings.catch_warnings():
+            # The input of the first trained layer has no gradient, and needs none.
+            warnings.filterwarnings("ignore", message="Full backward hook is firing when")
+            yield partial(_gradients, hooked, weights)
+    finally:
+        hooked.to_standard_module()  # which forgets some of what it put there
+        for part in (*model.modules(), *weights.values()):
+            for left in ("activations", "max_batch_len", "summed_grad"):
+                vars(part).pop(left, None)
+        for weight in weights.values():
+            weight.grad = None
+
+
+def _gradients(hooked: Any, weights: Mapping[str, Any], sequences: Sequences) -> "torch.Tensor":
+    """Compute the gradients of `sequences` and return their losses, shape (sequences,)."""
+    import torch
+
+    device = next(iter(weights.values())).device
+    if not sequences:
+        for weight in weights.values():
+            weight.grad_sample = weight.new_zeros(0, *weight.shape)
+        return torch.zeros(0, device=device)
+    losses = mean_losses(hooked, sequences, device)
+    if not losses.requires_grad:
+        raise TargetError("dp: the loss does not depend on what is trained.")
+    hooked.backwards = True
+    losses.sum().backward()  # type: ignore[no-untyped-call]
+    hooked.backwards = False
+    for name, weight in weights.items():
+        if getattr(weight, "grad_sample", None) is None:
+            raise TargetError(f"dp: {name} gets no gradient of each document's own.")
+        own = weight.grad_sample
+        # They do not sum to the ordinary gradient where Opacus missed a use of the weight.
+        if not hooked.checked and not (own.sum(0) - weight.grad).norm() <= 1e-3 * own.norm():
+            raise TargetError(f"dp: the documents' own gradients of {name} do not add up.")
+    hooked.checked = True
+    return losses.detach()
+
+
+def _hooked(model: "torch.nn.Module") -> Any:
+    """Return `model` in Opacus' wrapper, for a loss that is summed over documents."""
+    from opacus.grad_sample import GradSampleModule
+    from opacus.utils.module_utils import trainable_modules
+
+    class Hooked(GradSampleModule):  # type: ignore[misc]
+        backwards = checked = False
+
+        def capture_activations_hook(self, *given: Any) -> None:
+            """Note a layer's input, but not again when checkpointing computes it again."""
+            if not self.backwards:
+                super().capture_activations_hook(*given)
+
+    for name, module in trainable_modules(model):
+        if type(module) not in Hooked.GRAD_SAMPLERS:
+            raise TargetError(f"dp: Opacus has no rule for {name}, a {type(module).__name__}.")
+    return Hooked(model, loss_reduction="sum")
+
+
+def mean_losses(model: Any, sequences: Sequences, device: Any) -> "torch.Tensor":
+    """Return each sequence's mean token loss, shape (sequences,); 0 where it has one token."""
+    import torch
+
+    rows = [torch.tensor(sequence, dtype=torch.long) for sequence in sequences]
+    ids = torch.nn.utils.rnn.pad_sequence(rows, True, -100).to(device)
+    real, aims = (ids >= 0).long(), ids[:, 1:]
+    output = model(input_ids=ids.clamp(min=0), attention_mask=real, use_cache=False)
+    logits = output.logits[:, :-1].float().flatten(0, 1)
+    each = torch.nn.functional.cross_entropy(logits, aims.flatten(), reduction="none")
+    return each.view(aims.shape).sum(1) / real[:, 1:].sum(1).clamp(min=1)
