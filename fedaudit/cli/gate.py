@@ -91,8 +91,8 @@ def _changed(
 
     found: Gate = gate.opened(run, client)
     before = gate.adapters(found)
-    note(f"Training the gate of {client} anew.", quiet=quiet)
     gate.rekey(found, change, name, adapter)
+    note(f"The gate of {client} was trained anew.", quiet=quiet)
     _show(before, gate.adapters(found))
     note(f"The keys are in {found.folder / client}, in a file that only you can read.", quiet=quiet)
     return 0

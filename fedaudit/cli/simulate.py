@@ -41,6 +41,7 @@ def simulate(
     chosen = profiles.load(profile)
     config = settings(chosen.settings(scale), given(set_ or [], seed, device, dtype))
     place = out or Path("runs") / chosen.name
+    run.prepared(config, place)  # names what is wrong with a plugin before anything else
     found = run.existing(config, place)
     if resume and found is None:
         raise UsageError(f"There is no run in {place} to resume.")

@@ -13,5 +13,6 @@ def fedaudit_defenses() -> "list[type[Defense]]":
     """Return the built-in defences."""
     from .dp import DifferentialPrivacy
     from .scrub import Scrub
+    from .secure_gate.defence import SecureGate
 
-    return [DifferentialPrivacy, Scrub]
+    return [DifferentialPrivacy, Scrub, SecureGate]

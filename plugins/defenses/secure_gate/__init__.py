@@ -1,1 +1,1 @@
-"""SecureGate: dual adapters behind a gate that a key opens."""
+"""SecureGate: two adapters a client, and a gate that a key opens (arXiv:2602.13529)."""

@@ -1,0 +1,114 @@
+"""A client's folder: its keys and gate, made, opened, and changed without touching an adapter.
+
+The gate file is written first, the key file, which names the gate's SHA-256, last. Stopped between
+them, the old key file does not fit the new gate: everything is refused, nothing is opened, and the
+same change, given again, makes both anew.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.errors import InputError, UsageError, unknown
+from fedaudit.files import atomic
+
+from . import keys as key_file
+from .gate import Gate, from_bytes
+from .keys import Key, Keyring, new_secret
+from .responder import GateResponder
+from .training import train
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+
+GATE, KEYS = "gate.safetensors", "keys.json"
+
+
+def create(
+    folder: Path, engine: "LocalEngine", adapters: Sequence[str], *, tau: float, seed: int
+) -> None:
+    """Draw a key for each of `adapters` but the first, the secure one, and train their gate."""
+    keyring = Keyring.new(adapters[1:])
+    _write(folder, keyring, train(engine, keyring, adapters, tau=tau, seed=seed))
+
+
+def load(
+    folder: Path, engine: "LocalEngine", others: Sequence[Path] = (), seed: int = 0
+) -> GateResponder:
+    """Return what answers in `folder`; `others` are folders of other organisations.
+
+    Raises InputError where keys and gate do not belong together or are not there.
+    """
+    keyring, gate = _read(folder)
+    foreign = [s for other in others if (other / KEYS).is_file() for s in _secrets(other)]
+    folders = {name: folder / name for name in gate.adapters}
+    return GateResponder(engine, gate, keyring, folders, foreign=foreign, seed=seed)
+
+
+def rotate(folder: Path, engine: "LocalEngine", name: str, seed: int = 0) -> None:
+    """Draw a new key in place of the one called `name`."""
+    keyring, gate = _read(folder)
+    old = keyring.key(name)
+    kept = tuple(replace(k, secret=new_secret()) if k is old else k for k in keyring.keys)
+    _change(folder, engine, replace(keyring, keys=kept), gate, (old.secret,), seed)
+
+
+def add(folder: Path, engine: "LocalEngine", name: str, adapter: str, seed: int = 0) -> None:
+    """Draw a further key, called `name`, for `adapter`."""
+    keyring, gate = _read(folder)
+    if adapter not in gate.adapters[1:]:
+        raise unknown("adapter behind a key", adapter, gate.adapters[1:])
+    if any(key.name == name for key in keyring.keys):
+        raise UsageError(f"There is a key called {name} already: rotate it, or name another.")
+    try:
+        new = Key(name=name, adapter=adapter, secret=new_secret())
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    _change(folder, engine, replace(keyring, keys=(*keyring.keys, new)), gate, (), seed)
+
+
+def revoke(folder: Path, engine: "LocalEngine", name: str, seed: int = 0) -> None:
+    """Take away the key called `name`."""
+    keyring, gate = _read(folder)
+    old = keyring.key(name)
+    kept = tuple(key for key in keyring.keys if key is not old)
+    _change(folder, engine, replace(keyring, keys=kept), gate, (old.secret,), seed)
+
+
+def _change(
+    folder: Path,
+    engine: "LocalEngine",
+    keyring: Keyring,
+    gate: Gate,
+    old: Sequence[str],
+    seed: int,
+) -> None:
+    _write(
+        folder,
+        keyring,
+        train(engine, keyring, gate.adapters, tau=gate.tau, seed=seed, old=old),
+    )
+
+
+def _read(folder: Path) -> tuple[Keyring, Gate]:
+    keyring, wanted = key_file.read(folder / KEYS)
+    try:
+        content = (folder / GATE).read_bytes()
+    except OSError as error:
+        raise InputError(f"The gate {folder / GATE} cannot be read: {error.strerror}.") from None
+    if hashlib.sha256(content).hexdigest() != wanted:
+        raise InputError(f"The key file {folder / KEYS} belongs to another gate or run.")
+    return keyring, from_bytes(content, folder / GATE)
+
+
+def _secrets(folder: Path) -> Sequence[str]:
+    return key_file.read(folder / KEYS)[0].texts
+
+
+def _write(folder: Path, keyring: Keyring, gate: Gate) -> None:
+    content = gate.to_bytes()
+    with atomic(folder / GATE) as temporary:
+        temporary.write_bytes(content)
+    key_file.write(keyring, folder / KEYS, hashlib.sha256(content).hexdigest())

@@ -1,0 +1,82 @@
+"""What a client deploys: its fused adapters, its keys and its gate, in a folder of its own."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.defense import Deployed, Finished, Party
+from fedaudit.records import Document, Measurement
+
+from .fusion import fuse
+
+if TYPE_CHECKING:
+    from .defence import SecureGate
+    from .responder import GateResponder
+
+PLUGIN = "secure_gate"
+
+
+def deploy_client(
+    defense: "SecureGate", finished: Finished, client: str, party: Party
+) -> list[Measurement]:
+    """Fuse every adapter of a client with the global one, and train a gate for new keys.
+
+    The secure adapter's query set is of the masked view, a revealing one's of its raw view
+    (SecureGate, section 4.3).
+    """
+    from .changes import create
+
+    place, rows, names = finished.folder / client, list[Measurement](), list[str]()
+    for name, own, documents in defense.views(party):
+        query = _query(finished, client, documents, defense.query)
+        fused = fuse(
+            finished.engine,
+            finished.adapter,
+            own,
+            query,
+            place / name,
+            psi=defense.psi,
+            budget=defense.budget,
+            seed=finished.seed,
+        )
+        scope = {"stage": "fusion", "client": client, "adapter": name}
+        weights = ", ".join(f"{weight:.3f}" for weight in fused.weights)
+        rows.append(_row("defense", "loss", fused.loss, {**scope, "weights": weights}))
+        flops = finished.engine.flops(_target(place / name), query) * fused.evaluations
+        rows.append(_row("cost", "flops", float(flops), scope))
+        names.append(name)
+    create(place, finished.engine, names, tau=defense.tau, seed=finished.seed)
+    return rows
+
+
+def opened(deployed: Deployed) -> "GateResponder":
+    """Return a client's gate with its adapters; the other clients' keys are known to it as such."""
+    from .changes import load
+
+    others = sorted(
+        path for path in deployed.folder.iterdir() if path.is_dir() and path.name != deployed.client
+    )
+    return load(deployed.folder / deployed.client, deployed.engine, others, deployed.seed)
+
+
+def _query(
+    finished: Finished, client: str, documents: Sequence[Document], count: int
+) -> list[tuple[int, ...]]:
+    """Return some documents as they were trained on, drawn by the seed and nothing else."""
+    ordered = sorted(documents, key=lambda document: (document.id, document.text))
+    rng = random.Random(f"query {finished.seed} {client}")
+    drawn = rng.sample(ordered, min(count, len(ordered)))
+    begin = finished.engine.beginnings.get("bos", ())
+    tokens = finished.engine.tokenize([document.text for document in drawn])
+    return [(*begin, *own.ids)[: finished.max_length] for own in tokens]
+
+
+def _target(folder: Path) -> Any:
+    from fedaudit.records import Target
+
+    return Target(name=folder.name, adapter=str(folder))
+
+
+def _row(kind: Any, metric: str, value: float, scope: dict[str, Any]) -> Measurement:
+    return Measurement(kind=kind, plugin=PLUGIN, metric=metric, value=value, scope=scope)

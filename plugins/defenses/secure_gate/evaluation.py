@@ -1,0 +1,127 @@
+"""How a deployed gate does: where it sends prompts, and how long that takes it."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.defense import Deployed, Finished
+from fedaudit.metrics.intervals import wilson
+from fedaudit.records import Decoding, Measurement, Probe, Request, Target
+
+from .lessons import drawn, malformed
+from .marker import heading
+
+if TYPE_CHECKING:
+    from .responder import GateResponder
+
+PROMPTS = 1000
+"""Held-out prompts of each kind."""
+TIMED, NEW_TOKENS = 8, 64
+"""Requests that are timed one by one, and tokens of the answer to each."""
+
+
+def evaluate(finished: Finished, client: str) -> Iterator[Measurement]:
+    """Yield the routing accuracy on held-out prompts, and what the gate and an answer cost."""
+    from .deployment import opened
+
+    deployed = Deployed(
+        engine=finished.engine, folder=finished.folder, client=client, seed=finished.seed
+    )
+    gate = opened(deployed)
+    texts = [document.text[:200] for document in finished.parties[client].documents]
+    for kind, (wanted, headings) in _headings(gate, finished.seed).items():
+        prompts = (f"{begin}{number} {texts[number % len(texts)]}" for number, begin in headings)
+        routed = gate.route([Request(prompt) for prompt in prompts])
+        hits = sum(one.name == name for one, name in zip(routed, wanted, strict=True))
+        yield _routing(client, kind, hits, len(routed))
+    yield from _costs(finished, gate, client)
+
+
+def _headings(
+    gate: "GateResponder", seed: int
+) -> Mapping[str, tuple[Sequence[str], Sequence[tuple[int, str]]]]:
+    """Return by kind of prompt the adapters that must answer, and numbered headings.
+
+    Malformed and random keys are drawn by a seed that the gate was not trained with.
+    """
+    rng, secure = random.Random(f"prompts {seed}"), gate.adapters[0]
+    keys = gate.keyring.keys
+    made: Mapping[str, Callable[[int], str]] = {
+        "malformed": lambda n: heading(_malformed(keys[n % len(keys)].secret, gate.secrets, rng)),
+        "random": lambda n: heading(drawn(rng)),
+        "empty": lambda n: heading(""),
+        "none": lambda n: "",
+    }
+    found: dict[str, tuple[Sequence[str], Sequence[tuple[int, str]]]] = {
+        "right": (
+            [keys[n % len(keys)].adapter for n in range(PROMPTS)],
+            [(n, heading(keys[n % len(keys)].secret)) for n in range(PROMPTS)],
+        )
+    }
+    for kind, make in made.items():
+        found[kind] = [secure] * PROMPTS, [(n, make(n)) for n in range(PROMPTS)]
+    return found
+
+
+def _malformed(key: str, valid: Sequence[str], rng: random.Random) -> str:
+    """Return `key` malformed; a corruption may happen to change nothing, and is drawn again."""
+    made = malformed(key, rng)
+    while made in valid:
+        made = malformed(key, rng)
+    return made
+
+
+def _routing(client: str, kind: str, hits: int, n: int) -> Measurement:
+    estimate = wilson(hits, n)
+    return Measurement(
+        kind="defense",
+        plugin="secure_gate",
+        metric="routing_accuracy",
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        n=n,
+        hits=hits,
+        scope={"client": client, "prompts": kind},
+    )
+
+
+def _costs(finished: Finished, gate: "GateResponder", client: str) -> Iterator[Measurement]:
+    """Yield the seconds and operations of a gating pass, and of the answer behind it.
+
+    One request at a time, with keys that the gate has not met; the first of them is not timed.
+    """
+    engine, rng = finished.engine, random.Random(f"timing {finished.seed}")
+    begin = engine.beginnings.get("bos", ())
+    texts = engine.tokenize([d.text for d in finished.parties[client].documents])
+    halves = [text.ids[: len(text.ids) // 2] for text in texts[: TIMED + 1]]  # to be continued
+    prompts = [(*begin, *half)[: finished.max_length // 2] for half in halves]
+    requests = [Request(heading(drawn(rng)), prompt) for prompt in prompts]
+    target = Target(name="secure", adapter=str(gate.folders[gate.adapters[0]]))
+    room = min(NEW_TOKENS, engine.context_length - max(map(len, prompts)))
+
+    def answer(request: Request) -> Any:
+        probe = Probe(prompt=request.prompt, samples=1, max_new_tokens=room)
+        return engine.generate(target, [probe], seed=0, decoding=Decoding(temperature=0))
+
+    for stage, work in (("gating", lambda request: gate.route([request])), ("adapter", answer)):
+        seconds = _timed(work, requests)
+        yield _cost("seconds", seconds, {"client": client, "stage": stage, "n": len(requests) - 1})
+    header = gate.header("")
+    flops = engine.flops(Target(name="base"), [(*header, 0)])
+    yield _cost("flops", float(flops), {"client": client, "stage": "gating"})
+
+
+def _timed(work: Callable[[Request], Any], requests: Sequence[Request]) -> float:
+    """Return the median seconds of `work` on a request, the first one apart."""
+    spent = []
+    for request in requests:
+        started = time.perf_counter()
+        work(request)
+        spent.append(time.perf_counter() - started)
+    return sorted(spent[1:] or spent)[len(spent[1:] or spent) // 2]
+
+
+def _cost(metric: str, value: float, scope: Mapping[str, Any]) -> Measurement:
+    return Measurement(kind="cost", plugin="secure_gate", metric=metric, value=value, scope=scope)

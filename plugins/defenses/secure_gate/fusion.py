@@ -1,0 +1,182 @@
+"""Fusion of two adapters of one organisation (SecureGate, section 4.3, equations 6 to 8).
+
+The weights are what nevergrad's NGOpt finds within [-bound, bound], as in LoRAHub. It minimises the
+mean token loss on a few texts of the organisation plus psi times the SUM of the weights' absolute
+values (equation 7; LoRAHub takes their mean). Each adapter alone is suggested to it, so that the
+fused one is never worse than either under this objective.
+
+For two weights and at most 100 questions NGOpt is COBYLA, which draws nothing at random: it begins
+at the better adapter alone. The seed would only matter if it gave up before the budget is spent.
+"""
+
+import math
+import random
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.errors import TargetError
+from fedaudit.interfaces import Progress, no_progress
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+
+Weights = tuple[float, float]
+ALONE: tuple[Weights, Weights] = ((1.0, 0.0), (0.0, 1.0))
+"""The first adapter alone, and the second."""
+MOST = 100
+"""Beyond this NGOpt builds a metamodel under a time limit, so that no seed makes it repeatable;
+nevergrad 1.0.12 cannot build it at all with numpy 2.4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fused:
+    """How two adapters were fused, and what it gained on the query set."""
+
+    weights: Weights
+    loss: float
+    """Mean token loss of the fused adapter, in nats, without the penalty."""
+    objective: float
+    """The loss plus psi times the sum of the weights' absolute values: what was minimised."""
+    first: float
+    """Loss of the first adapter alone."""
+    second: float
+    """Loss of the second adapter alone."""
+    evaluations: int
+    """How many different weights were tried."""
+
+
+def fuse(
+    engine: "LocalEngine",
+    first: Path,
+    second: Path,
+    query: Sequence[Sequence[int]],
+    out: Path,
+    *,
+    psi: float = 0.01,
+    budget: int = 40,
+    bound: float = 1.5,
+    seed: int,
+    progress: Progress = no_progress,
+) -> Fused:
+    """Write the best weighted sum of two adapters into the folder `out`, and return its weights.
+
+    `query` are token sequences. The engine is afterwards as it was. Raises InputError for adapters
+    that cannot be summed and for a query set without a token to predict, TargetError for a loss
+    that is not finite.
+    """
+    from fedaudit.engine import blend
+    from fedaudit.federation import adapters
+
+    with blend.attached(engine, (first, second)) as both:
+        found = search(
+            lambda weights: both.loss(weights, query),
+            psi=psi,
+            budget=budget,
+            bound=bound,
+            seed=seed,
+            progress=progress,
+        )
+    adapters.write(*blend.stacked((first, second), found.weights), out)
+    return found
+
+
+def search(
+    loss: Callable[[Weights], float],
+    *,
+    psi: float,
+    budget: int,
+    bound: float,
+    seed: int,
+    progress: Progress = no_progress,
+) -> Fused:
+    """Return the weights of the lowest loss plus psi * sum |w| that `budget` questions find.
+
+    Each adapter alone is asked about first, and counts. Of equals, the first that was tried wins.
+    """
+    if not 2 <= budget <= MOST:
+        raise ValueError(f"The fusion's budget must be at least 2 and at most {MOST}.")
+    if psi < 0 or not 1 <= bound < math.inf:
+        raise ValueError("The fusion's psi must be at least 0, and its bound at least 1.")
+    losses: dict[Weights, float] = {}
+
+    def objective(weights: Weights) -> float:
+        if weights not in losses:
+            losses[weights] = _finite(loss(weights), weights)
+        return losses[weights] + psi * sum(map(abs, weights))
+
+    with _random_numbers_kept():
+        _ask(objective, budget, bound, seed, progress)
+    best = min(losses, key=objective)
+    return Fused(
+        weights=best,
+        loss=losses[best],
+        objective=objective(best),
+        first=losses[ALONE[0]],
+        second=losses[ALONE[1]],
+        evaluations=len(losses),
+    )
+
+
+def _ask(
+    objective: Callable[[Weights], float], budget: int, bound: float, seed: int, progress: Progress
+) -> None:
+    """Have NGOpt ask for `budget` values of the objective, both adapters alone first."""
+    import nevergrad
+    import numpy as np
+
+    space = nevergrad.p.Array(init=np.zeros(2), lower=-bound, upper=bound)
+    space.random_state = np.random.RandomState(seed % 2**32)
+    optimizer = nevergrad.optimizers.NGOpt(space, budget=budget, num_workers=1)
+    for weights in reversed(ALONE):  # what is suggested last is asked first
+        optimizer.suggest(np.array(weights))
+    try:
+        with _quiet():
+            for number in range(1, budget + 1):
+                candidate = optimizer.ask()
+                first, second = map(float, candidate.value)
+                value = objective((first, second))
+                progress(number, budget)
+                if number < budget:  # the last would set it thinking, in a thread, for nobody
+                    optimizer.tell(candidate, value)
+    finally:
+        # That thread waits for answers until its optimizer is gone, and Python for the thread: no
+        # traceback may keep it.
+        del optimizer
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what COBYLA says of settings that nevergrad chose."""
+    from nevergrad.common.errors import FinishedUnderlyingOptimizerWarning
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "COBYLA: Invalid", UserWarning)
+        warnings.simplefilter("ignore", FinishedUnderlyingOptimizerWarning)
+        yield
+
+
+@contextmanager
+def _random_numbers_kept() -> Iterator[None]:
+    """Put the global random states back: nevergrad draws from them, even when it is imported."""
+    import numpy as np
+
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def _finite(loss: float, weights: Weights) -> float:
+    """Return `loss`; raises TargetError unless it is a finite number."""
+    if not math.isfinite(loss):
+        first, second = weights
+        raise TargetError(
+            f"The loss of the adapters fused by {first:.3g} and {second:.3g} is not finite."
+        )
+    return loss

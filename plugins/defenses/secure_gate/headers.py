@@ -1,0 +1,111 @@
+"""Pass 1: what the gate reads of a request, and what the frozen base makes of it.
+
+A row is the token that begins a text (for a tokenizer that has one), the tokens of
+`[SPECIAL_TOKEN=`, and the key: one token with an embedding of its own where the private tokenizer
+knows it, the public tokenizer's tokens where not. The gate gets the last layer's state of the row's
+last token. The base is causal, so nothing behind the key could change that state, and pass 1 reads
+no prompt at all. An empty key leaves the marker's last token. A request without a marker is the
+token that begins a text alone, or a line break where the tokenizer has none: the same for every
+prompt, so that nothing a prompt says steers the gate without a key.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .keys import Keyring
+from .marker import OPENING
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedaudit.engine.local import LocalEngine
+
+LONGEST = 128
+"""Tokens of a key that the private tokenizer does not know; what is behind them is not read."""
+
+CHUNK = 8192
+"""Keys whose embeddings are in memory at once."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads keys as an organisation's private tokenizer and the frozen base do.
+
+    All states are float32 (rows, width of the base).
+    """
+
+    engine: "LocalEngine"
+    keyring: Keyring
+    sigma: float
+    """The standard deviation of an embedding's entries."""
+
+    def read(self, keys: Sequence[str | None]) -> "torch.Tensor":
+        """Return the state of each key that a request showed; None showed no marker."""
+        import torch
+
+        valid = set(self.keyring.texts)
+        known = [i for i, key in enumerate(keys) if key in valid]
+        other = [i for i, key in enumerate(keys) if key not in valid]
+        found = torch.zeros(len(keys), self.width)
+        found[known] = self.atomic([keys[i] or "" for i in known])
+        found[other] = self.engine.states([self.row(keys[i]) for i in other])
+        return found
+
+    def atomic(self, texts: Sequence[str]) -> "torch.Tensor":
+        """Return the state of each text as one token, as if the private tokenizer knew it."""
+        import torch
+
+        found = torch.zeros(len(texts), self.width)
+        for start in range(0, len(texts), CHUNK):
+            some = texts[start : start + CHUNK]
+            vectors = torch.from_numpy(self.keyring.vectors(some, self.width, self.sigma))
+            found[start : start + CHUNK] = self.engine.states([self.row("")] * len(some), vectors)
+        return found
+
+    def spelled(self, texts: Sequence[str]) -> "torch.Tensor":
+        """Return the state of each text's last token in the public tokenizer's spelling."""
+        return self.engine.states(self.rows(texts))
+
+    def rows(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """Return the tokens of the marker with each text spelled behind it."""
+        opening = self.row("")
+        room = min(LONGEST, self.engine.context_length - len(opening))
+        return [(*opening, *tokens.ids[:room]) for tokens in self.engine.tokenize(texts)]
+
+    def row(self, key: str | None) -> tuple[int, ...]:
+        """Return the tokens of a request with `key` spelled, or of one without a marker."""
+        if key:
+            return self.rows([key])[0]
+        begin = self.engine.beginnings.get("bos", ())
+        if key is None:
+            return begin or self.engine.tokenize(["\n"])[0].ids
+        return (*begin, *self.engine.tokenize([OPENING])[0].ids)
+
+    @property
+    def width(self) -> int:
+        """The width of the base's states, and of its embeddings."""
+        return width_of(self.engine)
+
+
+def width_of(engine: "LocalEngine") -> int:
+    """Return the width of the base's states."""
+    return int(engine.base.model.config.get_text_config().hidden_size)
+
+
+def sigma_of(engine: "LocalEngine") -> float:
+    """Return the standard deviation of all entries of the base's embeddings.
+
+    They are what the embedding layer returns: some models scale their table there.
+    """
+    import torch
+
+    layer = engine.base.model.get_input_embeddings()
+    count, total, squares = 0, 0.0, 0.0
+    with torch.inference_mode():
+        for ids in torch.arange(layer.weight.shape[0], device=layer.weight.device).split(4096):
+            some = layer(ids).double()
+            count += some.numel()
+            total += float(some.sum())
+            squares += float((some**2).sum())
+    return float((squares / count - (total / count) ** 2) ** 0.5)
