@@ -32,11 +32,12 @@ ROWS = 128
 STEPS, EVERY = 1500, 25
 """The most steps, and after how many the held-out lessons are looked at."""
 RATE, DECAY = 1e-3, 1e-2
+MANY = 4
 MARGIN = 3.0
 """By how much the right logit must be ahead of where cross-entropy would want it."""
 NOISE = 0.05
 """Added to valid states, in standard deviations of a state's entry."""
-SURE = 0.9999
+SURE = 0.999
 """Training may stop when everything held out is decided rightly with this probability."""
 
 
@@ -107,7 +108,7 @@ def _steps(gate: Gate, taught: Lessons) -> Iterator[int]:
     valid = {index: (s - gate.mean) / gate.scale for index, s in taught.valid.items()}
     refused = {kind: (s - gate.mean) / gate.scale for kind, s in taught.refused.items()}
     for step in range(1, STEPS + 1):
-        states, classes = _batch(valid, refused)
+        states, classes = _batch(gate.network, valid, refused)
         gate.network.train()
         margins = MARGIN * one_hot(classes, len(gate.adapters))
         loss = cross_entropy(gate.network(states) - margins, classes)
@@ -117,7 +118,7 @@ def _steps(gate: Gate, taught: Lessons) -> Iterator[int]:
         yield step
 
 
-def _batch(
+def _batch(net,
     valid: Mapping[int, "torch.Tensor"], refused: Mapping[str, "torch.Tensor"]
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
     """Return standardised states (rows, width) and their classes (rows,).
@@ -128,16 +129,24 @@ def _batch(
 
     kinds, _ = _drawn([*refused.values()], ROWS)
     wide = torch.cat([refused["atomic"], refused["random"]])
-    one, two = wide[torch.randperm(len(wide))].repeat(2,1)[:ROWS], wide[torch.randperm(len(wide))].repeat(2,1)[:ROWS]
-    others = torch.cat([kinds, one])
+    pick = lambda n: wide[torch.randint(len(wide), (n,))]
+    others = torch.cat([kinds, pick(ROWS)])
     far = torch.randn_like(kinds) * (0.2 + 1.8 * torch.rand(ROWS, 1))
     if not valid:
         states = torch.cat([others, far])
         return states, torch.full((len(states),), SECURE)
     keys, order = _drawn([*valid.values()], ROWS)
     shown = keys + NOISE * torch.randn_like(keys)
-    part = 0.1 + 0.9 * torch.rand(ROWS, 1)
-    near = keys + part * (one - torch.where(torch.rand(ROWS, 1) < 0.5, two, keys))
+    many = MANY * ROWS
+    part = 0.1 + 0.9 * torch.rand(many, 1)
+    k2, _ = _drawn([*valid.values()], many)
+    near = k2 + part * (pick(many) - pick(many))
+    near = near[torch.randperm(many)]
+    if MANY > 1:
+        net.eval()
+        with torch.no_grad():
+            z = net(near).log_softmax(1)[:, 0]
+        near = near[z.topk(ROWS, largest=False).indices]
     states = torch.cat([shown, others, near, far])
     classes = torch.full((len(states),), SECURE)
     classes[:ROWS] = torch.tensor([*valid])[order]
