@@ -1,11 +1,12 @@
 """Hidden states: what the base makes of a prompt, before it makes words of it."""
 
+import copy
 from collections.abc import Sequence
 
 import torch
-from transformers import PreTrainedModel
+from transformers import DynamicCache, PreTrainedModel
 
-from fedaudit.engine.batching import by_length, padded
+from fedaudit.engine.batching import by_length
 
 
 @torch.inference_mode()
@@ -20,31 +21,62 @@ def last_states(
     """Return the last layer's state at each prompt's last position, float32 (prompts, width).
 
     `vectors` (prompts, width), where given, are embeddings of one more token behind each prompt,
-    one that the vocabulary does not have. Padding goes behind, where a causal model does not look.
+    one that the vocabulary does not have. What all prompts begin with is read once. Rows of a batch
+    are of one length, so none is padded. Raises ValueError for a prompt without tokens.
     """
     extra = 0 if vectors is None else 1
-    width = int(model.config.get_text_config().hidden_size)
-    found = torch.zeros(len(prompts), width)
-    table = model.get_input_embeddings()
     lengths = [len(prompt) + extra for prompt in prompts]
     if min(lengths, default=1) < 1:
         raise ValueError("A prompt without tokens has no state.")
-    for batch in by_length(lengths, tokens):
-        for start in range(0, len(batch), rows):
-            some = batch[start : start + rows]
-            longest = padded(lengths[some[0]])  # the same for all rows of a batch
-            ids = torch.zeros(len(some), longest, dtype=torch.long)
-            mask = torch.zeros(len(some), longest, dtype=torch.long)
-            for row, index in enumerate(some):
-                ids[row, : len(prompts[index])] = torch.tensor(list(prompts[index]))
-                mask[row, : lengths[index]] = 1
-            embedded = table(ids.to(model.device))
-            last = mask.sum(dim=1) - 1
+    found = torch.zeros(len(prompts), int(model.config.get_text_config().hidden_size))
+    shared = _shared(prompts, extra)
+    cache = _read(model, prompts[0][:shared]) if shared else None
+    table = model.get_input_embeddings()
+    for batch in by_length([length - shared for length in lengths], tokens):
+        for some in _alike(batch, lengths, rows):
+            own = torch.tensor([list(prompts[index][shared:]) for index in some], dtype=torch.long)
+            embedded = table(own.to(model.device))
             if vectors is not None:
                 new = vectors[some].to(embedded.device, embedded.dtype)
-                embedded[torch.arange(len(some)), last] = new
+                embedded = torch.cat([embedded, new[:, None]], dim=1)
             states = model.base_model(
-                inputs_embeds=embedded, attention_mask=mask.to(model.device), use_cache=False
+                inputs_embeds=embedded,
+                past_key_values=_repeated(cache, len(some)) if cache else None,
+                use_cache=cache is not None,
             ).last_hidden_state
-            found[some] = states[torch.arange(len(some)), last].float().cpu()
+            found[some] = states[:, -1].float().cpu()
     return found
+
+
+def _shared(prompts: Sequence[Sequence[int]], extra: int) -> int:
+    """Return how many tokens all prompts begin with, leaving each one token of its own."""
+    if len(prompts) < 2:
+        return 0
+    # What the first and the last in order share, all between them share too.
+    first, last = min(map(tuple, prompts)), max(map(tuple, prompts))
+    most = min(map(len, prompts)) - 1 + extra
+    return next((i for i in range(min(most, len(first))) if first[i] != last[i]), most)
+
+
+def _alike(batch: Sequence[int], lengths: Sequence[int], rows: int) -> list[list[int]]:
+    """Return the rows of a batch in groups of one length, at most `rows` in each."""
+    groups = []
+    for length in sorted({lengths[index] for index in batch}):
+        alike = [index for index in batch if lengths[index] == length]
+        groups += [alike[start : start + rows] for start in range(0, len(alike), rows)]
+    return groups
+
+
+def _read(model: PreTrainedModel, begin: Sequence[int]) -> DynamicCache:
+    cache = DynamicCache(config=model.config)
+    ids = torch.tensor([list(begin)], device=model.device)
+    model.base_model(input_ids=ids, past_key_values=cache, use_cache=True)
+    return cache
+
+
+def _repeated(cache: DynamicCache, rows: int) -> DynamicCache:
+    """Return a copy of a one-row cache with that row `rows` times."""
+    own = copy.copy(cache)
+    own.layers = [copy.copy(layer) for layer in cache.layers]
+    own.batch_select_indices(torch.zeros(rows, dtype=torch.long))
+    return own

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 def fedaudit_attacks() -> "list[type[Attack]]":
     """Return the built-in attacks."""
     from .contextual import Contextual
+    from .gate import Gate
     from .ranking import Ranking
     from .untargeted import Untargeted
 
-    return [Contextual, Ranking, Untargeted]
+    return [Contextual, Gate, Ranking, Untargeted]

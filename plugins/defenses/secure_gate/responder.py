@@ -40,7 +40,10 @@ class GateResponder(KeyedResponder):
         self._decided: dict[str | None, int] = {}
 
     def route(self, requests: Sequence[Request]) -> list[Routed]:
-        """Return each request's adapter, and its prompt without any marker or key."""
+        """Return each request's adapter, and its prompt without any marker or key.
+
+        Only the heading's text may open anything; a prompt behind it, in tokens, is cleaned too.
+        """
         parsed = [parse(request.heading) for request in requests]
         new = list(dict.fromkeys(key for key, _ in parsed if key not in self._decided))
         if new:
@@ -49,12 +52,28 @@ class GateResponder(KeyedResponder):
         rests = [self._cleaner.clean(rest) for _, rest in parsed]
         texts = list(dict.fromkeys(rest for rest in rests if rest))
         tokens = dict(zip(texts, self.engine.tokenize(texts), strict=True))
+        prompts = self._cleaned([request.prompt for request in requests])
         routed = []
         for (key, _), rest, request in zip(parsed, rests, requests, strict=True):
             name = self.adapters[self._decided[key]]
             spelled = tokens[rest].ids if rest else ()
-            routed.append(Routed(name, str(self.folders[name]), (*spelled, *request.prompt)))
+            routed.append(
+                Routed(name, str(self.folders[name]), (*spelled, *prompts[request.prompt]))
+            )
         return routed
+
+    def _cleaned(
+        self, prompts: Sequence[tuple[int, ...]]
+    ) -> Mapping[tuple[int, ...], tuple[int, ...]]:
+        """Return each prompt without markers and keys; one that has none keeps its very tokens."""
+        tokenizer = self.engine.base.tokenizer
+        distinct = list(dict.fromkeys(prompts))
+        found = {prompt: prompt for prompt in distinct}
+        texts = tokenizer.batch_decode([list(prompt) for prompt in distinct])
+        for prompt, text in zip(distinct, texts, strict=True):
+            if (cleaned := self._cleaner.clean(text)) != text:
+                found[prompt] = tuple(tokenizer(cleaned, add_special_tokens=False)["input_ids"])
+        return found
 
     def headings(self) -> Mapping[str, str]:
         """Return a heading for each kind of key that there is."""
