@@ -1,8 +1,9 @@
 """A client's folder: its keys and gate, made, opened, and changed without touching an adapter.
 
-The gate file is written first, the key file, which names the gate's SHA-256, last. Stopped between
-them, the old key file does not fit the new gate: everything is refused, nothing is opened, and the
-same change, given again, makes both anew.
+The key file names the SHA-256 of its gate. A change writes the new key file beside the old one,
+then the gate, and then puts the key file in place. Stopped in between, the next to open the folder
+finds a key file that waits: it takes its place if it fits the gate, and goes if the gate is still
+the old one. So a folder has the old keys or the new ones, and never both or neither.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ from .training import train
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
 
-GATE, KEYS = "gate.safetensors", "keys.json"
+GATE, KEYS, WAITING = "gate.safetensors", "keys.json", "keys.json.new"
 
 
 def create(
@@ -93,14 +94,26 @@ def _change(
 
 
 def _read(folder: Path) -> tuple[Keyring, Gate]:
-    keyring, wanted = key_file.read(folder / KEYS)
     try:
         content = (folder / GATE).read_bytes()
     except OSError as error:
         raise InputError(f"The gate {folder / GATE} cannot be read: {error.strerror}.") from None
+    _finish(folder, content)
+    keyring, wanted = key_file.read(folder / KEYS)
     if hashlib.sha256(content).hexdigest() != wanted:
         raise InputError(f"The key file {folder / KEYS} belongs to another gate or run.")
     return keyring, from_bytes(content, folder / GATE)
+
+
+def _finish(folder: Path, content: bytes) -> None:
+    """Finish or undo a change that was cut short; `content` is the gate file's."""
+    if not (folder / WAITING).is_file():
+        return
+    _, wanted = key_file.read(folder / WAITING)
+    if hashlib.sha256(content).hexdigest() == wanted:
+        (folder / WAITING).replace(folder / KEYS)
+    else:
+        (folder / WAITING).unlink()
 
 
 def _secrets(folder: Path) -> Sequence[str]:
@@ -109,6 +122,7 @@ def _secrets(folder: Path) -> Sequence[str]:
 
 def _write(folder: Path, keyring: Keyring, gate: Gate) -> None:
     content = gate.to_bytes()
+    key_file.write(keyring, folder / WAITING, hashlib.sha256(content).hexdigest())
     with atomic(folder / GATE) as temporary:
         temporary.write_bytes(content)
-    key_file.write(keyring, folder / KEYS, hashlib.sha256(content).hexdigest())
+    (folder / WAITING).replace(folder / KEYS)

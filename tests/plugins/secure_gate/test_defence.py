@@ -20,9 +20,7 @@ OWN = [document(1), document(2, "bank/b"), document(3, "bank/c")]
 
 
 def test_the_shared_adapter_sees_the_masked_view_and_the_revealing_one_the_raw_view():
-    assert [d.text for d in gate().prepare(OWN)] == [
-        f"[MASK] signed paper {n}." for n in (1, 2, 3)
-    ]
+    assert [d.text for d in gate().prepare(OWN)] == [f"[MASK] signed paper {n}." for n in (1, 2, 3)]
     assert gate().private(OWN) == {"revealing": OWN}
     assert gate(masked=False).prepare(OWN) == OWN
 
