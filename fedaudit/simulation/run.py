@@ -75,7 +75,7 @@ def simulate(
     base = load_base(config.base, device=config.device, dtype=config.dtype)
     resumed = len(started.rounds) - 1 if started else None
     if started is None:
-        started = setup.create(config, out, base)
+        started = setup.create(config, out, base, run.aggregator)
     elif started.base.sha256 != base.sha256:
         raise InputError(f"The base {config.base} is not the one that {out} was begun with.")
     found = material.materials(config, out, started.clients, run.defenses)

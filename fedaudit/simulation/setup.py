@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from fedaudit.errors import InputError
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
 from fedaudit.files import sha256
+from fedaudit.interfaces import Aggregator
 from fedaudit.prompts import PromptTemplate, template
 from fedaudit.records import Document
 from fedaudit.simulation.config import Simulation
@@ -100,8 +101,11 @@ def _classes(config: Simulation, found: Sequence[Document], base: Any) -> list[i
     return clusters(embed(model, [d.text for d in found]), by.clusters, config.seed)
 
 
-def create(config: Simulation, out: Path, base: Any) -> Manifest:
-    """Write a new federation, with its data and initial adapter, into `out` at one stroke."""
+def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Manifest:
+    """Write a new federation, with its data and initial adapter, into `out` at one stroke.
+
+    `server` is the rule that the server really follows, which a defence may have changed.
+    """
     dealt = split(config, documents(config), base)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +119,7 @@ def create(config: Simulation, out: Path, base: Any) -> Manifest:
         if dealt.held_out:
             corpus.write(place / "data/held_out.jsonl", dealt.held_out)
         initial_adapter(config, base, place / INITIAL)
-        started = _manifest(config, names, dealt, base, place)
+        started = _manifest(config, names, dealt, base, place, server)
         manifest.write(started, place)
         place.chmod(0o755)
         os.rename(place, out)  # onto an empty folder too; fails on any other
@@ -159,11 +163,15 @@ def plain(table: Any) -> Any:
 
 
 def _manifest(
-    config: Simulation, names: Sequence[str], dealt: Split, base: Any, place: Path
+    config: Simulation,
+    names: Sequence[str],
+    dealt: Split,
+    base: Any,
+    place: Path,
+    server: Aggregator,
 ) -> Manifest:
     total = sum(len(own) for own in dealt.clients)
     form: PromptTemplate = template(config.template)
-    name, options = config.aggregator()
     return Manifest(
         base=Base(name=config.base, sha256=base.sha256),
         clients=tuple(
@@ -171,7 +179,7 @@ def _manifest(
             for n, own in zip(names, dealt.clients, strict=True)
         ),
         rounds=(Round(round=0, adapter=INITIAL),),
-        aggregation={"name": name, "options": options},
+        aggregation={"name": server.name, "options": asdict(server)},  # type: ignore[call-overload]
         template=Template(
             name=form.name, with_input=form.with_input, without_input=form.without_input
         ),
