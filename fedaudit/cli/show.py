@@ -110,15 +110,19 @@ class _Lines:
         """Print a line for the first training of every round."""
         if event.round == self.round:
             return
-        if self.round == 0:
+        told = (
+            f"round {event.round}: {event.done} of {event.total} trainings, {event.who} loss "
+            f"{event.loss:.3f}"
+        )
+        if event.round < self.round:  # another federation: nothing is known of its pace
+            self.started, self.before = time.monotonic(), event.done
+        elif self.round == 0:
             self.before = event.done - 1  # what an earlier run of a resumed federation did
         self.round = event.round
-        seconds = time.monotonic() - self.started
-        left = seconds / (event.done - self.before) * (event.total - event.done)
-        note(
-            f"round {event.round}: {event.done} of {event.total} trainings, {event.who} loss "
-            f"{event.loss:.3f}, about {left:.0f} s left"
-        )
+        if done := event.done - self.before:
+            seconds = time.monotonic() - self.started
+            told += f", about {seconds / done * (event.total - event.done):.0f} s left"
+        note(told)
 
 
 @contextmanager

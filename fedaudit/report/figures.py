@@ -53,3 +53,22 @@ def found(row: Mapping[str, Any]) -> str:
     if n is None:
         return "-" if hits is None else f"{hits:,}"
     return f"~{number(value * n)} / {n:,}" if hits is None else f"{hits:,} / {n:,}"
+
+
+def count(row: Mapping[str, Any]) -> str:
+    """Return what a measurement is out of."""
+    return "-" if row["n"] is None else number(row["n"])
+
+
+def counted(row: Mapping[str, Any]) -> str:
+    """Return a rate as a sentence has it; none and all of n come with the bound that is left.
+
+    `0 of 100,000, at most 0.0038 %`, `200 of 200, at least 98.1 %`, `3 of 52, 5.8 % [2.0, 15.6]`.
+    """
+    hits, n, low, high = row["hits"], row["n"], row["low"], row["high"]
+    if row["value"] is None or hits is None or n is None or low is None or high is None:
+        return measured(row)
+    of = f"{hits:,} of {n:,}"
+    if hits == 0:
+        return f"{of}, at most {percent(high)}"
+    return f"{of}, at least {percent(low)}" if hits == n else f"{of}, {measured(row)}"

@@ -1,14 +1,17 @@
 """A report as one HTML page that loads nothing and runs nothing, for data protection officers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from fedaudit.report import rows, story, tables
+from fedaudit.report import lines, rows, story, tables
 from fedaudit.report.figures import measured
+from fedaudit.report.glossary import GLOSSARY
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import SETS, SOURCES, Row
+from fedaudit.report.tried import tried
+from fedaudit.report.unprompted import searched
 
 MOST_FINDINGS = 100
 WIDTH, STEP, LETTER = 300, 26, 7
@@ -16,6 +19,9 @@ WIDTH, STEP, LETTER = 300, 26, 7
 
 MOST_LETTERS = 48
 """Of a bar's name; the table below the chart has it all."""
+
+MOST_BARS = 40
+"""Of a chart, likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +39,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The coverages of one attack, as bars."""
+    """What one attack found, as bars."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -65,48 +71,76 @@ def _content(report: Row) -> dict[str, Any]:
         "title": story.title(report),
         "judged": story.judged(report),
         "answer": story.answer(report),
+        "reasons": story.reasons(report),
         "audited": story.audited(report),
-        "tried": story.tried(report),
+        "tried": tried(report),
         "charts": charts(report),
-        "extraction": [
-            *tables.extraction(report),
-            *tables.labels(report),
-            *tables.inference(report),
-        ],
+        "extraction": tables.attacks(report),
         "findings": tables.findings(report, MOST_FINDINGS),
-        "rest": [*tables.utility(report), *tables.others(report), *tables.claims(report)],
-        "glossary": story.GLOSSARY,
+        "rest": [*tables.rest(report), *tables.claims(report)],
+        "glossary": GLOSSARY,
         "width": WIDTH,
         "step": STEP,
     }
 
 
 def charts(report: Row) -> list[Chart]:
-    """Return one chart per attack; its longest interval takes the whole width."""
-    groups = rows.by_plugin(row for row in rows.totals(report) if row["value"] is not None)
-    return [_chart(plugin, group) for plugin, group in groups.items()]
+    """Return a chart for each attack with prompts, and for every attack under keys or on variants.
+
+    The longest interval of a chart takes its whole width.
+    """
+    groups = {
+        f"Coverage by the attack {plugin}": group
+        for plugin, group in rows.by_plugin(rows.totals(report)).items()
+    }
+    recalls = searched(rows.unprompted(report, labelled=False))
+    for name, group in recalls.items():
+        groups[f"Recall by the attack {name}"] = group
+    for plugin, group in rows.by_plugin(rows.inference(report, labelled=False)).items():
+        groups[f"Accuracy of the attack {plugin}"] = group
+    drawn = {title: _bars(group) for title, group in groups.items()}
+    return [_chart(title, some) for title, some in drawn.items() if some]
 
 
-def _chart(plugin: str, known: Sequence[Row]) -> Chart:
-    scale = WIDTH / (max(row["high"] for row in known) or 1)
-    bars = tuple(_bar(row, STEP * index, scale) for index, row in enumerate(known))
+def _bars(group: Sequence[Row]) -> list[tuple[str, Row]]:
+    """Return what to draw, by name: every source, or one line for each variant and key."""
+    viewed = lines.viewed(group)
+    if not viewed and group[0]["metric"] != "coverage":
+        return []
+    hidden = lines.hidden(group)
+    some = lines.telling(group) if viewed else group
+    return [(_name(row, hidden), row) for row in some if row["value"] is not None][:MOST_BARS]
+
+
+def _chart(title: str, known: Sequence[tuple[str, Row]]) -> Chart:
+    scale = WIDTH / (max(row["high"] for _, row in known) or 1)
+    bars = tuple(_bar(name, row, STEP * index, scale) for index, (name, row) in enumerate(known))
     return Chart(
-        title=f"Coverage by the attack {plugin}",
+        title=title,
         bars=bars,
         left=LETTER * (max(len(bar.name) for bar in bars) + 2),
         height=STEP * len(bars),
     )
 
 
-def _bar(row: Row, y: int, scale: float) -> Bar:
+def _bar(name: str, row: Row, y: int, scale: float) -> Bar:
     reach = {end: round(scale * row[end], 1) for end in ("value", "low", "high")}
     source = str(row["scope"].get("source", "tuned"))
-    return Bar(name=_name(row), told=measured(row), source=source, y=y, **reach)
+    return Bar(name=name, told=measured(row), source=source, y=y, **reach)
 
 
-def _name(row: Row) -> str:
+def _name(row: Row, hidden: Collection[str]) -> str:
+    """Return what a bar is of, in a few words; variant and key first where they differ."""
     scope = row["scope"]
-    parts = (SOURCES.get(scope.get("source")), SETS.get(scope.get("set")), rows.place(row))
+    count = scope.get("candidates") if row["metric"] in rows.INFERENCE else None
+    parts = (
+        lines.variant(row) if "variant" in hidden else "",
+        f"key {lines.key(row)}" if lines.key(row) else "",
+        SOURCES.get(scope.get("source")),
+        SETS.get(scope.get("set")),
+        "" if count is None else f"{count} candidates",
+        rows.place(row, {*hidden, "client", "detection"} if hidden else ()),
+    )
     name = visible(", ".join(filter(None, parts)))
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
 

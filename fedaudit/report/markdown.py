@@ -5,9 +5,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fedaudit.report import story, tables
+from fedaudit.report.glossary import GLOSSARY
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import Row
-from fedaudit.report.tables import Table
+from fedaudit.report.table import Table
+from fedaudit.report.tried import tried
 
 MOST_FINDINGS = 100
 
@@ -24,23 +26,20 @@ def _lines(report: Row) -> Iterator[str]:
         yield from _paragraph(f"Verdict: {verdict['status']}", bold=True)
         for sentence in story.answer(report):
             yield from _paragraph(sentence)
-        yield from _list("Why", verdict["reasons"])
+        yield from _list("Why", story.reasons(report))
     yield from _list(
         "What was audited", [f"{name}: {value}" for name, value in story.audited(report)]
     )
-    yield from _list("What was tried", story.tried(report))
+    yield from _list("What was tried", tried(report))
     for table in (
-        *tables.extraction(report),
-        *tables.labels(report),
-        *tables.inference(report),
+        *tables.attacks(report),
         *tables.findings(report, MOST_FINDINGS),
-        *tables.utility(report),
-        *tables.others(report),
+        *tables.rest(report),
         *tables.claims(report),
     ):
         yield from _table(table)
     yield from _list("Limits", report["limits"])
-    yield from _list("Terms", [f"{term}: {meaning}" for term, meaning in story.GLOSSARY.items()])
+    yield from _list("Terms", [f"{term}: {meaning}" for term, meaning in GLOSSARY.items()])
 
 
 def _paragraph(text: str, *, bold: bool = False) -> Iterator[str]:

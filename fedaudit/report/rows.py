@@ -1,6 +1,6 @@
 """Finding one's way among the measurements of a report: which belong together, in which order."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -20,40 +20,54 @@ SETS = {"all": "all", "prefix-disjoint": "disjoint"}
 
 INFERENCE = ("inference_accuracy",)
 EXTRACTION = ("coverage", "efficiency", "queries", "vx_pii")
+UNPROMPTED = ("extraction_recall", "extraction_precision")
 UTILITY = ("loss", "perplexity", "rouge_l", "bleu", "accuracy", "edit_distance")
+COSTS = ("parameters", "bytes_sent", "flops", "seconds")
 
 _TELLING = ("tuned-not-base", "tuned", "base", "control")
 
 
 def totals(report: Row) -> list[Row]:
     """Return the coverages of whole sets of PII, in reading order."""
-    rows = [row for row in _coverages(report) if "label" not in row["scope"]]
+    rows = coverages(report, labelled=False)
     order = list(dict.fromkeys(map(place, rows)))
     return sorted(
         rows, key=lambda row: (order.index(place(row)), _rank(row, "set"), _rank(row, "source"))
     )
 
 
-def telling_labels(report: Row) -> list[list[Row]]:
-    """Return for each attack its coverages by label, the most telling of them, largest first.
+def coverages(report: Row, *, labelled: bool) -> list[Row]:
+    """Return the coverages of whole sets of PII, or of each kind, in the order of the report."""
+    rows = _of(report, "extraction", "coverage")
+    return [row for row in rows if ("label" in row["scope"]) == labelled]
+
+
+def most_telling(rows: Sequence[Row]) -> list[Row]:
+    """Return the coverages by label of one attack that say most, the largest first.
 
     Beyond the base rather than of the tuned model, of all targets rather than of a choice.
     """
-    rows = [row for row in _coverages(report) if "label" in row["scope"]]
-    return [_most_telling(group) for group in by_plugin(rows).values()]
-
-
-def _most_telling(rows: Sequence[Row]) -> list[Row]:
-    best = min(rows, key=lambda row: (_telling(row), _rank(row, "set"), place(row)))
+    best = min(rows, key=lambda row: (telling_rank(row), _rank(row, "set"), place(row)))
     keys = [key for key in best["scope"] if key != "label"]
     like = [row for row in rows if where(row, keys) == where(best, keys)]
     return sorted(like, key=lambda r: (-(r["hits"] or 0), -(r["n"] or 0), str(r["scope"]["label"])))
 
 
+def telling_rank(row: Row) -> int:
+    """Return 0 for what came out beyond the base, which says most, 1 for all that came out, ..."""
+    source = row["scope"].get("source")
+    return _TELLING.index(source) if source in _TELLING else len(_TELLING)
+
+
+def set_rank(row: Row) -> int:
+    """Return the place of a row's set of targets in reading order."""
+    return _rank(row, "set")
+
+
 def strongest(rows: Sequence[Row]) -> Row | None:
     """Return the total that says most about an attack: the highest one beyond the base."""
     known = [row for row in rows if row["value"] is not None]
-    return min(known, key=lambda r: (_telling(r), _rank(r, "set"), -r["value"]), default=None)
+    return min(known, key=lambda r: (telling_rank(r), _rank(r, "set"), -r["value"]), default=None)
 
 
 def sibling(rows: Iterable[Row], row: Row, source: str) -> Row | None:
@@ -111,10 +125,49 @@ def utility(report: Row) -> list[Row]:
     return sorted(rows, key=lambda row: str(row["scope"].get("task", "")))
 
 
+def unprompted(report: Row, *, labelled: bool) -> list[Row]:
+    """Return the recalls over all kinds of PII, or those of each kind, in reading order."""
+    rows = _of(report, "extraction", "extraction_recall")
+    rows = [row for row in rows if ("label" in row["scope"]) == labelled]
+    return sorted(rows, key=lambda row: _rank(row, "source"))
+
+
+def costs(report: Row) -> list[Row]:
+    """Return what the run took, in reading order."""
+    return sorted(_of(report, "cost", *COSTS), key=lambda row: COSTS.index(row["metric"]))
+
+
+def defended(report: Row, metric: str) -> list[Row]:
+    """Return what a defence guarantees or decides: its rows of `metric`, as the report has them."""
+    return [row for row in _of(report, "defense", metric) if _guards(row)]
+
+
+def _guards(row: Row) -> bool:
+    """Tell whether a row of a defence is of those that a table of their own shows."""
+    scope = row["scope"]
+    own = {"fpr": "attempt" in scope, "loss": bool(scope.get("stage") == "fusion")}
+    return own.get(row["metric"], row["metric"] in ("epsilon", "routing_accuracy"))
+
+
+def _of(report: Row, kind: str, *metrics: str) -> list[Row]:
+    return [r for r in report["measurements"] if r["kind"] == kind and r["metric"] in metrics]
+
+
 def others(report: Row) -> list[Row]:
-    """Return the measurements that no table of extraction, inference or utility shows."""
-    own = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE}
-    return [row for row in report["measurements"] if row["metric"] not in own.get(row["kind"], ())]
+    """Return the measurements that no other table shows."""
+    own = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE, "cost": COSTS}
+    recalled = {row["plugin"] for row in _of(report, "extraction", "extraction_recall")}
+    return [
+        row
+        for row in report["measurements"]
+        if row["metric"] not in own.get(row["kind"], ())
+        and not (row["kind"] == "defense" and _guards(row))
+        and not (
+            row["kind"] == "extraction"
+            and row["metric"] in UNPROMPTED
+            and row["plugin"] in recalled
+        )
+    ]
 
 
 def where(row: Row, keys: Iterable[str]) -> str:
@@ -123,19 +176,19 @@ def where(row: Row, keys: Iterable[str]) -> str:
     return ", ".join(f"{key} {scope[key]}" for key in sorted(keys) if key in scope)
 
 
-def place(row: Row) -> str:
-    """Return all of a measurement's scope that no column of a table shows."""
-    return where(row, _elsewhere(row))
+def place(row: Row, hidden: Collection[str] = ()) -> str:
+    """Return all of a measurement's scope that no column of a table shows, nor is `hidden`."""
+    return where(row, _elsewhere(row) - set(hidden))
 
 
-def places(rows: Sequence[Row]) -> tuple[str, list[str]]:
+def places(rows: Sequence[Row], hidden: Collection[str] = ()) -> tuple[str, list[str]]:
     """Return the part of their places that all rows agree on, and each row's own part.
 
     A row that leaves a key out agrees with any value of it.
     """
     said: dict[str, set[str]] = {}
     for row in rows:
-        for key in _elsewhere(row):
+        for key in _elsewhere(row) - set(hidden):
             said.setdefault(key, set()).add(str(row["scope"][key]))
     agreed = {key for key, values in said.items() if len(values) == 1}
     example = {"scope": {key: next(iter(said[key])) for key in agreed}}
@@ -153,11 +206,6 @@ def reasons(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"Not measured: {reason}" for reason in given))
 
 
-def _coverages(report: Row) -> list[Row]:
-    rows = report["measurements"]
-    return [row for row in rows if (row["kind"], row["metric"]) == ("extraction", "coverage")]
-
-
 def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any], but: str = "") -> bool:
     return all(key == but or narrow.get(key) == value for key, value in wide.items())
 
@@ -166,8 +214,3 @@ def _rank(row: Row, key: str) -> int:
     order = [*SOURCES] if key == "source" else [*SETS]
     value = row["scope"].get(key)
     return order.index(value) if value in order else len(order)
-
-
-def _telling(row: Row) -> int:
-    source = row["scope"].get("source")
-    return _TELLING.index(source) if source in _TELLING else len(_TELLING)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fedaudit.report import story, tables
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import Row
-from fedaudit.report.tables import Table
+from fedaudit.report.table import Table
 
 if TYPE_CHECKING:
     import rich.table
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MOST_FINDINGS = 10
+LEAST = 8
+"""How narrow a column of names may become so that numbers need not break."""
+
 STYLES = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 
 
@@ -21,11 +24,8 @@ def render(report: Row, console: "Console") -> None:
     """Print a valid report's document to `console`; the verdict comes last, where the eye is."""
     _pairs("Audited", story.audited(report), console)
     for table in (
-        *tables.extraction(report),
-        *tables.labels(report),
-        *tables.inference(report),
-        *tables.utility(report),
-        *tables.others(report),
+        *tables.attacks(report),
+        *tables.rest(report),
         *tables.findings(report, MOST_FINDINGS),
         *tables.claims(report),
     ):
@@ -37,7 +37,7 @@ def render(report: Row, console: "Console") -> None:
 
 def _verdict(report: Row, console: "Console") -> None:
     status = report["verdict"]["status"]
-    _list("Why", report["verdict"]["reasons"], console)
+    _list("Why", story.reasons(report), console)
     console.print(_text(f"Verdict: {status}", STYLES[status]))
     for sentence in story.answer(report):
         console.print(_text(sentence))
@@ -71,12 +71,30 @@ def _table(table: Table, console: "Console") -> None:
     from rich.table import Table as Grid
 
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    whole = _whole(table, console.width)
     for column in table.columns:
-        side = "right" if column in table.numeric else "left"
-        grid.add_column(_text(column), justify=side, overflow="fold")  # type: ignore[arg-type]
+        grid.add_column(
+            _text(column),
+            justify="right" if column in table.numeric else "left",
+            overflow="fold",
+            no_wrap=column in whole,
+        )
     for row in table.rows:
         grid.add_row(*map(_text, row))
     _section(table.title, grid, console, table.notes)
+
+
+def _whole(table: Table, width: int) -> frozenset[str]:
+    """Return the columns that never break: those of numbers, where names leave them the room."""
+    from rich.cells import cell_len
+
+    widths = [
+        max(cell_len(visible(cell)) for cell in (column, *(row[index] for row in table.rows)))
+        if column in table.numeric
+        else LEAST
+        for index, column in enumerate(table.columns)
+    ]
+    return table.numeric if sum(widths) + 2 * (len(widths) - 1) <= width else frozenset()
 
 
 def _section(

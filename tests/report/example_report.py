@@ -1,6 +1,7 @@
 """A full report as the tests' example: two attacks, two sets, labels, utility, hostile text."""
 
 import math
+from dataclasses import replace
 
 from fedaudit.records import Claim, Finding, Measurement
 from fedaudit.report.document import Report
@@ -8,6 +9,7 @@ from fedaudit.report.redaction import Redactor
 
 SHA256 = "0123456789abcdef" * 4
 KEY = bytes(range(32))
+COSTS = ("parameters", "bytes_sent", "flops", "seconds")
 HOSTILE = {
     "csi": "\x1b[31mred\x1b[0m",
     "osc-8": "\x1b]8;;https://evil.example\x07click\x1b]8;;\x07",
@@ -161,6 +163,33 @@ def example(**changes):
     return Report(**(sections | changes))
 
 
+def guarded(text):
+    """Return rows of every table about keys, gates and costs, with `text` in their scopes."""
+    view = {"client": text, "key": text, "adapter": text, "variant": text}
+    recall = replace(coverage(1, 2, source="tuned", detection=text), metric="extraction_recall")
+    picked = replace(coverage(1, 2, source="tuned", **view), metric="inference_accuracy")
+    gate = coverage(0, 9, client=text, attempt=text, prompts=text)
+    spent = {"delta": text, "accountant": text, "steps": text}
+    word = {"which": text, "stage": text, "direction": text}
+    sent = {"per_client_round": text, "transfers": text, "adapters": text}
+    perplexity = measured("perplexity", 3.0, 0.1, source="tuned", client=text, data=text)
+    return [
+        coverage(1, 2, source="tuned", plugin="viewed", **view),
+        coverage(1, 2, source="tuned", plugin="viewed", **view, label=text),
+        recall,
+        replace(recall, scope={**recall.scope, "label": text}),
+        replace(recall, scope={**recall.scope, **view, "detection": f"{text}{text}"}),
+        replace(picked, kind="probability", chance=0.02),
+        replace(picked, kind="probability", scope={**picked.scope, "label": text}),
+        replace(gate, kind="defense", metric="fpr"),
+        replace(gate, kind="defense", metric="routing_accuracy"),
+        number("defense", text, "epsilon", 8.0, client=text, **spent),
+        number("defense", text, "loss", 1.0, **view | {"stage": "fusion", "weights": text}),
+        *(number("cost", text, m, 7.0, client=text, **word, **sent) for m in COSTS),
+        replace(perplexity, scope={**perplexity.scope, "key": "right", "adapter": text}),
+    ]
+
+
 def hostile(text):
     """Return a report that has `text` wherever a stranger's text may be."""
     row = number("extraction", text, "leakage_bits", 1.5, **{text: text})
@@ -180,7 +209,7 @@ def hostile(text):
         | {"base": text, "adapter": text, "effect": {text: text}}
         | {"beginning": {"start": text, "middle": text, text: text}},
         data=[{"path": text, "sha256": SHA256, "records": 1, "annotation": text}],
-        measurements=[row, labelled, total, missing],
+        measurements=[row, labelled, total, missing, *guarded(text)],
         findings=[finding],
         claims=[Claim(id=text, source=text, statement=text, holds=None, detail=text)],
         limits=[text],

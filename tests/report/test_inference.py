@@ -8,8 +8,9 @@ from example_report import example, extraction, number, wilson
 from rich.console import Console
 
 from fedaudit.records import Measurement
-from fedaudit.report import html, markdown, story, tables, terminal
+from fedaudit.report import html, markdown, tables, terminal
 from fedaudit.report.document import validate
+from fedaudit.report.tried import tried
 from fedaudit.report.verdict import verdict
 
 
@@ -111,9 +112,9 @@ def test_inference_has_tables_of_its_own():
 
 
 def test_what_varies_further_gets_a_column():
-    rows = [*pair(9, 3, key="right"), *pair(1, 3, key="wrong")]
+    rows = [*pair(9, 3, round=5), *pair(1, 3, round=10)]
     [totals] = tables.inference(example(measurements=rows).to_json())
-    assert [row[-1] for row in totals.rows] == ["key right", "key wrong", "key right", "key wrong"]
+    assert [row[-1] for row in totals.rows] == ["round 5", "round 10", "round 5", "round 10"]
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -134,12 +135,12 @@ def test_the_answer_speaks_of_inference():
 
 
 def test_what_was_tried_is_told_for_each_number_of_candidates():
-    told = story.tried(example(measurements=ROWS).to_json())
+    told = tried(example(measurements=ROWS).to_json())
     assert len(told) == 2
     assert "masked personal data in sentences and offered 50 candidates" in told[0]
     assert "in 40 of 100, 40.0 % (between 30.9 % and 49.8 %), its base in 4 of 100" in told[0]
     assert told[0].endswith("guessing is right in 2.0 %.")
-    [alone] = story.tried(example(measurements=[accuracy(1, 9)]).to_json())
+    [alone] = tried(example(measurements=[accuracy(1, 9)]).to_json())
     assert "its base in not measured" in alone
 
 

@@ -1,0 +1,132 @@
+"""Any valid report can be shown: scopes are open, and a stranger may have written them."""
+
+import random
+from io import StringIO
+
+import pytest
+from example_report import HOSTILE
+from gated_report import inferred, recalled, report, study
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.cells import cell_len
+from rich.console import Console
+
+from fedaudit.records import Measurement
+from fedaudit.report import html, markdown, tables, terminal
+from fedaudit.report.document import schema, validate
+from fedaudit.report.redaction import hidden
+from fedaudit.report.tried import tried
+from fedaudit.report.verdict import verdict
+
+PROPERTIES = schema()["$defs"]["measurement"]["properties"]
+WORDS = ("right", "none", "all", "own", "fusion", "shared alone", "legal alone", "federated", "up")
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 10**18)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(WORDS)
+    | st.sampled_from(list(HOSTILE.values()))
+    | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+OPEN = (
+    *(
+        "key",
+        "client",
+        "adapter",
+        "variant",
+        "detection",
+        "data",
+        "candidates",
+        "attempt",
+        "prompts",
+    ),
+    *("stage", "which", "direction", "per_client_round", "transfers", "weights", "delta", "steps"),
+)
+SCOPES = st.fixed_dictionaries(
+    {},
+    optional={
+        "source": st.sampled_from(PROPERTIES["scope"]["properties"]["source"]["enum"]),
+        "set": st.sampled_from(PROPERTIES["scope"]["properties"]["set"]["enum"]),
+        "label": st.sampled_from(["PERSON", *HOSTILE.values()]),
+        **dict.fromkeys(OPEN, VALUES),
+    },
+)
+
+
+@st.composite
+def measurements(draw):
+    """Draw a row that the schema allows: any metric of any kind, anything in its scope."""
+    value = draw(st.none() | st.floats(0, 1))
+    count = st.integers(0, 10**6)
+    return Measurement(
+        kind=draw(st.sampled_from(PROPERTIES["kind"]["enum"])),
+        plugin=draw(st.sampled_from(["a", "b", *HOSTILE.values()])),
+        metric=draw(st.sampled_from(PROPERTIES["metric"]["enum"])),
+        value=value,
+        low=None if value is None else value / 2,
+        high=None if value is None else (1 + value) / 2,
+        n=draw(count),
+        hits=draw(st.none() | count),
+        chance=draw(st.none() | st.floats(0, 1)),
+        baseline=draw(st.none() | st.floats(0, 1)),
+        reason="not tried" if value is None else "",
+        scope=draw(SCOPES),
+    )
+
+
+def shown(document):
+    """Return what every renderer makes of a report."""
+    file = StringIO()
+    terminal.render(document, Console(file=file, width=80))
+    return file.getvalue(), html.render(document), markdown.render(document)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(measurements(), max_size=8))
+def test_any_rows_can_be_shown(rows):
+    document = report(rows)
+    validate(document)
+    texts = shown(document)
+    assert max(map(cell_len, texts[0].splitlines())) <= 80
+    for text in texts:
+        assert not any(hidden(char) for char in text if char != "\n")
+    assert "<script" not in texts[1]
+    assert "<" not in texts[2]
+    signs = {
+        child.type
+        for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(texts[2])
+        for child in token.children or ()
+    }
+    assert signs <= {"text", "text_special", "strong_open", "strong_close"}
+    assert all(isinstance(sentence, str) for sentence in tried(document))
+
+
+@given(st.lists(measurements(), max_size=8), st.randoms(use_true_random=False))
+def test_the_verdict_is_the_same_in_any_order(rows, chance):
+    mixed = list(rows)
+    chance.shuffle(mixed)
+    one, other = verdict(rows, []), verdict(mixed, [])
+    assert one["status"] == other["status"]
+    assert sorted(one["reasons"]) == sorted(other["reasons"])
+
+
+@pytest.mark.parametrize("rows", [inferred, study, lambda: recalled(3)])
+@pytest.mark.parametrize("seed", range(4))
+def test_tables_have_the_same_lines_in_any_order(rows, seed):
+    def lines(some):
+        return sorted(
+            (one.title, *sorted(zip(one.columns, row, strict=True)))
+            for one in tables.attacks(report(some))
+            if rows is not study or "kind" not in one.title  # shows the first variant only
+            for row in one.rows
+        )
+
+    mixed = rows()
+    random.Random(seed).shuffle(mixed)
+    assert lines(mixed) == lines(rows())
