@@ -12,26 +12,25 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedaudit.defense import Course, Defense, Finished, Party
-from fedaudit.errors import InputError, TargetError, UsageError
+from fedaudit.errors import InputError, TargetError
 from fedaudit.interfaces import Result
 from fedaudit.records import Measurement
+
+from .accounting import Accountant, noise_for, sample_rate, spent
 
 if TYPE_CHECKING:
     import torch
 
-Accountant = Literal["prv", "rdp"]
 Sequences = Sequence[Sequence[int]]
 Gradients = Callable[[Sequences], "torch.Tensor"]
 
 LARGEST = 100.0
 """The largest epsilon to ask for; far below it nothing is guaranteed any more."""
-RESOLVED = 200.0
-"""Above this RDP bound the PRV accountant takes minutes and gigabytes to say as little."""
 TOGETHER = 8
 """So many sequences go through the model at once; only memory and rounding depend on it."""
 
@@ -136,56 +135,6 @@ class DifferentialPrivacy(Defense):
             value=value,
             scope={**scope, "noise_multiplier": sigma, "sample_rate": rate, "steps": steps},
         )
-
-
-def sample_rate(batch_size: int, documents: int) -> float:
-    """Return q; a batch larger than the data is all of the data, at every step."""
-    return min(1.0, batch_size / documents)
-
-
-@lru_cache(maxsize=256)
-def noise_for(
-    epsilon: float, delta: float, rate: float, steps: int, accountant: Accountant
-) -> float:
-    """Return a sigma that spends `epsilon`, or up to 0.01 less; UsageError where none does."""
-    from opacus.accountants.utils import get_noise_multiplier
-
-    wanted = {"target_epsilon": epsilon, "target_delta": delta, "accountant": accountant}
-    try:
-        with _quiet():
-            return float(get_noise_multiplier(sample_rate=rate, steps=steps, **wanted))
-    except ValueError:
-        said = f"dp: no noise is shown to give epsilon {epsilon:g} at delta {delta:g}."
-        raise UsageError(said) from None
-
-
-@lru_cache(maxsize=256)
-def spent(
-    sigma: float, delta: float, rate: float, steps: int, accountant: Accountant
-) -> tuple[float, Accountant]:
-    """Return an upper bound on epsilon, and whose it is: RDP's above RESOLVED, in any case."""
-    from opacus.accountants import create_accountant
-
-    def bound(name: Accountant) -> float:
-        counting = create_accountant(mechanism=name)
-        counting.history = [(sigma, rate, steps)]
-        with _quiet():
-            return max(0.0, float(counting.get_epsilon(delta=delta)))
-
-    coarse = bound("rdp")
-    if accountant == "rdp" or coarse > RESOLVED:
-        return coarse, "rdp"
-    return bound("prv"), "prv"
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence what accountants say where their bound is valid: at q = 1, at extreme orders."""
-    import numpy as np
-
-    with warnings.catch_warnings(), np.errstate(divide="ignore"):
-        warnings.filterwarnings("ignore", message="Optimal order is the")
-        yield
 
 
 def draws(course: Course) -> Iterator[Sequences]:
