@@ -8,6 +8,7 @@ the old one. So a folder has the old keys or the new ones, and never both or nei
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,9 +112,10 @@ def _finish(folder: Path, content: bytes) -> None:
         return
     _, wanted = key_file.read(folder / WAITING)
     if hashlib.sha256(content).hexdigest() == wanted:
-        (folder / WAITING).replace(folder / KEYS)
+        with suppress(FileNotFoundError):  # whoever changes the keys was faster
+            (folder / WAITING).replace(folder / KEYS)
     else:
-        (folder / WAITING).unlink()
+        (folder / WAITING).unlink(missing_ok=True)
 
 
 def _secrets(folder: Path) -> Sequence[str]:
@@ -122,7 +124,10 @@ def _secrets(folder: Path) -> Sequence[str]:
 
 def _write(folder: Path, keyring: Keyring, gate: Gate) -> None:
     content = gate.to_bytes()
-    key_file.write(keyring, folder / WAITING, hashlib.sha256(content).hexdigest())
+    digest = hashlib.sha256(content).hexdigest()
+    key_file.write(keyring, folder / WAITING, digest)
     with atomic(folder / GATE) as temporary:
         temporary.write_bytes(content)
-    (folder / WAITING).replace(folder / KEYS)
+    # Written, not renamed: whoever opened the folder meanwhile may have taken the one that waits.
+    key_file.write(keyring, folder / KEYS, digest)
+    (folder / WAITING).unlink(missing_ok=True)

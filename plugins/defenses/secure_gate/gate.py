@@ -69,7 +69,8 @@ class Gate:
 
         self.network.eval()
         with torch.inference_mode():
-            return self.network((states - self.mean) / self.scale).softmax(dim=-1)
+            logits: torch.Tensor = self.network((states - self.mean) / self.scale)
+            return logits.softmax(dim=-1)
 
     def decide(self, states: "torch.Tensor") -> "torch.Tensor":
         """Return the class of each state: the likeliest above tau, else the secure one."""

@@ -11,7 +11,7 @@ prompt, so that nothing a prompt says steers the gate without a key.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .keys import Keyring
 from .marker import OPENING
@@ -100,11 +100,12 @@ def sigma_of(engine: "LocalEngine") -> float:
     """
     import torch
 
-    layer = engine.base.model.get_input_embeddings()
+    layer: Any = engine.base.model.get_input_embeddings()
     count, total, squares = 0, 0.0, 0.0
     with torch.inference_mode():
-        for ids in torch.arange(layer.weight.shape[0], device=layer.weight.device).split(4096):
-            some = layer(ids).double()
+        for start in range(0, len(layer.weight), 4096):
+            stop = min(start + 4096, len(layer.weight))
+            some = layer(torch.arange(start, stop, device=layer.weight.device)).double()
             count += some.numel()
             total += float(some.sum())
             squares += float((some**2).sum())

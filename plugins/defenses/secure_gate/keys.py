@@ -49,6 +49,11 @@ def is_key(text: str) -> bool:
     return _FORM.fullmatch(text) is not None
 
 
+def is_name(text: str) -> bool:
+    """Return whether `text` may name a key or its adapter: a short word, not of a key's form."""
+    return _NAME.fullmatch(text) is not None and not is_key(text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """A key, the adapter that it opens, and the name by which people speak of it.
@@ -61,12 +66,11 @@ class Key:
     secret: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        for word in (self.name, self.adapter):
-            if not _NAME.fullmatch(word) or is_key(word):
-                raise ValueError(
-                    "A name has at most 64 letters, digits and any of _ . + -, and is not of a "
-                    "key's form, 20 letters and digits."
-                )
+        if not (is_name(self.name) and is_name(self.adapter)):
+            raise ValueError(
+                "A name has at most 64 letters, digits and any of _ . + -, and is not of a key's "
+                "form, 20 letters and digits."
+            )
         if not is_key(self.secret):
             raise ValueError("A key has 20 characters of A-Z, a-z and 0-9.")
 

@@ -93,7 +93,7 @@ class Lessons:
 def lessons(
     reader: Reader, adapters: Sequence[str], old: Sequence[str], count: int, rng: random.Random
 ) -> Lessons:
-    """Return lessons with about `count` examples of each kind.
+    """Return lessons with at most `count` examples of each kind, of "atomic" more.
 
     `adapters` are in class order; `old` are keys that were valid before.
     """
@@ -104,7 +104,7 @@ def lessons(
     }
     texts = _texts([*keyring.texts, *old], count, rng)
     spelled = {kind: reader.spelled(_not(keyring.texts, some)) for kind, some in texts.items()}
-    whole = [*old, *texts["random"], *texts.get("neighbour", ())]
+    whole = [*old, *texts.get("neighbour", ()), *(drawn(rng) for _ in range(3 * count))]
     refused = {
         "none": reader.read([None]),
         "empty": reader.read([""]),
@@ -133,6 +133,6 @@ def _texts(keys: Sequence[str], count: int, rng: random.Random) -> dict[str, lis
 
 
 def _not(valid: Iterable[str], texts: Iterable[str]) -> list[str]:
-    """Return those of `texts` that are no valid key."""
+    """Return those of `texts` that are no valid key, each once."""
     keys = set(valid)
-    return [text for text in texts if text not in keys]
+    return [text for text in dict.fromkeys(texts) if text not in keys]

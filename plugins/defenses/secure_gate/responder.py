@@ -6,20 +6,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.defense import KeyedResponder
+from fedaudit.errors import InputError
 from fedaudit.records import Request, Routed
 
 from .gate import Gate
-from .headers import Reader
+from .headers import Reader, width_of
 from .keys import Keyring
 from .lessons import drawn
 from .marker import Cleaner, heading, parse
 
 if TYPE_CHECKING:
+    import torch
+
     from fedaudit.engine.local import LocalEngine
+
+Part = tuple[str, tuple[int, ...]]
+"""The text that follows a request's marker, and the prompt behind it in tokens."""
 
 
 class GateResponder(KeyedResponder):
-    """Routes requests by their keys; decisions are kept by key."""
+    """Routes requests by their keys; decisions are kept by key.
+
+    Raises InputError for a gate of another base.
+    """
 
     def __init__(
         self,
@@ -31,6 +40,11 @@ class GateResponder(KeyedResponder):
         foreign: Sequence[str] = (),
         seed: int = 0,
     ) -> None:
+        if gate.width != width_of(engine):
+            raise InputError(
+                f"The gate is for another base: it reads states of width {gate.width}, and "
+                f"{engine.base.name} has {width_of(engine)}."
+            )
         self.engine, self.gate, self.keyring, self.folders = engine, gate, keyring, folders
         self.adapters = gate.adapters
         self.secrets, self.foreign = keyring.texts, tuple(foreign)
@@ -49,30 +63,51 @@ class GateResponder(KeyedResponder):
         if new:
             classes = self.gate.decide(self._reader.read(new)).tolist()
             self._decided |= zip(new, classes, strict=True)
-        rests = [self._cleaner.clean(rest) for _, rest in parsed]
-        texts = list(dict.fromkeys(rest for rest in rests if rest))
-        tokens = dict(zip(texts, self.engine.tokenize(texts), strict=True))
-        prompts = self._cleaned([request.prompt for request in requests])
-        routed = []
-        for (key, _), rest, request in zip(parsed, rests, requests, strict=True):
-            name = self.adapters[self._decided[key]]
-            spelled = tokens[rest].ids if rest else ()
-            routed.append(
-                Routed(name, str(self.folders[name]), (*spelled, *prompts[request.prompt]))
-            )
-        return routed
+        parts = [(rest, r.prompt) for (_, rest), r in zip(parsed, requests, strict=True)]
+        left = self._left(parts)
+        names = [self.adapters[self._decided[key]] for key, _ in parsed]
+        return [
+            Routed(name, str(self.folders[name]), left[part])
+            for name, part in zip(names, parts, strict=True)
+        ]
 
-    def _cleaned(
-        self, prompts: Sequence[tuple[int, ...]]
-    ) -> Mapping[tuple[int, ...], tuple[int, ...]]:
-        """Return each prompt without markers and keys; one that has none keeps its very tokens."""
-        tokenizer = self.engine.base.tokenizer
-        distinct = list(dict.fromkeys(prompts))
-        found = {prompt: prompt for prompt in distinct}
-        texts = tokenizer.batch_decode([list(prompt) for prompt in distinct])
-        for prompt, text in zip(distinct, texts, strict=True):
-            if (cleaned := self._cleaner.clean(text)) != text:
-                found[prompt] = tuple(tokenizer(cleaned, add_special_tokens=False)["input_ids"])
+    def _left(self, parts: Sequence[Part]) -> Mapping[Part, tuple[int, ...]]:
+        """Return what pass 2 reads of each text and prompt: the text goes behind how it begins.
+
+        A prompt keeps its very tokens unless a key or a marker is in it, or across where the text
+        ends and it begins.
+        """
+        begun = {part: self._split(part[1]) for part in parts}
+        whole = [(*self._tokens(text), *body) for (text, _), (_, body) in begun.items()]
+        texts = self._decoded(whole)
+        return {
+            part: (*begun[part][0], *self._without(tokens, text))
+            for part, tokens, text in zip(begun, whole, texts, strict=True)
+        }
+
+    def _split(self, prompt: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the longest of the engine's beginnings that `prompt` has, and what follows."""
+        known = [b for b in self.engine.beginnings.values() if prompt[: len(b)] == b]
+        begin = max(known, key=len, default=())
+        return begin, prompt[len(begin) :]
+
+    def _without(self, tokens: tuple[int, ...], text: str) -> tuple[int, ...]:
+        """Return `tokens`, whose text is `text`, without markers and keys.
+
+        What is spelled anew is looked at anew: a tokenizer may make a key of look-alikes.
+        """
+        while (cleaned := self._cleaner.clean(text)) != text:
+            tokens = self._tokens(cleaned)
+            [text] = self._decoded([tokens])
+        return tokens
+
+    def _tokens(self, text: str) -> tuple[int, ...]:
+        return self.engine.tokenize([text])[0].ids if text else ()
+
+    def _decoded(self, rows: Sequence[tuple[int, ...]]) -> list[str]:
+        found: list[str] = self.engine.base.tokenizer.batch_decode(
+            [list(row) for row in rows], clean_up_tokenization_spaces=False
+        )
         return found
 
     def headings(self) -> Mapping[str, str]:
@@ -83,12 +118,18 @@ class GateResponder(KeyedResponder):
             found["right"] = heading(opened[0].secret)
         if len(self.adapters) > 2:
             found |= {f"right:{key.adapter}": heading(key.secret) for key in opened}
-        rng = random.Random(f"wrong key {self.seed}")
-        found["wrong"] = heading(drawn(rng))
+        found["wrong"] = heading(self._wrong())
         found["none"] = ""
         if self.foreign:
             found["other"] = heading(self.foreign[0])
         return found
+
+    def _wrong(self) -> str:
+        """Return a key that nobody has; it follows from the seed."""
+        rng = random.Random(f"wrong key {self.seed}")
+        while (key := drawn(rng)) in (*self.secrets, *self.foreign):
+            pass
+        return key
 
     def heading(self, key: str) -> str:
         """Return the marker with `key` in it."""
@@ -98,6 +139,10 @@ class GateResponder(KeyedResponder):
         """Return the adapter that each key opens as one token, or spelled."""
         states = self._reader.atomic(keys) if atomic else self._reader.spelled(keys)
         return [self.adapters[index] for index in self.gate.decide(states).tolist()]
+
+    def probabilities(self, headings: Sequence[str]) -> "torch.Tensor":
+        """Return the gate's softmax for headings, float32 (headings, adapters in class order)."""
+        return self.gate.probabilities(self._reader.read([parse(text)[0] for text in headings]))
 
     def header(self, key: str | None) -> tuple[int, ...]:
         """Return the tokens that pass 1 reads for a key that is spelled."""
