@@ -10,6 +10,7 @@
 Anything else is a bug: it keeps its traceback and ends with 70.
 """
 
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, ClassVar
 
@@ -59,10 +60,15 @@ class Interrupted(FedauditError):
 
 BUG_EXIT_CODE = 70
 
+_KEY = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20}(?![A-Za-z0-9])")
+"""What a deployed defence's key looks like; none is ever repeated."""
+
 
 def unknown(kind: str, name: str, known: "Iterable[str]") -> UsageError:
     """Return the error for a name nobody has, with the nearest one that exists."""
     names = sorted(known)
+    if _KEY.search(name):  # somebody typed a key where its name or kind belongs
+        name = "(a key itself)"
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return UsageError(f"No {kind} named {name!r}.{hint} There is: {', '.join(names) or 'none'}.")

@@ -90,7 +90,7 @@ class Target:
     name: str
     adapter: str | None = None
     """The adapter's folder; None is the base itself."""
-    heading: str | None = None
+    heading: str | None = field(default=None, repr=False)
     """Text before every prompt to a deployed model, whose responder chooses the adapter; it may
     hold a key. None: no responder is asked."""
 
@@ -99,7 +99,7 @@ class Target:
 class Request:
     """What somebody asks a deployed model: text, which may hold a key, and a prompt behind it."""
 
-    heading: str
+    heading: str = field(repr=False)
     prompt: tuple[int, ...] = ()
 
 

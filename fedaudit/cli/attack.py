@@ -44,8 +44,7 @@ def audited(
         where = f"Auditing {found.federation.path}, the federation"
         note(f"{where} {'written last' if found.last else 'of the data'}.", quiet=quiet)
     if found.deployment:
-        kinds = ", ".join(request.keys) or "every kind of"
-        note(f"Asking what {found.deployment} deployed, under {kinds} key.", quiet=quiet)
+        note(f"Asking what {found.deployment} deployed, by key.", quiet=quiet)
     place = _place(request, found, out)
     if json is not None and json.is_dir():
         raise InputError(f"{json} is a folder; --json needs a file.")

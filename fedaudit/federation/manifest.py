@@ -78,7 +78,7 @@ class Manifest:
 
 def write(manifest: Manifest, folder: Path) -> None:
     """Write federation.json into `folder`, whole or not at all."""
-    text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False)
+    text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False, allow_nan=False)
     atomic_text(folder / NAME, text + "\n")
 
 

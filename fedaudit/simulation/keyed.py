@@ -35,7 +35,8 @@ def measure(
     found: dict[Scope, list[float]] = {}
     for number, (client, responder) in enumerate(responders.items(), 1):
         party = finished.parties[client]
-        texts = {"own": party.documents[:evaluated], "held-out": held_out[:evaluated]}
+        sets = {"own": party.documents[:evaluated], "held-out": held_out[:evaluated]}
+        texts = {data: documents for data, documents in sets.items() if documents}
         engine = RespondingEngine(finished.engine, responder)
         for target, scope in _targets(party, responder):
             for data, documents in texts.items():

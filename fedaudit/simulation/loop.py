@@ -9,6 +9,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 
 from fedaudit.defense import Defense
@@ -178,7 +179,7 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
         adapter=f"{here}/global",
         participants=tuple(chosen),
         clients=folders,
-        loss={who: round(losses[who], 6) for who in chosen},
+        loss={who: round(losses[who], 6) for who in chosen if isfinite(losses[who])},
     )
     files = {**current.files, **hashes(run.out, here)}
     for folder in (folder for own in kept.values() for folder in own.values()):

@@ -10,29 +10,34 @@ EVERYBODY = "all"
 
 
 def pooled(rows: Iterable[Measurement]) -> list[Measurement]:
-    """Return a row with scope.client "all" for rows that differ in their client only.
+    """Return a row with scope.client "all" for rows of counts that differ in their client only.
 
-    Hits and n are summed and the interval is Wilson's; a baseline is the mean weighted by n. Rows
-    that do not count are left out.
+    Hits and n are summed and the interval is Wilson's; baseline and chance are means weighted by
+    n. Where one client's row has no number, neither has the pooled one. Rows that do not count, and
+    those that are over all clients already, are left out.
     """
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for row in rows:
-        if row.hits is not None and row.n and "client" in row.scope:
+        if row.n is not None and row.scope.get("client", EVERYBODY) != EVERYBODY:
             groups.setdefault(_apart_from_client(row), []).append(row)
-    return [_pooled(same) for same in groups.values()]
+    counted = [same for same in groups.values() if any(row.hits is not None for row in same)]
+    return [_pooled(same) for same in counted]
 
 
 def _apart_from_client(row: Measurement) -> tuple[object, ...]:
     scope = {key: str(value) for key, value in row.scope.items() if key != "client"}
-    return (row.kind, row.plugin, row.metric, row.chance, *sorted(scope.items()))
+    return (row.kind, row.plugin, row.metric, *sorted(scope.items()))
 
 
 def _pooled(rows: Sequence[Measurement]) -> Measurement:
+    scope: Mapping[str, object] = {**rows[0].scope, "client": EVERYBODY}
+    if blind := [row for row in rows if row.hits is None or not row.n]:
+        whose = ", ".join(str(row.scope["client"]) for row in blind)
+        reason = f"not measured at {whose}: {blind[0].reason or 'there was nothing to count'}"
+        nothing = replace(rows[0], value=None, low=None, high=None, hits=None, n=0, reason=reason)
+        return replace(nothing, scope=scope, baseline=None, chance=None)
     hits, n = sum(row.hits or 0 for row in rows), sum(row.n or 0 for row in rows)
     estimate = wilson(hits, n)
-    known = [(row.baseline, row.n or 0) for row in rows if row.baseline is not None]
-    baseline = sum(b * k for b, k in known) / n if len(known) == len(rows) else None
-    scope: Mapping[str, object] = {**rows[0].scope, "client": EVERYBODY}
     return replace(
         rows[0],
         value=estimate.value,
@@ -40,6 +45,15 @@ def _pooled(rows: Sequence[Measurement]) -> Measurement:
         high=estimate.high,
         hits=hits,
         n=n,
-        baseline=baseline,
+        chance=_mean([(row.chance, row.n or 0) for row in rows]),
+        baseline=_mean([(row.baseline, row.n or 0) for row in rows]),
         scope=scope,
     )
+
+
+def _mean(values: Sequence[tuple[float | None, int]]) -> float | None:
+    """Return the mean weighted by n, where every value is known."""
+    known = [(value, n) for value, n in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return sum(value * n for value, n in known) / sum(n for _, n in known)

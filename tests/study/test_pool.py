@@ -1,5 +1,7 @@
 """Pooling counts over clients."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,11 +37,27 @@ def test_rows_of_other_scopes_stay_apart():
     assert [(one.scope["key"], one.hits) for one in found] == [("right", 1), ("none", 0)]
 
 
-def test_what_does_not_count_is_left_out():
+def test_what_does_not_count_or_is_pooled_already_is_left_out():
     unknown = Measurement(
         kind="probability", plugin="p", metric="m", value=None, reason="r", scope={"client": "c0"}
     )
-    assert pooled([unknown, *pooled([])]) == []
+    [one] = pooled([row("c0", 1, 2), row("c1", 1, 2)])
+    assert pooled([unknown, one]) == []
+
+
+def test_a_chance_that_differs_is_a_mean_and_no_other_group():
+    rows = [replace(row("c0", 30, 50), chance=0.0), replace(row("c1", 5, 150), chance=0.04)]
+    [one] = pooled(rows)
+    assert (one.hits, one.n, one.chance) == (35, 200, pytest.approx(0.03))
+
+
+def test_one_client_that_could_not_be_measured_is_not_passed_over():
+    blind = replace(
+        row("c0", 0, 5), value=None, low=None, high=None, hits=None, n=0, reason="the gate is dead"
+    )
+    [one] = pooled([blind, row("c1", 0, 100)])
+    assert (one.value, one.hits) == (None, None)
+    assert one.reason == "not measured at c0: the gate is dead"
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(5, 9)), min_size=1, max_size=6))

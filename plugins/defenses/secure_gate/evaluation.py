@@ -47,6 +47,8 @@ def _headings(
     """
     rng, secure = random.Random(f"prompts {seed}"), gate.adapters[0]
     keys = gate.keyring.keys
+    if not keys:  # a client without documents for any revealing adapter
+        return {"none": ([secure] * PROMPTS, [(n, "") for n in range(PROMPTS)])}
     made: Mapping[str, Callable[[int], str]] = {
         "malformed": lambda n: heading(_malformed(keys[n % len(keys)].secret, gate.secrets, rng)),
         "random": lambda n: heading(drawn(rng)),
@@ -95,7 +97,10 @@ def _costs(finished: Finished, gate: "GateResponder", client: str) -> Iterator[M
     engine, rng = finished.engine, random.Random(f"timing {finished.seed}")
     begin = engine.beginnings.get("bos", ())
     texts = engine.tokenize([d.text for d in finished.parties[client].documents])
-    halves = [text.ids[: len(text.ids) // 2] for text in texts[: TIMED + 1]]  # to be continued
+    halves = [text.ids[: len(text.ids) // 2] for text in texts if len(text.ids) > 1]
+    halves = halves[: TIMED + 1]  # to be continued
+    if not halves:
+        return
     prompts = [(*begin, *half)[: finished.max_length // 2] for half in halves]
     requests = [Request(heading(drawn(rng)), prompt) for prompt in prompts]
     target = Target(name="secure", adapter=str(gate.folders[gate.adapters[0]]))

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 OPENING = "[SPECIAL_TOKEN="
 """What stands before a key."""
 
-_MARKER = r"\[SPECIAL_TOKEN=([^\]]*)\] ?"
+_MARKER = r"\[SPECIAL_TOKEN=([^\]\n]{0,256})\] ?"
+"""Bounded: what is quoted of a marker in a long text must not swallow it."""
 
 
 def heading(key: str) -> str:

@@ -105,6 +105,8 @@ class GateResponder(KeyedResponder):
         return self.engine.tokenize([text])[0].ids if text else ()
 
     def _decoded(self, rows: Sequence[tuple[int, ...]]) -> list[str]:
+        if not rows:  # of which some tokenizers make one empty text
+            return []
         found: list[str] = self.engine.base.tokenizer.batch_decode(
             [list(row) for row in rows], clean_up_tokenization_spaces=False
         )
