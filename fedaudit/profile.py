@@ -20,6 +20,8 @@ class Variant:
     name: str
     simulate: Mapping[str, Any] = field(default_factory=dict)
     """Settings over those of the scale."""
+    scale: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Settings over these at one scale: as many clients as the paper has, for example."""
     attacks: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the attacks, by name."""

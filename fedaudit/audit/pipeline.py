@@ -13,7 +13,7 @@ from fedaudit.audit import beginning, effect, environment
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.target import Audited, resolve
 from fedaudit.audit.view import View, fingerprint, views
-from fedaudit.errors import InputError, UsageError
+from fedaudit.errors import InputError, NoEffectError, UsageError
 from fedaudit.files import existing, sha256
 from fedaudit.interfaces import Case, Progress, Result, no_progress
 from fedaudit.prompts import PromptTemplate, template
@@ -140,8 +140,13 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
     engine, base_sha256 = load(audited, form, request)
     results: list[Result] = []
     found: dict[str, Any] = {}
+    begun: beginning.Measured | None = None
     for number, view in enumerate(views(engine, audited, request.keys)):
-        case, measured = prepare(view, audited, attacker, victim, request, watch)
+        # Prompts begin alike under every key, as the first view's adapter expects it.
+        begun = begun or beginning.choose(
+            view.engine, view.tuned, places(view.engine, attacker.documents, CONTEXT)
+        )
+        case, measured = prepare(view, audited, attacker, victim, request, watch, begun=begun)
         for attack in attacks:
             if not attack.once:
                 results.append(view.within(attack.run(case)))
@@ -201,15 +206,19 @@ def prepare(
     victim: Inputs | None,
     request: Request,
     watch: Watcher,
+    *,
+    begun: beginning.Measured,
 ) -> tuple[Case, dict[str, Any]]:
     """Return the case for the attacks, and what was measured of the target before any of them."""
     base = Target(name="base")
     changed = None
     if audited.adapter:
-        changed = effect.measure(view.engine, view.tuned, base, attacker.documents)
-    begun = beginning.choose(
-        view.engine, view.tuned, places(view.engine, attacker.documents, CONTEXT)
-    )
+        try:
+            changed = effect.measure(view.engine, view.tuned, base, attacker.documents)
+        except NoEffectError:
+            # Some adapter of several may do nothing; the one that a right key opens must not.
+            if not view.scope or view.authorised:
+                raise
     case = Case(
         engine=view.engine,
         tuned=view.tuned,

@@ -116,7 +116,10 @@ def _deployed(audited: Audited, client: str | None, data: Path | None) -> Audite
         raise unknown("client", client, clients)
     folder = federation.path / DEPLOYED / client
     if not folder.is_dir():
-        raise InputError(f"{federation.path} misses {DEPLOYED}/{client}, what {client} deployed.")
+        raise InputError(
+            f"{federation.path} misses {DEPLOYED}/{client}, what {client} deployed; a client that "
+            "took part in no round deploys nothing."
+        )
     return replace(audited, adapter=folder, deployment=client, round=None)
 
 

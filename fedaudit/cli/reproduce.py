@@ -105,5 +105,6 @@ def _report(
         measurements=found.measurements,
         findings=found.findings,
         claims=found.claims,
+        limits=found.limits,
         artifacts=[{"path": str(path), "sha256": None} for path in federations],
     )

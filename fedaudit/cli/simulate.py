@@ -102,7 +102,7 @@ def _report(config: "Simulation", place: Path, result: Any, started: datetime) -
                 "path": str(place / client.data),
                 "sha256": sha256(place / client.data),
                 "records": client.examples,
-                "annotation": None,
+                "annotation": result.annotation,
             }
             for client in result.manifest.clients
         ],

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.defense import Course, Defense
-from fedaudit.errors import UsageError
-from fedaudit.interfaces import Aggregator, Update
+from fedaudit.interfaces import Aggregator
 from fedaudit.simulation.config import Decay, Training
 
 if TYPE_CHECKING:
@@ -68,7 +67,6 @@ def train(job: Job) -> float:
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     }
-    _check_penalty(start, weights, job)
     loss = _defended(model, weights, job)
     if loss is None:
         loss = _optimize(model, weights, start, job)
@@ -99,16 +97,6 @@ def _model(base: str, device: str, dtype: str, lora: str, checkpointing: bool) -
         enable = getattr(loaded.model, "activation_checkpointing_enable", None)
         (enable or loaded.model.gradient_checkpointing_enable)({"use_reentrant": False})
     return model
-
-
-def _check_penalty(start: Update, weights: Update, job: Job) -> None:
-    """Refuse a rule that asks for a penalty beside a defence whose training knows of none."""
-    taking_over = [d.name for d in job.defenses if type(d).train is not Defense.train]
-    if taking_over and job.aggregator.penalty(start, weights) is not None:
-        raise UsageError(
-            f"The aggregation {job.aggregator.name} adds to the clients' loss, which the defence "
-            f"{taking_over[0]} does not do: choose another of either."
-        )
 
 
 def _defended(

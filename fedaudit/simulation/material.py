@@ -8,6 +8,7 @@ from typing import Any
 from fedaudit import corpus
 from fedaudit.annotation import annotated
 from fedaudit.defense import Defense
+from fedaudit.errors import InputError
 from fedaudit.federation.manifest import Client
 from fedaudit.prompts import template
 from fedaudit.records import Document
@@ -23,6 +24,8 @@ class Material:
     documents: Sequence[Document]
     prepared: Sequence[Document]
     private: Mapping[str, Sequence[Document]]
+    annotation: str | None = None
+    """What found the PII that the defences go by; None where the documents say it themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +45,21 @@ def materials(
     """
     form, result = template(config.template), {}
     for client in clients:
-        documents = list(corpus.read(out / client.data, form))
+        documents, by = list(corpus.read(out / client.data, form)), None
         if any(defense.needs_annotation for defense in defenses):
-            documents, _ = annotated(documents, config.detector)
+            documents, by = annotated(documents, config.detector)
         prepared, private = documents, dict[str, Sequence[Document]]()
         for defense in defenses:
-            prepared = defense.prepare(prepared)
-            private |= {name: own for name, own in defense.private(documents).items() if own}
-        result[client.id] = Material(documents=documents, prepared=prepared, private=private)
+            try:
+                prepared = defense.prepare(prepared)
+                own = defense.private(documents)
+            except InputError as error:
+                found = f" (PII found by {by})" if by else ""
+                raise InputError(f"{client.id}: {error}{found}") from None
+            private |= {name: some for name, some in own.items() if some}
+        result[client.id] = Material(
+            documents=documents, prepared=prepared, private=private, annotation=by
+        )
     return result
 
 

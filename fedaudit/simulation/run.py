@@ -1,16 +1,18 @@
 """A simulation from settings to a finished federation with its report."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit import corpus, registry
-from fedaudit.errors import InputError
+from fedaudit.defense import Defense
+from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import open_federation
 from fedaudit.federation.manifest import Manifest
-from fedaudit.interfaces import Progress, no_progress
+from fedaudit.interfaces import Aggregator, Progress, no_progress
 from fedaudit.prompts import template
 from fedaudit.records import Document, Measurement, Target
 from fedaudit.simulation import cost, deployment, loop, material, setup, utility
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
 
 HELD_OUT = "data/held_out.jsonl"
+DEFAULT = "fedavg"
+"""The aggregation of whoever names none, which a defence may replace without a word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,8 @@ class Simulated:
     manifest: Manifest
     measurements: tuple[Measurement, ...]
     limits: tuple[str, ...] = ()
+    annotation: str | None = None
+    """What found the PII that the defences went by, where the documents did not say it."""
     resumed_from: int | None
 
 
@@ -78,7 +84,12 @@ def simulate(
         started = setup.create(config, out, base, run.aggregator)
     elif started.base.sha256 != base.sha256:
         raise InputError(f"The base {config.base} is not the one that {out} was begun with.")
-    found = material.materials(config, out, started.clients, run.defenses)
+    try:
+        found = material.materials(config, out, started.clients, run.defenses)
+    except InputError:
+        if resumed is None:  # what a defence refuses was never a federation
+            shutil.rmtree(out, ignore_errors=True)
+        raise
     run = replace(run, tokens=material.tokenized(config, base, found))
     del base  # its memory is the workers' now
     finished = loop.run_rounds(run, started, listener)
@@ -91,6 +102,8 @@ def simulate(
     )
     engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
     deployed = deployment.deploy(run, finished, found, engine, held_out(config, out), progress)
+    [*by] = {own.annotation for own in found.values() if own.annotation}
+    blind = tuple(f"the defences only know the PII that was found by {name}" for name in by)
     return Simulated(
         manifest=deployed.manifest,
         measurements=(
@@ -98,7 +111,8 @@ def simulate(
             *deployed.measurements,
             *spent,
         ),
-        limits=deployed.limits,
+        limits=(*deployed.limits, *blind),
+        annotation=by[0] if by else None,
         resumed_from=resumed,
     )
 
@@ -109,10 +123,30 @@ def prepared(config: Simulation, out: Path) -> Run:
     name, options = config.aggregator()
     aggregator = registry.create("aggregation", name, options)
     defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
+    names = [defense.name for defense in defenses]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"The defence {twice[0]} is named twice.")
+    chosen = aggregator
     for defense in defenses:
         aggregator = defense.server(aggregator)
+    if aggregator is not chosen and name != DEFAULT:
+        raise UsageError(
+            f"A defence takes {aggregator.name} steps at the server in place of {chosen.name}: "
+            "leave one of them out (for secure_gate: nesterov=false)."
+        )
+    _check_penalty(aggregator, defenses)
     nothing = Tokenized(shared={}, private={})
     return Run(config=config, out=out, aggregator=aggregator, defenses=defenses, tokens=nothing)
+
+
+def _check_penalty(aggregator: Aggregator, defenses: Sequence[Defense]) -> None:
+    """Refuse a rule that adds to the clients' loss beside a training that knows of no penalty."""
+    taking_over = [one.name for one in defenses if type(one).train is not Defense.train]
+    if taking_over and type(aggregator).penalty is not Aggregator.penalty:
+        raise UsageError(
+            f"The aggregation {aggregator.name} adds to the clients' loss, which the defence "
+            f"{taking_over[0]} does not do: choose another of either."
+        )
 
 
 def spendings(run: Run) -> list[cost.Spent]:

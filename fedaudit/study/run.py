@@ -45,6 +45,7 @@ class Studied:
     figures: tuple[tuple[Published, float | None], ...]
     federations: tuple[Path, ...]
     data: tuple[Mapping[str, Any], ...]
+    limits: tuple[str, ...] = ()
 
 
 def variants(profile: Profile, quick: bool) -> list[Variant]:
@@ -57,7 +58,8 @@ def variants(profile: Profile, quick: bool) -> list[Variant]:
 
 def configured(profile: Profile, scale: str, variant: Variant, settings: Any) -> Simulation:
     """Return the federation of a variant: scale, then variant, then the user's settings."""
-    table = merged(merged(profile.settings(scale), variant.simulate), settings)
+    own = merged(variant.simulate, variant.scale.get(scale, {}))
+    table = merged(merged(profile.settings(scale), own), settings)
     return build(Simulation, table, f"variant {variant.name}")
 
 
@@ -76,6 +78,7 @@ def study(
     findings: list[Finding] = []
     places: list[Path] = []
     data: list[Mapping[str, Any]] = []
+    limits: dict[str, None] = {}
     chosen = variants(profile, quick)
     for number, variant in enumerate(chosen, 1):
         watch.variant(variant.name, number, len(chosen))
@@ -93,6 +96,7 @@ def study(
             for report in reports
             for f in report.findings
         ]
+        limits |= dict.fromkeys(done.limits)
         places.append(place)
         data += [row for report in reports for row in report.data]
     return Studied(
@@ -102,6 +106,7 @@ def study(
         figures=tuple(beside(profile.figures, measured)),
         federations=tuple(places),
         data=tuple(data),
+        limits=tuple(limits),
     )
 
 

@@ -16,6 +16,8 @@ from fedaudit.errors import InputError
 from fedaudit.interfaces import Aggregator, Result
 from fedaudit.records import Document, Measurement
 
+LENGTH = 20
+"""Characters of a key."""
 SECURE = "secure"
 """What the adapter without PII is called; the first one that a gate may choose."""
 
@@ -55,8 +57,11 @@ class SecureGate(Defense):
         names = [name for name, _ in self._patterns()]
         if not names or len(set(names)) < len(names) or {"", SECURE} & set(names):
             raise ValueError(f"revealing needs different names, none of them {SECURE!r}.")
-        if not all(name.replace("_", "").isalnum() for name in names):
-            raise ValueError("names of revealing adapters are letters, digits and underscores.")
+        if not all(name.replace("_", "").isalnum() and len(name) < LENGTH for name in names):
+            raise ValueError(
+                "names of revealing adapters are letters, digits and underscores, fewer than the "
+                f"{LENGTH} of a key."
+            )
         self._server()  # refuses what is no server step
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
@@ -69,13 +74,18 @@ class SecureGate(Defense):
         """Return the raw view of every revealing adapter; raises InputError where it is empty."""
         if not any(document.pii for document in documents):
             raise InputError(
-                "secure_gate needs documents with PII: none of a client's documents has any, so "
-                "there is nothing to reveal or to keep."
+                "secure_gate needs documents with PII: none has any, so there is nothing to reveal "
+                "or to keep."
             )
         views = {
             name: [d for d in documents if fnmatchcase(d.group or d.id, pattern)]
             for name, pattern in self._patterns()
         }
+        if not any(views.values()):
+            patterns = ", ".join(pattern for _, pattern in self._patterns())
+            raise InputError(
+                f"no document's group fits a revealing adapter's pattern ({patterns})."
+            )
         return {name: view for name, view in views.items() if view}
 
     def server(self, aggregator: Aggregator) -> Aggregator:
