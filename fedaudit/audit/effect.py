@@ -37,8 +37,8 @@ def measure(engine: Engine, tuned: Target, base: Target, documents: Sequence[Doc
     if largest < NOTHING:
         raise NoEffectError(
             f"The adapter {tuned.adapter or tuned.name} has no effect: on {len(rows)} texts it "
-            f"changes no token's log-probability by more than {largest:.1g}. Is it the initial adapter, or "
-            "one for another base?"
+            f"changes no token's log-probability by more than {largest:.1g}. Is it the initial "
+            "adapter, or one for another base?"
         )
     return Effect(texts=len(rows), mean_gain=sum(changes) / len(changes), largest_change=largest)
 
