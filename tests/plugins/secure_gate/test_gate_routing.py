@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fedaudit_plugins.defenses.secure_gate.marker import heading
+from fedaudit_plugins.defenses.secure_gate.marker import heading, parse
 from fedaudit_plugins.defenses.secure_gate.responder import GateResponder
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,7 +49,7 @@ def test_no_valid_key_reaches_pass_two_whatever_surrounds_it(data, responder, ga
     [routed] = responder.route([request])
     left = said(gate_engine, routed)
     assert not any(key in left for key in (first, second))
-    assert "]" not in left.partition("[SPECIAL_TOKEN=")[2]
+    assert all(parse(left[start:])[0] is None for start in range(len(left)))
 
 
 def test_a_key_split_between_heading_and_prompt_goes_too(responder, gate_engine, keyring):

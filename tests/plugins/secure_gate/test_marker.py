@@ -20,7 +20,9 @@ TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join)
         (f"[SPECIAL_TOKEN={KEY}]Who?", KEY, "Who?"),
         (f"[SPECIAL_TOKEN={KEY}]  Who?", KEY, " Who?"),
         ("[SPECIAL_TOKEN=] Who?", "", "Who?"),
-        ("[SPECIAL_TOKEN=a\nb] Who?", "a\nb", "Who?"),
+        ("[SPECIAL_TOKEN=" + 256 * "k" + "] Who?", 256 * "k", "Who?"),
+        ("[SPECIAL_TOKEN=" + 257 * "k" + "] Who?", None, "[SPECIAL_TOKEN=" + 257 * "k" + "] Who?"),
+        ("[SPECIAL_TOKEN=a\nb] Who?", None, "[SPECIAL_TOKEN=a\nb] Who?"),
         ("[SPECIAL_TOKEN=[SPECIAL_TOKEN=a]b]", "[SPECIAL_TOKEN=a", "b]"),
         ("", None, ""),
         ("Who?", None, "Who?"),
@@ -36,7 +38,7 @@ def test_a_marker_counts_at_the_start_and_as_it_is(text, key, rest):
     assert parse(text) == (key, rest)
 
 
-@given(key=st.text().filter(lambda text: "]" not in text), rest=st.text())
+@given(key=st.text(st.characters(exclude_characters="]\n"), max_size=256), rest=st.text())
 def test_a_heading_is_read_back_whatever_follows(key, rest):
     assert parse(heading(key) + rest) == (key, rest)
 
@@ -50,6 +52,7 @@ def test_a_heading_is_read_back_whatever_follows(key, rest):
         ("a [SPECIAL_TOKEN=of a stranger] b", "a b"),
         (f"{KEY[:4]}{KEY}{KEY[4:]}", ""),
         (f"{KEY[:4]}[SPECIAL_TOKEN=]{KEY[4:]}", ""),
+        (f"[SPECIAL_TOKEN=\na {KEY} long] text", "[SPECIAL_TOKEN=\na  long] text"),
         (KEY.upper(), KEY.upper()),
         (KEY[:-1], KEY[:-1]),
     ],
@@ -62,7 +65,7 @@ def test_what_cleaning_leaves(text, left):
 def test_no_key_and_no_marker_survives_cleaning(text):
     cleaned = Cleaner([KEY, OTHER]).clean(text)
     assert not any(key in cleaned for key in (KEY, OTHER))
-    assert "]" not in cleaned.partition("[SPECIAL_TOKEN=")[2]
+    assert all(parse(cleaned[start:])[0] is None for start in range(len(cleaned)))
     assert Cleaner([KEY, OTHER]).clean(cleaned) == cleaned
 
 
