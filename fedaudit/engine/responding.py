@@ -1,7 +1,7 @@
 """An engine for a deployed model: its responder chooses the adapter, another engine answers."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fedaudit.defense import Responder
 from fedaudit.interfaces import Engine, Progress, no_progress
@@ -20,7 +20,7 @@ class RespondingEngine:
         self.engine, self.responder = engine, responder
         self.context_length = engine.context_length
         self.beginnings: Mapping[str, tuple[int, ...]] = engine.beginnings
-        self._known: dict[Hashable, object] = {}
+        self._known: dict[Hashable, Any] = {}
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise as the public tokenizer does."""
@@ -112,7 +112,8 @@ class RespondingEngine:
     def _once(self, question: Hashable, answer: Callable[[], T]) -> T:
         if question not in self._known:
             self._known[question] = answer()
-        return self._known[question]  # type: ignore[return-value]  # what `answer` gave before
+        known: T = self._known[question]
+        return known
 
 
 def _by_adapter(
