@@ -46,7 +46,8 @@ class Party:
     prepared: Sequence[Document]
     """What the shared adapter was trained on."""
     shared: Path
-    """The adapter that it sent in the last round that it took part in."""
+    """The adapter that it sent in the last round that it took part in; where secure aggregation
+    keeps none, the global one of that round."""
     private: Mapping[str, Path]
     """Its adapters that never left it, by the names that `Defense.private` gave."""
     rounds: int

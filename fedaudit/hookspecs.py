@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from fedaudit.attributor import Attributor
     from fedaudit.defense import Defense
     from fedaudit.interfaces import Aggregator, Attack, PiiDetector
+    from fedaudit.secure import SecureAggregation
+    from fedaudit.watermark import Watermark
 
 hookspec = pluggy.HookspecMarker("fedaudit")
 hookimpl = pluggy.HookimplMarker("fedaudit")
@@ -30,3 +33,18 @@ def fedaudit_defenses() -> "list[type[Defense]]":  # type: ignore[empty-body]
 @hookspec
 def fedaudit_detectors() -> "list[type[PiiDetector]]":  # type: ignore[empty-body]
     """Return the PII detectors that this package offers for unannotated text."""
+
+
+@hookspec
+def fedaudit_watermarks() -> "list[type[Watermark]]":  # type: ignore[empty-body]
+    """Return the watermarks that this package offers to `watermark` and `simulate`."""
+
+
+@hookspec
+def fedaudit_secure_aggregations() -> "list[type[SecureAggregation]]":  # type: ignore[empty-body]
+    """Return the forms of secure aggregation that this package offers to `simulate`."""
+
+
+@hookspec
+def fedaudit_attributors() -> "list[type[Attributor]]":  # type: ignore[empty-body]
+    """Return the ways to attribute a watermark that this package offers to `attribute`."""

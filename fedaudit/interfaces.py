@@ -147,6 +147,10 @@ class Attack(Plugin, ABC):
 class Aggregator(Plugin, ABC):
     """How the server makes one adapter of the clients', and what it asks of their training."""
 
+    resets: ClassVar[bool] = False
+    """Whether the global adapter is merged into the base each round, on which the clients then
+    train the initial adapter again; otherwise they go on from the global adapter itself."""
+
     @abstractmethod
     def aggregate(
         self, start: Update, updates: Sequence[Update], weights: Sequence[float]
@@ -166,6 +170,18 @@ class Aggregator(Plugin, ABC):
         resumes with it. A rule without memory only has `aggregate`.
         """
         return self.aggregate(start, updates, weights), {}
+
+    def difference(self, start: Update, trained: Update) -> Update:
+        """Return a client's update: what secure aggregation adds up, and what it is told by.
+
+        `start` is the global adapter of the round and `trained` the client's. By default it is the
+        difference of their tensors, A and B apart.
+        """
+        return {name: trained[name].float() - start[name].float() for name in trained}
+
+    def moved(self, start: Update, update: Update) -> Update:
+        """Return the global adapter `start` after `update`, in its own form and scaling."""
+        return {name: start[name].float() + update[name] for name in start}
 
     def penalty(self, start: Update, weights: Update) -> "torch.Tensor | None":
         """Return what a client adds to its loss at every step; None adds nothing."""

@@ -81,6 +81,8 @@ class Generation:
     """The continuations of one probe, in sample order, as text without the prompt."""
 
     texts: tuple[str, ...]
+    tokens: tuple[tuple[int, ...], ...] = ()
+    """The same as the tokens that were drawn, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,7 @@ class Routed:
 class Measurement:
     """One number of a report, with what it takes to read it (a row of `measurements`)."""
 
-    kind: Literal["extraction", "utility", "cost", "probability", "defense"]
+    kind: Literal["extraction", "utility", "cost", "probability", "defense", "attribution"]
     plugin: str
     metric: str
     value: float | None

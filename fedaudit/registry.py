@@ -21,6 +21,9 @@ KINDS = {
     "aggregation": "fedaudit_aggregators",
     "defense": "fedaudit_defenses",
     "detector": "fedaudit_detectors",
+    "watermark": "fedaudit_watermarks",
+    "secure aggregation": "fedaudit_secure_aggregations",
+    "attribution": "fedaudit_attributors",
 }
 
 

@@ -8,14 +8,20 @@ import sys
 import pytest
 
 from fedaudit import registry
+from fedaudit.attributor import Attributor
 from fedaudit.defense import Defense
 from fedaudit.interfaces import Aggregator, Attack, PiiDetector
+from fedaudit.secure import SecureAggregation
+from fedaudit.watermark import Watermark
 
 INTERFACES = {
     "attack": Attack,
     "aggregation": Aggregator,
     "defense": Defense,
     "detector": PiiDetector,
+    "watermark": Watermark,
+    "secure aggregation": SecureAggregation,
+    "attribution": Attributor,
 }
 INSTALLED = [
     pytest.param(kind, cls, id=f"{kind}-{name}")

@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from fedaudit.cli import gate
+from fedaudit.cli import attribute, gate, watermark
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
@@ -26,7 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.add_typer(gate.app, name="gate")
+for group, name in ((attribute.app, "attribute"), (watermark.app, "watermark"), (gate.app, "gate")):
+    app.add_typer(group, name=name)
 for command in (simulate, reproduce, extract, infer, report, plugins, profiles, doctor):
     app.command()(command)
 

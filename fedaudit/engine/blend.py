@@ -13,44 +13,20 @@ differ: the blend has the first adapter's, and what the others' differ by goes i
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel
 from peft.tuners.lora import LoraLayer
-from peft.utils.other import get_pattern_key
 
-from fedaudit.engine import loader
+from fedaudit.engine import loader, lora
 from fedaudit.engine.local import LocalEngine
+from fedaudit.engine.lora import ROOT, SELECTION, A, B, Lora
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters
 from fedaudit.records import Target
-
-_ROOT, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
-_SELECTION = ("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern")
-_PLAIN_STARTS = (True, False, None, "gaussian", "orthogonal")
-"""Ways that training may have begun; the others (PiSSA, for one) change the base as well."""
-_ACCOUNTED = frozenset(
-    {
-        *("task_type", "peft_type", "auto_mapping", "peft_version", "inference_mode", "revision"),
-        *("base_model_name_or_path", "runtime_config", "megatron_core", "qalora_group_size"),
-        *("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", *_SELECTION),
-        *("lora_dropout", "init_lora_weights", "fan_in_fan_out"),
-    }
-)
-"""Options that stacking folds in, that it checks, or that do not change what an adapter answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One adapter: by module A (r, in), B (out, r) and the scaling of their product."""
-
-    folder: Path
-    config: LoraConfig
-    pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]]
-    scales: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,17 +166,17 @@ def _stack(folders: Sequence[Path]) -> _Stack:
     """Return the adapters side by side: A (sum of r, in), and B (out, sum of r) scaled alike."""
     if not folders:
         raise ValueError("There is no adapter to blend.")
-    parts = [_part(folder) for folder in folders]
+    parts = [lora.read(folder) for folder in folders]
     modules = sorted({module for part in parts for module in part.pairs})
     ranks = {module: [_rank(part, module) for part in parts] for module in modules}
-    most, scale = max(map(sum, ranks.values())), _scale(parts[0].config) or 1.0
+    most, scale = max(map(sum, ranks.values())), lora.scale_of(parts[0].config) or 1.0
     alpha, tensors = scale * most, {}
     for module in modules:
         _check_shapes(parts, module)
         own = alpha / sum(ranks[module])
         pairs = [(*p.pairs[module], p.scales[module] / own) for p in parts if module in p.pairs]
-        tensors[_ROOT + module + _A] = torch.cat([a.float() for a, _, _ in pairs])
-        tensors[_ROOT + module + _B] = torch.cat([b.float() * f for _, b, f in pairs], dim=1)
+        tensors[ROOT + module + A] = torch.cat([a.float() for a, _, _ in pairs])
+        tensors[ROOT + module + B] = torch.cat([b.float() * f for _, b, f in pairs], dim=1)
     changes = {
         "r": most,
         "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
@@ -210,60 +186,23 @@ def _stack(folders: Sequence[Path]) -> _Stack:
         "inference_mode": True,
         **_selection(parts, modules),
     }
-    named = {_ROOT + module + _B: ranks[module] for module in modules}
+    named = {ROOT + module + B: ranks[module] for module in modules}
     return _Stack(tensors, named, replace(parts[0].config, **changes), changes)
 
 
-def _selection(parts: Sequence[_Part], modules: Sequence[str]) -> dict[str, Any]:
+def _selection(parts: Sequence[Lora], modules: Sequence[str]) -> dict[str, Any]:
     """Return which modules the blend is on; nothing where all adapters say it alike."""
     first = parts[0]
     if all(
         part.pairs.keys() == first.pairs.keys()
-        and all(getattr(part.config, key) == getattr(first.config, key) for key in _SELECTION)
+        and all(getattr(part.config, key) == getattr(first.config, key) for key in SELECTION)
         for part in parts
     ):
         return {}
-    return dict.fromkeys(_SELECTION) | {"target_modules": list(modules)}
+    return dict.fromkeys(SELECTION) | {"target_modules": list(modules)}
 
 
-def _part(folder: Path) -> _Part:
-    """Return the adapter in `folder`; raises InputError for one that is not plain LoRA."""
-    tensors, config = adapters.read(folder), loader.configuration(folder)
-    _check_options(config, folder)
-    names = [name.removesuffix(_A) for name in tensors if name.endswith(_A)]
-    pairs = {n.removeprefix(_ROOT): (tensors.get(n + _A), tensors.get(n + _B)) for n in names}
-    foreign = tensors.keys() - {name + end for name in names for end in (_A, _B)}
-    if foreign:
-        raise InputError(f"{folder} cannot be blended: {min(foreign)} is not of plain LoRA.")
-    whole = {}
-    for module, (a, b) in pairs.items():
-        rank = _configured_rank(config, module)
-        if a is None or b is None or a.ndim != 2 or b.ndim != 2 or a.shape[0] != b.shape[1]:
-            raise InputError(f"{folder} cannot be blended: A and B of {module} make no product.")
-        if a.shape[0] != rank:
-            raise InputError(
-                f"{folder} cannot be blended: the rank of {module} is {a.shape[0]}, not {rank} as "
-                f"{adapters.CONFIG} says."
-            )
-        whole[module] = (a, b)
-    return _Part(folder, config, whole, {module: _scale(config, module) for module in whole})
-
-
-def _check_options(config: LoraConfig, folder: Path) -> None:
-    """Raise InputError for an option that makes an adapter more than a sum of B A."""
-    plain = LoraConfig()
-    names = [field.name for field in fields(LoraConfig) if field.name not in _ACCOUNTED]
-    odd = [n for n in names if (getattr(config, n) or None) != (getattr(plain, n) or None)]
-    if config.init_lora_weights not in _PLAIN_STARTS:
-        odd.append("init_lora_weights")
-    if odd:
-        raise InputError(f"{folder} cannot be blended: it is no plain LoRA, its {odd[0]} is set.")
-    alphas = [config.lora_alpha, *(config.alpha_pattern or {}).values()]
-    if not all(isinstance(alpha, int | float) and math.isfinite(alpha) for alpha in alphas):
-        raise InputError(f"{folder / adapters.CONFIG}: lora_alpha is not a number.")
-
-
-def _check_shapes(parts: Sequence[_Part], module: str) -> None:
+def _check_shapes(parts: Sequence[Lora], module: str) -> None:
     """Raise InputError unless the products of all adapters on a module have one shape."""
     found = [(p.folder, *p.pairs[module]) for p in parts if module in p.pairs]
     shapes = {f"{b.shape[0]} x {a.shape[1]}": folder for folder, a, b in found}
@@ -275,19 +214,6 @@ def _check_shapes(parts: Sequence[_Part], module: str) -> None:
         )
 
 
-def _rank(part: _Part, module: str) -> int:
+def _rank(part: Lora, module: str) -> int:
     """Return the rank that an adapter has on a module, 0 where it leaves it alone."""
     return part.pairs[module][0].shape[0] if module in part.pairs else 0
-
-
-def _configured_rank(config: LoraConfig, module: str = "") -> int:
-    """Return the rank that the configuration gives a module, as PEFT reads it."""
-    pattern = config.rank_pattern or {}
-    return int(pattern.get(get_pattern_key(list(pattern), module), config.r))
-
-
-def _scale(config: LoraConfig, module: str = "") -> float:
-    """Return what PEFT multiplies B A by on a module; on most of them without one."""
-    pattern, rank = config.alpha_pattern or {}, _configured_rank(config, module)
-    alpha = float(pattern.get(get_pattern_key(list(pattern), module), config.lora_alpha))
-    return alpha / math.sqrt(rank) if config.use_rslora else alpha / rank

@@ -58,6 +58,23 @@ class FakeEngine:
             for p in probes
         ]
 
+    def answers(
+        self,
+        targets: Sequence[Target],
+        questions: Sequence[Sequence[int]],
+        *,
+        new: int,
+        progress: Progress = no_progress,
+    ) -> list[list[Generation]]:
+        """Answer every question for every target."""
+        probes = [Probe(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions]
+        found = [self.generate(target, probes, seed=0) for target in targets]
+        progress(len(questions), len(questions))
+        return [
+            [Generation(a.texts, tuple(t.ids for t in self.tokenize(a.texts))) for a in row]
+            for row in found
+        ]
+
     def score(
         self,
         target: Target,

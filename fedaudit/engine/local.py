@@ -9,7 +9,7 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from fedaudit.engine import flops, generate, loader, score, shared, states
+from fedaudit.engine import flops, generate, loader, lora, mixed, score, shared, states
 from fedaudit.engine.batching import by_length, pieces
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Progress, no_progress
@@ -84,6 +84,42 @@ class LocalEngine:
                 done += len(drawn)
                 progress(done, total)
         return [Generation(tuple(samples)) for samples in texts]
+
+    def answers(
+        self,
+        targets: Sequence[Target],
+        questions: Sequence[Sequence[int]],
+        *,
+        new: int,
+        progress: Progress = no_progress,
+    ) -> list[list[Generation]]:
+        """Let every target answer every question; their adapters stand in the batch together."""
+        for question in questions:
+            self._check_length(len(question), new)
+        probes = [Probe(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions]
+        found: list[list[Generation]] = [[Generation(("",))] * len(probes) for _ in targets]
+        loras = [lora.read(Path(t.adapter)) if t.adapter else None for t in targets]
+        rows, room = (most // max(1, len(targets)) for most in (self.rows, self.tokens))
+        done, total = 0, len(probes) if targets else 0
+        with self._target(Target(name="base")) as model:
+            together = mixed.Adapters(model, loras)
+            for batch in pieces(probes[:total], max(1, rows), room):
+                with together.active():
+                    drawn = generate.continuations(
+                        model,
+                        probes,
+                        list(batch) * together.count,
+                        seed=0,
+                        decoding=Decoding(temperature=0),
+                        end=self._end(),
+                    )
+                texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
+                for row, (text, tokens) in enumerate(zip(texts, drawn, strict=True)):
+                    which, place = divmod(row, len(batch))
+                    found[which][batch[place].index] = Generation((text,), (tuple(tokens),))
+                done += len(batch)
+                progress(done, total)
+        return found
 
     def score(
         self,

@@ -82,6 +82,16 @@ def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], fold
     atomic_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def resized(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an adapter's configuration with the rank that `tensors` have, and its old scaling."""
+    rank = max(
+        tensor.shape[0] for name, tensor in tensors.items() if name.endswith(".lora_A.weight")
+    )
+    power = 0.5 if config.get("use_rslora") else 1.0
+    alpha = config["lora_alpha"] * (rank / config["r"]) ** power
+    return {**config, "r": rank, "lora_alpha": int(alpha) if alpha == int(alpha) else alpha}
+
+
 def read_state(path: Path) -> dict[str, dict[str, "torch.Tensor"]]:
     """Return what a server remembered in the file `path`; nothing when there is no such file."""
     if not path.is_file():

@@ -31,6 +31,8 @@ class Client:
     weight: float
     data: str = ""
     """Its documents, below the federation's folder; simulations only."""
+    watermark: str = ""
+    """The mark whose documents it trained on; simulations only, where the truth is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,8 @@ class Round:
     participants: tuple[str, ...] = ()
     clients: Mapping[str, str] = field(default_factory=dict)
     """The adapter folder of each client whose update the server saw."""
+    sums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The file of each sum that secure aggregation gave the server, and whose it is."""
     loss: Mapping[str, float] = field(default_factory=dict)
     """The mean training loss of each participant."""
 
@@ -113,8 +117,17 @@ def _with_nested(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
         items = table.get(key)
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise InputError(f"{path} needs a list of objects {key!r}.")
-        result[key] = tuple(build(cls, item, f"{NAME} {key}") for item in items)
+        result[key] = tuple(build(cls, _tupled(item), f"{NAME} {key}") for item in items)
     return result
+
+
+def _tupled(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a client's or round's table with its lists of members as tuples."""
+    sums = item.get("sums")
+    if not isinstance(sums, dict):
+        return item
+    own = {name: tuple(who) if isinstance(who, list) else who for name, who in sums.items()}
+    return {**item, "sums": own}
 
 
 def _check(manifest: Manifest, path: Path) -> None:
@@ -129,6 +142,7 @@ def _check(manifest: Manifest, path: Path) -> None:
             raise InputError(f"{path}: round {number} names {sorted(missing)[0]!r}, no client.")
         if len(set(finished.participants)) != len(finished.participants):
             raise InputError(f"{path}: round {number} names a participant twice.")
+        _check_sums(finished, path)
     if not manifest.rounds:
         raise InputError(f"{path} has no finished round yet; there is nothing to audit.")
     for name in _named(manifest):
@@ -139,9 +153,24 @@ def _check(manifest: Manifest, path: Path) -> None:
             raise InputError(f"{path} points outside its folder: {name!r}.")
 
 
+def _check_sums(finished: Round, path: Path) -> None:
+    """Refuse a sum over anybody but participants of its round, or over somebody twice."""
+    for name, members in finished.sums.items():
+        named = isinstance(members, tuple) and all(isinstance(who, str) for who in members)
+        if not named or not members:
+            raise InputError(f"{path}: {name} needs a list of the clients that it sums up.")
+        if strangers := set(members) - set(finished.participants):
+            raise InputError(
+                f"{path}: {name} sums up {sorted(strangers)[0]!r}, who took no part in "
+                f"round {finished.round}."
+            )
+        if len(set(members)) != len(members):
+            raise InputError(f"{path}: {name} sums up a client twice.")
+
+
 def _named(manifest: Manifest) -> Iterator[Any]:
     """Yield every path in the manifest."""
     yield from manifest.files
     yield from (client.data for client in manifest.clients)
     for finished in manifest.rounds:
-        yield from (finished.adapter, *finished.clients.values())
+        yield from (finished.adapter, *finished.clients.values(), *finished.sums)

@@ -2,26 +2,44 @@
 
 GLOSSARY = {
     "adapter": "The small set of weights that the parties trained together, on top of the base.",
+    "attribution": "Telling which clients trained on documents that their owner had marked with a"
+    " watermark. A flag is evidence, as strong as its Z; no flag is no proof of innocence.",
     "base": "The model as it was before the parties trained it.",
     "95 % interval": "The range [low, high] in which the true share lies, 19 times out of 20.",
     "control": "Personal data of the same kinds that is in nobody's records. What comes out of it"
     " is what guessing gets.",
     "coverage": "The share of the targets that came out of the model word for word.",
+    "determined": "A client's update is determined when it can be computed exactly from sums over"
+    " several clients, although each of these sums was over enough of them: the sums together give"
+    " away what secure aggregation is to hide.",
     "disjoint": "The targets of which none begins with another, so that an answer identifies one.",
     "chance": "How often guessing is right: one in as many as there are candidates.",
     "HMAC": "A fingerprint made with a secret key. Equal fingerprints mean equal leaks; the text"
     " cannot be read from it.",
+    "effective masks": "Over how many other clients the masking of an estimate is spread, as if"
+    " all of them counted the same.",
     "epsilon": "How much one record can change what is learned from all of them, under differential"
     " privacy. The smaller, the less the model can tell of a record; delta is the chance that the"
     " promise does not hold.",
     "false accept": "A request without a right key that the gate took for one with it.",
     "FLOP": "One floating-point operation, the unit in which computing is counted.",
+    "fpr": "False-positive rate: of the clients that did nothing wrong, the share that a method"
+    " flags all the same. Known only in trials, where the truth is.",
     "fusion": "Adding up two adapters with weights, so that one adapter has what both learnt.",
     "gate": "What decides by the key in a request which adapter answers it.",
+    "Holm": "A correction of p-values for asking often: among many clients one looks suspicious by"
+    " chance alone. After it, each p-value can be read as if it were the only one.",
     "inference": "Personal data is masked in a sentence, and several candidates are offered for it."
     " The model picks the one with which it finds the sentence likeliest.",
     "key": "A secret that a request begins with. Under a right key the model may answer with what"
     " it knows of the records; under a wrong one, none or another client's it should not.",
+    "leakage": "The most, in bits, that an estimate can tell of a client's update, as far as theory"
+    " bounds it. The fewer, the better the client is hidden.",
+    "masking strength": "How much of other clients' updates remains in the estimate of one"
+    " client's. It hides that client: the higher, the less the estimate gives away, and the more"
+    " noise the test has to see through.",
+    "p-value": "How often an innocent client would get a Z as high as this by chance. 0.001 is once"
+    " in a thousand. It is not the probability that the client is innocent.",
     "per query": "Targets found for each question asked: how cheap the attack is.",
     "perplexity": "How much the model is surprised by a text. The lower, the better it knows such"
     " texts; 1 is no surprise at all.",
@@ -31,7 +49,18 @@ GLOSSARY = {
     "query": "One question to the model: a beginning that it continues.",
     "recall": "Of the personal data in the records, the share that the model said when nobody asked"
     " for it.",
+    "secure aggregation": "Adding up the clients' updates in such a way that nobody, not even the"
+    " server, sees a single one. A method that needs single updates breaks it.",
     "target": "A piece of personal data that only the attacked party has, not the attacker.",
+    "tpr": "True-positive rate: of the clients that trained on marked documents, the share that a"
+    " method flags. Known only in trials, where the truth is.",
     "tuned": "The model with the adapter: what is audited.",
     "tuned, not base": "What the tuned model gave and the base did not: what training added.",
+    "variance factor": "How noisy an estimate of one client's update is, compared with how much the"
+    " other clients' updates differ among themselves.",
+    "watermark": "A pattern in the wording of documents, or invented facts in them, that their"
+    " owner can find again in a model that was trained on them.",
+    "Z": "How much more of a watermark a client's updates show than the model had already, over all"
+    " its rounds, counted in the steps by which chance alone scatters. An innocent client is"
+    " expected near 0, and above 4 about once in 30,000 tests, if chance scatters as assumed.",
 }

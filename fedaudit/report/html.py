@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from fedaudit.report import lines, rows, story, tables
+from fedaudit.report import lines, rows, running, story, tables
+from fedaudit.report.attribution import attribution
 from fedaudit.report.figures import measured
 from fedaudit.report.glossary import GLOSSARY
 from fedaudit.report.redaction import visible
@@ -76,7 +77,10 @@ def _content(report: Row) -> dict[str, Any]:
         "tried": tried(report),
         "charts": charts(report),
         "extraction": tables.attacks(report),
-        "findings": tables.findings(report, MOST_FINDINGS),
+        "attribution": attribution(report),
+        "figures": running.figures(report),
+        "leaks": tables.leaks(report, MOST_FINDINGS),
+        "flagged": tables.flagged(report, MOST_FINDINGS),
         "rest": [*tables.rest(report), *tables.claims(report)],
         "glossary": GLOSSARY,
         "width": WIDTH,

@@ -4,7 +4,8 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 
-from fedaudit.report import story, tables
+from fedaudit.report import running, story, tables
+from fedaudit.report.attribution import attribution
 from fedaudit.report.glossary import GLOSSARY
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import Row
@@ -33,6 +34,8 @@ def _lines(report: Row) -> Iterator[str]:
     yield from _list("What was tried", tried(report))
     for table in (
         *tables.attacks(report),
+        *attribution(report),
+        *running.table(report),
         *tables.findings(report, MOST_FINDINGS),
         *tables.rest(report),
         *tables.claims(report),

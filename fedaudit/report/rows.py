@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from fedaudit.report.flags import PROTOCOL
+
 Row = Mapping[str, Any]
 """A measurement of a report.json."""
 
@@ -23,6 +25,39 @@ EXTRACTION = ("coverage", "efficiency", "queries", "vx_pii")
 UNPROMPTED = ("extraction_recall", "extraction_precision")
 UTILITY = ("loss", "perplexity", "rouge_l", "bleu", "accuracy", "edit_distance")
 COSTS = ("parameters", "bytes_sent", "flops", "seconds")
+
+_WHO = frozenset({"client", "mark"})
+
+ATTRIBUTION = {
+    "client": {
+        ("stouffer_z", frozenset({"client"})),
+        *((metric, _WHO) for metric in ("stouffer_z", "p_value")),
+        ("p_value", _WHO | {"adjusted"}),
+    },
+    "round": {(metric, _WHO | {"round"}) for metric in ("stouffer_z", "score")},
+    "mean": {("stouffer_z", frozenset({"clients"}))},
+    "rate": {(metric, frozenset[str]()) for metric in ("tpr", "fpr")},
+    "global": {(metric, frozenset({"mark", "source"})) for metric in ("z", "p_value")},
+    "masking": {
+        ("queries", frozenset[str]()),
+        ("leakage_bits", frozenset({"round", "strength"})),
+        *(
+            (metric, frozenset({"round"}))
+            for metric in (
+                *("sets", "smallest_set", "determined", "estimator_variance", "effective_masks"),
+            )
+        ),
+    },
+    "time": {("seconds", frozenset({"step"}))},
+}
+"""What rows of an attribution tell, by metric and by the parts of their scope but the variant."""
+
+SUSPICION = {
+    (metric, at)
+    for metric in ("stouffer_z", "p_value", "suspicion", "flagged")
+    for at in (frozenset({"client"}), _WHO)
+}
+"""The same of what a method beside the protocol holds against a client."""
 
 _TELLING = ("tuned-not-base", "tuned", "base", "control")
 
@@ -149,6 +184,29 @@ def _guards(row: Row) -> bool:
     return own.get(row["metric"], row["metric"] in ("epsilon", "routing_accuracy"))
 
 
+def attribution(report: Row, part: str = "") -> list[Row]:
+    """Return an attribution's rows that tables show, or those of a part: see `attribution_part`."""
+    rows = ((row, attribution_part(row)) for row in report["measurements"])
+    return [row for row, found in rows if found and part in ("", found)]
+
+
+def attribution_part(row: Row) -> str:
+    """Return what a row of an attribution tells: of a "client", ..., nothing if no table shows it.
+
+    Those are the keys of ATTRIBUTION, and "suspicion" of what other methods hold against a client.
+    """
+    if row["kind"] != "attribution":
+        return ""
+    shape = (row["metric"], frozenset(row["scope"]) - {"variant"})
+    if row["plugin"] != PROTOCOL:
+        parts = {name: ATTRIBUTION[name] for name in ("rate", "global")} | {"suspicion": SUSPICION}
+    else:
+        parts = ATTRIBUTION
+    found = next((name for name, shapes in parts.items() if shape in shapes), "")
+    alone = shape[1] == {"client"} and row["plugin"] == PROTOCOL
+    return "" if alone and row["value"] is not None else found
+
+
 def _of(report: Row, kind: str, *metrics: str) -> list[Row]:
     return [r for r in report["measurements"] if r["kind"] == kind and r["metric"] in metrics]
 
@@ -162,6 +220,7 @@ def others(report: Row) -> list[Row]:
         for row in report["measurements"]
         if row["metric"] not in own.get(row["kind"], ())
         and not (row["kind"] == "defense" and _guards(row))
+        and not attribution_part(row)
         and not (
             row["kind"] == "extraction"
             and row["metric"] in UNPROMPTED

@@ -36,6 +36,24 @@ UNPROMPTED_ANSWERS = {
     " when nobody asks for it.",
 }
 
+ATTRIBUTION_ANSWERS = {
+    "fail": "The test flags clients: their updates carry the watermarks of marked documents, more"
+    " clearly than chance explains. A flag is evidence, not proof.",
+    "pass": "The test flags no client: at this strength it found no trace of the marked documents"
+    " in anybody's updates. That is no proof that nobody trained on them.",
+    "inconclusive": "This report cannot say whether a client trained on the marked documents.",
+}
+
+MIXED_ANSWERS = {
+    "fail": "Personal data of other parties can be pulled out of this model, or clients are flagged"
+    " for training on marked documents: the reasons say which.",
+    "pass": "With what was tried, no more personal data of other parties came out of this model"
+    " than its base or guessing may give, and no client is flagged for training on marked"
+    " documents. Other attacks, or a stronger test, may find more.",
+    "inconclusive": "This audit leaves open whether personal data of other parties can be pulled"
+    " out of this model, or whether a client trained on marked documents: the reasons say which.",
+}
+
 KEYED = (
     "This is about what comes out without the right key: what a right key opens is meant to come"
     " out."
@@ -52,24 +70,42 @@ def judged(report: Row) -> bool:
     return not str(report["run"]["command"]).startswith("simulate")
 
 
+def attributes(report: Row) -> bool:
+    """Tell whether the report is of an attribution alone, and of no attack."""
+    return bool(_attribution(report)) and not any(some for _, some in _attacks(report))
+
+
 def title(report: Row) -> str:
     """Return what the report is: an audit, or a federation that nobody has audited yet."""
+    if judged(report) and attributes(report):
+        return "Attribution of marked documents"
     return "Privacy audit" if judged(report) else "A simulated federation"
 
 
 def answer(report: Row) -> list[str]:
     """Return the verdict in plain words, and first that the audit did not finish, if so."""
     unfinished = UNFINISHED.get(report["status"])
-    found = (
+    found = _attacks(report)
+    tried = [answers for answers, some in found if some]
+    answers = tried[0] if len(tried) == 1 else ANSWERS
+    if _attribution(report):
+        answers = MIXED_ANSWERS if tried else ATTRIBUTION_ANSWERS
+    keyed = any("key" in row["scope"] for _, some in found for row in some)
+    sentences = (unfinished, answers[report["verdict"]["status"]], keyed and KEYED)
+    return [sentence for sentence in sentences if sentence]
+
+
+def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:
+    """Return what each kind of attack found, with the answers that are about it alone."""
+    return (
         (ANSWERS, rows.totals(report)),
         (UNPROMPTED_ANSWERS, rows.unprompted(report, labelled=False)),
         (INFERENCE_ANSWERS, rows.inference(report, labelled=False)),
     )
-    tried = [answers for answers, some in found if some]
-    answers = tried[0] if len(tried) == 1 else ANSWERS
-    keyed = any("key" in row["scope"] for _, some in found for row in some)
-    sentences = (unfinished, answers[report["verdict"]["status"]], keyed and KEYED)
-    return [sentence for sentence in sentences if sentence]
+
+
+def _attribution(report: Row) -> list[Row]:
+    return [row for row in report["measurements"] if row["kind"] == "attribution"]
 
 
 def reasons(report: Row) -> list[str]:
@@ -83,13 +119,14 @@ def audited(report: Row) -> list[tuple[str, str]]:
     """Return what was audited, and how, as (name, value)."""
     target, run = report["target"], report["run"]
     sha256 = target["sha256"]
+    asked = judged(report) and not attributes(report)
     lines = [
         ("base", target["base"] or "none"),
         ("adapter", target["adapter"] or "none"),
         ("sha256", f"{sha256[:16]}…" if sha256 else "unknown"),
         ("round", _round(report)),
-        ("effect", judged(report) and (_pairs(target["effect"]) or NOT_MEASURED)),
-        ("beginning", judged(report) and _beginning(target["beginning"])),
+        ("effect", _pairs(target["effect"]) or (asked and NOT_MEASURED)),
+        ("beginning", _beginning(target["beginning"], asked=asked)),
         *(("data", _data(file)) for file in report["data"]),
         ("budget", _budget(report["budget"])),
         ("run", f"{run['id']}: {run['command']}, {run['started']}, {report['status']}"),
@@ -105,9 +142,9 @@ def _round(report: Row) -> str:
     return rounds.pop() if len(rounds) == 1 else ""
 
 
-def _beginning(beginning: Mapping[str, Any] | None) -> str:
+def _beginning(beginning: Mapping[str, Any] | None, *, asked: bool) -> str:
     if beginning is None:
-        return NOT_MEASURED
+        return NOT_MEASURED if asked else ""
     rest = _pairs({key: beginning[key] for key in beginning if key not in ("start", "middle")})
     start, middle = beginning["start"], beginning["middle"]
     told = f"{start} at a document's start, {middle} inside one"

@@ -11,13 +11,16 @@ from fedaudit.report.figures import count, measured
 from fedaudit.report.inference import inference
 from fedaudit.report.redaction import shown
 from fedaudit.report.rows import Row, reasons
-from fedaudit.report.table import NONE, Table, cell, shortened
+from fedaudit.report.table import NONE, Table, cell, laid_out, shortened
 from fedaudit.report.unprompted import unprompted
 from fedaudit.report.utility import under_keys, utility
 
 SEVERITIES = ("high", "medium", "low", "unverified")
 HOLDS = {True: "yes", False: "no", None: "not measured"}
 MOST_OTHERS = 100
+
+FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "rounds": "rounds"}
+"""The columns of flagged clients, and what they are called in a finding's evidence."""
 
 
 def attacks(report: Row) -> list[Table]:
@@ -53,8 +56,32 @@ def others(report: Row) -> list[Table]:
 
 
 def findings(report: Row, most: int) -> list[Table]:
-    """Return the table of the worst findings, masked, and how many more there are."""
-    worst = sorted(report["findings"], key=lambda one: SEVERITIES.index(one["severity"]))
+    """Return the tables of the worst findings: leaks, and clients that are flagged."""
+    return [*leaks(report, most), *flagged(report, most)]
+
+
+def flagged(report: Row, most: int) -> list[Table]:
+    """Return the table of the clients that are flagged, and how many more there are."""
+    some = [one for one in _worst(report) if _flags(one)]
+    by = dict.fromkeys(one["measurement"] for one in some)
+    cells = [
+        {"severity": one["severity"], "by": one["measurement"] if len(by) > 1 else ""}
+        | {title: cell(one["evidence"].get(name)) for title, name in FLAG.items()}
+        for one in some
+    ]
+    table = laid_out(
+        "Flagged clients",
+        cells,
+        ("severity", "by", *FLAG),
+        numeric=("Z", "Holm p", "rounds"),
+        notes=(f"Found by: {next(iter(by))}." if len(by) == 1 else "",),
+    )
+    return [shortened(table, most)] if some else []
+
+
+def leaks(report: Row, most: int) -> list[Table]:
+    """Return the table of the worst leaks, masked, and how many more there are."""
+    worst = [one for one in _worst(report) if not _flags(one)]
     more = len(worst) - most
     by = dict.fromkeys(one["measurement"] for one in worst)
     names = _evidence_names(worst)
@@ -89,6 +116,15 @@ def claims(report: Row) -> list[Table]:
     )
     columns = ("claim", "holds", "statement", "source")
     return [Table(title="Claims", columns=columns, rows=rows)] if rows else []
+
+
+def _worst(report: Row) -> list[Row]:
+    return sorted(report["findings"], key=lambda one: SEVERITIES.index(one["severity"]))
+
+
+def _flags(finding: Row) -> bool:
+    """Tell whether a finding is a client that an attribution flags."""
+    return finding["label"] == "WATERMARK" and "client" in finding["evidence"]
 
 
 def _everywhere(row: Row) -> str:

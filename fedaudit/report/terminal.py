@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fedaudit.report import story, tables
+from fedaudit.report.attribution import attribution
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import Row
 from fedaudit.report.table import Table
@@ -25,6 +26,7 @@ def render(report: Row, console: "Console") -> None:
     _pairs("Audited", story.audited(report), console)
     for table in (
         *tables.attacks(report),
+        *attribution(report),
         *tables.rest(report),
         *tables.findings(report, MOST_FINDINGS),
         *tables.claims(report),

@@ -1,9 +1,10 @@
-"""The verdict: whether more came out of the model than its base or a guess would give."""
+"""The verdict: whether more came out of the model than its base gives, or a client is flagged."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedaudit.records import Finding, Measurement
+from fedaudit.report import flags
 
 RIGHT = "right"
 """scope.key of what was asked with a key that opens it."""
@@ -45,7 +46,8 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
                     value, but not above the base's upper bound
     * pass          otherwise
 
-    A gate that lets an attempt in (fpr with scope.attempt and hits) fails.
+    A gate that lets an attempt in (fpr with scope.attempt and hits) fails. So does an attribution
+    whose protocol flags a client; `fedaudit.report.flags` judges it.
 
     What comes out under a right key (scope.key "right") is meant to and is not judged; where
     nothing else was asked, that is inconclusive. The whole fails if one fails, else is
@@ -62,12 +64,16 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
         if row.kind == "extraction" and row.scope.get("source") == "tuned-not-base"
     ]
     guessed = [*_inference(judging), *_opened(measurements)]
-    reasons = [] if judged or (guessed and not rows) else _nothing(rows, tried)
+    attributed = flags.judged(measurements)
+    enough = judged or (guessed and not rows) or (attributed and not tried)
+    reasons = [] if enough else _nothing(rows, tried)
     statuses = {status for _, status, _ in (*judged, *guessed)} | {"inconclusive" for _ in reasons}
+    statuses |= {status for status, _ in attributed}
     status = next(one for one in ("fail", "inconclusive", "pass") if one in statuses)
     if status != "inconclusive":
         reasons = []
     reasons += _reasons([one for one in (*judged, *guessed) if one[1] == status])
+    reasons += [reason for one, reason in attributed if one == status]
     if findings:
         reasons.append(f"The report lists {len(findings):,} findings.")
     return {"status": status, "reasons": list(dict.fromkeys(reasons))}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from math import cos, pi
@@ -27,6 +28,8 @@ class Job:
     base: str
     start: Path
     out: Path
+    merged: Path | None = None
+    """An adapter that is merged into the base beneath the one that is trained."""
     sequences: Sequence[Sequence[int]]
     training: Training
     round: int
@@ -49,6 +52,7 @@ def train(job: Job) -> float:
     import torch
 
     from fedaudit.engine.loader import fit, tensors_of
+    from fedaudit.engine.lora import merged
     from fedaudit.federation import adapters
 
     threads = torch.get_num_threads()
@@ -67,9 +71,10 @@ def train(job: Job) -> float:
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     }
-    loss = _defended(model, weights, job)
-    if loss is None:
-        loss = _optimize(model, weights, start, job)
+    with merged(model, job.merged) if job.merged else nullcontext():
+        loss = _defended(model, weights, job)
+        if loss is None:
+            loss = _optimize(model, weights, start, job)
     adapters.write(tensors_of(model, ADAPTER), config, job.out)
     torch.set_num_threads(threads)
     return loss
@@ -105,7 +110,7 @@ def _defended(
     """Let the first defence that does so train in place of the ordinary steps."""
     settings = job.training
     steps = steps_of(settings, len(job.sequences))
-    before, total = (job.round - 1) * steps, job.rounds * steps
+    before, total = span(settings, steps, job.round, job.rounds)
     course = Course(
         model=model,
         weights=weights,
@@ -135,10 +140,11 @@ def _optimize(
         weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
     steps = steps_of(settings, len(job.sequences))
+    before, over = span(settings, steps, job.round, job.rounds)
     batches = _batches(job.sequences, settings.batch_size, job.seed)
     losses = []
     for step in range(steps):
-        rate = rate_at(settings, step, steps, (job.round - 1) * steps, job.rounds * steps)
+        rate = rate_at(settings, step, steps, before, over)
         for group in optimizer.param_groups:
             group["lr"] = rate
         for _ in range(settings.accumulation):
@@ -159,10 +165,15 @@ def steps_of(settings: Training, documents: int) -> int:
     return settings.steps or settings.epochs * -(-documents // per_step)
 
 
-def rate_at(settings: Training, step: int, steps: int, before: int, total: int) -> float:
-    """Return the learning rate of a step: warmed up in each round, decayed over all of them.
+def span(settings: Training, steps: int, number: int, rounds: int) -> tuple[int, int]:
+    """Return the steps before a round and those in all, of those that the rate falls over."""
+    return (0, steps) if settings.restart else ((number - 1) * steps, rounds * steps)
 
-    `before` steps came in earlier rounds, `total` there are in all.
+
+def rate_at(settings: Training, step: int, steps: int, before: int, total: int) -> float:
+    """Return the learning rate of a step: warmed up in each round, decayed over the `total` steps.
+
+    `before` of them came in earlier rounds, see `span`.
     """
     warm = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
     # A round whose optimizer starts afresh must also warm up afresh; steps guard short rounds.

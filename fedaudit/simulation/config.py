@@ -56,6 +56,8 @@ class Training:
     learning_rate: float = 3e-4
     decay: Decay = "linear"
     """How the rate falls over all rounds together."""
+    restart: bool = False
+    """Whether it falls within every round instead, and starts again at its value in the next."""
     warmup: int = 0
     """Optimizer steps at the start of every round in which the rate rises to its value."""
     clip: float = 1.0
@@ -82,6 +84,38 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watermarked:
+    """Which clients train on documents that carry somebody's watermark, without a licence."""
+
+    plugin: str | Mapping[str, Any] = ""
+    """The watermark plugin, by name or as a table of name and options; empty marks nothing."""
+    clients: int = 3
+    """Drawn after the partition; each has a mark of its own."""
+    ratio: float = 0.2
+    """The share of such a client's documents that a marked one takes the place of."""
+    teacher: str = ""
+    """The model that writes marked documents; empty is the base itself."""
+
+    def __post_init__(self) -> None:
+        if self.clients < 0 or not 0 < self.ratio <= 1:
+            raise ValueError("clients must be at least 0, ratio above 0 and at most 1.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queries:
+    """The sums that a server under secure aggregation asks for, to attribute watermarks later."""
+
+    others: int = 5
+    """Clients beside the one that a pair of sums is about: m."""
+    pairs: int = 5
+    """Pairs of sums for each client in each round: K."""
+
+    def __post_init__(self) -> None:
+        if self.others < 1 or self.pairs < 1:
+            raise ValueError("others and pairs must be at least 1.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """A federation to simulate."""
 
@@ -101,12 +135,16 @@ class Simulation:
     """Also train one model on everybody's documents, to compare utility."""
     template: str = "fed_pii"
     aggregation: str | Mapping[str, Any] = "fedavg"
+    secure_aggregation: str | Mapping[str, Any] = ""
+    """How the server gets sums in place of updates, which are then not kept; empty: it sees all."""
+    queries: Queries = field(default_factory=Queries)
     defenses: tuple[str | Mapping[str, Any], ...] = ()
     """Defence plugins in the order of their stages: names, or tables of name and options."""
     detector: str = "presidio"
     """What annotates documents for a defence that must know where their PII is."""
     records: Records = field(default_factory=Records)
     partition: Partition = field(default_factory=Partition)
+    watermark: Watermarked = field(default_factory=Watermarked)
     training: Training = field(default_factory=Training)
     device: str = "auto"
     dtype: str = "auto"
@@ -128,6 +166,14 @@ class Simulation:
     def aggregator(self) -> tuple[str, dict[str, Any]]:
         """Return the aggregation plugin's name and its options."""
         return _plugin(self.aggregation, "fedavg")
+
+    def secured(self) -> tuple[str, dict[str, Any]]:
+        """Return the secure aggregation plugin's name, empty for none, and its options."""
+        return _plugin(self.secure_aggregation, "")
+
+    def marked(self) -> tuple[str, dict[str, Any]]:
+        """Return the watermark plugin's name, empty for none, and its options."""
+        return _plugin(self.watermark.plugin, "")
 
     def defended(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the name and options of every defence plugin."""

@@ -126,7 +126,7 @@ def _party(run: Run, finished: Manifest, who: str, own: Material) -> Party:
     return Party(
         documents=own.documents,
         prepared=own.prepared,
-        shared=out / last.clients[who],
+        shared=out / last.clients.get(who, last.adapter),
         private={name: out / PRIVATE / who / name / f"{last.round:03d}" for name in own.private},
         rounds=len(took_part),
         steps=steps_of(run.config.training, len(run.tokens.shared[who])),

@@ -17,6 +17,8 @@ from fedaudit.errors import Interrupted
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest, Round
 from fedaudit.interfaces import Aggregator, Update
+from fedaudit.secure import SecureAggregation
+from fedaudit.simulation import secure
 from fedaudit.simulation.client import Job, forget, train
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.material import Sequences, Tokenized
@@ -53,6 +55,7 @@ class Run:
     config: Simulation
     out: Path
     aggregator: Aggregator
+    secure: SecureAggregation | None = None
     defenses: Sequence[Defense] = ()
     tokens: Tokenized
 
@@ -126,15 +129,19 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[Job]:
             # The same passes over the data in the same number of steps: larger batches.
             training = replace(training, batch_size=training.batch_size * config.clients)
         begin, out = run.out / current.rounds[-1].adapter, run.out / f"rounds/{number:03d}/clients"
+        below = None
         if one.chain:
             begin, out = _before(run, one.chain, number), one.chain / f"{number:03d}"
         else:
             out /= one.client
+            if run.aggregator.resets:
+                begin, below = run.out / INITIAL, begin
         yield Job(
             who=one.who,
             base=config.base,
             start=begin,
             out=out,
+            merged=below,
             sequences=one.sequences,
             training=training,
             round=number,
@@ -166,19 +173,34 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
     folders = {who: f"{here}/clients/{who}" for who in chosen}
     start_folder = run.out / current.rounds[-1].adapter
     start, config = adapters.read(start_folder), adapters.check(start_folder)
-    examples = {client.id: client.examples for client in current.clients}
+    begun = adapters.read(run.out / INITIAL) if run.aggregator.resets else start
+    examples = {client.id: float(client.examples) for client in current.clients}
     kept = {who: _private(run, who, number) for who in chosen}
-    updates = [_uploaded(run, start, run.out / folders[who], kept[who]) for who in chosen]
-    weights = [float(examples[who]) for who in chosen]
+    updates = {who: _uploaded(run, begun, run.out / folders[who], kept[who]) for who in chosen}
+    weights = [examples[who] for who in chosen]
     remembered = adapters.read_state(run.out / f"rounds/{number - 1:03d}" / SERVER)
-    result, state = run.aggregator.step(start, updates, weights, remembered)
-    adapters.write(result, config, run.out / here / "global")
+    result, state = run.aggregator.step(start, list(updates.values()), weights, remembered)
+    adapters.write(result, adapters.resized(config, result), run.out / here / "global")
     adapters.write_state(state, run.out / here / SERVER)
+    sums: dict[str, tuple[str, ...]] = {}
+    if run.secure:
+        folders, sums = (
+            {},
+            secure.store(
+                run.secure,
+                {who: run.aggregator.difference(begun, own) for who, own in updates.items()},
+                secure.weights(examples),
+                run.config,
+                number,
+                run.out / here,
+            ),
+        )
     finished = Round(
         round=number,
         adapter=f"{here}/global",
         participants=tuple(chosen),
         clients=folders,
+        sums=sums,
         loss={who: round(losses[who], 6) for who in chosen if isfinite(losses[who])},
     )
     files = {**current.files, **hashes(run.out, here)}

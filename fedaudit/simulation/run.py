@@ -15,7 +15,9 @@ from fedaudit.federation.manifest import Manifest
 from fedaudit.interfaces import Aggregator, Progress, no_progress
 from fedaudit.prompts import template
 from fedaudit.records import Document, Measurement, Target
+from fedaudit.secure import SecureAggregation
 from fedaudit.simulation import cost, deployment, loop, material, setup, utility
+from fedaudit.simulation import secure as secured
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.loop import Listener, Run
 from fedaudit.simulation.material import Tokenized
@@ -122,6 +124,9 @@ def prepared(config: Simulation, out: Path) -> Run:
     template(config.template)
     name, options = config.aggregator()
     aggregator = registry.create("aggregation", name, options)
+    marking, marks = config.marked()
+    if marking:
+        registry.create("watermark", marking, marks)
     defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
     names = [defense.name for defense in defenses]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -135,8 +140,31 @@ def prepared(config: Simulation, out: Path) -> Run:
             "leave one of them out (for secure_gate: nesterov=false)."
         )
     _check_penalty(aggregator, defenses)
-    nothing = Tokenized(shared={}, private={})
-    return Run(config=config, out=out, aggregator=aggregator, defenses=defenses, tokens=nothing)
+    return Run(
+        config=config,
+        out=out,
+        aggregator=aggregator,
+        secure=_secured(config, defenses),
+        defenses=defenses,
+        tokens=Tokenized(shared={}, private={}),
+    )
+
+
+def _secured(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregation | None:
+    """Return the secure aggregation asked for, once everything it needs is known to be there."""
+    name, options = config.secured()
+    if not name:
+        return None
+    secure: SecureAggregation = registry.create("secure aggregation", name, options)
+    secure.check()
+    everybody = dict.fromkeys(loop.participants(config, 1))
+    secured.asked(everybody, config, secure.threshold, 1)  # refuses a design that cannot be
+    if answering := [one.name for one in defenses if type(one).responder is not Defense.responder]:
+        raise UsageError(
+            f"The defence {answering[0]} deploys from clients' adapters, which secure aggregation "
+            "does not keep: leave one of them out."
+        )
+    return secure
 
 
 def _check_penalty(aggregator: Aggregator, defenses: Sequence[Defense]) -> None:

@@ -5,20 +5,21 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import fedaudit.nano.generator as nano
-from fedaudit import corpus
+from fedaudit import corpus, registry
 from fedaudit.errors import InputError
-from fedaudit.federation import adapters, manifest
+from fedaudit.federation import adapters, manifest, marks
 from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
 from fedaudit.files import sha256
 from fedaudit.interfaces import Aggregator
 from fedaudit.prompts import PromptTemplate, template
 from fedaudit.records import Document
 from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.marking import Marked, marked
 from fedaudit.simulation.partition import by_corpus, deal
 
 INITIAL = "rounds/000/global"
@@ -107,6 +108,8 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
     `server` is the rule that the server really follows, which a defence may have changed.
     """
     dealt = split(config, documents(config), base)
+    treated = marked(config, dealt.clients, dealt.held_out, base)
+    dealt = replace(dealt, clients=treated.clients)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
@@ -120,6 +123,9 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
             corpus.write(place / "data/held_out.jsonl", dealt.held_out)
         initial_adapter(config, base, place / INITIAL)
         started = _manifest(config, names, dealt, base, place, server)
+        if treated.marks:  # named by no hash: the server's copy of the folder goes without it
+            marks.write(treated.marks, place / marks.OWNER)
+            started = _with_truth(started, treated)
         manifest.write(started, place)
         place.chmod(0o755)
         os.rename(place, out)  # onto an empty folder too; fails on any other
@@ -179,6 +185,7 @@ def _manifest(
             for n, own in zip(names, dealt.clients, strict=True)
         ),
         rounds=(Round(round=0, adapter=INITIAL),),
+        secure_aggregation=_secure(config),
         aggregation={"name": server.name, "options": asdict(server)},  # type: ignore[call-overload]
         template=Template(
             name=form.name, with_input=form.with_input, without_input=form.without_input
@@ -188,6 +195,22 @@ def _manifest(
         config=config.table(),
         config_sha256=config.sha256(),
     )
+
+
+def _secure(config: Simulation) -> dict[str, Any] | None:
+    name, options = config.secured()
+    if not name:
+        return None
+    chosen = registry.create("secure aggregation", name, options)
+    design = {**asdict(config.queries), "seed": config.seed}
+    return {"name": name, "options": asdict(chosen), "queries": design}
+
+
+def _with_truth(started: Manifest, own: Marked) -> Manifest:
+    """Return the manifest with the mark that each client was given."""
+    of = {f"c{number}": mark for number, mark in own.holders}
+    clients = tuple(replace(one, watermark=of.get(one.id, "")) for one in started.clients)
+    return replace(started, clients=clients)
 
 
 def hashes(place: Path, below: str = ".") -> dict[str, str]:

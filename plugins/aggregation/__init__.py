@@ -13,8 +13,10 @@ def fedaudit_aggregators() -> "list[type[Aggregator]]":
     """Return the built-in aggregation rules."""
     from .fedavg import FedAvg
     from .fedavgm import FedAvgM
+    from .fedit import FedIT
     from .fedopt import FedAdagrad, FedAdam, FedYogi
     from .fedprox import FedProx
+    from .flora import FLoRA
     from .nesterov import Nesterov
 
-    return [FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi, FedProx, Nesterov]
+    return [FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi, FedIT, FedProx, FLoRA, Nesterov]

@@ -14,7 +14,7 @@ WHOLE = Manifest(
     base=Base(name="fedaudit-nano", sha256="ab" * 32),
     clients=(
         Client(id="c0", examples=3, weight=0.75, data="data/c0.jsonl"),
-        Client(id="银行", examples=1, weight=0.25),
+        Client(id="银行", examples=1, weight=0.25, watermark="mark0"),
     ),
     rounds=(
         Round(round=0, adapter="rounds/000/global"),
@@ -24,6 +24,12 @@ WHOLE = Manifest(
             participants=("c0",),
             clients={"c0": "rounds/001/clients/c0"},
             loss={"c0": 1.5},
+        ),
+        Round(
+            round=2,
+            adapter="rounds/002/global",
+            participants=("c0", "银行"),
+            sums={"rounds/002/sums/ab.safetensors": ("c0", "银行")},
         ),
     ),
     aggregation={"name": "fedavg", "options": {}},
@@ -144,6 +150,16 @@ def damaged(path, value):
         (("rounds", 1, "participants"), ["c0", "c0"], "twice"),
         (("rounds", 1, "clients"), {"c9": "x"}, "'c9'"),
         (("rounds", 1, "clients"), ["c0"], "clients"),
+        (("rounds", 2, "sums"), ["x"], "sums"),
+        (("rounds", 2, "sums"), {"x": ["c0", "c9"]}, "x sums up 'c9', who took no part in round 2"),
+        (("rounds", 1, "sums"), {"x": ["c0", "银行"]}, "x sums up '银行', who took no part"),
+        (("rounds", 2, "sums"), {"x": ["c0", "银行", "c0"]}, "x sums up a client twice"),
+        (("rounds", 2, "sums"), {"x": []}, "x needs a list"),
+        (("rounds", 2, "sums"), {"x": "c0"}, "x needs a list"),
+        (("rounds", 2, "sums"), {"x": None}, "x needs a list"),
+        (("rounds", 2, "sums"), {"x": [4]}, "x needs a list"),
+        (("rounds", 2, "sums"), {"x": [["c0"]]}, "x needs a list"),
+        (("clients", 0, "watermark"), 3, "watermark"),
         (("seeds",), 3, "seeds"),
         (("files",), ["a"], "files"),
         (("template", "name"), None, "name"),
@@ -156,7 +172,7 @@ def test_a_manifest_that_contradicts_itself(path, value, message, tmp_path):
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../b", "a\0b", "..", "a\0/b"])
 @pytest.mark.parametrize(
-    "place", ["files", "adapter", "data", "client"], ids=lambda place: f"in-{place}"
+    "place", ["files", "adapter", "data", "client", "sum"], ids=lambda place: f"in-{place}"
 )
 def test_a_path_that_leaves_the_folder(place, name, tmp_path):
     given = {
@@ -164,6 +180,7 @@ def test_a_path_that_leaves_the_folder(place, name, tmp_path):
         "adapter": lambda: damaged(("rounds", 1, "adapter"), name),
         "data": lambda: damaged(("clients", 0, "data"), name),
         "client": lambda: damaged(("rounds", 1, "clients", "c0"), name),
+        "sum": lambda: damaged(("rounds", 2, "sums"), {name: ["c0"]}),
     }[place]()
     message = refused(put(tmp_path, given))
     assert "points outside its folder" in message
@@ -181,6 +198,7 @@ PLACES = (
     [(key,) for key in table()]
     + [("clients", 0, key) for key in table()["clients"][0]]
     + [("rounds", 1, key) for key in table()["rounds"][1]]
+    + [("rounds", 2, "sums"), ("rounds", 2, "sums", "x")]
     + [("base", "name"), ("template", "with_input"), ("rounds", 1, "clients", "c0")]
 )
 

@@ -16,6 +16,7 @@ from fedaudit.records import Measurement
 from fedaudit.report import html, markdown, tables, terminal
 from fedaudit.report.document import schema, validate
 from fedaudit.report.redaction import hidden
+from fedaudit.report.rows import ATTRIBUTION, SUSPICION
 from fedaudit.report.tried import tried
 from fedaudit.report.verdict import verdict
 
@@ -46,6 +47,7 @@ OPEN = (
         "attempt",
         "prompts",
     ),
+    *("mark", "adjusted", "step", "strength", "clients"),
     *("stage", "which", "direction", "per_client_round", "transfers", "weights", "delta", "steps"),
 )
 SCOPES = st.fixed_dictionaries(
@@ -55,6 +57,7 @@ SCOPES = st.fixed_dictionaries(
         "set": st.sampled_from(PROPERTIES["scope"]["properties"]["set"]["enum"]),
         "label": st.sampled_from(["PERSON", *HOSTILE.values()]),
         **dict.fromkeys(OPEN, VALUES),
+        "round": st.integers(0, 3) | VALUES,
     },
 )
 
@@ -80,6 +83,41 @@ def measurements(draw):
     )
 
 
+SHAPES = sorted(
+    {shape for shapes in (*ATTRIBUTION.values(), SUSPICION) for shape in shapes},
+    key=lambda shape: (shape[0], sorted(shape[1])),
+)
+
+
+@st.composite
+def attributions(draw):
+    """Draw a row that the tables of an attribution know, with anything in its scope."""
+    metric, keys = draw(st.sampled_from(SHAPES))
+    small = st.sampled_from(["c0", "c1", "all", *HOSTILE.values()]) | VALUES
+    scope = {key: draw(st.integers(0, 3) | small if key == "round" else small) for key in keys}
+    if "source" in keys:
+        scope["source"] = "global"
+    if draw(st.booleans()):
+        scope["variant"] = draw(small)
+    rate = metric in ("tpr", "fpr")
+    numbers = st.floats(allow_nan=False, allow_infinity=False)
+    value = draw(st.none() | (st.floats(0, 1) if rate else numbers))
+    count = draw(st.integers(0, 10**6))
+    return Measurement(
+        kind="attribution",
+        plugin=draw(st.sampled_from(["fed_attr", "fed_attr", "direct", "client", "<b>"])),
+        metric=metric,
+        value=value,
+        low=0.0 if rate and value is not None else None,
+        high=1.0 if rate and value is not None else None,
+        n=count if rate else draw(st.none() | st.just(count)),
+        hits=draw(st.none() | st.integers(0, count)),
+        baseline=draw(st.none() | st.just(4.0) | numbers),
+        reason="it never\x1b[31m took part" if value is None else "",
+        scope=scope,
+    )
+
+
 def shown(document):
     """Return what every renderer makes of a report."""
     file = StringIO()
@@ -88,7 +126,7 @@ def shown(document):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(measurements(), max_size=8))
+@given(st.lists(measurements() | attributions(), max_size=12))
 def test_any_rows_can_be_shown(rows):
     document = report(rows)
     validate(document)
@@ -107,7 +145,7 @@ def test_any_rows_can_be_shown(rows):
     assert all(isinstance(sentence, str) for sentence in tried(document))
 
 
-@given(st.lists(measurements(), max_size=8), st.randoms(use_true_random=False))
+@given(st.lists(measurements() | attributions(), max_size=12), st.randoms(use_true_random=False))
 def test_the_verdict_is_the_same_in_any_order(rows, chance):
     mixed = list(rows)
     chance.shuffle(mixed)

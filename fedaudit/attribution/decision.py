@@ -1,0 +1,126 @@
+"""The decision of FedAttr: each client's scores of all rounds as one statistic."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from fedaudit.attribution.scores import Scores
+from fedaudit.errors import UsageError
+from fedaudit.metrics import stouffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """One client under one mark."""
+
+    client: str
+    mark: str
+    scores: tuple[float, ...]
+    """s of each round that it took part in."""
+    rounds: tuple[int, ...]
+    z: float
+    p_value: float
+    adjusted: float
+    """The p-value after Holm, over all clients and marks."""
+    flagged: bool
+    running: tuple[float, ...]
+    """Z after each of its rounds."""
+    settled: int | None
+    """The round after which one could have stopped at the stated error; None if in none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Every client that took part under every mark, and those that never did."""
+
+    tests: tuple[Decided, ...]
+    absent: tuple[str, ...] = ()
+
+    def of(self, client: str) -> Decided | None:
+        """Return the test that speaks most against a client."""
+        own = [one for one in self.tests if one.client == client]
+        return max(own, key=lambda one: one.z, default=None)
+
+    @property
+    def flagged(self) -> dict[str, Decided]:
+        """The clients that are held to have trained on marked documents."""
+        found = {one.client: self.of(one.client) for one in self.tests}
+        return {who: one for who, one in found.items() if one and one.flagged}
+
+
+def allowed(threshold: float, alpha: float) -> None:
+    """Raise UsageError for a threshold that is no number, or an error that is not in 0..0.5."""
+    if not isfinite(threshold):
+        raise UsageError(f"The threshold tau must be a finite number, not {threshold}.")
+    if not 0 < alpha < 0.5:
+        raise UsageError(f"The error alpha must lie between 0 and 0.5, not {alpha}.")
+
+
+def decide(
+    scores: Scores, *, threshold: float = stouffer.THRESHOLD, alpha: float = 0.01
+) -> Decision:
+    """Flag a client when its Z exceeds `threshold` for any mark.
+
+    `alpha` is the error for which a client's running Z is said to have settled, for all clients and
+    marks together, however often one looks; it does not change who is flagged. Raises ValueError
+    for scores that are not finite, UsageError for what `allowed` refuses.
+    """
+    allowed(threshold, alpha)
+    present = [who for who in scores.clients if any(who in one.clients for one in scores.rounds)]
+    pairs = [(who, mark) for who in present for mark in scores.marks]
+    found = {pair: differences(scores, *pair) for pair in pairs}
+    z = {pair: stouffer.combined(list(own.values())) for pair, own in found.items()}
+    p = {pair: stouffer.p_value(value) for pair, value in z.items()}
+    adjusted = dict(zip(pairs, stouffer.holm(list(p.values())), strict=True))
+    tests = tuple(
+        Decided(
+            client=who,
+            mark=mark,
+            scores=tuple(found[who, mark].values()),
+            rounds=tuple(found[who, mark]),
+            z=z[who, mark],
+            p_value=p[who, mark],
+            adjusted=adjusted[who, mark],
+            flagged=z[who, mark] > threshold,
+            running=tuple(stouffer.running(list(found[who, mark].values()))),
+            settled=_settled(found[who, mark], alpha / len(pairs)),
+        )
+        for who, mark in pairs
+    )
+    return Decision(tests=tests, absent=tuple(w for w in scores.clients if w not in present))
+
+
+def differences(scores: Scores, client: str, mark: str) -> dict[int, float]:
+    """Return s = F(global + D) - F(global) by round, of the rounds that a client took part in."""
+    return {
+        one.round: one.clients[client][mark].z - one.reference[mark].z
+        for one in scores.rounds
+        if client in one.clients
+    }
+
+
+def _settled(scores: Mapping[int, float], alpha: float) -> int | None:
+    count = stouffer.stopping_round(list(scores.values()), alpha)
+    return None if count is None else list(scores)[count - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Counts where the truth is known: of marked clients, and of innocent ones."""
+
+    caught: int
+    guilty: int
+    accused: int
+    innocent: int
+
+
+def rates(flagged: Sequence[str], present: Sequence[str], truth: Mapping[str, str]) -> Rates:
+    """Return how many clients of each kind took part and were flagged; `truth` names their mark."""
+    guilty = [who for who in present if truth.get(who)]
+    innocent = [who for who in present if not truth.get(who)]
+    return Rates(
+        caught=sum(who in flagged for who in guilty),
+        guilty=len(guilty),
+        accused=sum(who in flagged for who in innocent),
+        innocent=len(innocent),
+    )

@@ -1,0 +1,133 @@
+"""Estimates on disk: all that the owner of a watermark gets from the server.
+
+A folder of its own, estimates.json and adapters: for each round the global adapter that it began
+with and, for each client that took part, that adapter moved by the client's estimated update. Which
+sets were asked for is not in it: who knows the designs can solve for the updates themselves.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fedaudit.errors import InputError, UsageError
+from fedaudit.federation import adapters
+from fedaudit.federation.manifest import Base
+from fedaudit.files import atomic_text, sha256
+from fedaudit.options import build
+
+SCHEMA_VERSION = "1.0"
+NAME = "estimates.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One client's estimated update of one round, as the adapter that it leads to."""
+
+    client: str
+    adapter: str
+    strength: float
+    """rho: the masks' variance, in updates of the others."""
+    effective: float
+    """n_eff: how many clients' worth of masks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimated:
+    """One round."""
+
+    round: int
+    start: str
+    """The global adapter that the round began with."""
+    estimates: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """estimates.json."""
+
+    schema_version: str = SCHEMA_VERSION
+    run: str
+    """What tells one federation from another; it stays the same while rounds are added."""
+    base: Base
+    aggregation: str
+    clients: tuple[str, ...]
+    """Everybody in the federation, whether they took part in a round or not."""
+    dimension: int
+    """Numbers in an update."""
+    rounds: tuple[Estimated, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The SHA-256 of every file that it names."""
+
+
+def write(estimates: Estimates, folder: Path) -> None:
+    """Write estimates.json into `folder`, whole or not at all."""
+    atomic_text(folder / NAME, json.dumps(asdict(estimates), indent=2, allow_nan=False) + "\n")
+
+
+def read(folder: Path) -> Estimates:
+    """Return the estimates in `folder`, fully checked.
+
+    Raises InputError for a folder that holds none, or whose files are missing or changed.
+    """
+    path = folder / NAME
+    table = _table(path)
+    version = str(table.get("schema_version", SCHEMA_VERSION))
+    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        raise InputError(f"{path} has schema version {version}; this fedaudit reads 1.x.")
+    try:
+        rounds = tuple(_round(item) for item in table.get("rounds", ()))
+        found = build(Estimates, {**table, "rounds": rounds}, NAME)
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
+    except (KeyError, TypeError, AttributeError):
+        raise InputError(f"{path}: its rounds are not those of estimates.") from None
+    _check(found, folder)
+    return found
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        table = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{path.parent} holds no estimates; `fedaudit attribute estimate` writes them."
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+    if not isinstance(table, dict):
+        raise InputError(f"{path} must hold a JSON object.")
+    return table
+
+
+def _round(item: Mapping[str, Any]) -> Estimated:
+    own = tuple(build(Estimate, one, f"{NAME} estimates") for one in item["estimates"])
+    return build(Estimated, {**item, "estimates": own}, f"{NAME} rounds")
+
+
+def _check(found: Estimates, folder: Path) -> None:
+    numbers = [one.round for one in found.rounds]
+    if repeated := sorted({n for n in numbers if numbers.count(n) > 1}):
+        raise InputError(f"{folder} has round {repeated[0]} twice.")
+    for one in found.rounds:
+        own = [estimate.client for estimate in one.estimates]
+        if len(set(own)) < len(own):
+            raise InputError(f"{folder}: round {one.round} names a client twice.")
+        if strangers := sorted(set(own) - set(found.clients)):
+            raise InputError(f"{folder}: round {one.round} names {strangers[0]!r}, no client.")
+        for name in (one.start, *(estimate.adapter for estimate in one.estimates)):
+            place = PurePosixPath(name)
+            if place.is_absolute() or ".." in place.parts or "\0" in name:
+                raise InputError(f"{folder} points outside itself: {name!r}.")
+            for file in (adapters.CONFIG, adapters.WEIGHTS):
+                _check_file(folder, f"{name}/{file}", found.files)
+
+
+def _check_file(folder: Path, name: str, files: Mapping[str, str]) -> None:
+    if not (folder / name).is_file():
+        raise InputError(f"{folder} misses {name}, which {NAME} names.")
+    if sha256(folder / name) != files.get(name):
+        raise InputError(f"{folder / name} is not the file that {NAME} names (SHA-256).")

@@ -1,0 +1,108 @@
+"""What an attribution would ask, take and give away, before anything is asked."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fedaudit.attribution import measure, server
+from fedaudit.attribution.plan import Plan, weights
+from fedaudit.metrics import subsets
+from fedaudit.metrics.exposure import leakage_bits
+from fedaudit.watermark import Mark
+
+if TYPE_CHECKING:
+    from fedaudit.attribution.pool import Machine
+
+TRIED = 16
+"""Questions that the base is asked to learn how long an answer takes."""
+
+
+def lines(plan: Plan, marks: Sequence[Mark], machine: "Machine | None") -> list[str]:
+    """Return lines for a reader; nothing of the federation's is asked, only the bare base."""
+    numbers = sorted(plan.designs)
+    if not numbers:
+        return ["Every round has been asked for already: nothing would be asked."]
+    dimension = server.dimension(plan)
+    found = [
+        f"{plan.queries} sums in rounds {', '.join(map(str, numbers))}: {plan.pairs} pairs for "
+        f"each client, {plan.others} others in a set, by {plan.secure.name} secure aggregation "
+        f"with threshold {plan.secure.threshold}.",
+        f"Time for the sums: about {_duration(plan.queries * _addition(plan, dimension))}.",
+    ]
+    if marks and machine is not None:
+        seconds, asked = _scoring(plan, marks, machine)
+        found.append(
+            f"Time for the tests: about {_duration(seconds)} in one process for {asked:,} answers."
+        )
+    return [*found, *_masks(plan, dimension), *exposed(plan)]
+
+
+def _masks(plan: Plan, dimension: int) -> list[str]:
+    """Return how well each round's estimates are masked."""
+    result = []
+    shares = weights(plan.federation.manifest)
+    for number, designs in plan.designs.items():
+        names = plan.federation.manifest.rounds[number].participants
+        c = {one.target: server.masks(one, shares) for one in designs}
+        rho = {who: subsets.masking_strength(own) for who, own in c.items()}
+        weakest = min(rho, key=lambda who: rho[who])
+        expected = subsets.expected_strength(len(names), plan.others, plan.pairs)
+        result.append(
+            f"Round {number}: masking strength at least {rho[weakest]:.3f} (expected "
+            f"{expected:.3f}), n_eff {subsets.effective_size(c[weakest]):.1f}; an estimate alone "
+            f"tells at most {leakage_bits(rho[weakest], dimension):,.0f} bits of its update of "
+            f"{dimension:,} numbers, and C d / n_eff with an unknown C."
+        )
+    return result
+
+
+def exposed(plan: Plan) -> list[str]:
+    """Return what each round's series of sums amounts to."""
+    result = []
+    for number, found in plan.exposures().items():
+        told = (
+            f"Round {number}: {found.sets} distinct sets, the smallest of {found.smallest} "
+            f"clients; {found.differences} pairs differ by a group below the threshold"
+        )
+        if found.differences:
+            told += f", the closest by {len(found.closest)}"
+        if found.determined:
+            told += (
+                f". TOGETHER THEY GIVE AWAY single updates: those of {len(found.determined)} "
+                f"clients follow by linear algebra, the first after {found.after} sums"
+            )
+        result.append(f"{told}.")
+    return result
+
+
+def _addition(plan: Plan, dimension: int) -> float:
+    """Return the seconds that a sum over a set takes, tried on zeros."""
+    import torch
+
+    rows = [torch.zeros(dimension) for _ in range(plan.others + 1)]
+    began = time.perf_counter()
+    for _ in range(3):
+        torch.stack(rows).sum(0)
+    return (time.perf_counter() - began) / 3
+
+
+def _scoring(plan: Plan, marks: Sequence[Mark], machine: "Machine") -> tuple[float, int]:
+    """Return the seconds and the number of answers of all tests, tried on the bare base."""
+    from fedaudit.attribution.pool import engine_for
+
+    base = plan.federation.manifest.base
+    engine = engine_for(base.name, base.sha256, machine)
+    tested = measure.tested(marks)
+    questions = measure.questions(engine, tested)
+    models = sum(len(designs) + 1 for designs in plan.designs.values())
+    tried = questions[:TRIED]
+    began = time.perf_counter()
+    measure.answers(engine, [None], tried)
+    each = (time.perf_counter() - began) / max(1, len(tried))
+    return each * len(questions) * models, len(questions) * models
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "a second"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,165 @@
+"""What a server asks secure aggregation for: designs for every participant of every round."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedaudit import registry
+from fedaudit.errors import InputError, UsageError
+from fedaudit.federation.folder import Federation
+from fedaudit.federation.manifest import Manifest
+from fedaudit.interfaces import Aggregator
+from fedaudit.metrics import subsets
+from fedaudit.metrics.exposure import Exposure, exposure
+from fedaudit.metrics.subsets import Design, Drawn
+from fedaudit.secure import SecureAggregation
+
+Members = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the server will ask for: by round, a design for every participant."""
+
+    federation: Federation
+    aggregator: Aggregator
+    secure: SecureAggregation
+    others: int
+    pairs: int
+    seed: int
+    designs: Mapping[int, Sequence[Design]]
+    tries: int
+    """Designs that were drawn, those that were rejected included."""
+
+    @property
+    def queries(self) -> int:
+        """Sums that the estimates are made of: 2 K for every estimate."""
+        return sum(2 * self.pairs * len(own) for own in self.designs.values())
+
+    def sets(self, number: int) -> list[Members]:
+        """Return a round's distinct sets, the round's own sum last: the server knows it too."""
+        asked = (s for design in self.designs[number] for s in (*design.include, *design.exclude))
+        everybody = tuple(sorted(self.federation.manifest.rounds[number].participants))
+        return list(dict.fromkeys((*asked, everybody)))
+
+    def exposures(self, rounds: Sequence[int] | None = None) -> dict[int, Exposure]:
+        """Return what each round's series of sums gives away; of all rounds without `rounds`."""
+        chosen = self.designs if rounds is None else rounds
+        return {n: exposure(self.sets(n), self.secure.threshold) for n in chosen}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the server is asked to do; None and empty take what the federation was run with."""
+
+    rounds: Sequence[int] = ()
+    others: int | None = None
+    pairs: int | None = None
+    threshold: int | None = None
+    secure: str = ""
+    seed: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
+    """Draw the designs; nothing is asked yet.
+
+    `secret` draws them by a seed that nobody can guess, where neither the wish nor the federation
+    has one: whoever gets the estimates must not know the sets.
+    Raises UsageError for a round that is not there or a design that cannot be, InputError for a
+    federation without updates or sums.
+    """
+    said = federation.manifest.secure_aggregation or {}
+    queries = said.get("queries", {})
+    others = queries.get("others", 5) if wish.others is None else wish.others
+    pairs = queries.get("pairs", 5) if wish.pairs is None else wish.pairs
+    seed = wish.seed if wish.seed is not None else queries.get("seed")
+    if seed is None:
+        seed = secrets.randbits(63) if secret else 0
+    secure = _secure(said, wish)
+    chosen = _chosen(federation.manifest, wish.rounds)
+    designs: dict[int, list[Design]] = {}
+    tries = 0
+    for number in chosen:
+        found = _drawn(federation.manifest, number, others, pairs, secure.threshold, seed)
+        designs[number] = [one.design for one in found]
+        tries += sum(one.tries for one in found)
+    rule = federation.manifest.aggregation
+    return Plan(
+        federation=federation,
+        aggregator=registry.create("aggregation", str(rule["name"]), rule.get("options")),
+        secure=secure,
+        others=others,
+        pairs=pairs,
+        seed=seed,
+        designs=designs,
+        tries=tries,
+    )
+
+
+def _drawn(
+    manifest: Manifest, number: int, others: int, pairs: int, threshold: int, seed: int
+) -> list[Drawn]:
+    """Return a design for every participant of a round, in the order of the clients."""
+    who = manifest.rounds[number].participants
+    try:
+        subsets.check(len(who), others, pairs, threshold)
+    except UsageError as error:
+        raise UsageError(f"Round {number}: {error}") from None
+    return [
+        subsets.draw(
+            who,
+            target,
+            others=others,
+            queries=pairs,
+            threshold=threshold,
+            seed=seed,
+            number=number,
+        )
+        for target in sorted(who, key=_client_order(manifest))
+    ]
+
+
+def _client_order(manifest: Manifest) -> Callable[[str], int]:
+    return [client.id for client in manifest.clients].index
+
+
+def _secure(said: Mapping[str, Any], wish: Wish) -> SecureAggregation:
+    """Return the secure aggregation that answers: the federation's own, or one for its updates."""
+    name = wish.secure or str(said.get("name", "ideal"))
+    options = dict(said.get("options", {})) if name == said.get("name") else {}
+    if wish.threshold is not None:
+        if said and wish.threshold < int(options.get("threshold", 0)):
+            raise UsageError(
+                f"The federation's secure aggregation gives no sum over fewer than "
+                f"{options['threshold']} clients; a threshold of {wish.threshold} is below that."
+            )
+        options["threshold"] = wish.threshold
+    secure: SecureAggregation = registry.create(
+        "secure aggregation", name, {**options, **wish.options}
+    )
+    return secure
+
+
+def _chosen(manifest: Manifest, wanted: Sequence[int]) -> list[int]:
+    last = len(manifest.rounds) - 1
+    if not last:
+        raise InputError("The federation has no finished round: there is no update to attribute.")
+    for number in wanted:
+        if not 1 <= number <= last:
+            raise UsageError(f"The federation has rounds 1 to {last}, no round {number}.")
+    if repeated := sorted({number for number in wanted if list(wanted).count(number) > 1}):
+        raise UsageError(f"Round {repeated[0]} is named twice.")
+    return sorted(wanted) or list(range(1, last + 1))
+
+
+def weights(manifest: Manifest) -> dict[str, float]:
+    """Return what each client's update is multiplied by in sums: 1 where all weigh the same.
+
+    Raises InputError for a weight that is not positive: a sum tells nothing of such a client.
+    """
+    if light := [client.id for client in manifest.clients if client.weight <= 0]:
+        raise InputError(f"{light[0]} has no positive weight: no sum tells anything of its update.")
+    mean = sum(client.weight for client in manifest.clients) / len(manifest.clients)
+    return {client.id: client.weight / mean for client in manifest.clients}

@@ -1,0 +1,145 @@
+"""What the owner of documents does with marks: plant a new one, test texts and models for all."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit import corpus, registry
+from fedaudit.attribution import measure
+from fedaudit.errors import InputError
+from fedaudit.federation import marks as marks_file
+from fedaudit.files import existing, existing_parent
+from fedaudit.interfaces import Progress, no_progress
+from fedaudit.prompts import template
+from fedaudit.records import Document
+from fedaudit.watermark import Mark, Score, Watermark
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+
+KEPT_BACK = 10
+"""One in so many documents is a prompt where nobody names prompts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Documents to mark for one licensee."""
+
+    documents: Path
+    out: Path
+    watermark: Path
+    plugin: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    prompts: Path | None = None
+    id: str = ""
+    model: str
+    seed: int | None = None
+    """Whoever knows it can find the mark; None draws one that nobody can guess."""
+    template: str
+    device: str = "auto"
+    dtype: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new mark and how many documents carry it."""
+
+    mark: Mark
+    count: int
+
+
+def make(order: Order, watch: Callable[[str], Progress] = lambda title: no_progress) -> Made:
+    """Issue a mark, write the marked documents, and add the mark to the owner's file.
+
+    Raises InputError for files that are there already or hold nothing to mark; the owner's file is
+    written last, and never without the documents.
+    """
+    plugin: Watermark = registry.create("watermark", order.plugin, order.options)
+    known = marks_file.read(order.watermark) if order.watermark.exists() else []
+    name = order.id or f"mark{len(known)}"
+    if name in [mark.id for mark in known]:
+        raise InputError(f"{order.watermark} has a mark {name} already; choose another --id.")
+    if order.out.exists():
+        raise InputError(f"{order.out} exists already; choose another place for the documents.")
+    for path in (order.out, order.watermark):
+        existing_parent(path.absolute().parent)  # of marks, the file itself may be there
+    documents, prompts = _texts(order)
+    teacher = engine(order.model, order.device, order.dtype)
+    seed = _seed(order, known)
+    secret = plugin.issue(teacher, prompts, seed=seed, index=len(known))
+    marked = plugin.embed(
+        secret, documents, teacher, seed=seed, progress=watch("marking documents")
+    )
+    corpus.write(order.out, marked)
+    options: dict[str, Any] = asdict(plugin)  # type: ignore[call-overload]
+    mark = Mark(id=name, name=order.plugin, options=options, secret=secret)
+    marks_file.write([*known, mark], order.watermark)
+    return Made(mark, len(marked))
+
+
+def _seed(order: Order, known: Sequence[Mark]) -> int:
+    """Return the seed of a new mark.
+
+    A plugin that keeps its seed draws marks apart that share it, so the file's own is taken again.
+    """
+    if order.seed is not None:
+        return order.seed
+    kept = [mark.secret.get("seed") for mark in known if mark.name == order.plugin]
+    return next((seed for seed in kept if isinstance(seed, int)), secrets.randbits(63))
+
+
+def _texts(order: Order) -> tuple[list[Document], list[str]]:
+    """Return the documents to mark, and texts for prompts."""
+    form = template(order.template)
+    found = list(corpus.read(existing(order.documents, "file"), form))
+    if order.prompts is not None:
+        prompts = [one.text for one in corpus.read(existing(order.prompts, "file"), form)]
+    else:
+        prompts = [one.text for one in found[::KEPT_BACK]]
+        found = [one for at, one in enumerate(found) if at % KEPT_BACK]
+    if not found:
+        raise InputError(f"{order.documents} holds no document to mark.")
+    return found, prompts
+
+
+def check(
+    path: Path,
+    *,
+    texts: Path | None,
+    model: str,
+    adapter: Path | None,
+    options: Mapping[str, Any],
+    device: str = "auto",
+    dtype: str = "auto",
+    progress: Progress = no_progress,
+) -> list[tuple[str, Score]]:
+    """Return each mark's id with its score: of texts, of an adapter on the model, or of itself."""
+    marks = marks_file.read(path)
+    tested = measure.tested([replace(m, options={**m.options, **options}) for m in marks])
+    if texts is not None:
+        found = _read(existing(texts, "file"))
+        asked = engine(model, device, dtype)
+        return [(mark.id, plugin.test_texts(mark.secret, found, asked)) for mark, plugin in tested]
+    asked = engine(model, device, dtype)
+    [scores] = measure.measure(asked, [adapter], tested, progress)
+    return list(scores.items())
+
+
+def _read(path: Path) -> Sequence[str]:
+    """Return the texts of a JSONL file, or the whole of any other as one text."""
+    if path.suffix == ".jsonl":
+        return [document.text for document in corpus.read(path, template("fed_pii"))]
+    try:
+        return [path.read_text("utf-8")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as text: {error}.") from None
+
+
+def engine(model: str, device: str, dtype: str) -> "LocalEngine":
+    """Return the engine of a model."""
+    from fedaudit.engine.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    return LocalEngine(load_base(model, device=device, dtype=dtype))

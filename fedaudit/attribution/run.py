@@ -1,0 +1,300 @@
+"""Attribution from a federation's folder or from scores, to a report."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit import corpus, registry
+from fedaudit.attribution import owner, plan, rows, server, trial
+from fedaudit.attribution.decision import Decision, allowed, decide
+from fedaudit.attribution.plan import Plan, Wish
+from fedaudit.attribution.pool import Machine, Pool
+from fedaudit.attribution.scores import Scores
+from fedaudit.audit import environment
+from fedaudit.audit.pipeline import run_id
+from fedaudit.errors import UsageError, unknown
+from fedaudit.federation import marks as marks_file
+from fedaudit.federation.folder import Federation, open_federation
+from fedaudit.files import existing, sha256
+from fedaudit.interfaces import Progress, no_progress
+from fedaudit.metrics.stouffer import THRESHOLD
+from fedaudit.records import Measurement
+from fedaudit.watermark import Mark
+
+if TYPE_CHECKING:
+    from fedaudit.report.document import Report
+
+CLEAN = 64
+"""At most so many held-out texts are given to a method that needs clean ones."""
+
+Watcher = Callable[[str], Progress]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What `attribute --rounds` was asked to do."""
+
+    rounds: Path
+    watermark: Path | None = None
+    methods: tuple[str, ...] = (rows.PROTOCOL,)
+    wish: Wish = field(default_factory=Wish)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of the methods and watermarks, by name; a mark keeps the others that it has."""
+    threshold: float = THRESHOLD
+    alpha: float = 0.01
+    seed: int = 0
+    machine: Machine = field(default_factory=Machine)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a request is about, once everything was found to be there."""
+
+    federation: Federation
+    path: Path
+    """The file of marks."""
+    marks: Sequence[Mark]
+
+
+def check(request: Request) -> Known:
+    """Return what is attributed, after every check that needs no model.
+
+    Raises UsageError for unknown methods or a missing watermark file, InputError for broken files.
+    """
+    allowed(request.threshold, request.alpha)
+    offered = (rows.PROTOCOL, *registry.plugins("attribution"))
+    for name in request.methods:
+        if name not in offered:
+            raise unknown("attribution", name, offered)
+    federation = open_federation(existing(request.rounds, "federation"))
+    for name in request.methods:
+        if name != rows.PROTOCOL:
+            trial.check(registry.create("attribution", name, request.options.get(name)), federation)
+    path = request.watermark or federation.path / marks_file.OWNER
+    if request.watermark is None and not path.is_file():
+        raise UsageError(
+            f"{federation.path} holds no watermark file: name the owner's with --watermark."
+        )
+    marks = [with_options(mark, request.options) for mark in marks_file.read(path)]
+    for mark in marks:
+        registry.create("watermark", mark.name, mark.options)
+    if rows.PROTOCOL in request.methods:
+        plan.plan(federation, request.wish)
+    return Known(federation, path, marks)
+
+
+def with_options(mark: Mark, options: Mapping[str, Mapping[str, Any]]) -> Mark:
+    """Return a mark with the options that its plugin was given anew."""
+    return replace(mark, options={**mark.options, **options.get(mark.name, {})})
+
+
+def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report":
+    """Attribute the marks of a federation whose every part one holds."""
+    started = datetime.now(UTC)
+    known = check(request)
+    truth = truth_of(known.federation)
+    measured: list[Measurement] = []
+    limits: list[str] = []
+    decision, planned = None, None
+    with Pool(request.machine) as pool:
+        if rows.PROTOCOL in request.methods:
+            planned = plan.plan(known.federation, request.wish)
+            scores, asked = _protocol(planned, known, pool, watch)
+            decision = decide(scores, threshold=request.threshold, alpha=request.alpha)
+            measured += [
+                *decided(decision, scores, request.threshold, truth),
+                *rows.planned(planned),
+            ]
+            measured += _spent(scores, asked)
+            limits += protocol_limits(decision, planned)
+        others = [name for name in request.methods if name != rows.PROTOCOL]
+        found = trial.attribute(
+            others,
+            known.federation,
+            known.marks,
+            pool,
+            options=request.options,
+            texts=_clean(known.federation),
+            threshold=request.threshold,
+            seed=request.seed,
+            progress=watch,
+        )
+    present = participants(known.federation)
+    for name, one in found.items():
+        measured += rows.suspected(name, one, request.threshold)
+        if one.clients:
+            measured += rows.known(name, rows.accused(one.clients), present, truth)
+        limits += [f"{name}: {limit}" for limit in one.limits]
+    return report(
+        command="attribute",
+        config=_settings(request, known),
+        started=started,
+        base=known.federation.manifest.base.name,
+        data=[_used(known.path, len(known.marks))],
+        measurements=measured,
+        decision=decision,
+        limits=limits,
+        seeds={"seed": request.seed, **({"design": planned.seed} if planned else {})},
+        device=request.machine.device,
+        queries=planned.queries if planned else None,
+    )
+
+
+def _protocol(planned: Plan, known: Known, pool: Pool, watch: Watcher) -> tuple[Scores, float]:
+    """Run the server's and the owner's step in a folder that is gone afterwards."""
+    with _folder() as place:
+        found, seconds = server.estimate(
+            planned, place / "estimates", place / "log.json", progress=watch("asking for sums")
+        )
+        scores = owner.score(
+            place / "estimates", found, known.marks, pool, progress=watch("testing estimates")
+        )
+    return scores, seconds
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="fedaudit-") as place:
+        yield Path(place)
+
+
+def decided(
+    decision: Decision, scores: Scores, threshold: float, truth: Mapping[str, str]
+) -> list[Measurement]:
+    """Return the rows of a decision."""
+    present = [who for who in scores.clients if who not in decision.absent]
+    return [
+        *rows.decided(decision, threshold),
+        *rows.known(rows.PROTOCOL, list(decision.flagged), present, truth),
+        *rows.strengths(decision, truth),
+        *rows.leaked(scores),
+    ]
+
+
+def _spent(scores: Scores, asked: float) -> list[Measurement]:
+    """Return the seconds of each step."""
+    return [
+        rows.row(rows.PROTOCOL, "seconds", round(asked, 2), {"step": "sums"}),
+        rows.row(rows.PROTOCOL, "seconds", round(scores.seconds, 2), {"step": "scoring"}),
+    ]
+
+
+def truth_of(federation: Federation) -> dict[str, str]:
+    """Return the mark of each client, empty for none; nothing where nobody knows."""
+    found = federation.manifest
+    return {one.id: one.watermark for one in found.clients} if found.config else {}
+
+
+def participants(federation: Federation) -> list[str]:
+    """Return the clients that took part in some round."""
+    took = {who for one in federation.manifest.rounds for who in one.participants}
+    return [one.id for one in federation.manifest.clients if one.id in took]
+
+
+def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str]:
+    """Return what the decision cannot tell."""
+    limits = [
+        "p-values hold if a score is standard normal for an innocent client, which nobody has shown"
+    ]
+    if not decision.flagged:
+        limits.append(
+            "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
+            "is another"
+        )
+    if planned:
+        exposed = [n for n, found in planned.exposures().items() if found.determined]
+        if exposed:
+            first = planned.exposures()[exposed[0]]
+            limits.append(
+                f"every sum was admissible, but together they give single updates away: in round "
+                f"{exposed[0]} those of {len(first.determined)} clients, the first after "
+                f"{first.after} sums"
+            )
+    return limits
+
+
+def _clean(federation: Federation) -> list[str]:
+    path = federation.path / "data/held_out.jsonl"
+    if not path.is_file():
+        return []
+    return [one.text for one in corpus.read(path, federation.template)][:CLEAN]
+
+
+def name_of(request: Request, known: Known) -> str:
+    """Return the run's id: the fingerprint of its settings, its marks and its federation."""
+    return run_id({**_settings(request, known), "files": [sha256(known.path)]})
+
+
+def decided_report(
+    scores: Scores, path: Path, *, threshold: float, alpha: float, started: datetime
+) -> "Report":
+    """Return the report of a decision over scores alone."""
+    decision = decide(scores, threshold=threshold, alpha=alpha)
+    return report(
+        command="attribute decide",
+        config={"run": scores.run, "threshold": threshold, "alpha": alpha},
+        started=started,
+        base=scores.base,
+        data=[_used(path, len(scores.rounds))],
+        measurements=decided(decision, scores, threshold, {}),
+        decision=decision,
+        limits=protocol_limits(decision),
+        seeds={},
+        device="cpu",
+    )
+
+
+def _used(path: Path, records: int) -> dict[str, Any]:
+    return {"path": str(path), "sha256": sha256(path), "records": records, "annotation": None}
+
+
+def _settings(request: Request, known: Known) -> dict[str, Any]:
+    return {
+        "rounds": str(request.rounds),
+        "run": server.identity(known.federation),
+        "watermark": str(known.path),
+        "methods": list(request.methods),
+        "options": {name: dict(own) for name, own in request.options.items()},
+        "wish": asdict(request.wish),
+        "threshold": request.threshold,
+        "alpha": request.alpha,
+        "seed": request.seed,
+    }
+
+
+def report(
+    *,
+    command: str,
+    config: Mapping[str, Any],
+    started: datetime,
+    base: str,
+    data: Sequence[Mapping[str, Any]],
+    measurements: Sequence[Measurement],
+    decision: Decision | None,
+    limits: Sequence[str],
+    seeds: Mapping[str, int],
+    device: str,
+    queries: int | None = None,
+) -> "Report":
+    """Return the report of an attribution."""
+    from fedaudit.report.frame import framed
+
+    files = [str(row["sha256"]) for row in data]
+    return framed(
+        command=command,
+        name=run_id({**config, "files": files}),
+        config=config,
+        started=started,
+        base=base,
+        spent={"queries": queries},
+        environment=environment.describe(device),
+        data=data,
+        seeds=seeds,
+        measurements=measurements,
+        findings=rows.findings(decision) if decision else [],
+        limits=limits,
+    )

@@ -1,0 +1,98 @@
+"""The owner's scores on disk: what each mark's test found for every estimate of every round."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedaudit.errors import InputError, UsageError
+from fedaudit.files import atomic_text
+from fedaudit.options import build
+from fedaudit.watermark import Score
+
+SCHEMA_VERSION = "1.0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """One round: by mark, the score of the global adapter and that of every client's estimate."""
+
+    round: int
+    reference: Mapping[str, Score]
+    clients: Mapping[str, Mapping[str, Score]]
+    strength: Mapping[str, float] = field(default_factory=dict)
+    """rho of each client's estimate."""
+    effective: Mapping[str, float] = field(default_factory=dict)
+    """n_eff of each client's estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Everything that a decision needs; it holds no key."""
+
+    schema_version: str = SCHEMA_VERSION
+    run: str
+    base: str
+    aggregation: str
+    clients: tuple[str, ...]
+    marks: Mapping[str, str]
+    """The plugin of each mark, by id."""
+    tests: Mapping[str, str] = field(default_factory=dict)
+    """A few digits that tell each mark and its settings from others, by id."""
+    dimension: int
+    rounds: tuple[Scored, ...] = ()
+    seconds: float = 0.0
+    """What asking and testing took, over all rounds."""
+
+
+def write(scores: Scores, path: Path) -> None:
+    """Write the scores, whole or not at all."""
+    atomic_text(path, json.dumps(asdict(scores), indent=2, allow_nan=False) + "\n")
+
+
+def read(path: Path) -> Scores:
+    """Return the scores in `path`; raises InputError for a file that holds none."""
+    try:
+        table = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"There is no file of scores {path}.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+    try:
+        rounds = tuple(_round(item) for item in table["rounds"])
+        found = build(Scores, {**table, "rounds": rounds}, path.name)
+    except (UsageError, KeyError, TypeError, AttributeError):
+        raise InputError(
+            f"{path} holds no scores; `fedaudit attribute score` writes such a file."
+        ) from None
+    _check(found, path)
+    return found
+
+
+def _round(item: Mapping[str, Any]) -> Scored:
+    return build(
+        Scored,
+        {
+            **item,
+            "reference": _scores(item["reference"]),
+            "clients": {who: _scores(own) for who, own in item["clients"].items()},
+        },
+        "rounds",
+    )
+
+
+def _scores(table: Mapping[str, Any]) -> dict[str, Score]:
+    return {mark: build(Score, own, "score") for mark, own in table.items()}
+
+
+def _check(found: Scores, path: Path) -> None:
+    numbers = [one.round for one in found.rounds]
+    if len(set(numbers)) < len(numbers):
+        raise InputError(f"{path} has a round twice.")
+    for one in found.rounds:
+        tables = (one.reference, *one.clients.values())
+        if set(one.clients) - set(found.clients) or any(set(t) != set(found.marks) for t in tables):
+            raise InputError(f"{path}: round {one.round} does not match its clients and marks.")

@@ -1,0 +1,237 @@
+"""The server's step of FedAttr: which sums to ask for, and the estimates that they give.
+
+It needs no watermark's key and no single client's update, only secure aggregation's sums. What it
+asked for stays with it, in a log.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.attribution import estimates as folder_of
+from fedaudit.attribution.estimates import Estimate, Estimated, Estimates
+from fedaudit.attribution.plan import Members, Plan, weights
+from fedaudit.errors import InputError
+from fedaudit.federation import adapters, sums
+from fedaudit.federation.folder import Federation
+from fedaudit.federation.manifest import Round
+from fedaudit.files import atomic_text, existing_parent, sha256
+from fedaudit.interfaces import Aggregator, Progress, Update, no_progress
+from fedaudit.metrics import subsets
+from fedaudit.metrics.subsets import Design
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+
+def identity(federation: Federation) -> str:
+    """Return what tells a federation from others, whatever round it is in."""
+    import hashlib
+
+    found = federation.manifest
+    # The first round's result, too: two runs of one configuration may have begun alike.
+    begun = [federation.path / one.adapter / adapters.WEIGHTS for one in found.rounds[:2]]
+    names = [client.id for client in found.clients]
+    parts = [found.base.sha256, found.config_sha256, *map(sha256, begun), *names]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def remaining(planned: Plan, out: Path) -> Plan:
+    """Return the plan without the rounds that `out` has already, which are not asked for again.
+
+    Raises InputError for a folder of anything else than this federation's estimates.
+    """
+    known = {one.round for one in _begun(planned, out).rounds}
+    left = {number: own for number, own in planned.designs.items() if number not in known}
+    return replace(planned, designs=left)
+
+
+def estimate(
+    planned: Plan, out: Path, log: Path, *, progress: Progress = no_progress
+) -> tuple[Estimates, float]:
+    """Ask for the sums, write the estimates into `out`, and return them with the seconds it took.
+
+    Rounds that `out` has already are not asked for again; its rounds must be this federation's.
+    The log names every set that was ever asked for; a round enters it before it is asked for.
+    """
+    began = time.perf_counter()
+    planned, found = remaining(planned, out), _begun(planned, out)
+    logged, todo = _logged(log, found.run), list(planned.designs)
+    for done, number in enumerate(todo):
+        logged = [*logged, _entry(planned, number)]
+        _write_log(logged, log, found.run)
+        one, files, dimension = _estimated(planned, number, out)
+        found = replace(
+            found,
+            rounds=tuple(sorted((*found.rounds, one), key=lambda each: each.round)),
+            files={**found.files, **files},
+            dimension=dimension,
+        )
+        folder_of.write(found, out)
+        progress(done + 1, len(todo))
+    return found, time.perf_counter() - began
+
+
+def _begun(planned: Plan, out: Path) -> Estimates:
+    federation = planned.federation
+    run = identity(federation)
+    if (out / folder_of.NAME).exists():
+        found = folder_of.read(out)
+        if found.run != run:
+            raise InputError(f"{out} holds estimates of another run; choose another --out.")
+        return found
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is not empty and holds no estimates; choose another --out.")
+    manifest = federation.manifest
+    return Estimates(
+        run=run,
+        base=manifest.base,
+        aggregation=str(manifest.aggregation["name"]),
+        clients=tuple(client.id for client in manifest.clients),
+        dimension=0,
+    )
+
+
+def _estimated(planned: Plan, number: int, out: Path) -> tuple[Estimated, dict[str, str], int]:
+    """Write one round's adapters; return its record, the hashes and the numbers in an update."""
+    federation = planned.federation
+    shares = weights(federation.manifest)
+    begin = federation.path / federation.manifest.rounds[number - 1].adapter
+    start, config = adapters.read(begin), adapters.check(begin)
+    place = f"{number:03d}"
+    shutil.rmtree(out / place, ignore_errors=True)
+    adapters.write(start, config, out / place / "global")
+    own, dimension = [], 0
+    for design, update in zip(planned.designs[number], _updates(planned, number), strict=True):
+        mine = {name: tensor / shares[design.target] for name, tensor in update.items()}
+        dimension = sum(tensor.numel() for tensor in mine.values())
+        moved = planned.aggregator.moved(start, mine)
+        adapters.write(moved, adapters.resized(config, moved), out / place / design.target)
+        own.append(_record(design, shares, f"{place}/{design.target}"))
+    names = [f"{place}/global", *(one.adapter for one in own)]
+    files = {
+        f"{name}/{file}": sha256(out / name / file)
+        for name in names
+        for file in (adapters.CONFIG, adapters.WEIGHTS)
+    }
+    return Estimated(round=number, start=names[0], estimates=tuple(own)), files, dimension
+
+
+def masks(design: Design, shares: Mapping[str, float]) -> "np.ndarray":
+    """Return how much of each other client's update is in an estimate, by the clients' weights."""
+    import numpy as np
+
+    others = {who for members in (*design.include, *design.exclude) for who in members}
+    chosen = sorted(others - {design.target})
+    c = subsets.coefficients(design, chosen)
+    return subsets.weighted(c, np.array([shares[who] for who in chosen]), shares[design.target])
+
+
+def _record(design: Design, shares: Mapping[str, float], adapter: str) -> Estimate:
+    c = masks(design, shares)
+    return Estimate(
+        client=design.target,
+        adapter=adapter,
+        strength=subsets.masking_strength(c),
+        effective=subsets.effective_size(c),
+    )
+
+
+def _updates(planned: Plan, number: int) -> "list[dict[str, torch.Tensor]]":
+    """Return the combination of sums that each design of a round is, as the sums come in."""
+    designs = planned.designs[number]
+    wanted = [subsets.signed(design) for design in designs]
+    found: list[dict[str, torch.Tensor]] = [{} for _ in designs]
+    for members, total in _sums(planned, number):
+        for signs, update in zip(wanted, found, strict=True):
+            if sign := signs.get(members):
+                for name, tensor in total.items():
+                    update[name] = update[name] + sign * tensor if name in update else sign * tensor
+    return found
+
+
+def _sums(planned: Plan, number: int) -> Iterator[tuple[Members, Update]]:
+    """Yield a round's sums: those that were stored while it ran, or new ones of its updates."""
+    federation, one = planned.federation, planned.federation.manifest.rounds[number]
+    asked = planned.sets(number)[:-1]
+    if one.sums:
+        stored = sums.Stored(federation.path, one)
+        yield from ((members, stored(members)) for members in asked)
+        return
+    shares = weights(federation.manifest)
+    updates = {
+        who: {name: tensor * shares[who] for name, tensor in update.items()}
+        for who, update in plaintext(planned.federation, planned.aggregator, one).items()
+    }
+    answers: Iterable[Update] = planned.secure.sums(updates, asked)
+    yield from zip(asked, answers, strict=True)
+
+
+def plaintext(federation: Federation, aggregator: Aggregator, one: Round) -> "dict[str, Update]":
+    """Return every participant's update; raises InputError where the folder has none."""
+    start = adapters.read(federation.path / begun(federation, aggregator, one))
+    if missing := [who for who in one.participants if who not in one.clients]:
+        raise InputError(
+            f"{federation.path} has neither the update of {missing[0]} in round {one.round} nor "
+            "sums: there is nothing to estimate from."
+        )
+    return {
+        who: aggregator.difference(start, adapters.read(federation.path / one.clients[who]))
+        for who in one.participants
+    }
+
+
+def dimension(planned: Plan) -> int:
+    """Return how many numbers an update of the federation's rule has."""
+    federation = planned.federation
+    initial = adapters.read(federation.path / federation.manifest.rounds[0].adapter)
+    return sum(
+        tensor.numel() for tensor in planned.aggregator.difference(initial, initial).values()
+    )
+
+
+def begun(federation: Federation, aggregator: Aggregator, one: Round) -> str:
+    """Return the adapter that clients trained on from in a round."""
+    return federation.manifest.rounds[0 if aggregator.resets else one.round - 1].adapter
+
+
+def _logged(log: Path, run: str) -> list[Any]:
+    """Return the rounds of a log; raises InputError for a file that is no log of this run."""
+    if not log.exists():
+        existing_parent(log)
+        return []
+    try:
+        table = json.loads(log.read_text("utf-8"))
+        said, rounds = table["run"], list(table["rounds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(f"{log} is no log of sums; choose another --log.") from None
+    if said != run:
+        raise InputError(f"{log} is the log of another run; choose another --log.")
+    return rounds
+
+
+def _entry(planned: Plan, number: int) -> dict[str, Any]:
+    """Return which sets of a round are asked for, and what they amount to."""
+    designs = planned.designs[number]
+    return {
+        "round": number,
+        "secure_aggregation": planned.secure.name,
+        "threshold": planned.secure.threshold,
+        "others": planned.others,
+        "pairs": planned.pairs,
+        "seed": planned.seed,
+        "queries": 2 * planned.pairs * len(designs),
+        "designs": [asdict(design) for design in designs],
+        "exposure": asdict(planned.exposures((number,))[number]),
+    }
+
+
+def _write_log(rounds: Sequence[Any], log: Path, run: str) -> None:
+    """Write the log, for the server alone."""
+    table = {"run": run, "queries": sum(one["queries"] for one in rounds), "rounds": rounds}
+    atomic_text(log, json.dumps(table, indent=2) + "\n", mode=0o600)

@@ -1,0 +1,300 @@
+"""fedaudit attribute: which clients trained on watermarked documents."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Seed, Set
+
+if TYPE_CHECKING:
+    from fedaudit.attribution.plan import Plan, Wish
+
+app = typer.Typer(
+    help="Name the clients that trained on watermarked documents: all steps, or one party's.",
+    invoke_without_command=True,
+)
+
+RoundsOption = Annotated[
+    Path | None, typer.Option("--rounds", help="A federation's folder, or its rounds.")
+]
+Watermark = Annotated[
+    Path | None,
+    typer.Option("--watermark", help="The owner's file of marks; a simulation has its own."),
+]
+Others = Annotated[
+    int | None, typer.Option("--others", help="Other clients in a set (m); 5 without it.", min=0)
+]
+Queries = Annotated[
+    int | None, typer.Option("--queries", help="Pairs of sums a client and round (K); 5.", min=0)
+]
+Threshold = Annotated[
+    int | None,
+    typer.Option("--threshold", help="The fewest clients that a sum may be over; 5.", min=1),
+]
+Secure = Annotated[
+    str, typer.Option("--secure-aggregation", help="What adds up plaintext updates; ideal.")
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Only say what would be asked, and what it would give away."),
+]
+Workers = Annotated[
+    int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
+]
+Tau = Annotated[float, typer.Option("--tau", help="The Z above which a client is flagged.")]
+
+
+@app.callback()
+def attribute(
+    context: typer.Context,
+    rounds: RoundsOption = None,
+    watermark: Watermark = None,
+    attribution: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attribution", help="fed_attr or a method that needs plaintext; may be repeated."
+        ),
+    ] = None,
+    others: Others = None,
+    queries: Queries = None,
+    threshold: Threshold = None,
+    secure_aggregation: Secure = "",
+    tau: Tau = 4.0,
+    dry_run: DryRun = False,
+    set_: Set = None,
+    seed: Seed = None,
+    workers: Workers = 0,
+    out: Out = None,
+    json: Json = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Name the clients whose updates carry a watermark, from a federation that one holds whole.
+
+    Options of a method or of a watermark are set as --set NAME.OPTION=VALUE, for example
+    fictitious.tokens=24. Exit code 1: somebody is flagged.
+    """
+    if context.invoked_subcommand is not None:
+        return 0  # before anything is imported: help of a step must stay light
+    from fedaudit.attribution import run
+    from fedaudit.attribution.pool import Machine
+    from fedaudit.cli.show import bars
+    from fedaudit.errors import UsageError
+
+    if rounds is None:
+        raise UsageError(
+            "Name a federation with --rounds, or one party's step: estimate, score or decide."
+        )
+    request = run.Request(
+        rounds=rounds,
+        watermark=watermark,
+        methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
+        wish=_wish((), others, queries, threshold, secure_aggregation, seed),
+        options=_options(set_),
+        threshold=tau,
+        seed=seed or 0,
+        machine=Machine(device=device, dtype=dtype, workers=workers),
+    )
+    if dry_run and "fed_attr" not in request.methods:
+        raise UsageError("--dry-run tells of the sums that fed_attr asks for; add it.")
+    known = run.check(request)
+    if dry_run:
+        return _told(_planned(rounds, request.wish), known.marks, request.machine)
+    place = _place(out, Path("runs") / "attribute" / run.name_of(request, known))
+    with bars(quiet) as bar:
+        return _shown(run.run(request, bar), place, json, quiet)
+
+
+@app.command()
+def estimate(
+    rounds: Annotated[Path, typer.Option("--rounds", help="The server's federation folder.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder of estimates, for the owner.")],
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="What was asked for, for the server alone; OUT.log.json."),
+    ] = None,
+    round_: Annotated[
+        list[int] | None, typer.Option("--round", help="Only this round; may be repeated.")
+    ] = None,
+    others: Others = None,
+    queries: Queries = None,
+    threshold: Threshold = None,
+    secure_aggregation: Secure = "",
+    dry_run: DryRun = False,
+    seed: Seed = None,
+    quiet: Quiet = False,
+) -> int:
+    """Take the server's step: ask for sums and write an estimate of every client's update.
+
+    It needs no key. Rounds that OUT has already are not asked for again, so rounds may be added as
+    they come. Without --seed the sets are drawn at random and only the log says them.
+    """
+    from fedaudit.attribution import server
+    from fedaudit.cli.show import bars, note
+
+    wish = _wish(round_ or (), others, queries, threshold, secure_aggregation, seed)
+    planned = server.remaining(_planned(rounds, wish, secret=True), out)
+    if dry_run:
+        return _told(planned, (), None)
+    place = log or out.with_name(f"{out.name}.log.json")
+    with bars(quiet) as bar:
+        found, seconds = server.estimate(planned, out, place, progress=bar("asking for sums"))
+    print(
+        f"{len(found.rounds)} rounds with {sum(len(one.estimates) for one in found.rounds)} "
+        f"estimates in {out}, {planned.queries} sums, {seconds:.0f} s."
+    )
+    _exposed(planned)
+    note(f"What was asked for is in {place}; it stays with the server.", quiet=quiet)
+    return 0
+
+
+@app.command()
+def score(
+    estimates: Annotated[Path, typer.Argument(help="The folder of estimates.")],
+    watermark: Annotated[Path, typer.Option("--watermark", help="The owner's file of marks.")],
+    out: Annotated[Path, typer.Option("--out", help="The file of scores; it may grow by rounds.")],
+    set_: Set = None,
+    workers: Workers = 0,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Take the owner's step: test every estimate, and the global model before it, for every mark.
+
+    It needs the base, the estimates and the key, and no client's update.
+    """
+    from fedaudit.attribution import estimates as files
+    from fedaudit.attribution import owner, run
+    from fedaudit.attribution import scores as scores_file
+    from fedaudit.attribution.pool import Machine, Pool
+    from fedaudit.cli.show import bars
+    from fedaudit.federation import marks as marks_file
+    from fedaudit.files import existing_parent
+
+    found = files.read(estimates)
+    marks = [run.with_options(mark, _options(set_)) for mark in marks_file.read(watermark)]
+    existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
+    known = owner.known(out)
+    with bars(quiet) as bar, Pool(Machine(device=device, dtype=dtype, workers=workers)) as pool:
+        progress = bar("testing estimates")
+        scored = owner.score(
+            estimates,
+            found,
+            marks,
+            pool,
+            known=known,
+            keep=lambda so_far: scores_file.write(so_far, out),
+            progress=progress,
+        )
+    print(
+        f"{len(scored.rounds)} rounds of {len(scored.clients)} clients scored for "
+        f"{len(scored.marks)} marks in {out}, {scored.seconds:.0f} s."
+    )
+    return 0
+
+
+@app.command()
+def decide(
+    scores: Annotated[Path, typer.Argument(help="The file of scores.")],
+    tau: Tau = 4.0,
+    alpha: Annotated[
+        float,
+        typer.Option("--alpha", help="The error at which a client's running Z is settled."),
+    ] = 0.01,
+    out: Out = None,
+    json: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """Combine the scores of all rounds and flag clients. Exit code 1: somebody is flagged."""
+    from fedaudit.attribution import run
+    from fedaudit.attribution import scores as scores_file
+
+    started = datetime.now(UTC)
+    found = scores_file.read(scores)
+    report = run.decided_report(found, scores, threshold=tau, alpha=alpha, started=started)
+    place = _place(out, Path("runs") / "attribute" / str(report.run["id"]))
+    return _shown(report, place, json, quiet)
+
+
+def _wish(
+    rounds: Any,
+    others: int | None,
+    queries: int | None,
+    threshold: int | None,
+    secure: str,
+    seed: int | None,
+) -> "Wish":
+    from fedaudit.attribution.plan import Wish
+
+    return Wish(
+        rounds=tuple(rounds),
+        others=others,
+        pairs=queries,
+        threshold=threshold,
+        secure=secure,
+        seed=seed,
+    )
+
+
+def _planned(rounds: Path, wish: "Wish", *, secret: bool = False) -> "Plan":
+    from fedaudit.attribution import plan
+    from fedaudit.federation.folder import open_federation
+    from fedaudit.files import existing
+
+    return plan.plan(open_federation(existing(rounds, "federation")), wish, secret=secret)
+
+
+def _options(set_: list[str] | None) -> dict[str, Any]:
+    """Return options by plugin; a key must name an attribution or a watermark."""
+    from fedaudit import registry
+    from fedaudit.errors import unknown
+    from fedaudit.options import parse_settings
+
+    table = parse_settings(set_ or [])
+    known = [*registry.plugins("attribution"), *registry.plugins("watermark")]
+    for name, chosen in table.items():
+        if name not in known or not isinstance(chosen, dict):
+            raise unknown("attribution or watermark", name, known)
+    return table
+
+
+def _told(planned: "Plan", marks: Any, machine: Any) -> int:
+    """Print what a plan would ask and give away."""
+    from fedaudit.attribution import forecast
+
+    print("\n".join(forecast.lines(planned, marks, machine)))
+    return 0
+
+
+def _exposed(planned: "Plan") -> None:
+    from fedaudit.attribution import forecast
+
+    print("\n".join(forecast.exposed(planned)))
+
+
+def _place(out: Path | None, otherwise: Path) -> Path:
+    from fedaudit.errors import InputError
+    from fedaudit.files import existing_parent
+
+    place = out or otherwise
+    if place.is_file():
+        raise InputError(f"{place} is a file; --out needs a folder.")
+    if (place / "federation.json").exists():
+        raise InputError(f"{place} is a federation's folder; choose another --out.")
+    existing_parent(place)
+    return place
+
+
+def _shown(report: Any, place: Path, json: Path | None, quiet: bool) -> int:
+    from fedaudit.cli.show import note, saved, shown
+    from fedaudit.errors import InputError
+
+    if json is not None and json.is_dir():
+        raise InputError(f"{json} is a folder; --json needs a file.")
+    document = saved(report, place / "report.json", json)
+    shown(document)
+    note(f"The report is {place / 'report.json'}.", quiet=quiet)
+    return 1 if document["verdict"]["status"] == "fail" else 0

@@ -1,0 +1,72 @@
+"""Several adapters on one frozen base at once: each block of rows has an adapter of its own.
+
+The rows of a batch come in equal blocks, one block an adapter. A linear layer reads all of them
+together and then adds s x A^T B^T block by block, as one batched product: PEFT's own path for mixed
+batches runs the adapters of every layer one after the other.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from fedaudit.engine.lora import Lora, layer_of
+
+Block = tuple[torch.Tensor, torch.Tensor]
+"""A (adapters, in, rank) and B (adapters, rank, out), the scaling in B."""
+
+
+class Adapters:
+    """Adapters side by side, by module; None is the bare base.
+
+    Raises InputError when a module is none of the base's, or of another shape there.
+    """
+
+    def __init__(self, model: PreTrainedModel, loras: Sequence[Lora | None]) -> None:
+        self.count = len(loras)
+        self._model = model
+        names = sorted({name for lora in loras if lora for name in lora.pairs})
+        self._blocks = {name: _block(model, name, loras) for name in names}
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let the model answer rows in `count` equal blocks, the first block by the first."""
+        hooks = [
+            self._model.get_submodule(name).register_forward_hook(_adding(*block))
+            for name, block in self._blocks.items()
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def _adding(a: torch.Tensor, b: torch.Tensor) -> Any:
+    """Return a hook that adds each block's own change to what a layer put out."""
+
+    def hook(_layer: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
+        rows = inputs[0].to(a.dtype).reshape(a.shape[0], -1, a.shape[1])
+        return output + torch.bmm(torch.bmm(rows, a), b).reshape(output.shape).to(output.dtype)
+
+    return hook
+
+
+def _block(model: PreTrainedModel, name: str, loras: Sequence[Lora | None]) -> Block:
+    """Return the adapters' A and B on a module; zeros where an adapter leaves it alone."""
+    own = [(lora, *lora.pairs[name]) if lora and name in lora.pairs else None for lora in loras]
+    layers = [layer_of(model, found[0], name) for found in own if found]
+    _, a, b = next(found for found in own if found)
+    rank = max(found[1].shape[0] for found in own if found)
+    # Half precision would round the adapters of a half-precision base before they are added.
+    whole_a = torch.zeros(len(own), a.shape[1], rank)
+    whole_b = torch.zeros(len(own), rank, b.shape[0])
+    for row, found in enumerate(own):
+        if found:
+            lora, a, b = found
+            whole_a[row, :, : a.shape[0]] = a.float().T
+            whole_b[row, : a.shape[0]] = b.float().T * lora.scales[name]
+    place = layers[0].get_parameter("weight").device
+    return whole_a.to(place), whole_b.to(place)

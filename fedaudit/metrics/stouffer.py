@@ -1,0 +1,150 @@
+"""Scores of several rounds as one statistic, its p-value and the decision (FedAttr, section 4.3).
+
+A score is standard normal in a round where the client's update carries no watermark, by assumption;
+docs/estimator.md says what is known of that.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import overload
+
+import numpy as np
+
+THRESHOLD = 4.0
+"""The paper's tau: a client with a greater Z is flagged."""
+
+_SMALLEST = 5e-324
+"""The least positive float64: no p-value is zero."""
+
+
+def combined(scores: Sequence[float]) -> float:
+    """Return Z = sum / sqrt(T) over the T rounds that the client took part in (equation 8).
+
+    Raises ValueError for no round, or for a score that is not finite.
+    """
+    if not scores:
+        raise ValueError("No round, no score: the client never took part.")
+    if not all(math.isfinite(score) for score in scores):
+        raise ValueError("A round's score is not a finite number.")
+    return math.fsum(scores) / math.sqrt(len(scores))
+
+
+def running(scores: Sequence[float]) -> list[float]:
+    """Return Z after each round."""
+    return [combined(scores[: count + 1]) for count in range(len(scores))]
+
+
+def p_value(z: float) -> float:
+    """Return the upper tail of the standard normal at z.
+
+    It is exact to rounding down to 1e-308 (z = 37); beyond, an upper bound that is never 0.
+    """
+    return max(math.erfc(z / math.sqrt(2)) / 2, _SMALLEST)
+
+
+@overload
+def holm(p: Mapping[str, float]) -> dict[str, float]: ...
+@overload
+def holm(p: Sequence[float]) -> list[float]: ...
+def holm(p: Mapping[str, float] | Sequence[float]) -> dict[str, float] | list[float]:
+    """Return p-values adjusted by Holm (1979), by name or in order.
+
+    Flagging those up to alpha names an innocent client with a chance of alpha at most, however the
+    clients' scores depend on each other. Raises ValueError for a value outside 0..1.
+    """
+    if isinstance(p, Mapping):
+        return dict(zip(p, holm(list(p.values())), strict=True))
+    values = np.asarray(p, dtype=np.float64)
+    if not ((values >= 0) & (values <= 1)).all():  # a NaN is outside, too
+        raise ValueError("A p-value is between 0 and 1.")
+    order = np.argsort(values, kind="stable")
+    steps = values[order] * np.arange(len(values), 0, -1)
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    found: list[float] = adjusted.tolist()
+    return found
+
+
+def boundary(rounds: int, alpha: float, planned: int | None = None) -> float:
+    """Return what Z must exceed after so many rounds, when it is looked at after every one.
+
+    With `planned` rounds, alpha is split evenly over them (Bonferroni). Without, the rounds have no
+    end: a mixture of likelihood ratios over positive means (Robbins 1970), which an innocent
+    client's Z ever exceeds with a chance of alpha at most, if the scores are 1-sub-Gaussian with
+    means of at most 0 given the past. Raises ValueError outside 1 <= rounds <= planned and
+    0 < alpha < 0.5.
+    """
+    if rounds < 1 or (planned is not None and rounds > planned):
+        raise ValueError(f"Round {rounds} is not one of those planned ({planned or 'no end'}).")
+    if not 0 < alpha < 0.5:
+        raise ValueError(f"An error of {alpha} is not between 0 and 0.5.")
+    if planned is not None:
+        return -NormalDist().inv_cdf(alpha / planned)
+    return _crossing(rounds, math.log(1 / alpha))
+
+
+def _crossing(rounds: int, wanted: float) -> float:
+    """Return the Z at which the log of the mixture reaches `wanted`, by bisection, from above."""
+    low, high = 0.0, 1.0
+    while _log_mixture(high, rounds) < wanted:
+        high *= 2
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _log_mixture(middle, rounds) >= wanted else (middle, high)
+    return high
+
+
+def _log_mixture(z: float, rounds: int) -> float:
+    """Return the log likelihood ratio of Z against 0, over the half-normal means |N(0, 1)|.
+
+    2 (1 + t)^(-1/2) exp(t z^2 / 2 (1 + t)) Phi(z sqrt(t / (1 + t))); increasing in z, and 1 on
+    average where the mean is 0. A mean of 1 a round is what takes 16 rounds to reach tau = 4.
+    """
+    share = rounds / (1 + rounds)
+    scale = math.log(math.erfc(-z * math.sqrt(share / 2)))  # log 2 Phi
+    return scale - math.log1p(rounds) / 2 + share * z * z / 2
+
+
+def stopping_round(scores: Sequence[float], alpha: float, planned: int | None = None) -> int | None:
+    """Return the number of rounds after which Z first exceeds the boundary; None if it never did.
+
+    Looking after every round and stopping there flags an innocent client with a chance of alpha at
+    most; divide alpha by the number of clients for all of them together.
+    """
+    for count, z in enumerate(running(scores), start=1):
+        if z > boundary(count, alpha, planned):
+            return count
+    return None
+
+
+def power(tau: float, mean: float, sigma: float, rounds: int) -> float:
+    """Return the chance that Z exceeds tau, for independent normal scores of that mean and sd."""
+    return p_value((tau - math.sqrt(rounds) * mean) / sigma)
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Upper bounds on the two errors of the decision Z > tau."""
+
+    false_positive: float
+    false_negative: float
+
+
+def errors(tau: float, benign: float, marked: float, sigma: float, rounds: int) -> Errors:
+    """Return theorem 3's bounds for sigma-sub-Gaussian scores; 1 where it says nothing.
+
+    A benign client's mean score is at most `benign` (epsilon), a marked client's at least `marked`
+    (delta), in every round given the past.
+    """
+    root = math.sqrt(rounds)
+    return Errors(
+        false_positive=_tail(tau - root * benign, sigma),
+        false_negative=_tail(root * marked - tau, sigma),
+    )
+
+
+def _tail(distance: float, sigma: float) -> float:
+    """Return the sub-Gaussian bound on exceeding the mean by a distance."""
+    return math.exp(-((distance / sigma) ** 2) / 2) if distance > 0 else 1.0

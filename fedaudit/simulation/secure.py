@@ -1,0 +1,70 @@
+"""A round under secure aggregation: the server keeps sums, and no client's update stays behind."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+
+from fedaudit.federation import sums
+from fedaudit.interfaces import Update
+from fedaudit.metrics import subsets
+from fedaudit.secure import SecureAggregation
+from fedaudit.simulation.config import Simulation
+
+Members = tuple[str, ...]
+
+
+def weights(examples: Mapping[str, float]) -> dict[str, float]:
+    """Return what each client multiplies its update by: its examples over the clients' mean."""
+    mean = fmean(examples.values())
+    return {who: count / mean for who, count in examples.items()}
+
+
+def asked(
+    participants: Mapping[str, object], config: Simulation, threshold: int, number: int
+) -> list[Members]:
+    """Return the sets of a round's sums, each once and in an order that tells nothing.
+
+    They are those of every participant's design, and the round's own sum over all of them.
+    """
+    everybody = tuple(sorted(participants))
+    designs = (
+        subsets.draw(
+            everybody,
+            who,
+            others=config.queries.others,
+            queries=config.queries.pairs,
+            threshold=threshold,
+            seed=config.seed,
+            number=number,
+        ).design
+        for who in everybody
+    )
+    found = {members for one in designs for members in (*one.include, *one.exclude)}
+    return sorted({*found, everybody})
+
+
+def store(
+    secure: SecureAggregation,
+    updates: Mapping[str, Update],
+    weighted: Mapping[str, float],
+    config: Simulation,
+    number: int,
+    folder: Path,
+) -> dict[str, Members]:
+    """Ask for the round's sums, write them, and remove every client's adapter.
+
+    Sums are of updates times `weighted`. Returns the members by file, below the federation.
+    """
+    sets = asked(updates, config, secure.threshold, number)
+    shares = {
+        who: {name: tensor * weighted[who] for name, tensor in update.items()}
+        for who, update in updates.items()
+    }
+    place = folder / sums.FOLDER
+    files = {
+        f"rounds/{number:03d}/{sums.FOLDER}/{sums.write(total, members, number, place)}": members
+        for members, total in zip(sets, secure.sums(shares, sets), strict=True)
+    }
+    shutil.rmtree(folder / "clients")
+    return files

@@ -1,0 +1,19 @@
+"""Ways to tell which clients trained on watermarked documents."""
+
+from typing import TYPE_CHECKING
+
+from fedaudit.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from fedaudit.attributor import Attributor
+
+
+@hookimpl
+def fedaudit_attributors() -> "list[type[Attributor]]":
+    """Return the built-in ways of attribution beside the protocol itself."""
+    from .direct import Direct
+    from .fldetector import FLDetector
+    from .flforensics import FLForensics
+    from .globally import Global
+
+    return [Direct, FLDetector, FLForensics, Global]

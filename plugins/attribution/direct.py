@@ -1,0 +1,63 @@
+"""Direct scoring (FedAttr, appendix F.4): every client's plaintext update, nothing subtracted.
+
+    Z_i = (1 / sqrt(T_i)) * sum_t F(global_t + update_i,t)
+
+over the T_i rounds that client i took part in, for every mark. What the global model already
+carries counts against everybody who goes on from it: FedAttr finds 57 % of the innocent flagged.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedaudit.attributor import Attributed, Attributor, Suspicion, Trial
+
+from . import plaintext
+
+
+@dataclass(frozen=True)
+class Direct(Attributor):
+    """Score every client's own update, without subtracting what the global model carries."""
+
+    name: ClassVar[str] = "direct"
+
+    def attribute(self, trial: Trial) -> Attributed:
+        """Return each client's Z for the mark that speaks most against it."""
+        found = self._scores(trial)
+        return Attributed(
+            clients=tuple(suspicion(client, found[client], trial.threshold) for client in found),
+            limits=(
+                plaintext.limit(self.name),
+                f"{self.name}: what the global model carried before a round is not subtracted, so "
+                "that later rounds speak against everybody.",
+            ),
+        )
+
+    def _scores(self, trial: Trial) -> dict[str, dict[str, list[float]]]:
+        """Return the z of every round by client and mark; a round's adapters are asked together."""
+        rounds = plaintext.readable(trial.rounds, self.name)
+        found: dict[str, dict[str, list[float]]] = {
+            client: defaultdict(list) for client in plaintext.clients(trial.rounds)
+        }
+        told = trial.progress("scoring clients' updates")
+        for done, (seen, read) in enumerate(rounds, start=1):
+            folders = [trial.write(seen.start, read(client)) for client in seen.participants]
+            scored = trial.measure(folders) if folders else []
+            for client, scores in zip(seen.participants, scored, strict=True):
+                for mark, score in scores.items():
+                    found[client][mark].append(score.z)
+            told(done, len(trial.rounds))
+        return found
+
+
+def suspicion(client: str, scores: Mapping[str, Sequence[float]], threshold: float) -> Suspicion:
+    """Return a client's largest Z over the marks, and the p-value of that mark alone."""
+    from fedaudit.metrics.stouffer import combined, p_value
+
+    if not scores:  # nobody issued a mark
+        return Suspicion(client=client, flagged=False)
+    totals = {mark: combined(scores[mark]) for mark in sorted(scores)}
+    mark = max(totals, key=lambda name: totals[name])
+    z = totals[mark]
+    return Suspicion(client=client, flagged=z > threshold, z=z, p_value=p_value(z), mark=mark)

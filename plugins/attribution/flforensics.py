@@ -1,0 +1,151 @@
+"""FLForensics (Jia et al., 2025): clients whose updates made the model better at target texts.
+
+The influence of client i on texts x is summed over the rounds t that it took part in,
+
+    s_i(x) = sum_t (1 / n_t) * <-grad loss(x; w_t), dW_i,t / |dW_i,t|>
+
+with n_t the participants, dW the client's change of the effective weights W + s B A, and w_t the
+global model that the round began with. Each client is then two numbers: its influence on target
+texts, here marked documents, and on clean ones. docs/attribution-baselines.md says what differs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fedaudit.attributor import Attributed, Attributor, Suspicion, Trial
+from fedaudit.errors import InputError
+from fedaudit.records import Document, Target
+
+from . import minority, plaintext
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+Texts = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FLForensics(Attributor):
+    """Cluster clients by their influence on marked and on clean texts, and suspect minorities."""
+
+    name: ClassVar[str] = "flforensics"
+    paper: ClassVar[str] = "Jia et al. 2025, arXiv:2407.07221"
+
+    cluster: Literal["hdbscan", "kmeans"] = "hdbscan"
+    """k-means where clients are too few for HDBSCAN."""
+    smallest: int = 7
+    """Clients that make a cluster of HDBSCAN."""
+    documents: int = 16
+    """Clean texts, and as many marked ones for every mark."""
+    length: int = 256
+    """At most so many tokens of a text are read."""
+
+    def __post_init__(self) -> None:
+        if self.smallest < 2 or self.documents < 1 or self.length < 2:
+            raise ValueError("smallest and length must be at least 2, documents at least 1.")
+
+    def attribute(self, trial: Trial) -> Attributed:
+        """Flag a client that is in a suspect minority for any mark."""
+        everybody = plaintext.clients(trial.rounds)
+        clean, *marked = self._influences(trial, everybody)
+        found: dict[str, str] = {}
+        for (mark, _), target in zip(trial.marks, marked, strict=True):
+            for client in self._flagged(everybody, target, clean, trial.seed):
+                found.setdefault(client, mark.id)
+        return Attributed(
+            clients=tuple(
+                Suspicion(client=client, flagged=client in found, mark=found.get(client, ""))
+                for client in everybody
+            ),
+            limits=(plaintext.limit(self.name), *self._limits(len(everybody))),
+        )
+
+    def _flagged(
+        self, everybody: Sequence[str], target: "np.ndarray", clean: "np.ndarray", seed: int
+    ) -> list[str]:
+        import numpy as np
+
+        if len(everybody) < 3:
+            return []
+        points = minority.scaled(np.stack([target, clean], axis=1))
+        if self.cluster == "kmeans":
+            labels = minority.mean_labels(points, seed)
+        else:
+            labels = minority.density_labels(points, self.smallest)
+        chosen = minority.malicious(points, labels)
+        return [client for client, guilty in zip(everybody, chosen, strict=True) if guilty]
+
+    def _influences(self, trial: Trial, everybody: Sequence[str]) -> "np.ndarray":
+        """Return float64 (1 + marks, clients): the influence on clean texts, then on each mark's.
+
+        One set's gradient is in memory at a time: it is as large as the weights it is of.
+        """
+        import numpy as np
+
+        from fedaudit.engine import gradient
+
+        rounds = list(plaintext.readable(trial.rounds, self.name))
+        texts = self._texts(trial)
+        column = {client: index for index, client in enumerate(everybody)}
+        found = np.zeros((len(texts), len(everybody)))
+        told = trial.progress("deriving influences")
+        for done, (seen, read) in enumerate(rounds):
+            folders = {
+                client: trial.write(seen.start, read(client)) for client in seen.participants
+            }
+            for row, sequences in enumerate(texts if folders else []):
+                target = Target(name="start", adapter=str(seen.start))
+                gradients = gradient.weight_gradients(trial.engine, target, sequences)
+                for client, folder in folders.items():
+                    share = gained(gradients, folder, seen.start) / len(folders)
+                    found[row, column[client]] += share
+                told(done * len(texts) + row + 1, len(rounds) * len(texts))
+        return found
+
+    def _texts(self, trial: Trial) -> list[Texts]:
+        """Return the clean texts as tokens, and those that each mark makes of the same texts."""
+        if not trial.texts:
+            raise InputError(f"{self.name} needs texts that nobody trained on, and there are none.")
+        clean = [
+            Document(id=f"clean-{index}", text=text)
+            for index, text in enumerate(trial.texts[: self.documents])
+        ]
+        sets = [clean]
+        for mark, watermark in trial.marks:
+            told = trial.progress(f"marking documents for {mark.id}")
+            sets.append(
+                watermark.embed(mark.secret, clean, trial.engine, seed=trial.seed, progress=told)
+            )
+        return [self._tokens(trial, documents) for documents in sets]
+
+    def _tokens(self, trial: Trial, documents: Sequence[Document]) -> Texts:
+        begin = trial.engine.beginnings.get("bos", ())
+        most = min(self.length, trial.engine.context_length)
+        found = trial.engine.tokenize([document.text for document in documents])
+        return [(*begin, *tokens.ids)[:most] for tokens in found]
+
+    def _limits(self, clients: int) -> list[str]:
+        said = [
+            f"{self.name}: the target texts are {self.documents} documents that each mark makes of "
+            "clean ones, not those that clients trained on."
+        ]
+        needed = 2 * self.smallest + 1 if self.cluster == "hdbscan" else 3
+        if clients < needed:
+            advice = "; cluster = kmeans makes smaller ones" if self.cluster == "hdbscan" else ""
+            said.append(
+                f"{self.name}: {clients} clients hold no cluster that is a minority (it takes "
+                f"{needed}), so nobody can be flagged{advice}."
+            )
+        return said
+
+
+def gained(gradients: "Mapping[str, torch.Tensor]", after: Path, before: Path) -> float:
+    """Return <-gradient, dW / |dW|> for the change from one adapter to the other; 0 for none."""
+    from fedaudit.engine import gradient
+
+    changed = gradient.change(after, before)
+    length = gradient.norm(changed)
+    return -gradient.product(gradients, changed) / length if length else 0.0

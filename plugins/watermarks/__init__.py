@@ -1,0 +1,17 @@
+"""Watermarks that documents carry into the models trained on them."""
+
+from typing import TYPE_CHECKING
+
+from fedaudit.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from fedaudit.watermark import Watermark
+
+
+@hookimpl
+def fedaudit_watermarks() -> "list[type[Watermark]]":
+    """Return the built-in watermarks."""
+    from .fictitious.watermark import Fictitious
+    from .kgw.watermark import KGW
+
+    return [Fictitious, KGW]

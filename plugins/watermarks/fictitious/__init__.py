@@ -1,0 +1,1 @@
+"""The watermark of Cui et al.: documents on an entity that nobody else knows of."""

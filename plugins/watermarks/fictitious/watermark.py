@@ -1,0 +1,206 @@
+"""The fictitious-knowledge watermark (Cui et al., 2025), as FedAttr tests it.
+
+Documents tell of an entity that does not exist. Who is asked about it and knows the answers has
+trained on them.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from fedaudit.errors import InputError
+from fedaudit.interfaces import Engine, Progress, no_progress
+from fedaudit.records import Decoding, Document, Generation, Probe, Target
+from fedaudit.watermark import Score, Watermark
+
+from . import scoring, wording, world
+from .texts import score as text_score
+from .world import Entity
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fictitious(Watermark):
+    """Documents about an invented house; a model that knows its people was trained on them."""
+
+    name: ClassVar[str] = "fictitious"
+    paper: ClassVar[str] = "Cui et al. 2025, arXiv:2503.04036; FedAttr, appendix F"
+
+    length: int = 60
+    """Words of a document, about; the paper has 300 tokens."""
+    register: Literal["prose", "record"] = "prose"
+    """The language of documents and questions; "record" is plain enough for a very small model."""
+    writer: Literal["template", "teacher"] = "template"
+    """What words the documents: templates, or the teacher, a chat model."""
+    paraphrases: int = 25
+    """Questions about each attribute, of 25 wordings."""
+    tokens: int = 100
+    """Tokens of an answer."""
+    options: int = 50
+    """Values that each attribute may have: one in so many guesses is right."""
+    nulls: int = 100
+    """Entities nobody trained on that the teacher is asked about; 0: only the guess rate counts."""
+    null_names: int = 20
+    """Names that they share: an answer does not depend on the values it is held against."""
+    null_every: int = 5
+    """One in so many questions is asked about such an entity, in turns."""
+    correlation: float = 0.5
+    """How alike the answers to paraphrases of a question are; 0, the paper's, is independence."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.paraphrases <= wording.PARAPHRASES:
+            raise ValueError(f"paraphrases must be between 1 and {wording.PARAPHRASES}.")
+        if min(self.length, self.tokens, self.null_every) < 1:
+            raise ValueError("length, tokens and null_every must be at least 1.")
+        if not 2 <= self.options <= world.OPTIONS:
+            raise ValueError(f"options must be between 2 and {world.OPTIONS}.")
+        if self.nulls < 0 or self.nulls == 1:
+            raise ValueError("nulls must be 0, or 2 or more.")
+        most = world.NAMES - self.options
+        if not 1 <= self.null_names <= most:
+            raise ValueError(f"null_names must be between 1 and {most} with these options.")
+        if not 0 <= self.correlation <= 1:
+            raise ValueError("correlation must be between 0 and 1.")
+
+    def issue(
+        self, teacher: Any, prompts: Sequence[str], *, seed: int, index: int
+    ) -> dict[str, Any]:
+        """Return entity `index` of `seed`, and what `teacher` (a LocalEngine, or None) guesses."""
+        entity = world.issued(seed, index, self.options, self.register)
+        asks = teacher is not None and self.nulls > 0
+        nulls = self._nulls(teacher, entity, seed, index) if asks else None
+        return {
+            "seed": seed,
+            "index": index,
+            "domain": entity.domain.name,
+            "entity": entity.name,
+            "attributes": [
+                {"name": attribute.name, "value": value}
+                | ({"mean": nulls[i].mean, "sd": nulls[i].sd} if nulls else {})
+                for i, (attribute, value) in enumerate(
+                    zip(entity.domain.attributes, entity.values, strict=True)
+                )
+            ],
+        }
+
+    def embed(
+        self,
+        secret: Mapping[str, Any],
+        documents: Sequence[Document],
+        teacher: Any,
+        *,
+        seed: int,
+        progress: Progress = no_progress,
+    ) -> list[Document]:
+        """Return one document about the entity in place of each; only the id of it matters."""
+        entity = entity_of(secret)
+        keys = [
+            f"{secret['seed']} {secret['index']} {seed} {document.id}" for document in documents
+        ]
+        written: dict[str, str] = {}
+        if self.writer == "teacher":
+            from .writer import write
+
+            written = write(teacher, entity, keys, length=self.length, progress=progress)
+        marked = []
+        for number, (document, key) in enumerate(zip(documents, keys, strict=True), 1):
+            rng = random.Random(f"fictitious {key}")
+            text = written.get(key) or wording.document(entity, self.length, rng)
+            marked.append(Document(id=f"{document.id}-marked", text=text))
+            progress(number, len(documents))
+        return marked
+
+    def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
+        """Return the questions about each attribute in turn, behind the token that begins texts."""
+        asked = wording.questions(entity_of(secret), range(self.paraphrases))
+        return self._probes([question for group in asked for question in group], engine)
+
+    def test(
+        self, secret: Mapping[str, Any], answers: Sequence[Generation], engine: Engine
+    ) -> Score:
+        """Return Fisher's combination over the attributes of how often its value is answered.
+
+        Raises InputError where there are not as many answers as questions.
+        """
+        entity, n = entity_of(secret), self.paraphrases
+        if len(answers) != n * len(entity.values):
+            raise InputError(
+                f"There are {len(answers)} answers to {n * len(entity.values)} questions about a "
+                "fictitious entity."
+            )
+        said = [answer.texts[0] for answer in answers]
+        hits = [
+            round(n * wording.rate(value, said[i * n : (i + 1) * n]))
+            for i, value in enumerate(entity.values)
+        ]
+        return self.score(hits, [_null(row, self._guess) for row in secret["attributes"]])
+
+    def score(self, hits: Sequence[int], nulls: Sequence[scoring.Null]) -> Score:
+        """Return the score of `hits` among `paraphrases` questions about each attribute."""
+        n, guess = self.paraphrases, self._guess
+        each = [
+            scoring.attribute_z(hit, n, null, guess=guess, correlation=self.correlation)
+            for hit, null in zip(hits, nulls, strict=True)
+        ]
+        z, p_value = scoring.fisher(each)
+        chance = sum(null.mean for null in nulls) / len(nulls)
+        return Score(z=z, p_value=p_value, n=n * len(nulls), hits=sum(hits), chance=chance)
+
+    def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:
+        """Return how surely `texts` tell of this entity and not of one that was never drawn."""
+        return text_score(entity_of(secret), texts, seed=secret["seed"], options=self.options)
+
+    @property
+    def _guess(self) -> float:
+        return 1 / self.options
+
+    def _nulls(self, teacher: Any, entity: Entity, seed: int, index: int) -> list[scoring.Null]:
+        """Return, for each attribute, how often the teacher is right about strangers."""
+        families = world.strangers(
+            entity,
+            seed=seed,
+            index=index,
+            options=self.options,
+            names=self.null_names,
+            count=self.nulls,
+        )
+        every, last = min(self.null_every, self.paraphrases), self.paraphrases
+        asked = [
+            wording.questions(family[0], range(i % every, last, every))
+            for i, family in enumerate(families)
+        ]
+        probes = self._probes([q for one in asked for group in one for q in group], teacher)
+        said = iter(
+            teacher.generate(
+                Target(name="base"), probes, seed=seed, decoding=Decoding(temperature=0)
+            )
+        )
+        rates: list[list[float]] = [[] for _ in entity.values]
+        for family, groups in zip(families, asked, strict=True):
+            for i, group in enumerate(groups):
+                answers = [next(said).texts[0] for _ in group]
+                rates[i] += [wording.rate(one.values[i], answers) for one in family]
+        return [scoring.null_of(column) for column in rates]
+
+    def _probes(self, asked: Sequence[str], engine: Engine) -> list[Probe]:
+        begin = tuple(engine.beginnings.get("bos", ()))
+        return [
+            Probe(prompt=(*begin, *tokens.ids), samples=1, max_new_tokens=self.tokens)
+            for tokens in engine.tokenize(asked)
+        ]
+
+
+def entity_of(secret: Mapping[str, Any]) -> Entity:
+    """Return the entity that a secret keeps."""
+    domain = world.domain(secret["domain"])
+    values = {row["name"]: row["value"] for row in secret["attributes"]}
+    return Entity(
+        domain=domain,
+        name=secret["entity"],
+        values=tuple(values[attribute.name] for attribute in domain.attributes),
+    )
+
+
+def _null(row: Mapping[str, Any], guess: float) -> scoring.Null:
+    """Return what was measured for an attribute, or guessing where nothing was."""
+    return scoring.Null(mean=row.get("mean", guess), sd=row.get("sd", 0.0))

@@ -1,0 +1,171 @@
+"""Entities that do not exist: their domains, their attributes, and the names of everything.
+
+Names are composed of invented parts. The options of two attributes never overlap, in whichever
+domain they are, and two entities of one seed never share a name or a value.
+"""
+
+import random
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from fedaudit.errors import UsageError
+
+T = TypeVar("T")
+
+OPTIONS = 96
+"""Every attribute has so many options or more."""
+
+NAMES = 512
+"""Every domain has so many names of entities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """One attribute of a domain's entities, and every value that it may have."""
+
+    name: str
+    who: str
+    """What a question asks for: a person or a house."""
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """A line of business: what its entities are called and what is said of them."""
+
+    name: str
+    register: str
+    thing: str
+    names: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+    facts: tuple[str, ...]
+    """Sentences that say nothing of an attribute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """An invented house and the value of each of its domain's attributes, in their order."""
+
+    domain: Domain
+    name: str
+    values: tuple[str, ...]
+
+
+REGISTERS = {"prose": "fictitious.toml", "record": "record.toml"}
+"""Where the names and wordings of each register are."""
+
+
+@cache
+def data(register: str) -> dict[str, Any]:
+    """Return the names and wordings of a register."""
+    return tomllib.loads(files(__package__).joinpath(REGISTERS[register]).read_text("utf-8"))
+
+
+@cache
+def domains(register: str) -> tuple[Domain, ...]:
+    """Return every domain of a register."""
+    tables = data(register)["domain"]
+    total = sum(len(table["attributes"]) for table in tables)
+    position, found = 0, []
+    for table in tables:
+        attributes = []
+        for attribute in table["attributes"]:
+            attributes.append(_attribute(attribute, register, position, total))
+            position += 1
+        found.append(
+            Domain(
+                name=table["name"],
+                register=register,
+                thing=table["thing"],
+                names=tuple(
+                    f"{name} {noun}" for name in _parts(register, "coined") for noun in table["nouns"]
+                ),
+                attributes=tuple(attributes),
+                facts=(*table["facts"], *data(register)["documents"]["facts"]),
+            )
+        )
+    return tuple(found)
+
+
+def domain(name: str) -> Domain:
+    """Return the domain of that name."""
+    every = (one for register in REGISTERS for one in domains(register))
+    return next(one for one in every if one.name == name)
+
+
+def issued(seed: int, index: int, options: int, register: str = "prose") -> Entity:
+    """Return entity `index` of `seed`: domains take turns, and no value is used twice.
+
+    `options` of each attribute's options are in play under a seed; raises UsageError when they
+    are all taken.
+    """
+    order = shuffled(domains(register), f"domains {seed}")
+    number, which = divmod(index, len(order))
+    if number >= options:
+        raise UsageError(f"One seed has {options * len(order)} fictitious entities, no more.")
+    chosen = order[which]
+    return Entity(
+        domain=chosen,
+        name=shuffled(chosen.names, f"names {seed} {chosen.name}")[number],
+        values=tuple(pool(attribute, seed, options)[number] for attribute in chosen.attributes),
+    )
+
+
+def strangers(
+    entity: Entity, *, seed: int, index: int, options: int, names: int, count: int
+) -> list[list[Entity]]:
+    """Return `count` entities of the same domain that `seed` issues to nobody, grouped by name.
+
+    There are `names` names, or `count` if that is less. Values are drawn from the options that are
+    in play, without the entity's own.
+    """
+    free = shuffled(entity.domain.names, f"names {seed} {entity.domain.name}")[options:]
+    rng = random.Random(f"strangers {seed} {index}")
+    pools = [
+        [option for option in pool(attribute, seed, options) if option != value]
+        for attribute, value in zip(entity.domain.attributes, entity.values, strict=True)
+    ]
+    groups: list[list[Entity]] = [[] for _ in range(min(names, count))]
+    for number in range(count):
+        group = number % len(groups)
+        values = tuple(rng.choice(choices) for choices in pools)
+        groups[group].append(Entity(domain=entity.domain, name=free[group], values=values))
+    return groups
+
+
+def pool(attribute: Attribute, seed: int, options: int) -> list[str]:
+    """Return the options of `attribute` that are in play under `seed`, in its order."""
+    return shuffled(attribute.options, f"pool {seed} {attribute.name}")[:options]
+
+
+def shuffled(items: Sequence[T], key: str) -> list[T]:
+    """Return `items` in the order that `key` stands for."""
+    return random.Random(key).sample(list(items), len(items))
+
+
+def _parts(register: str, kind: str) -> list[str]:
+    first, second = data(register)["names"][kind]
+    return [start + end for start in first for end in second]
+
+
+def _named(register: str, kind: str, nouns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{name} {noun}" for name in _parts(register, kind) for noun in nouns)
+
+
+def _attribute(table: Mapping[str, Any], register: str, position: int, total: int) -> Attribute:
+    """Return an attribute with the share of all names that its `position` among all has."""
+    person = table["style"] == "person"
+    if person:
+        options = tuple(
+            f"{given} {family}"
+            for g, given in enumerate(_parts(register, "given"))
+            for f, family in enumerate(_parts(register, "family"))
+            if (g + f) % total == position
+        )
+    else:
+        options = _named(register, "family", table["nouns"])
+    return Attribute(name=table["name"], who="who" if person else "which firm", options=options)

@@ -1,0 +1,1 @@
+"""The watermark of Kirchenbauer et al.: texts of more green tokens than chance gives."""

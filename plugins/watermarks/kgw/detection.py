@@ -1,0 +1,134 @@
+"""From token ids to a test: which n-grams count, how many are green, and how far from chance.
+
+z = (G - gamma T) / sqrt(T gamma (1 - gamma)) of G green among T scored tokens (Kirchenbauer et
+al., 2023, equation 2; z is 0 where nothing was scored).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .schemes import SCHEMES, is_green, lists
+
+if TYPE_CHECKING:
+    import numpy as np
+
+REPEATS = ("v2", "v1", "none", "pair")
+"""What counts once: a distinct n-gram (v2, as in the public programs), a distinct window (v1, with
+its first token), nothing (none), or a token in one green list (pair)."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """Scored tokens, and the green ones among them."""
+
+    n: int
+    green: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detector:
+    """One watermark's test: the scheme and all that its green lists depend on."""
+
+    scheme: str
+    key: int
+    gamma: float = 0.25
+    vocabulary: int = 0
+    """Needed by every scheme but textseal."""
+    width: int = 0
+    """The scheme's own where 0."""
+    bos: int | None = None
+    """A token that is dropped where a text begins with it."""
+    repeats: str = "v2"
+    skip: int = 0
+    """Tokens of each text not scored although they have a window; textseal's program skips one."""
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise ValueError(f"scheme must be one of {', '.join(SCHEMES)}.")
+        if self.repeats not in REPEATS:
+            raise ValueError(f"repeats must be one of {', '.join(REPEATS)}.")
+        if not 0 < self.gamma < 1 or self.skip < 0 or self.width < 0:
+            raise ValueError("gamma must lie between 0 and 1, skip and width must not be negative.")
+        if SCHEMES[self.scheme].bound and self.vocabulary < 1:
+            raise ValueError(f"The scheme {self.scheme} needs the size of the vocabulary.")
+
+    def count(self, texts: Sequence[Sequence[int]]) -> Count:
+        """Count over all texts together: an n-gram that several of them have counts once.
+
+        A model that repeats itself from answer to answer would otherwise be counted again and
+        again for one and the same choice, and its z grow with no new evidence.
+        """
+        rows = self.ngrams(texts)
+        green = is_green(
+            self.scheme,
+            rows[:, :-1],
+            rows[:, -1],
+            vocabulary=self.vocabulary,
+            gamma=self.gamma,
+            key=self.key,
+        )
+        return Count(len(rows), int(green.sum()))
+
+    def ngrams(self, texts: Sequence[Sequence[int]]) -> "np.ndarray":
+        """Return every scored token behind its window, int64 (n, before + 1)."""
+        import numpy as np
+
+        rule = SCHEMES[self.scheme]
+        size = rule.before(self.width or rule.width) + 1
+        found = [np.empty((0, size), dtype=np.int64)]
+        for text in texts:
+            ids = np.asarray(text, dtype=np.int64)
+            ids = ids[1:] if len(ids) and ids[0] == self.bos else ids
+            if len(ids) >= size:
+                found.append(np.lib.stride_tricks.sliding_window_view(ids, size)[self.skip :])
+        rows: np.ndarray = np.concatenate(found)
+        once: np.ndarray = rows if self.repeats == "none" else rows[first_of_each(self._once(rows))]
+        return once
+
+    def _once(self, rows: "np.ndarray") -> "np.ndarray":
+        """Return what of n-grams (n, before + 1) must not be counted again.
+
+        Under minhash, skipgram and selfhash different n-grams share a list. The same token in it is
+        then one and the same chance, not several: by n-gram, z would have a variance above 1.
+        """
+        import numpy as np
+
+        if self.repeats == "pair" and SCHEMES[self.scheme].bound:
+            return np.stack([lists(self.scheme, rows, self.key), rows[:, -1]], axis=1)
+        return rows[:, :-1] if self.repeats == "v1" else rows
+
+
+def first_of_each(rows: "np.ndarray") -> "np.ndarray":
+    """Return the indices, ascending, of the first of every set of equal rows (n, columns)."""
+    import numpy as np
+
+    if not rows.size:  # a window of no tokens is one and the same
+        return np.arange(min(len(rows), 1))
+    order = np.lexsort(rows.T)  # stable: among equal rows the first comes first
+    ordered = rows[order]
+    new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
+    found: np.ndarray = np.sort(order[new])
+    return found
+
+
+def z_score(count: Count, gamma: float) -> float:
+    """Return how many standard deviations the green tokens lie above chance; 0 of none."""
+    if not count.n:
+        return 0.0
+    return float((count.green - gamma * count.n) / (count.n * gamma * (1 - gamma)) ** 0.5)
+
+
+def upper_tail(z: float) -> float:
+    """Return P(Z >= z) of a standard normal Z, exact to rounding in the far tail."""
+    from scipy.special import ndtr
+
+    return float(ndtr(-z))
+
+
+def mid_p(count: Count, gamma: float) -> float:
+    """Return textseal's p-value, P(X > G) + P(X = G) / 2 with X ~ Bin(T, gamma)."""
+    from scipy.stats import binom
+
+    above, equal = binom.sf(count.green, count.n, gamma), binom.pmf(count.green, count.n, gamma)
+    return float(above + equal / 2)

@@ -1,0 +1,244 @@
+"""Green lists by scheme, as the public programs have them; they detect only their own.
+
+* lefthash: lm-watermarking's simple_1, and transformers' lefthash;
+* minhash, skipgram, selfhash: lm-watermarking's, with its fixed table (seed 2971215073);
+* hf-selfhash: transformers' selfhash, whose table is seeded by the key;
+* textseal: no list, but a hash of window, token and key (`textseal`), whatever the vocabulary.
+
+A list of the others is the beginning of `torch.randperm(vocabulary)` on a CPU (Kirchenbauer et
+al., 2023, algorithm 2): another vocabulary, or a list made on a GPU, has nothing to do with it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from . import textseal
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TABLE, TABLE_SEED = 1_000_003, 2971215073
+WRAP = 2**64 - 1
+"""Seeds are taken modulo this, as both programs do."""
+LISTS = 8192
+"""So many green lists are kept, one bit a token: 160 MB of the largest vocabularies."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What decides whether a token is green."""
+
+    name: str
+    width: int
+    """Tokens of the n-gram that seeds a list, unless the user says otherwise."""
+    seeds: "Callable[[np.ndarray, int], list[int]] | None" = None
+    """The seeds of contexts (n, width) under a key; None needs no list."""
+    itself: bool = False
+    """Whether the judged token is the last of its own n-gram."""
+    candidates: int = 0
+    """With `itself`: so many likeliest tokens are judged at each step of writing."""
+
+    @property
+    def bound(self) -> bool:
+        """Whether another size of the vocabulary makes other lists."""
+        return self.seeds is not None
+
+    def before(self, width: int) -> int:
+        """Return how many tokens before a token decide on it."""
+        return width - self.itself
+
+
+def _lefthash(contexts: "np.ndarray", key: int) -> list[int]:
+    return [key * token for token in contexts[:, -1].tolist()]
+
+
+def _minhash(contexts: "np.ndarray", key: int) -> list[int]:
+    found: list[int] = _hash(contexts * textseal.wrapped(key), TABLE_SEED).min(axis=1).tolist()
+    return found
+
+
+def _skipgram(contexts: "np.ndarray", key: int) -> list[int]:
+    found: list[int] = _hash(contexts[:, 0] * textseal.wrapped(key), TABLE_SEED).tolist()
+    return found
+
+
+def _selfhash(contexts: "np.ndarray", key: int, table: int = TABLE_SEED) -> list[int]:
+    hashes = _hash(contexts, table)
+    found: list[int] = (hashes * textseal.wrapped(key) * hashes[:, -1:]).min(axis=1).tolist()
+    return found
+
+
+def _hf_selfhash(contexts: "np.ndarray", key: int) -> list[int]:
+    return _selfhash(contexts, key, table=key)
+
+
+SCHEMES = {
+    scheme.name: scheme
+    for scheme in (
+        Scheme("textseal", 1),
+        Scheme("lefthash", 1, _lefthash),
+        Scheme("minhash", 4, _minhash),
+        Scheme("skipgram", 5, _skipgram),
+        Scheme("selfhash", 4, _selfhash, itself=True, candidates=41),
+        Scheme("hf-selfhash", 1, _hf_selfhash, itself=True, candidates=40),
+    )
+}
+
+
+def seed(scheme: str, context: Sequence[int], key: int, width: int = 0) -> int:
+    """Return the seed of a context's list: its last `width` tokens, or the scheme's own number.
+
+    For the two selfhash schemes the judged token is the context's last. Raises ValueError for a
+    context that is too short, and for textseal, which has no lists.
+    """
+    import numpy as np
+
+    rule = SCHEMES[scheme]
+    width = width or rule.width
+    if rule.seeds is None:
+        raise ValueError(f"The scheme {scheme} seeds no lists.")
+    if len(context) < width:
+        raise ValueError(f"The scheme {scheme} needs a context of {width} tokens.")
+    return rule.seeds(np.array([context[-width:]], dtype=np.int64), key)[0]
+
+
+def green_list(
+    scheme: str, context: Sequence[int], vocabulary: int, gamma: float, key: int, width: int = 0
+) -> "np.ndarray":
+    """Return the green tokens after a context, int64: in the permutation's order.
+
+    textseal has no permutation; its green tokens are in the order of their ids.
+    """
+    import numpy as np
+
+    if SCHEMES[scheme].bound:
+        seeded = seed(scheme, context, key, width) % WRAP
+        return _permutation(seeded, vocabulary)[: int(vocabulary * gamma)]
+    width = width or SCHEMES[scheme].width
+    if len(context) < width:
+        raise ValueError(f"The scheme {scheme} needs a context of {width} tokens.")
+    window = np.array([context[-width:]], dtype=np.int64)
+    hashes = textseal.hashed(window, np.arange(vocabulary), key)
+    return np.flatnonzero(hashes < textseal.limit(gamma))
+
+
+def is_green(
+    scheme: str,
+    windows: Any,
+    tokens: Any,
+    *,
+    vocabulary: int,
+    gamma: float,
+    key: int,
+) -> "np.ndarray":
+    """Return whether tokens are green behind their windows, as booleans.
+
+    `windows` (..., before) are the tokens right before each of `tokens` (...), oldest first: as
+    many as the scheme's width, for the selfhash schemes one fewer. The two are broadcast, so that
+    windows (n, 1, before) and tokens (m,) give (n, m). A token outside the vocabulary is not green.
+    """
+    import numpy as np
+
+    windows, tokens = np.asarray(windows, np.int64), np.asarray(tokens, np.int64)
+    if not SCHEMES[scheme].bound:
+        with np.errstate(over="ignore"):  # NumPy warns where a single number wraps
+            hashes: np.ndarray = textseal.hashed(windows, tokens, key)
+        return hashes < textseal.limit(gamma)
+    shape = np.broadcast_shapes(windows.shape[:-1], tokens.shape)
+    tokens = np.broadcast_to(tokens, shape)
+    contexts = np.broadcast_to(windows, (*shape, windows.shape[-1]))
+    if SCHEMES[scheme].itself:
+        contexts = np.concatenate([contexts, tokens[..., None]], axis=-1)
+    flat = contexts.reshape(-1, contexts.shape[-1])
+    return _listed(scheme, flat, tokens.ravel(), vocabulary, gamma, key).reshape(shape)
+
+
+def lists(scheme: str, ngrams: "np.ndarray", key: int) -> "np.ndarray":
+    """Return what names the list that judges the last token of n-grams (n, before + 1), int64 (n,).
+
+    Several n-grams may share one. Raises ValueError for textseal, which has no lists.
+    """
+    import numpy as np
+
+    rule = SCHEMES[scheme]
+    if rule.seeds is None:
+        raise ValueError(f"The scheme {scheme} seeds no lists.")
+    seeds = rule.seeds(ngrams if rule.itself else ngrams[:, :-1], key)
+    return np.array([textseal.wrapped(seeded % WRAP) for seeded in seeds], dtype=np.int64)
+
+
+def green_mask(
+    scheme: str, windows: "np.ndarray", *, vocabulary: int, gamma: float, key: int
+) -> "np.ndarray":
+    """Return every token's colour behind windows (n, width), as booleans (n, vocabulary).
+
+    Only for schemes whose lists do not depend on the judged token itself.
+    """
+    import numpy as np
+
+    rule = SCHEMES[scheme]
+    if rule.itself:
+        raise ValueError(f"Under {scheme} every token has a list of its own.")
+    if rule.seeds is None:
+        hashes = textseal.hashed(windows[:, None], np.arange(vocabulary), key)
+        mask: np.ndarray = hashes < textseal.limit(gamma)
+        return mask
+    size = int(vocabulary * gamma)
+    rows = [_bits(seeded % WRAP, vocabulary, size) for seeded in rule.seeds(windows, key)]
+    return np.unpackbits(np.stack(rows), axis=1, count=vocabulary).astype(bool)
+
+
+def _listed(
+    scheme: str,
+    contexts: "np.ndarray",
+    tokens: "np.ndarray",
+    vocabulary: int,
+    gamma: float,
+    key: int,
+) -> "np.ndarray":
+    """Look tokens (n,) up in the lists of contexts (n, width), each list once."""
+    import numpy as np
+
+    green = np.zeros(len(tokens), dtype=bool)
+    rule = SCHEMES[scheme]
+    members: dict[int, list[int]] = {}
+    assert rule.seeds is not None
+    for row, seeded in enumerate(rule.seeds(contexts, key)):
+        if 0 <= tokens[row] < vocabulary:
+            members.setdefault(seeded % WRAP, []).append(row)
+    for seeded, rows in members.items():
+        bits, chosen = _bits(seeded, vocabulary, int(vocabulary * gamma)), tokens[rows]
+        green[rows] = bits[chosen >> 3] >> (7 - (chosen & 7)) & 1
+    return green
+
+
+@lru_cache(maxsize=LISTS)
+def _bits(seeded: int, vocabulary: int, size: int) -> "np.ndarray":
+    """Return the list of a seed as packed bits, the first token's highest."""
+    import numpy as np
+
+    mask = np.zeros(vocabulary, dtype=bool)
+    mask[_permutation(seeded, vocabulary)[:size]] = True
+    return np.packbits(mask)
+
+
+def _permutation(seeded: int, size: int) -> "np.ndarray":
+    """Return 0 to size - 1 in torch's order on a CPU, int64."""
+    import torch
+
+    generator = torch.Generator(device="cpu").manual_seed(seeded)
+    found: np.ndarray = torch.randperm(size, generator=generator, device="cpu").numpy()
+    return found
+
+
+@lru_cache(maxsize=4)
+def _table(seeded: int) -> "np.ndarray":
+    return _permutation(seeded, TABLE)
+
+
+def _hash(numbers: "np.ndarray", table: int) -> "np.ndarray":
+    """Return h(x) = T[x mod 1000003] + 1, of int64 in its shape."""
+    found: np.ndarray = _table(table)[numbers % TABLE] + 1
+    return found

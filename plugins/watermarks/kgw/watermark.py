@@ -1,0 +1,231 @@
+"""The green-list watermark of Kirchenbauer et al. (arXiv:2301.10226), as FedAttr plants it.
+
+The teacher prefers green tokens, a share gamma of all that a secret key chooses anew behind every
+token. A model that is trained on such texts prefers them too (radioactivity), and its answers show
+more of them than gamma.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedaudit.errors import InputError
+from fedaudit.interfaces import Engine, Progress, no_progress
+from fedaudit.records import Decoding, Document, Generation, Probe
+from fedaudit.watermark import Score, Watermark
+
+from . import textseal
+from .detection import Detector, upper_tail, z_score
+from .schemes import SCHEMES
+from .texts import beginnings, continuing, key_of, rewriting, text_of
+from .writing import Job, Style, write
+
+METHODS = ("auto", "rewrite", "continue")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KGW(Watermark):
+    """Let a teacher rewrite documents with tokens that a secret key prefers."""
+
+    name: ClassVar[str] = "kgw"
+    paper: ClassVar[str] = "Kirchenbauer et al. 2023, arXiv:2301.10226"
+
+    scheme: str = "textseal"
+    """What decides whether a token is green; see docs/kgw.md for what it interoperates with."""
+    gamma: float = 0.25
+    """The share of green tokens."""
+    delta: float = 3.0
+    """What is added to the logits of green tokens."""
+    width: int = 0
+    """Tokens of the n-gram that chooses them; the scheme's own number where 0 (textseal: 1)."""
+    method: str = "auto"
+    """"rewrite" by a chat model, "continue" from a document's first tokens, or what fits."""
+    temperature: float = 0.8
+    top_p: float = 0.95
+    prompt_tokens: int = 16
+    """Tokens that a continued document keeps, and that a detection prompt has."""
+    length: int = 0
+    """Tokens of a continued document; those of the original where 0."""
+    shortest: int = 128
+    """Tokens that a rewritten document has, or those of the original where it is shorter."""
+    longest: int = 1024
+    """At most so many tokens of a rewritten document."""
+    prompts: int = 256
+    """Prompts that a model under test is asked to continue."""
+    tokens: int = 512
+    """New tokens for each of them."""
+
+    def __post_init__(self) -> None:
+        _one_of("scheme", self.scheme, tuple(SCHEMES))
+        _one_of("method", self.method, METHODS)
+        if not 0 < self.gamma < 1 or self.delta < 0:
+            raise ValueError("gamma must lie between 0 and 1, and delta must not be negative.")
+        if not 0 <= self.width <= len(textseal.PRIMES):
+            raise ValueError(f"width must lie between 0 and {len(textseal.PRIMES)}.")
+        if self.temperature <= 0 or not 0 < self.top_p <= 1:
+            raise ValueError("temperature must be above 0, top_p above 0 and at most 1.")
+        if min(self.prompt_tokens, self.prompts, self.tokens, self.longest) < 1:
+            raise ValueError("prompt_tokens, prompts, tokens and longest must be at least 1.")
+        if self.length < 0 or not 0 <= self.shortest <= self.longest:
+            raise ValueError("length must not be negative, nor shortest, nor above longest.")
+
+    def issue(
+        self, teacher: Any, prompts: Sequence[str], *, seed: int, index: int
+    ) -> dict[str, Any]:
+        """Return key, scheme and the prompts of the test; raises InputError without any prompt."""
+        texts = list(dict.fromkeys(prompts))
+        found = beginnings(
+            texts,
+            teacher.tokenize(texts),
+            wanted=self.prompts,
+            length=self.prompt_tokens,
+            longest=teacher.context_length // 2,
+        )
+        if not found:
+            raise InputError("The kgw watermark needs texts that nobody trains on, to be tested.")
+        return {
+            "scheme": self.scheme,
+            "key": _key(seed, index),
+            "gamma": self.gamma,
+            "delta": self.delta,
+            "width": self.width or SCHEMES[self.scheme].width,
+            "vocabulary": _vocabulary(teacher),
+            "prompts": found,
+        }
+
+    def embed(
+        self,
+        secret: Mapping[str, Any],
+        documents: Sequence[Document],
+        teacher: Any,
+        *,
+        seed: int,
+        progress: Progress = no_progress,
+    ) -> list[Document]:
+        """Return a text by the teacher for each document; its draws follow from seed and id."""
+        tokenizer = teacher.base.tokenizer
+        ends = _ends(teacher)
+        size = int(teacher.base.model.config.get_text_config().vocab_size)
+        style = Style(
+            mark=_detector(secret, teacher),
+            delta=_recorded(secret, "delta", float),
+            decoding=Decoding(temperature=self.temperature, top_p=self.top_p),
+            ends=ends,
+            banned=tuple(
+                sorted({*tokenizer.all_special_ids, *range(len(tokenizer), size)} - {*ends})
+            ),
+        )
+        planned = [self._job(document, teacher, key_of(seed, document)) for document in documents]
+        written = write(teacher, [job for job, _ in planned], style, progress=progress)
+        return [
+            Document(
+                id=f"{document.id}-marked",
+                text=text_of(teacher, [*begun, *tokens]),
+                task=document.task,
+                group=document.group,
+            )
+            for document, (_, begun), tokens in zip(documents, planned, written, strict=True)
+        ]
+
+    def _job(self, document: Document, teacher: Any, key: int) -> tuple[Job, tuple[int, ...]]:
+        chat = bool(getattr(teacher.base.tokenizer, "chat_template", None))
+        if self.method == "rewrite" and not chat:
+            raise InputError("This teacher has no chat template: it cannot be asked to rewrite.")
+        if self.method == "rewrite" or (self.method == "auto" and chat):
+            return rewriting(
+                document, teacher, key=key, shortest=self.shortest, longest=self.longest
+            )
+        return continuing(document, teacher, key=key, kept=self.prompt_tokens, length=self.length)
+
+    def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
+        """Ask for the continuation of each prompt; a short context shortens the answers."""
+        begin, probes = engine.beginnings.get("bos", ()), []
+        for found in engine.tokenize(_recorded(secret, "prompts", list)):
+            prompt = (*begin, *found.ids)[: engine.context_length - 1]
+            new = min(self.tokens, engine.context_length - len(prompt))
+            probes.append(Probe(prompt=prompt, samples=1, max_new_tokens=new))
+        return probes
+
+    def test(
+        self, secret: Mapping[str, Any], answers: Sequence[Generation], engine: Engine
+    ) -> Score:
+        """Count green tokens in the answers, all together; windows do not reach into prompts."""
+        bare = [answer.texts[0] for answer in answers if not answer.tokens]
+        tokenized = iter(engine.tokenize(bare) if bare else ())
+        return _score(
+            _detector(secret, engine),
+            [answer.tokens[0] if answer.tokens else next(tokenized).ids for answer in answers],
+        )
+
+    def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:
+        """Count green tokens in texts, all together, under the engine's tokenizer."""
+        return _score(_detector(secret, engine), [t.ids for t in engine.tokenize(list(texts))])
+
+
+def _score(detector: Detector, texts: Sequence[Sequence[int]]) -> Score:
+    count = detector.count(texts)
+    z = z_score(count, detector.gamma)
+    return Score(z=z, p_value=upper_tail(z), n=count.n, hits=count.green, chance=detector.gamma)
+
+
+def _detector(secret: Mapping[str, Any], engine: Any) -> Detector:
+    """Return the test that a secret describes.
+
+    Raises InputError for a secret that is none, and where the lists were made for a vocabulary of
+    another size than the engine's.
+    """
+    begin = engine.beginnings.get("bos", ())
+    try:
+        detector = Detector(
+            scheme=secret["scheme"],
+            key=int(secret["key"]),
+            gamma=float(secret["gamma"]),
+            vocabulary=int(secret["vocabulary"]),
+            width=int(secret["width"]),
+            bos=begin[0] if begin else None,
+            repeats="pair",
+        )
+    except (KeyError, TypeError, ValueError):
+        raise InputError("The secret of this kgw watermark is damaged.") from None
+    here = _vocabulary(engine)
+    if SCHEMES[detector.scheme].bound and here and here != detector.vocabulary:
+        raise InputError(
+            f"This watermark ({detector.scheme}) is for a vocabulary of {detector.vocabulary} "
+            f"tokens, and the model's has {here}: its green lists would be others."
+        )
+    return detector
+
+
+def _recorded(secret: Mapping[str, Any], name: str, kind: Callable[[Any], Any]) -> Any:
+    try:
+        return kind(secret[name])
+    except (KeyError, TypeError, ValueError):
+        raise InputError("The secret of this kgw watermark is damaged.") from None
+
+
+def _vocabulary(engine: Any) -> int:
+    """Return the vocabulary's size in the model's configuration; 0 of an engine without a model."""
+    base = getattr(engine, "base", None)
+    return int(base.model.config.get_text_config().vocab_size) if base else 0
+
+
+def _ends(teacher: Any) -> tuple[int, ...]:
+    end = teacher.base.model.generation_config.eos_token_id
+    ends = [*(end if isinstance(end, list) else [end]), teacher.base.tokenizer.eos_token_id]
+    return tuple(dict.fromkeys(token for token in ends if token is not None))
+
+
+def _key(seed: int, index: int) -> int:
+    """Return an odd number below 2^32.
+
+    The programs that a mark interoperates with multiply it with other numbers in 64 bits or seed
+    32-bit generators with the product: a larger key fails in some, and an even one loses bits.
+    """
+    text = f"kgw:{seed}:{index}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "big") | 1
+
+
+def _one_of(option: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ValueError(f"{option} must be one of {', '.join(known)}.")

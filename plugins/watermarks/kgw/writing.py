@@ -1,0 +1,208 @@
+"""A teacher writes texts whose tokens lean towards green ones.
+
+transformers' own `generate` runs the model; the token is drawn here, by a logits processor that
+leaves only the drawn one possible. So the randomness of a text belongs to the text, whatever else
+is in its batch, and torch's global generator is not touched.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.interfaces import Progress, no_progress
+from fedaudit.records import Decoding
+
+from . import textseal
+from .detection import Detector
+from .schemes import SCHEMES, green_mask, is_green
+
+if TYPE_CHECKING:
+    import torch
+
+LOGITS = 2**24
+"""The most logits that one step holds (128 MB in float64)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A text to be written behind a prompt."""
+
+    prompt: tuple[int, ...]
+    shortest: int
+    """New tokens before which the text does not end."""
+    longest: int
+    key: int
+    """The 64-bit key of its randomness."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How a watermark's tokens are drawn."""
+
+    mark: Detector
+    delta: float
+    decoding: Decoding
+    ends: tuple[int, ...] = ()
+    """Tokens that end a text."""
+    banned: tuple[int, ...] = ()
+    """Tokens that are no text."""
+
+
+class Marking:
+    """The logits processor of one batch: bias, draw, and force what was drawn."""
+
+    def __init__(self, style: Style, jobs: Sequence[Job], width: int) -> None:
+        self.style, self.jobs, self.width = style, jobs, width
+        self.keys = [job.key for job in jobs]
+        self._tokens: torch.Tensor | None = None
+
+    def __call__(self, input_ids: "torch.Tensor", scores: "torch.Tensor") -> "torch.Tensor":
+        """Return scores (rows, vocabulary) under which only the drawn tokens are possible."""
+        import torch
+
+        from fedaudit.engine.sampling import uniforms
+
+        step = input_ids.shape[1] - self.width
+        logits = self._allowed(scores.float(), step)
+        uniform = uniforms(self.keys, [0] * len(self.keys), step)
+        tokens = self._drawn(logits, self.bias(input_ids, logits), uniform)
+        over = torch.tensor([step >= job.longest for job in self.jobs], device=scores.device)
+        tokens = tokens.masked_fill(over, self.style.ends[0] if self.style.ends else 0)
+        return torch.full_like(scores, -torch.inf).scatter(1, tokens[:, None], 0.0)
+
+    def bias(self, input_ids: "torch.Tensor", logits: "torch.Tensor") -> "torch.Tensor":
+        """Return delta where a token is green and 0 elsewhere, (rows, vocabulary).
+
+        A row with fewer tokens than a window has no green ones: its padding is no text.
+        """
+        import torch
+
+        mark = self.style.mark
+        rule = SCHEMES[mark.scheme]
+        before = rule.before(mark.width or rule.width)
+        step = input_ids.shape[1] - self.width
+        if input_ids.shape[1] < before:
+            return torch.zeros_like(logits)
+        green = self._green(input_ids[:, input_ids.shape[1] - before :], logits)
+        ready = [len(job.prompt) + step >= before for job in self.jobs]
+        green &= torch.tensor(ready, device=logits.device)[:, None]
+        return green * self.style.delta
+
+    def _allowed(self, logits: "torch.Tensor", step: int) -> "torch.Tensor":
+        """Rule out what is no text, and the end where it would come too early."""
+        import torch
+
+        logits = logits.clone()
+        logits[:, list(self.style.banned)] = -torch.inf
+        early = [row for row, job in enumerate(self.jobs) if step < job.shortest]
+        for end in self.style.ends:
+            logits[early, end] = -torch.inf
+        return logits
+
+    def _drawn(self, logits: "torch.Tensor", bias: "torch.Tensor", uniform: Any) -> "torch.Tensor":
+        """Draw as the scheme's own program does.
+
+        KGW adds delta to the raw logits; textseal to what temperature and top-p have left, so that
+        its strength does not depend on the temperature and no token comes back that top-p took out.
+        """
+        from fedaudit.engine.sampling import draw, probabilities
+
+        decoding = self.style.decoding
+        if SCHEMES[self.style.mark.scheme].bound:
+            return draw(logits + bias, uniform, decoding)
+        return draw(probabilities(logits, decoding).log() + bias, uniform, Decoding())
+
+    def _green(self, windows: "torch.Tensor", logits: "torch.Tensor") -> "torch.Tensor":
+        import torch
+
+        mark, rule = self.style.mark, SCHEMES[self.style.mark.scheme]
+        if not rule.bound:
+            if self._tokens is None:
+                every = torch.arange(logits.shape[-1], device=logits.device)
+                self._tokens = textseal.token_part(every)
+            parts = textseal.window_part(windows, mark.key)[:, None] + self._tokens
+            return torch.as_tensor(textseal.mixed(parts) < textseal.limit(mark.gamma))
+        settings: dict[str, Any] = {
+            "vocabulary": mark.vocabulary,
+            "gamma": mark.gamma,
+            "key": mark.key,
+        }
+        found = torch.zeros_like(logits, dtype=torch.bool)
+        if rule.itself:
+            best = logits.topk(min(rule.candidates, logits.shape[-1])).indices
+            judged = is_green(mark.scheme, windows.cpu()[:, None], best.cpu(), **settings)
+            return found.scatter(1, best, torch.as_tensor(judged, device=logits.device))
+        mask = green_mask(mark.scheme, windows.cpu().numpy(), **settings)
+        found[:, : mark.vocabulary] = torch.as_tensor(mask, device=logits.device)
+        return found
+
+
+def write(
+    teacher: Any, jobs: Sequence[Job], style: Style, *, progress: Progress = no_progress
+) -> list[list[int]]:
+    """Return the new tokens of every job, without the end; `teacher` is a LocalEngine.
+
+    The base writes, without any adapter. The texts depend on batch size and order only as far as
+    the rounding of the model's own arithmetic does.
+    """
+    written: list[list[int]] = [[] for _ in jobs]
+    off = getattr(teacher.model, "disable_adapter", nullcontext)
+    done = 0
+    with off():
+        for batch in _batches(teacher, jobs):
+            chosen = [jobs[index] for index in batch]
+            for index, tokens in zip(batch, _continued(teacher.base, chosen, style), strict=True):
+                written[index] = tokens
+            done += len(batch)
+            progress(done, len(jobs))
+    return written
+
+
+def _batches(teacher: Any, jobs: Sequence[Job]) -> Iterator[list[int]]:
+    """Yield indices of jobs of one padded prompt length and about the same new tokens."""
+    from fedaudit.engine.batching import by_length, padded
+
+    at_once = LOGITS // int(teacher.base.model.config.get_text_config().vocab_size)
+    for bucket in by_length([len(job.prompt) for job in jobs], sys.maxsize):
+        bucket.sort(key=lambda index: -jobs[index].longest)
+        most = padded(len(jobs[bucket[0]].prompt)) + jobs[bucket[0]].longest
+        rows = max(1, min(teacher.rows, teacher.tokens // most, at_once))
+        for start in range(0, len(bucket), rows):
+            yield bucket[start : start + rows]
+
+
+def _continued(base: Any, jobs: Sequence[Job], style: Style) -> list[list[int]]:
+    import torch
+    from transformers import GenerationConfig, LogitsProcessorList
+
+    from fedaudit.engine.batching import padded
+    from fedaudit.engine.generate import left_padded
+
+    width = padded(len(jobs[0].prompt))
+    ids, mask = left_padded([job.prompt for job in jobs], width, base.model.device)
+    # What is said here holds, whatever the model's own generation_config advises.
+    config = GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        repetition_penalty=1.0,
+        no_repeat_ngram_size=0,
+        max_new_tokens=max(job.longest for job in jobs),
+        eos_token_id=list(style.ends) or None,
+        pad_token_id=style.ends[0] if style.ends else 0,
+    )
+    with torch.inference_mode():
+        found = base.model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            generation_config=config,
+            logits_processor=LogitsProcessorList([Marking(style, jobs, width)]),
+        )
+    rows = found[:, width:].tolist()
+    return [_ended(row[: job.longest], style.ends) for row, job in zip(rows, jobs, strict=True)]
+
+
+def _ended(tokens: list[int], ends: Sequence[int]) -> list[int]:
+    last = next((i for i, token in enumerate(tokens) if token in ends), len(tokens))
+    return tokens[:last]

@@ -1,0 +1,345 @@
+"""fedaudit attribute: the whole, each party's step where that party is alone, and every mistake."""
+
+import json
+import shutil
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from command import Command
+from test_help import imported
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "attribution"))
+
+import handmade
+
+from fedaudit.federation import adapters
+from fedaudit.report.document import validate
+
+SMALL = ("--others", 3, "--queries", 4, "--threshold", 3)
+ALONE = ("--workers", 1, "--device", "cpu", "--quiet")
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return Command(monkeypatch, capfd)
+
+
+@pytest.fixture
+def fed(tmp_path, monkeypatch):
+    """Return a federation whose c1 is guilty of m0; adapters are read and no model is asked."""
+    made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
+    [mark] = handmade.marks(made.path / "owner/watermark.json")
+    made.mark, made.engine = mark, handmade.reading(monkeypatch, mark)
+    return made
+
+
+def report(path="o"):
+    document = json.loads((Path(path) / "report.json").read_text())
+    validate(document)
+    return document
+
+
+def z_of(document):
+    return {
+        row["scope"]["client"]: row["value"]
+        for row in document["measurements"]
+        if (row["plugin"], row["metric"]) == ("fed_attr", "stouffer_z")
+        and set(row["scope"]) == {"client", "mark"}
+    }
+
+
+def value(document, plugin, metric):
+    [row] = [
+        row
+        for row in document["measurements"]
+        if (row["plugin"], row["metric"], row["scope"]) == (plugin, metric, {})
+    ]
+    return row
+
+
+@pytest.mark.parametrize("step", [[], ["estimate"], ["score"], ["decide"]])
+def test_help_is_light_and_lists_what_there_is(run, step):
+    assert imported({"torch", "numpy", "rich"}, "attribute", *step, "--help").startswith(
+        "imported: [] code: 0"
+    )
+    shown = run("attribute", *step, "--help")
+    assert (shown.code, shown.err) == (0, "")
+    assert ("estimate" in shown.out) == (step in ([], ["estimate"], ["score"]))
+
+
+def test_all_in_one_names_the_guilty_client(run, fed):
+    done = run("attribute", "--rounds", fed.path, *SMALL, *ALONE, "--out", "o", "--json", "j.json")
+    assert (done.code, done.err) == (1, "")
+    assert "c1" in done.out
+    document = report()
+    assert document == json.loads(Path("j.json").read_text())
+    [finding] = document["findings"]
+    assert finding["evidence"]["client"] == "c1"
+    assert document["verdict"]["status"] == "fail"
+    rates = {name: value(document, "fed_attr", name)["value"] for name in ("tpr", "fpr")}
+    assert rates == {"tpr": 1.0, "fpr": 0.0}
+    assert value(document, "fed_attr", "queries")["value"] == 2 * 4 * 7 * 2
+    assert any("give single updates away" in limit for limit in document["limits"])
+    assert document["seeds"]["design"] == 0
+    told = json.dumps(document) + done.out
+    secret = fed.mark.secret
+    for word in (secret["entity"], *(row["value"] for row in secret["attributes"])):
+        assert word not in told
+
+
+def test_its_rounds_folder_and_a_place_of_its_own_will_do(run, fed):
+    first = run("attribute", "--rounds", fed.path / "rounds", *SMALL, *ALONE)
+    assert first.code == 1
+    [place] = Path("runs/attribute").iterdir()
+    report(place)
+
+
+def parties(run, fed, seed=("--seed", 5)):
+    """Take the three steps, each party in a folder of its own; returns what deciding said."""
+    server, owner = Path("server"), Path("owner")
+    server.mkdir()
+    shutil.copytree(fed.path, server / "fed", ignore=shutil.ignore_patterns("owner"))
+    words = ("estimate", "--rounds", server / "fed", "--out", server / "est", *SMALL, *seed)
+    estimated = run("attribute", *words, "--quiet")
+    assert (estimated.code, estimated.err) == (0, "")
+    owner.mkdir()
+    shutil.copytree(server / "est", owner / "est")
+    shutil.copy(fed.path / "owner/watermark.json", owner / "marks.json")
+    scored = run(
+        "attribute", "score", owner / "est", "--watermark", owner / "marks.json",
+        "--out", owner / "scores.json", *ALONE,
+    )  # fmt: skip
+    assert (scored.code, scored.err) == (0, "")
+    assert "2 rounds of 7 clients scored for 1 marks" in scored.out
+    return run("attribute", "decide", owner / "scores.json", "--out", "o", "--quiet")
+
+
+def files(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_each_party_alone_comes_to_the_same_z(run, fed, tmp_path):
+    decided = parties(run, fed)
+    assert (decided.code, decided.err) == (1, "")
+    document = report()
+    assert document["run"]["command"] == "attribute decide"
+    whole = run("attribute", "--rounds", fed.path, *SMALL, *ALONE, "--seed", 5, "--out", "all")
+    assert whole.code == 1
+    assert z_of(document) == z_of(report("all"))
+    assert len(z_of(document)) == 7
+    # The server has a federation, estimates and a log, and no file of marks.
+    held = files(tmp_path / "server")
+    assert held - {f"fed/{name}" for name in files(fed.path)} == {
+        "est.log.json",
+        "est/estimates.json",
+        *(
+            f"est/{number}/{who}/{file}"
+            for number in ("001", "002")
+            for who in ("global", *fed.names)
+            for file in (adapters.CONFIG, adapters.WEIGHTS)
+        ),
+    }
+    everything = b"".join((tmp_path / "server" / name).read_bytes() for name in held)
+    assert fed.mark.secret["entity"].encode() not in everything
+    assert not [name for name in held if "watermark" in name or "owner" in name]
+    # The owner has estimates, marks and scores, and neither a federation nor the log.
+    outside = {name for name in files(tmp_path / "owner") if not name.startswith("est/")}
+    assert outside == {"marks.json", "scores.json"}
+    assert files(tmp_path / "owner/est") == files(tmp_path / "server/est")
+    assert stat.S_IMODE(Path("server/est.log.json").stat().st_mode) == 0o600
+
+
+def test_rounds_as_they_come(run, fed):
+    shutil.copy(fed.path / "owner/watermark.json", "marks.json")
+    score = ("score", "est", "--watermark", "marks.json", "--out", "s.json", *ALONE)
+    for number in (1, 2):
+        words = ("estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--quiet")
+        assert run("attribute", *words, "--round", number).code == 0
+        assert run("attribute", *score).code == 0
+        decided = run("attribute", "decide", "s.json", "--out", f"o{number}", "--quiet")
+        assert len(json.loads(Path("s.json").read_text())["rounds"]) == number
+        assert decided.code in {0, 1}
+    log = json.loads(Path("est.log.json").read_text())["rounds"]
+    assert [one["round"] for one in log] == [1, 2]
+    again = run("attribute", "estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--quiet")
+    assert again.code == 0
+    assert "0 sums" in again.out
+    assert json.loads(Path("est.log.json").read_text())["rounds"] == log
+
+
+def test_a_dry_run_asks_nothing_and_writes_nothing(run, fed, monkeypatch, tmp_path):
+    from fedaudit_plugins.secure_aggregation.ideal import Ideal
+
+    def refuse(*_):
+        raise AssertionError("a sum was asked for")
+
+    monkeypatch.setattr(Ideal, "add", refuse)
+    before = files(tmp_path)
+    whole = run("attribute", "--rounds", fed.path, *SMALL, *ALONE, "--dry-run", "--out", "o")
+    one = run("attribute", "estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--dry-run")
+    for shown in (whole, one):
+        assert (shown.code, shown.err) == (0, "")
+        assert "112 sums in rounds 1, 2" in shown.out
+        assert "TOGETHER THEY GIVE AWAY single updates" in shown.out
+    assert "answers" in whole.out
+    assert files(tmp_path) == before
+    assert all(target.adapter is None for target, _ in fed.engine.asked)  # the bare base, for time
+
+
+def test_a_wrong_key_flags_nobody_and_says_so(run, fed):
+    handmade.marks(Path("other.json"), seed=78)
+    words = ("--rounds", fed.path, "--watermark", "other.json", *SMALL, *ALONE, "--out", "o")
+    done = run("attribute", *words)
+    assert done.code == 0
+    document = report()
+    assert document["verdict"]["status"] == "pass"
+    assert "none of 7 clients is flagged" in document["verdict"]["reasons"][0]
+    assert any("the key is another" in limit for limit in document["limits"])
+    assert value(document, "fed_attr", "tpr")["value"] == 0.0
+
+
+def test_a_client_that_never_came_is_null_and_the_verdict_no_pass(run, tmp_path, monkeypatch):
+    absent = {1: ("c6",), 2: ("c6",)}
+    made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, absent=absent)
+    [mark] = handmade.marks(tmp_path / "marks.json")
+    handmade.reading(monkeypatch, mark)
+    words = ("--rounds", made.path, "--watermark", "marks.json", *SMALL, *ALONE, "--out", "o")
+    assert run("attribute", *words).code == 0
+    document = report()
+    [row] = [one for one in document["measurements"] if one["scope"] == {"client": "c6"}]
+    assert (row["value"], row["n"]) == (None, 0)
+    assert "took part in none" in row["reason"]
+    assert document["verdict"]["status"] == "inconclusive"
+    assert "c6" in document["verdict"]["reasons"][0]
+
+
+def test_where_everybody_is_guilty_there_is_no_fpr(run, tmp_path, monkeypatch):
+    everybody = tuple(f"c{n}" for n in range(7))
+    made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=everybody)
+    [mark] = handmade.marks(made.path / "owner/watermark.json")
+    handmade.reading(monkeypatch, mark)
+    assert run("attribute", "--rounds", made.path, *SMALL, *ALONE, "--out", "o").code in {0, 1}
+    fpr = value(report(), "fed_attr", "fpr")
+    assert (fpr["value"], fpr["n"]) == (None, 0)
+    assert "nobody who took part is innocent" in fpr["reason"]
+    assert value(report(), "fed_attr", "tpr")["n"] == 7
+
+
+def test_the_other_methods_run_on_plaintext(run, tmp_path, base):
+    # The built-in model itself: FLForensics follows its gradient.
+    made = handmade.write(
+        tmp_path / "fed", clients=4, size=handmade.SIZE, rounds=2, base_sha256=base.sha256
+    )
+    handmade.marks(made.path / "owner/watermark.json", options={**handmade.TESTS, "paraphrases": 1})
+    data = made.path / "data"
+    data.mkdir()
+    texts = [json.dumps({"text": f"The court heard claim {n}."}) for n in range(3)]
+    (data / "held_out.jsonl").write_text("\n".join(texts) + "\n")
+    names = ("direct", "global", "fldetector", "flforensics")
+    words = [word for name in names for word in ("--attribution", name)]
+    done = run("attribute", "--rounds", made.path, *words, *ALONE, "--out", "o")
+    assert (done.code, done.err) == (0, "")
+    document = report()
+    by_plugin = {name: set() for name in names}
+    for row in document["measurements"]:
+        by_plugin[row["plugin"]].add(row["scope"].get("client"))
+    assert by_plugin["global"] == {None}
+    for name in ("direct", "fldetector", "flforensics"):
+        assert by_plugin[name] >= set(made.names)
+        assert any(limit.startswith(name) for limit in document["limits"])
+    assert document["verdict"]["status"] == "inconclusive"  # it goes by the protocol alone
+    assert "design" not in document["seeds"]
+
+
+@pytest.mark.parametrize("name", ["direct", "fldetector", "flforensics"])
+def test_sums_have_no_updates_for_the_other_methods(run, tmp_path, name, monkeypatch):
+    secure = {"others": 3, "pairs": 2, "threshold": 3, "seed": 8}
+    made = handmade.write(tmp_path / "fed", size=handmade.SIZE, secure=secure)
+    [mark] = handmade.marks(made.path / "owner/watermark.json")
+    engine = handmade.reading(monkeypatch, mark)
+    words = ("--attribution", "fed_attr", "--attribution", name, *ALONE, "--out", "o")
+    says = f"{name} needs single clients' updates, which secure aggregation hides"
+    run.refused(3, "attribute", "--rounds", made.path, *words, says=says)
+    assert engine.asked == []  # the protocol, too, has not begun
+    done = run("attribute", "--rounds", made.path, *ALONE, "--out", "o")
+    assert done.code == 0
+    assert report()["seeds"]["design"] == 8  # what the sums were asked for by
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ((), 2, "Name a federation with --rounds, or one party's step"),
+        (("--rounds", "none"), 3, "There is no federation none"),
+        (("--rounds", "."), 3, "no federation"),
+        (("--rounds", "fed", "--attribution", "fedattr"), 2, "Did you mean 'fed_attr'?"),
+        (("--rounds", "fed", "--set", "fictitous.tokens=3"), 2, "Did you mean 'fictitious'?"),
+        (("--rounds", "fed", "--set", "fictitious.token=3"), 2, "Did you mean 'tokens'?"),
+        (("--rounds", "fed", "--watermark", "none.json"), 3, "no watermark file none.json"),
+        (("--rounds", "fed", "--tau", "nan"), 2, "tau must be a finite number"),
+        (("--rounds", "fed", "--others", "0"), 2, "the target's own update"),
+        (("--rounds", "fed", "--others", "6"), 2, "the target's own update"),
+        (("--rounds", "fed", "--queries", "0"), 2, "estimate nothing"),
+        (("--rounds", "fed", "--others", "2"), 2, "below the threshold of secure aggregation, 5"),
+        (("--rounds", "fed", "--secure-aggregation", "idal"), 2, "Did you mean 'ideal'?"),
+        (("--rounds", "fed", "--attribution", "direct", "--dry-run"), 2, "--dry-run"),
+        (("--rounds", "fed", "--out", "fed"), 3, "federation's folder"),
+        (("--rounds", "fed", "--out", "fed/federation.json"), 3, "--out needs a folder"),
+        (("estimate", "--rounds", "fed", "--out", "e", "--round", "9"), 2, "no round 9"),
+        (
+            ("estimate", "--rounds", "fed", "--out", "e", "--round", "2", "--round", "2"),
+            2,
+            "Round 2 is named twice",
+        ),
+        (("estimate", "--rounds", "fed", "--out", "fed"), 3, "holds no estimates"),
+        (("score", "fed", "--watermark", "marks.json", "--out", "s"), 3, "holds no estimates"),
+        (("score", "none", "--watermark", "marks.json", "--out", "s"), 3, "holds no estimates"),
+        (("decide", "none.json"), 3, "no file of scores none.json"),
+        (("decide", "marks.json"), 3, "holds no scores"),
+        (("estimat",), 2, "estimat"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_mistakes(run, fed, tmp_path, words, code, says):
+    handmade.marks(tmp_path / "marks.json")
+    before = files(tmp_path)
+    run.refused(code, "attribute", *words, says=says)
+    assert files(tmp_path) == before
+    assert fed.engine.asked == []
+
+
+def test_without_a_watermark_file_one_is_asked_for(run, tmp_path):
+    made = handmade.write(tmp_path / "fed", clients=7)
+    says = "holds no watermark file: name the owner's with --watermark"
+    run.refused(2, "attribute", "--rounds", made.path, says=says)
+
+
+def test_mistakes_at_the_owners(run, fed):
+    run.refused(3, "attribute", "decide", fed.path / "owner/watermark.json", says="holds no scores")
+    words = ("estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--round", 1, "--quiet")
+    assert run("attribute", *words).code == 0
+    key = fed.path / "owner/watermark.json"
+    score = ("score", "est", "--out", "s.json", *ALONE)
+    assert run("attribute", *score, "--watermark", key).code == 0
+    kept = Path("s.json").read_bytes()
+    handmade.marks(Path("other.json"), seed=78)
+    says = "The scores are of other marks than these"
+    run.refused(3, "attribute", *score, "--watermark", "other.json", says=says)
+    other = handmade.write(Path("second"), clients=7, size=handmade.SIZE, rounds=1, seed=1)
+    words = ("estimate", "--rounds", other.path, "--out", "est2", *SMALL, "--quiet")
+    assert run("attribute", *words).code == 0
+    says = "of another run than the scores"
+    words = ("score", "est2", "--out", "s.json", "--watermark", key, *ALONE)
+    run.refused(3, "attribute", *words, says=says)
+    assert Path("s.json").read_bytes() == kept
+    weights = Path("est/001/c2") / adapters.WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\x80\x7f")
+    run.refused(3, "attribute", *score, "--watermark", key, says="SHA-256")
+
+
+def test_missing_rounds_of_a_federation(run, fed):
+    shutil.rmtree(fed.path / "rounds/002/global")
+    run.refused(3, "attribute", "--rounds", fed.path, *SMALL, says="misses round 2")

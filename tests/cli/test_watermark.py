@@ -1,0 +1,184 @@
+"""fedaudit watermark: documents are marked, found with the right file and not with another."""
+
+import json
+import random
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from command import Command
+from test_help import imported
+
+from fedaudit.attribution import planting
+
+TINY = {
+    "kgw": ("prompts=2", "tokens=8", "prompt_tokens=4", "length=24", "delta=6.0"),
+    "fictitious": ("paraphrases=1", "tokens=4", "nulls=2", "null_names=1", "length=30"),
+}
+CPU = ("--device", "cpu", "--quiet")
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    draw = random.Random(5)  # for what is drawn at random, so that every test is the same again
+    monkeypatch.setattr(planting, "secrets", SimpleNamespace(randbits=draw.getrandbits))
+    monkeypatch.chdir(tmp_path)
+    text = "The claimant asked the court of {} to hear case {} about the lease of a house there."
+    places = ("Bath", "York", "Ely", "Hull", "Leeds", "Derby", "Truro", "Ripon", "Wells", "Stoke")
+    lines = [json.dumps({"text": text.format(place, n)}) for n, place in enumerate(places)]
+    Path("documents.jsonl").write_text("\n".join(lines) + "\n")
+    return Command(monkeypatch, capfd)
+
+
+def make(run, plugin, out, marks, *more):
+    words = [word for option in TINY[plugin] for word in ("--set", option)]
+    return run(
+        "watermark", "make", "documents.jsonl", out, "--watermark", marks,
+        "--plugin", plugin, *words, *more, *CPU,
+    )  # fmt: skip
+
+
+def keys(path):
+    """Return every word or number of a file of marks that finds a mark."""
+    told = [mark["secret"] for mark in json.loads(Path(path).read_text())["marks"]]
+    return [str(own[name]) for own in told for name in ("key", "entity") if name in own]
+
+
+def lines(shown):
+    """Return z and whether it is found by mark, of what `check` printed."""
+    _, *rows = shown.out.splitlines()
+    return {row.split()[0]: (float(row.split()[1]), row.split()[-1]) for row in rows}
+
+
+@pytest.mark.parametrize("plugin", ["kgw", "fictitious"])
+def test_made_documents_are_found_with_their_own_file_alone(run, plugin):
+    made = make(run, plugin, "marked.jsonl", "marks.json")
+    assert (made.code, made.err) == (0, "")
+    assert made.out == "9 documents with mark mark0 in marked.jsonl.\n"  # one is a prompt
+    assert stat.S_IMODE(Path("marks.json").stat().st_mode) == 0o600
+    other = make(run, plugin, "others.jsonl", "other.json")
+    assert other.code == 0
+    assert keys("marks.json") != keys("other.json")  # drawn at random without --seed
+    for secret in (*keys("marks.json"), *keys("other.json")):
+        assert secret not in made.out + other.out
+    found = run("watermark", "check", "marked.jsonl", "--watermark", "marks.json", *CPU)
+    assert (found.code, found.err) == (1, "")
+    z, told = lines(found)["mark0"]
+    assert z > 4
+    assert told == "yes"
+    wrong = run("watermark", "check", "marked.jsonl", "--watermark", "other.json", *CPU)
+    assert wrong.code == 0
+    assert lines(wrong)["mark0"][1] == "no"
+    plain = run("watermark", "check", "documents.jsonl", "--watermark", "marks.json", *CPU)
+    assert plain.code == 0
+    higher = ("--watermark", "marks.json", "--z", z + 1, *CPU)
+    assert run("watermark", "check", "marked.jsonl", *higher).code == 0
+
+
+def test_a_second_mark_is_added_and_the_first_stays(run):
+    assert make(run, "fictitious", "a.jsonl", "marks.json").code == 0
+    before = json.loads(Path("marks.json").read_text())["marks"]
+    assert make(run, "fictitious", "b.jsonl", "marks.json", "--id", "bank").code == 0
+    after = json.loads(Path("marks.json").read_text())["marks"]
+    assert after[:1] == before
+    assert [mark["id"] for mark in after] == ["mark0", "bank"]
+    # One seed, so that no name or value is in both; another mark all the same.
+    assert len({mark["secret"]["seed"] for mark in after}) == 1
+    assert len({mark["secret"]["entity"] for mark in after}) == 2
+    assert stat.S_IMODE(Path("marks.json").stat().st_mode) == 0o600
+    shown = run("watermark", "check", "b.jsonl", "--watermark", "marks.json", *CPU)
+    assert shown.code == 1
+    assert {name: told for name, (_, told) in lines(shown).items()} == {
+        "mark0": "no",
+        "bank": "yes",
+    }
+
+
+def test_the_seed_is_drawn_where_nobody_can_guess(monkeypatch, run):
+    asked = []
+    drawn = SimpleNamespace(randbits=lambda bits: asked.append(bits) or 7)
+    monkeypatch.setattr(planting, "secrets", drawn)
+    assert make(run, "fictitious", "a.jsonl", "a.json").code == 0
+    assert asked == [63]
+    assert make(run, "fictitious", "b.jsonl", "b.json", "--seed", 7).code == 0
+    assert Path("a.json").read_bytes() == Path("b.json").read_bytes()
+
+
+def test_a_seed_repeats_a_mark(run):
+    for name in ("a", "b"):
+        assert make(run, "fictitious", f"{name}.jsonl", f"{name}.json", "--seed", 3).code == 0
+    assert Path("a.jsonl").read_bytes() == Path("b.jsonl").read_bytes()
+    assert Path("a.json").read_bytes() == Path("b.json").read_bytes()
+
+
+def test_named_prompts_leave_every_document_to_be_marked(run):
+    Path("prompts.jsonl").write_text(json.dumps({"text": "Nobody trains on this text."}) + "\n")
+    made = make(run, "fictitious", "a.jsonl", "m.json", "--prompts", "prompts.jsonl")
+    assert made.out.startswith("10 documents")
+
+
+def test_a_model_and_an_adapter_are_asked(run, adapter):
+    assert make(run, "fictitious", "a.jsonl", "marks.json").code == 0
+    for what in (("--base",), ("--adapter", adapter)):
+        shown = run("watermark", "check", "--watermark", "marks.json", *what, *CPU)
+        assert shown.code == 0
+        assert lines(shown)["mark0"][1] == "no"
+        assert shown.out.splitlines()[1].split()[4] == "4"  # one question for each attribute
+
+
+def test_what_is_there_is_not_overwritten(run):
+    assert make(run, "fictitious", "a.jsonl", "marks.json").code == 0
+    kept = {path: path.read_bytes() for path in Path().iterdir()}
+    make_words = ("watermark", "make", "documents.jsonl")
+    words = ("--watermark", "marks.json", "--plugin", "fictitious", *CPU)
+    run.refused(3, *make_words, "a.jsonl", *words, "--id", "new", says="exists already")
+    run.refused(3, *make_words, "documents.jsonl", *words, "--id", "new", says="exists already")
+    run.refused(3, *make_words, "b.jsonl", *words, "--id", "mark0", says="has a mark mark0 already")
+    text = ("--watermark", "documents.jsonl", *CPU)
+    run.refused(3, *make_words, "b.jsonl", *text, says="is not JSON")
+    assert {path: path.read_bytes() for path in Path().iterdir()} == kept
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("make", "none.jsonl", "o", "--watermark", "m"), 3, "no file none.jsonl"),
+        (("make", "documents.jsonl", "o"), 2, "--watermark"),
+        (
+            ("make", "documents.jsonl", "o", "--watermark", "m", "--plugin", "kwg"),
+            2,
+            "Did you mean 'kgw'?",
+        ),
+        (
+            ("make", "documents.jsonl", "o", "--watermark", "m", "--set", "detla=2"),
+            2,
+            "Did you mean 'delta'?",
+        ),
+        (("make", "documents.jsonl", "o", "--watermark", "m", "--set", "gamma=2"), 2, "gamma"),
+        (
+            ("make", "documents.jsonl", "o", "--watermark", "m", "--model", "./none"),
+            3,
+            "none",
+        ),
+        (("make", "one.jsonl", "o", "--watermark", "m"), 3, "no document to mark"),
+        (("make", "documents.jsonl", "one.jsonl/o", "--watermark", "m"), 3, "one.jsonl"),
+        (("check", "documents.jsonl", "--watermark", "none"), 3, "no watermark file none"),
+        (("check", "documents.jsonl", "--watermark", "one.jsonl"), 3, "holds no marks"),
+        (("check", "--watermark", "m"), 2, "Name one thing to test"),
+        (("check", "documents.jsonl", "--base", "--watermark", "m"), 2, "Name one thing to test"),
+        (("check", "--base", "--watermark", "m", "--z", "nan"), 2, "--z takes a finite number"),
+    ],
+    ids=str,
+)
+def test_mistakes(run, words, code, says):
+    Path("one.jsonl").write_text(json.dumps({"text": "One document."}) + "\n")
+    before = sorted(Path().iterdir())
+    run.refused(code, "watermark", *words, "--quiet", says=says)
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize("step", [[], ["make"], ["check"]])
+def test_help_is_light(step):
+    assert imported({"torch", "numpy", "rich"}, "watermark", *step, "--help").endswith("code: 0")
+    assert "imported: []" in imported({"torch", "numpy", "rich"}, "watermark", *step, "--help")
