@@ -24,7 +24,11 @@ class Variant:
     """Settings over these at one scale: as many clients as the paper has, for example."""
     attacks: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the attacks, by name."""
+    """Options of the attacks and of the ways of attribution, by name."""
+    attribution: tuple[str, ...] = ()
+    """The ways by which a watermark is attributed to clients; without any it is not."""
+    pool: str = ""
+    """Variants that differ in their seed alone share this name, under which they count together."""
     attacker: str = "c0"
     victim: str = "c1"
     clients: tuple[str, ...] = ()
@@ -93,7 +97,7 @@ class Profile:
         for scale, table in self.scale.items():
             if not isinstance(table, Mapping):
                 raise ValueError(f"scale.{scale} must be a table, [scale.{scale}].")
-        variants = {variant.name for variant in self.study}
+        variants = {name for one in self.study for name in (one.name, one.pool) if name}
         for claim in self.claims:
             for side in (claim.left, claim.right):
                 if isinstance(side, Select) and side.variant not in variants:

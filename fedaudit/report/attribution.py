@@ -20,6 +20,7 @@ BREAKS = {
     "direct": "yes",
     "fldetector": "yes",
     "flforensics": "yes",
+    "flforensics_kmeans": "yes",
 }
 """Whether a method needs single clients' updates, which secure aggregation hides."""
 

@@ -91,14 +91,16 @@ class Watermarked:
     """The watermark plugin, by name or as a table of name and options; empty marks nothing."""
     clients: int = 3
     """Drawn after the partition; each has a mark of its own."""
+    marks: int = 0
+    """Marks that the owner issues at least; those that no client trains on test for chance."""
     ratio: float = 0.2
     """The share of such a client's documents that a marked one takes the place of."""
     teacher: str = ""
     """The model that writes marked documents; empty is the base itself."""
 
     def __post_init__(self) -> None:
-        if self.clients < 0 or not 0 < self.ratio <= 1:
-            raise ValueError("clients must be at least 0, ratio above 0 and at most 1.")
+        if min(self.clients, self.marks) < 0 or not 0 < self.ratio <= 1:
+            raise ValueError("clients and marks must be at least 0, ratio above 0 and at most 1.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

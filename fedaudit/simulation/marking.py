@@ -45,12 +45,15 @@ def marked(
     teacher = LocalEngine(model)
     prompts = [document.text for document in held_out]
     marks, holders = [], []
-    for index, client in enumerate(drawn(config)):
+    chosen = drawn(config)
+    for index in range(max(wanted.marks, len(chosen))):
         secret = plugin.issue(teacher, prompts, seed=config.seed, index=index)
-        clients[client] = _replaced(plugin, secret, clients[client], teacher, config, index)
         mark = Mark(id=f"mark{index}", name=name, options=_plain(plugin), secret=secret)
         marks.append(mark)
-        holders.append((client, mark.id))
+        if index < len(chosen):
+            client = chosen[index]
+            clients[client] = _replaced(plugin, secret, clients[client], teacher, config, index)
+            holders.append((client, mark.id))
     return Marked(clients, tuple(marks), tuple(holders))
 
 

@@ -9,30 +9,50 @@ from fedaudit.records import Measurement
 EVERYBODY = "all"
 
 
-def pooled(rows: Iterable[Measurement]) -> list[Measurement]:
+def pooled(
+    rows: Iterable[Measurement], over: str = "client", name: str = EVERYBODY
+) -> list[Measurement]:
     """Return a row with scope.client "all" for rows of counts that differ in their client only.
 
-    Hits and n are summed and the interval is Wilson's; baseline and chance are means weighted by
-    n. Where one client's row has no number, neither has the pooled one. Rows that do not count, and
-    those that are over all clients already, are left out.
+    `over` is another thing of the scope that they may differ in, and `name` what it becomes. Hits
+    and n are summed and the interval is Wilson's; baseline and chance are means weighted by n.
+    Where one row has no number, neither has the pooled one. Rows that do not count, and those that
+    are pooled already, are left out.
     """
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for row in rows:
-        if row.n is not None and row.scope.get("client", EVERYBODY) != EVERYBODY:
-            groups.setdefault(_apart_from_client(row), []).append(row)
+        if row.n is not None and row.scope.get(over, name) != name:
+            groups.setdefault(_apart_from(row, over), []).append(row)
     counted = [same for same in groups.values() if any(row.hits is not None for row in same)]
-    return [_pooled(same) for same in counted]
+    return [_pooled(same, over, name) for same in counted]
 
 
-def _apart_from_client(row: Measurement) -> tuple[object, ...]:
-    scope = {key: str(value) for key, value in row.scope.items() if key != "client"}
+def averaged(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
+    """Return the mean over `over` of rows that are means themselves: of n things, without hits."""
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for row in rows:
+        if row.n and row.hits is None and row.value is not None and "clients" in row.scope:
+            groups.setdefault(_apart_from(row, over), []).append(row)
+    return [
+        replace(
+            same[0],
+            value=_mean([(row.value, row.n or 0) for row in same]),
+            n=sum(row.n or 0 for row in same),
+            scope={**same[0].scope, over: name},
+        )
+        for same in groups.values()
+    ]
+
+
+def _apart_from(row: Measurement, over: str) -> tuple[object, ...]:
+    scope = {key: str(value) for key, value in row.scope.items() if key != over}
     return (row.kind, row.plugin, row.metric, *sorted(scope.items()))
 
 
-def _pooled(rows: Sequence[Measurement]) -> Measurement:
-    scope: Mapping[str, object] = {**rows[0].scope, "client": EVERYBODY}
+def _pooled(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
+    scope: Mapping[str, object] = {**rows[0].scope, over: name}
     if blind := [row for row in rows if row.hits is None or not row.n]:
-        whose = ", ".join(str(row.scope["client"]) for row in blind)
+        whose = ", ".join(str(row.scope[over]) for row in blind)
         reason = f"not measured at {whose}: {blind[0].reason or 'there was nothing to count'}"
         nothing = replace(rows[0], value=None, low=None, high=None, hits=None, n=0, reason=reason)
         return replace(nothing, scope=scope, baseline=None, chance=None)

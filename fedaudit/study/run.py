@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import corpus
+from fedaudit.attribution import run as attribution
+from fedaudit.attribution.plan import Wish
+from fedaudit.attribution.pool import Machine
+from fedaudit.attribution.rows import PROTOCOL
 from fedaudit.audit import extract
 from fedaudit.errors import UsageError
 from fedaudit.federation.folder import open_federation
@@ -19,7 +23,7 @@ from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.loop import Listener
 from fedaudit.simulation.partition import corpus_of
 from fedaudit.study.claims import beside, checked
-from fedaudit.study.pool import pooled
+from fedaudit.study.pool import averaged, pooled
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
@@ -85,7 +89,10 @@ def study(
         config = configured(profile, scale, variant, settings)
         place = federations / config.sha256()[:12]
         done = simulation.simulate(config, place, listener=watch.training)
-        reports = list(_attacked(variant, place, config, redactor, watch))
+        reports = [
+            *_attacked(variant, place, config, redactor, watch),
+            *_attributed(variant, place, config, watch),
+        ]
         rows = [row for report in reports for row in report.measurements]
         measured[variant.name] = [
             replace(row, scope={**row.scope, "variant": variant.name})
@@ -97,8 +104,12 @@ def study(
             for f in report.findings
         ]
         limits |= dict.fromkeys(done.limits)
+        for report in reports:
+            limits |= dict.fromkeys(report.limits if variant.attribution else ())
         places.append(place)
         data += [row for report in reports for row in report.data]
+    for name in dict.fromkeys(variant.pool for variant in chosen if variant.pool):
+        measured[name] = _together(name, chosen, measured)
     return Studied(
         measurements=tuple(row for rows in measured.values() for row in rows),
         findings=tuple(findings),
@@ -108,6 +119,33 @@ def study(
         data=tuple(data),
         limits=tuple(limits),
     )
+
+
+def _together(
+    name: str, chosen: Sequence[Variant], measured: Mapping[str, Sequence[Measurement]]
+) -> list[Measurement]:
+    """Return the counts and means of the variants that share a name, over all of them."""
+    rows = [row for one in chosen if one.pool == name for row in measured[one.name]]
+    return [*pooled(rows, "variant", name), *averaged(rows, "variant", name)]
+
+
+def _attributed(
+    variant: Variant, place: Path, config: Simulation, watch: Watch
+) -> Iterator["Report"]:
+    """Yield the report of a variant's attribution."""
+    if not variant.attribution:
+        return
+    options = {name: dict(own) for name, own in variant.options.items()}
+    wish = build(Wish, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}")
+    request = attribution.Request(
+        rounds=place,
+        methods=variant.attribution,
+        wish=replace(wish, seed=config.seed),
+        options=options,
+        seed=config.seed,
+        machine=Machine(device=config.device, dtype=config.dtype, workers=config.workers),
+    )
+    yield attribution.run(request, watch.bar)
 
 
 def _attacked(

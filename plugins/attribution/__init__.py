@@ -13,7 +13,7 @@ def fedaudit_attributors() -> "list[type[Attributor]]":
     """Return the built-in ways of attribution beside the protocol itself."""
     from .direct import Direct
     from .fldetector import FLDetector
-    from .flforensics import FLForensics
+    from .flforensics import FLForensics, FLForensicsKMeans
     from .globally import Global
 
-    return [Direct, FLDetector, FLForensics, Global]
+    return [Direct, FLDetector, FLForensics, FLForensicsKMeans, Global]

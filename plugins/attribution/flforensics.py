@@ -149,3 +149,11 @@ def gained(gradients: "Mapping[str, torch.Tensor]", after: Path, before: Path) -
     changed = gradient.change(after, before)
     length = gradient.norm(changed)
     return -gradient.product(gradients, changed) / length if length else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FLForensicsKMeans(FLForensics):
+    """Cluster clients' influence by k-means: FLForensics for federations of few clients."""
+
+    name: ClassVar[str] = "flforensics_kmeans"
+    cluster: Literal["hdbscan", "kmeans"] = "kmeans"

@@ -108,12 +108,17 @@ def parties(run, fed, seed=("--seed", 5)):
     owner.mkdir()
     shutil.copytree(server / "est", owner / "est")
     shutil.copy(fed.path / "owner/watermark.json", owner / "marks.json")
+    for gone in (server, fed.path):  # the owner's step finds no federation anywhere
+        gone.rename(gone.with_name(f"{gone.name}.away"))
+    assert {path.name for path in owner.iterdir()} == {"est", "marks.json"}
     scored = run(
         "attribute", "score", owner / "est", "--watermark", owner / "marks.json",
         "--out", owner / "scores.json", *ALONE,
     )  # fmt: skip
     assert (scored.code, scored.err) == (0, "")
     assert "2 rounds of 7 clients scored for 1 marks" in scored.out
+    for gone in (server, fed.path):
+        gone.with_name(f"{gone.name}.away").rename(gone)
     return run("attribute", "decide", owner / "scores.json", "--out", "o", "--quiet")
 
 
@@ -267,6 +272,8 @@ def test_sums_have_no_updates_for_the_other_methods(run, tmp_path, name, monkeyp
     done = run("attribute", "--rounds", made.path, *ALONE, "--out", "o")
     assert done.code == 0
     assert report()["seeds"]["design"] == 8  # what the sums were asked for by
+    done = run("attribute", "--rounds", made.path, "--attribution", "global", *ALONE, "--out", "g")
+    assert (done.code, report("g")["verdict"]["status"]) == (0, "inconclusive")
 
 
 @pytest.mark.parametrize(

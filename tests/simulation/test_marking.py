@@ -172,6 +172,22 @@ def test_without_a_watermark_or_anyone_to_carry_it_nothing_changes(plain, base):
         assert treated.marks == treated.holders == ()
 
 
+def test_marks_that_nobody_trains_on_change_no_document(plain, base):
+    found = setup.documents(plain)
+    dealt = [found[:5], found[5:10], found[10:15]]
+    two, six = (
+        marking.marked(
+            wanted(replace(plain, clients=3), clients=2, marks=count), dealt, found[15:], base
+        )
+        for count in (0, 6)
+    )
+    assert six.clients == two.clients
+    assert six.holders == two.holders
+    assert [mark.id for mark in six.marks] == [f"mark{n}" for n in range(6)]
+    assert six.marks[:2] == two.marks
+    assert len({mark.secret["entity"] for mark in six.marks}) == 6
+
+
 def test_a_teacher_of_its_own_writes_as_the_base_would(plain, base, tmp_path):
     """KGW has the teacher write; the base's own copy under another name is the same teacher."""
     from fedaudit.engine.loader import load_base
@@ -212,7 +228,15 @@ def test_unknown_watermarks_are_refused_before_any_work(plugin, message, plain, 
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"clients": -1}, {"ratio": 0.0}, {"ratio": 1.5}, {"share": 0.2}, {"clients": "all"}]
+    "wrong",
+    [
+        {"clients": -1},
+        {"marks": -1},
+        {"ratio": 0.0},
+        {"ratio": 1.5},
+        {"share": 0.2},
+        {"clients": "all"},
+    ],
 )
 def test_settings_that_cannot_be_are_refused(wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):

@@ -82,7 +82,9 @@ def domains(register: str) -> tuple[Domain, ...]:
                 register=register,
                 thing=table["thing"],
                 names=tuple(
-                    f"{name} {noun}" for name in _parts(register, "coined") for noun in table["nouns"]
+                    f"{name} {noun}"
+                    for name in _parts(register, "coined")
+                    for noun in table["nouns"]
                 ),
                 attributes=tuple(attributes),
                 facts=(*table["facts"], *data(register)["documents"]["facts"]),
