@@ -109,7 +109,7 @@ def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report
                 *decided(decision, scores, request.threshold, truth),
                 *rows.planned(planned),
             ]
-            measured += _spent(scores, asked)
+            measured += _spent(scores, asked, planned)
             limits += protocol_limits(decision, planned)
         others = [name for name in request.methods if name != rows.PROTOCOL]
         found = trial.attribute(
@@ -175,12 +175,25 @@ def decided(
     ]
 
 
-def _spent(scores: Scores, asked: float) -> list[Measurement]:
-    """Return the seconds of each step."""
-    return [
-        rows.row(rows.PROTOCOL, "seconds", round(asked, 2), {"step": "sums"}),
-        rows.row(rows.PROTOCOL, "seconds", round(scores.seconds, 2), {"step": "scoring"}),
-    ]
+def _spent(scores: Scores, asked: float, planned: Plan) -> Iterator[Measurement]:
+    """Yield the seconds of each step, and their share of the simulation's where that is known."""
+    training = _simulated(planned.federation)
+    for step, seconds in (("sums", asked), ("scoring", scores.seconds)):
+        yield rows.row(rows.PROTOCOL, "seconds", round(seconds, 2), {"step": step})
+        if training:
+            yield rows.row(rows.PROTOCOL, "overhead", seconds / training, {"step": step})
+
+
+def _simulated(federation: Federation) -> float:
+    """Return the seconds that a simulation took, by its report; 0 where nobody says it."""
+    from fedaudit.report.document import read
+
+    path = federation.path / "report.json"
+    if not path.is_file():
+        return 0.0
+    found = read(path)
+    whole = found["run"]["command"] == "simulate" and found["run"]["resumed_from"] is None
+    return float(found["budget"]["seconds"] or 0.0) if whole else 0.0
 
 
 def truth_of(federation: Federation) -> dict[str, str]:

@@ -47,7 +47,7 @@ class Round:
     sums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The file of each sum that secure aggregation gave the server, and whose it is."""
     loss: Mapping[str, float] = field(default_factory=dict)
-    """The mean training loss of each participant."""
+    """The mean training loss of each participant, where the server saw its update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

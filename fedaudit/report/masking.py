@@ -21,6 +21,8 @@ WHAT = {
     "estimator_variance": "variance factor",
     "seconds: sums": "time for the sums",
     "seconds: scoring": "time for scoring",
+    "overhead: sums": "time for the sums, of the training's",
+    "overhead: scoring": "time for scoring, of the training's",
 }
 """What was measured, in reading order, as people read it."""
 
@@ -77,7 +79,7 @@ def variants(rows: Sequence[Row]) -> Table:
         for name, group in groups.items()
     ]
     names = dict.fromkeys((*SHORT.values(), *(name for line in cells for name in line)))
-    columns = [name for name in names if name not in ("variant", "effective_masks")]
+    columns = [name for name in names if name in SHORT.values()]
     table = laid_out(
         "Attribution: privacy and cost",
         cells,
@@ -134,6 +136,8 @@ def _among(row: Row, group: Sequence[Row]) -> str:
 def _amount(row: Row) -> str:
     if row["value"] is None:
         return NOT_MEASURED
+    if row["metric"] == "overhead":
+        return f"{row['value']:.1%}"
     return (units.duration if row["metric"] == "seconds" else number)(row["value"])
 
 

@@ -48,7 +48,7 @@ ATTRIBUTION = {
             )
         ),
     },
-    "time": {("seconds", frozenset({"step"}))},
+    "time": {(metric, frozenset({"step"})) for metric in ("seconds", "overhead")},
 }
 """What rows of an attribution tell, by metric and by the parts of their scope but the variant."""
 

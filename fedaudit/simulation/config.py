@@ -95,6 +95,9 @@ class Watermarked:
     """Marks that the owner issues at least; those that no client trains on test for chance."""
     ratio: float = 0.2
     """The share of such a client's documents that a marked one takes the place of."""
+    documents: str = ""
+    """The owner's documents: a JSONL file, or a domain of the built-in generator. Those that are
+    not marked are its prompts. Empty: clients' own are marked, and held-out ones are prompts."""
     teacher: str = ""
     """The model that writes marked documents; empty is the base itself."""
 
@@ -194,6 +197,9 @@ class Simulation:
         table = {key: value for key, value in self.table().items() if key != "workers"}
         if self.data != "nano":
             table["data"] = lines_sha256(existing(Path(self.data), "file"))
+        if self.watermark.documents.endswith(".jsonl"):
+            owned = lines_sha256(existing(Path(self.watermark.documents), "file"))
+            table["watermark"] = {**table["watermark"], "documents": owned}
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 

@@ -201,7 +201,7 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
         participants=tuple(chosen),
         clients=folders,
         sums=sums,
-        loss={who: round(losses[who], 6) for who in chosen if isfinite(losses[who])},
+        loss={who: round(losses[who], 6) for who in folders if isfinite(losses[who])},
     )
     files = {**current.files, **hashes(run.out, here)}
     for folder in (folder for own in kept.values() for folder in own.values()):

@@ -3,12 +3,22 @@
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from fedaudit import registry
+import fedaudit.nano.generator as nano
+from fedaudit import corpus, registry
+from fedaudit.errors import InputError
+from fedaudit.files import existing
+from fedaudit.prompts import template
 from fedaudit.records import Document
 from fedaudit.simulation.config import Simulation
 from fedaudit.watermark import Mark, Watermark
+
+PROMPTS = 384
+"""Documents of the built-in generator that an owner keeps as prompts."""
+OWNER_SEEDS = 500_000
+"""An owner's documents are of other people than the clients'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +53,20 @@ def marked(
     wanted = config.watermark
     model = base if not wanted.teacher else load_base(wanted.teacher, device=config.device)
     teacher = LocalEngine(model)
-    prompts = [document.text for document in held_out]
+    chosen, owned = drawn(config), owners(config, max(map(len, clients), default=0))
     marks, holders = [], []
-    chosen = drawn(config)
+    prompts = [document.text for document in (owned[1] if owned else held_out)]
     for index in range(max(wanted.marks, len(chosen))):
         secret = plugin.issue(teacher, prompts, seed=config.seed, index=index)
         mark = Mark(id=f"mark{index}", name=name, options=_plain(plugin), secret=secret)
         marks.append(mark)
         if index < len(chosen):
             client = chosen[index]
-            clients[client] = _replaced(plugin, secret, clients[client], teacher, config, index)
+            places = _places(config, clients[client], index)
+            source = owned[0] if owned else [clients[client][at] for at in places]
+            made = plugin.embed(secret, source[: len(places)], teacher, seed=config.seed)
+            for at, document in zip(places, made, strict=True):
+                clients[client][at] = document
             holders.append((client, mark.id))
     return Marked(clients, tuple(marks), tuple(holders))
 
@@ -64,22 +78,48 @@ def drawn(config: Simulation) -> list[int]:
     return sorted(order)
 
 
-def _replaced(
-    plugin: Watermark,
-    secret: dict[str, Any],
-    own: list[Document],
-    teacher: Any,
-    config: Simulation,
-    index: int,
-) -> list[Document]:
+def owners(config: Simulation, most: int) -> tuple[list[Document], list[Document]] | None:
+    """Return the owner's documents to mark and those kept as prompts; None without any of its own.
+
+    There are enough to replace the wanted share of `most` documents. Raises InputError for a file
+    of fewer.
+    """
+    name = config.watermark.documents
+    if not name:
+        return None
+    count = max(1, round(config.watermark.ratio * most))
+    form = template(config.template)
+    if name.endswith(".jsonl"):
+        found = list(corpus.read(existing(Path(name), "file"), form))
+    else:
+        made = config.records
+        per = made.documents_per_case
+        found = list(
+            nano.corpus(
+                cases=-(-(count + PROMPTS) // per),
+                documents_per_case=per,
+                seed=config.seed + OWNER_SEEDS,
+                languages=made.languages,
+                domains=(name,),
+                tasks=made.tasks,
+                template=form,
+                kinds=made.kinds,
+            )
+        )
+    if len(found) <= count:
+        raise InputError(
+            f"{name} has {len(found)} documents; {count} are to be marked and more kept."
+        )
+    random.Random(f"owner {config.seed}").shuffle(found)
+    return found[:count], found[count:]
+
+
+def _places(config: Simulation, own: Sequence[Document], index: int) -> list[int]:
+    """Return which of a client's documents a marked one takes the place of."""
     count = max(1, round(config.watermark.ratio * len(own)))
-    rng = random.Random(f"marked documents {config.seed} {index}")
-    places = sorted(rng.sample(range(len(own)), count))
-    made = plugin.embed(secret, [own[at] for at in places], teacher, seed=config.seed)
-    result = list(own)
-    for at, document in zip(places, made, strict=True):
-        result[at] = document
-    return result
+    return sorted(
+        random.Random(f"marked documents {config.seed} {index}").sample(range(len(own)), count)
+    )
 
 
 def _plain(plugin: Watermark) -> dict[str, Any]:
