@@ -114,10 +114,18 @@ def _value(text: str) -> Any:
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `below` with the values of `above` over it, table by table."""
+    """Return `below` with the values of `above` over it, table by table.
+
+    Tables that name different plugins are not mixed: the one above takes the other's place.
+    """
     result = dict(below)
     for key, value in above.items():
         old = result.get(key)
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(old, value) if both else value  # type: ignore[arg-type]
+        result[key] = merged(old, value) if both and _alike(old, value) else value  # type: ignore[arg-type]
     return result
+
+
+def _alike(below: Any, above: Any) -> bool:
+    """Tell whether two tables may be about one plugin: not where both have a name, and another."""
+    return bool(above.get("name", below.get("name")) == below.get("name", above.get("name")))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedaudit.interfaces import Engine, Plugin, Progress, no_progress
-from fedaudit.records import Document, Generation, Probe
+from fedaudit.records import Decoding, Document, Generation, Probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,15 @@ class Watermark(Plugin, ABC):
 
     @abstractmethod
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
-        """Return what a model under test is asked; it answers greedily, once each."""
+        """Return what a model under test is asked, once each."""
+
+    @property
+    def decoding(self) -> Decoding:
+        """How a model under test answers: greedily, unless a watermark needs it otherwise.
+
+        Where it draws, every model draws with the same random numbers.
+        """
+        return Decoding(temperature=0)
 
     @abstractmethod
     def test(

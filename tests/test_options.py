@@ -203,3 +203,13 @@ def test_merging_goes_into_tables_and_replaces_values():
 @given(TABLES)
 def test_merging_with_nothing_changes_nothing(table):
     assert merged(table, {}) == merged({}, table) == merged(table, table) == table
+
+
+def test_a_table_that_names_another_plugin_takes_the_place_of_the_one_below():
+    below = {"plugin": {"name": "a", "length": 3}, "ratio": 0.2}
+    assert merged(below, {"plugin": {"name": "b"}}) == {"plugin": {"name": "b"}, "ratio": 0.2}
+    assert merged(below, {"plugin": {"name": "a", "width": 1}}) == {
+        "plugin": {"name": "a", "length": 3, "width": 1},
+        "ratio": 0.2,
+    }
+    assert merged(below, {"plugin": {"length": 4}})["plugin"] == {"name": "a", "length": 4}

@@ -3,6 +3,7 @@
 import pytest
 
 from fedaudit import profile, registry
+from fedaudit.attribution.rows import PROTOCOL
 from fedaudit.errors import InputError, UsageError
 from fedaudit.options import build, merged
 from fedaudit.profile import Profile, Select, load, parse
@@ -59,12 +60,16 @@ def test_variants_name_installed_attacks_and_clients_that_exist(name):
             assert variant.round <= config.rounds
             for attack in variant.attacks:
                 assert registry.create("attack", attack)
+            for way in variant.attribution:
+                assert way == PROTOCOL or registry.create("attribution", way)
+            if config.marked()[0]:
+                assert registry.create("watermark", *config.marked())
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_claims_and_figures_speak_of_variants_that_exist(name):
     chosen = load(name)
-    variants = {variant.name for variant in chosen.study}
+    variants = {name for one in chosen.study for name in (one.name, one.pool) if name}
     ids = [claim.id for claim in chosen.claims]
     assert len(set(ids)) == len(ids)
     sides = [side for claim in chosen.claims for side in (claim.left, claim.right)]
@@ -182,6 +187,7 @@ def test_settings_are_those_of_the_scale():
 @pytest.mark.parametrize("name", profile.shipped())
 def test_quick_runs_every_variant_that_a_claim_needs(name):
     chosen = load(name)
-    quick = {variant.name for variant in chosen.study if variant.quick}
+    ran = [variant for variant in chosen.study if variant.quick]
+    quick = {name for variant in ran for name in (variant.name, variant.pool) if name}
     sides = [side for claim in chosen.claims for side in (claim.left, claim.right)]
     assert {side.variant for side in sides if isinstance(side, Select)} <= quick

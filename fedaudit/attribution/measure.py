@@ -6,10 +6,12 @@ from typing import Any
 
 from fedaudit import registry
 from fedaudit.interfaces import Progress, no_progress
-from fedaudit.records import Generation, Probe, Target
+from fedaudit.records import Decoding, Generation, Probe, Target
 from fedaudit.watermark import Mark, Score, Watermark
 
 Tested = Sequence[tuple[Mark, Watermark]]
+Question = tuple[Probe, Decoding]
+"""What is asked, and how the answer is chosen."""
 
 
 def tested(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
@@ -17,10 +19,13 @@ def tested(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
     return [(mark, registry.create("watermark", mark.name, mark.options)) for mark in marks]
 
 
-def questions(engine: Any, marks: Tested) -> list[Probe]:
+def questions(engine: Any, marks: Tested) -> list[Question]:
     """Return what a model is asked for all marks together, each question once."""
-    asked = (plugin.questions(mark.secret, engine) for mark, plugin in marks)
-    return list(dict.fromkeys(probe for probes in asked for probe in probes))
+    return list(dict.fromkeys(q for one in marks for q in _questions(engine, *one)))
+
+
+def _questions(engine: Any, mark: Mark, plugin: Watermark) -> list[Question]:
+    return [(probe, plugin.decoding) for probe in plugin.questions(mark.secret, engine)]
 
 
 def measure(
@@ -34,11 +39,11 @@ def measure(
     A question that several marks ask is asked once. Neither the order of the adapters nor that of
     the marks changes a score.
     """
-    asked = {mark.id: plugin.questions(mark.secret, engine) for mark, plugin in marks}
+    asked = {mark.id: _questions(engine, mark, plugin) for mark, plugin in marks}
     found = answers(engine, adapters, questions(engine, marks), progress)
     return [
         {
-            mark.id: plugin.test(mark.secret, [own[probe] for probe in asked[mark.id]], engine)
+            mark.id: plugin.test(mark.secret, [own[one] for one in asked[mark.id]], engine)
             for mark, plugin in marks
         }
         for own in found
@@ -48,19 +53,20 @@ def measure(
 def answers(
     engine: Any,
     adapters: Sequence[Path | None],
-    asked: Sequence[Probe],
+    asked: Sequence[Question],
     progress: Progress = no_progress,
-) -> list[dict[Probe, Generation]]:
-    """Return every adapter's answer to each question, asked by the number of new tokens."""
+) -> list[dict[Question, Generation]]:
+    """Return every adapter's answer to each question, asked by how long and how it may be."""
     targets = [Target(name=str(at), adapter=str(at) if at else None) for at in adapters]
-    found: list[dict[Probe, Generation]] = [{} for _ in targets]
+    found: list[dict[Question, Generation]] = [{} for _ in targets]
     done = 0
-    for new in sorted({probe.max_new_tokens for probe in asked}):
-        chosen = [probe for probe in asked if probe.max_new_tokens == new]
+    for new, decoding in dict.fromkeys((probe.max_new_tokens, how) for probe, how in asked):
+        chosen = [one for one in asked if (one[0].max_new_tokens, one[1]) == (new, decoding)]
         rows = engine.answers(
             targets,
-            [probe.prompt for probe in chosen],
+            [probe.prompt for probe, _ in chosen],
             new=new,
+            decoding=decoding,
             progress=lambda n, _, before=done: progress(before + n, len(asked)),
         )
         for own, row in zip(found, rows, strict=True):

@@ -64,6 +64,7 @@ class FakeEngine:
         questions: Sequence[Sequence[int]],
         *,
         new: int,
+        decoding: Decoding = Decoding(temperature=0),
         progress: Progress = no_progress,
     ) -> list[list[Generation]]:
         """Answer every question for every target."""

@@ -91,9 +91,13 @@ class LocalEngine:
         questions: Sequence[Sequence[int]],
         *,
         new: int,
+        decoding: Decoding = Decoding(temperature=0),
         progress: Progress = no_progress,
     ) -> list[list[Generation]]:
-        """Let every target answer every question; their adapters stand in the batch together."""
+        """Let every target answer every question; their adapters stand in the batch together.
+
+        Where answers are drawn, every target draws with the same random numbers.
+        """
         for question in questions:
             self._check_length(len(question), new)
         probes = [Probe(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions]
@@ -110,7 +114,7 @@ class LocalEngine:
                         probes,
                         list(batch) * together.count,
                         seed=0,
-                        decoding=Decoding(temperature=0),
+                        decoding=decoding,
                         end=self._end(),
                     )
                 texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)

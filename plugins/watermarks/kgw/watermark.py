@@ -55,6 +55,9 @@ class KGW(Watermark):
     """Prompts that a model under test is asked to continue."""
     tokens: int = 512
     """New tokens for each of them."""
+    sampling: float = 0.0
+    """The temperature of its answers. 0, the paper's, is greedy: a small model then says the same
+    few words to every prompt, which leaves little to count."""
 
     def __post_init__(self) -> None:
         _one_of("scheme", self.scheme, tuple(SCHEMES))
@@ -63,6 +66,8 @@ class KGW(Watermark):
             raise ValueError("gamma must lie between 0 and 1, and delta must not be negative.")
         if not 0 <= self.width <= len(textseal.PRIMES):
             raise ValueError(f"width must lie between 0 and {len(textseal.PRIMES)}.")
+        if self.sampling < 0:
+            raise ValueError("sampling must be at least 0.")
         if self.temperature <= 0 or not 0 < self.top_p <= 1:
             raise ValueError("temperature must be above 0, top_p above 0 and at most 1.")
         if min(self.prompt_tokens, self.prompts, self.tokens, self.longest) < 1:
@@ -137,6 +142,11 @@ class KGW(Watermark):
                 document, teacher, key=key, shortest=self.shortest, longest=self.longest
             )
         return continuing(document, teacher, key=key, kept=self.prompt_tokens, length=self.length)
+
+    @property
+    def decoding(self) -> Decoding:
+        """How a model under test answers."""
+        return Decoding(temperature=self.sampling)
 
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
         """Ask for the continuation of each prompt; a short context shortens the answers."""
