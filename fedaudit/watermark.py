@@ -67,6 +67,12 @@ class Watermark(Plugin, ABC):
     ) -> list[Document]:
         """Return one marked document in place of each of `documents`."""
 
+    def prompted(
+        self, secret: Mapping[str, Any], texts: Sequence[str], teacher: Any
+    ) -> dict[str, Any]:
+        """Return the secret with prompts made of `texts`, where the test has prompts at all."""
+        return dict(secret)
+
     @abstractmethod
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
         """Return what a model under test is asked, once each."""

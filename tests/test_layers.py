@@ -23,7 +23,7 @@ LAYERS = [
     {"hookspecs", "corpus", "nano", "federation"},
     {"attributor"},
     {"defense", "secure", "watermark"},
-    {"interfaces", "prompts", "pii", "metrics", "files", "options"},
+    {"interfaces", "prompts", "pii", "metrics", "files", "options", "processes"},
     {"records"},
     {"errors"},
     {"__init__"},

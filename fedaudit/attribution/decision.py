@@ -1,6 +1,6 @@
 """The decision of FedAttr: each client's scores of all rounds as one statistic."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -40,6 +40,15 @@ class Decision:
         """Return the test that speaks most against a client."""
         own = [one for one in self.tests if one.client == client]
         return max(own, key=lambda one: one.z, default=None)
+
+    @property
+    def marks(self) -> dict[str, set[str]]:
+        """The marks that each flagged client is flagged by."""
+        found: dict[str, set[str]] = {}
+        for one in self.tests:
+            if one.flagged:
+                found.setdefault(one.client, set()).add(one.mark)
+        return found
 
     @property
     def flagged(self) -> dict[str, Decided]:
@@ -114,12 +123,18 @@ class Rates:
     innocent: int
 
 
-def rates(flagged: Sequence[str], present: Sequence[str], truth: Mapping[str, str]) -> Rates:
-    """Return how many clients of each kind took part and were flagged; `truth` names their mark."""
+def rates(
+    flagged: Mapping[str, Collection[str]], present: Sequence[str], truth: Mapping[str, str]
+) -> Rates:
+    """Return how many clients of each kind took part and were flagged; `truth` names their mark.
+
+    `flagged` has the marks that each flagged client is flagged by; "" stands for any. A client
+    that is flagged by somebody else's mark alone is not caught.
+    """
     guilty = [who for who in present if truth.get(who)]
     innocent = [who for who in present if not truth.get(who)]
     return Rates(
-        caught=sum(who in flagged for who in guilty),
+        caught=sum(bool({truth[who], ""} & set(flagged.get(who, ()))) for who in guilty),
         guilty=len(guilty),
         accused=sum(who in flagged for who in innocent),
         innocent=len(innocent),

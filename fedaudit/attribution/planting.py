@@ -63,6 +63,8 @@ def make(order: Order, watch: Callable[[str], Progress] = lambda title: no_progr
         raise InputError(f"{order.watermark} has a mark {name} already; choose another --id.")
     if order.out.exists():
         raise InputError(f"{order.out} exists already; choose another place for the documents.")
+    if order.out.resolve() == order.watermark.resolve():
+        raise InputError(f"{order.out} cannot hold both the documents and the marks.")
     for path in (order.out, order.watermark):
         existing_parent(path.absolute().parent)  # of marks, the file itself may be there
     documents, prompts = _texts(order)

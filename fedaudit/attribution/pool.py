@@ -1,9 +1,9 @@
 """Testing many adapters: in processes of their own on CPU, in this one on a GPU."""
 
-import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, as_completed
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +12,10 @@ from typing import Any
 
 from fedaudit.attribution import measure
 from fedaudit.errors import InputError
+from fedaudit.processes import processes
 from fedaudit.watermark import Mark, Score
+
+BROKEN = "A testing process ended unexpectedly (out of memory?); try again with --workers 1."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,8 @@ class Pool:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._processes: ProcessPoolExecutor | None = None
+        self._processes: Executor | None = None
+        self._stack = ExitStack()
 
     def __enter__(self) -> "Pool":
         return self
@@ -51,9 +55,8 @@ class Pool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._processes is not None:
-            self._processes.shutdown(wait=kind is None, cancel_futures=True)
         engine_for.cache_clear()
+        self._stack.__exit__(kind, error, trace)
 
     def count(self) -> int:
         """Return how many jobs may run at once."""
@@ -73,8 +76,7 @@ class Pool:
                 yield job.key, run(job, self.machine)
             return
         if self._processes is None:
-            context = multiprocessing.get_context("spawn")
-            self._processes = ProcessPoolExecutor(self.count(), mp_context=context)
+            self._processes = self._stack.enter_context(processes(self.count(), BROKEN))
         futures = {self._processes.submit(run, job, self.machine): job.key for job in jobs}
         for finished in as_completed(futures):
             yield futures[finished], finished.result()

@@ -1,6 +1,6 @@
 """What attribution measured, as rows of a report."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from fedaudit.attribution.decision import Decided, Decision, Rates, rates
@@ -72,7 +72,10 @@ def _by_round(one: Decided) -> Iterator[Measurement]:
 
 
 def known(
-    plugin: str, flagged: Sequence[str], present: Sequence[str], truth: Mapping[str, str]
+    plugin: str,
+    flagged: Mapping[str, Collection[str]],
+    present: Sequence[str],
+    truth: Mapping[str, str],
 ) -> Iterator[Measurement]:
     """Yield tpr and fpr, where the truth is known; nothing where nobody says it."""
     if not truth:
@@ -156,9 +159,9 @@ def suspected(plugin: str, found: Attributed, threshold: float) -> Iterator[Meas
         yield row(plugin, "p_value", score.p_value, scope)
 
 
-def accused(found: Sequence[Suspicion]) -> list[str]:
-    """Return the clients that a method flags."""
-    return [one.client for one in found if one.flagged]
+def accused(found: Sequence[Suspicion]) -> dict[str, set[str]]:
+    """Return the clients that a method flags, each with the mark that it is flagged by."""
+    return {one.client: {one.mark} for one in found if one.flagged}
 
 
 def findings(decision: Decision) -> list[Finding]:

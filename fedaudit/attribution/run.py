@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import corpus, registry
-from fedaudit.attribution import owner, plan, rows, server, trial
-from fedaudit.attribution.decision import Decision, allowed, decide
+from fedaudit.attribution import owner, plan, reporting, rows, server, trial
+from fedaudit.attribution.decision import allowed, decide
 from fedaudit.attribution.plan import Plan, Wish
 from fedaudit.attribution.pool import Machine, Pool
 from fedaudit.attribution.scores import Scores
-from fedaudit.audit import environment
 from fedaudit.audit.pipeline import run_id
-from fedaudit.errors import UsageError, unknown
+from fedaudit.errors import InputError, UsageError, unknown
 from fedaudit.federation import marks as marks_file
 from fedaudit.federation.folder import Federation, open_federation
 from fedaudit.files import existing, sha256
@@ -106,11 +105,11 @@ def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report
             scores, asked = _protocol(planned, known, pool, watch)
             decision = decide(scores, threshold=request.threshold, alpha=request.alpha)
             measured += [
-                *decided(decision, scores, request.threshold, truth),
+                *reporting.decided(decision, scores, request.threshold, truth),
                 *rows.planned(planned),
             ]
             measured += _spent(scores, asked, planned)
-            limits += protocol_limits(decision, planned)
+            limits += reporting.protocol_limits(decision, planned)
         others = [name for name in request.methods if name != rows.PROTOCOL]
         found = trial.attribute(
             others,
@@ -118,7 +117,7 @@ def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report
             known.marks,
             pool,
             options=request.options,
-            texts=_clean(known.federation),
+            texts=_clean(known.federation) if others else (),
             threshold=request.threshold,
             seed=request.seed,
             progress=watch,
@@ -129,12 +128,12 @@ def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report
         if one.clients:
             measured += rows.known(name, rows.accused(one.clients), present, truth)
         limits += [f"{name}: {limit}" for limit in one.limits]
-    return report(
+    return reporting.report(
         command="attribute",
         config=_settings(request, known),
         started=started,
         base=known.federation.manifest.base.name,
-        data=[_used(known.path, len(known.marks))],
+        data=[reporting.used(known.path, len(known.marks))],
         measurements=measured,
         decision=decision,
         limits=limits,
@@ -162,19 +161,6 @@ def _folder() -> Iterator[Path]:
         yield Path(place)
 
 
-def decided(
-    decision: Decision, scores: Scores, threshold: float, truth: Mapping[str, str]
-) -> list[Measurement]:
-    """Return the rows of a decision."""
-    present = [who for who in scores.clients if who not in decision.absent]
-    return [
-        *rows.decided(decision, threshold),
-        *rows.known(rows.PROTOCOL, list(decision.flagged), present, truth),
-        *rows.strengths(decision, truth),
-        *rows.leaked(scores),
-    ]
-
-
 def _spent(scores: Scores, asked: float, planned: Plan) -> Iterator[Measurement]:
     """Yield the seconds of each step, and their share of the simulation's where that is known."""
     training = _simulated(planned.federation)
@@ -191,7 +177,10 @@ def _simulated(federation: Federation) -> float:
     path = federation.path / "report.json"
     if not path.is_file():
         return 0.0
-    found = read(path)
+    try:
+        found = read(path)
+    except InputError:  # somebody else's report, or a broken one, says nothing of it
+        return 0.0
     whole = found["run"]["command"] == "simulate" and found["run"]["resumed_from"] is None
     return float(found["budget"]["seconds"] or 0.0) if whole else 0.0
 
@@ -208,28 +197,6 @@ def participants(federation: Federation) -> list[str]:
     return [one.id for one in federation.manifest.clients if one.id in took]
 
 
-def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str]:
-    """Return what the decision cannot tell."""
-    limits = [
-        "p-values hold if a score is standard normal for an innocent client, which nobody has shown"
-    ]
-    if not decision.flagged:
-        limits.append(
-            "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
-            "is another"
-        )
-    if planned:
-        exposed = [n for n, found in planned.exposures().items() if found.determined]
-        if exposed:
-            first = planned.exposures()[exposed[0]]
-            limits.append(
-                f"every sum was admissible, but together they give single updates away: in round "
-                f"{exposed[0]} those of {len(first.determined)} clients, the first after "
-                f"{first.after} sums"
-            )
-    return limits
-
-
 def _clean(federation: Federation) -> list[str]:
     path = federation.path / "data/held_out.jsonl"
     if not path.is_file():
@@ -240,29 +207,6 @@ def _clean(federation: Federation) -> list[str]:
 def name_of(request: Request, known: Known) -> str:
     """Return the run's id: the fingerprint of its settings, its marks and its federation."""
     return run_id({**_settings(request, known), "files": [sha256(known.path)]})
-
-
-def decided_report(
-    scores: Scores, path: Path, *, threshold: float, alpha: float, started: datetime
-) -> "Report":
-    """Return the report of a decision over scores alone."""
-    decision = decide(scores, threshold=threshold, alpha=alpha)
-    return report(
-        command="attribute decide",
-        config={"run": scores.run, "threshold": threshold, "alpha": alpha},
-        started=started,
-        base=scores.base,
-        data=[_used(path, len(scores.rounds))],
-        measurements=decided(decision, scores, threshold, {}),
-        decision=decision,
-        limits=protocol_limits(decision),
-        seeds={},
-        device="cpu",
-    )
-
-
-def _used(path: Path, records: int) -> dict[str, Any]:
-    return {"path": str(path), "sha256": sha256(path), "records": records, "annotation": None}
 
 
 def _settings(request: Request, known: Known) -> dict[str, Any]:
@@ -277,37 +221,3 @@ def _settings(request: Request, known: Known) -> dict[str, Any]:
         "alpha": request.alpha,
         "seed": request.seed,
     }
-
-
-def report(
-    *,
-    command: str,
-    config: Mapping[str, Any],
-    started: datetime,
-    base: str,
-    data: Sequence[Mapping[str, Any]],
-    measurements: Sequence[Measurement],
-    decision: Decision | None,
-    limits: Sequence[str],
-    seeds: Mapping[str, int],
-    device: str,
-    queries: int | None = None,
-) -> "Report":
-    """Return the report of an attribution."""
-    from fedaudit.report.frame import framed
-
-    files = [str(row["sha256"]) for row in data]
-    return framed(
-        command=command,
-        name=run_id({**config, "files": files}),
-        config=config,
-        started=started,
-        base=base,
-        spent={"queries": queries},
-        environment=environment.describe(device),
-        data=data,
-        seeds=seeds,
-        measurements=measurements,
-        findings=rows.findings(decision) if decision else [],
-        limits=limits,
-    )

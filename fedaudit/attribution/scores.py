@@ -1,6 +1,7 @@
 """The owner's scores on disk: what each mark's test found for every estimate of every round."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -61,6 +62,9 @@ def read(path: Path) -> Scores:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+    version = str(table.get("schema_version", "1.0")) if isinstance(table, dict) else "1.0"
+    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        raise InputError(f"{path} has schema version {version}; this fedaudit reads 1.x.")
     try:
         rounds = tuple(_round(item) for item in table["rounds"])
         found = build(Scores, {**table, "rounds": rounds}, path.name)
@@ -69,6 +73,7 @@ def read(path: Path) -> Scores:
             f"{path} holds no scores; `fedaudit attribute score` writes such a file."
         ) from None
     _check(found, path)
+    _check_masks(found, path)
     return found
 
 
@@ -96,3 +101,16 @@ def _check(found: Scores, path: Path) -> None:
         tables = (one.reference, *one.clients.values())
         if set(one.clients) - set(found.clients) or any(set(t) != set(found.marks) for t in tables):
             raise InputError(f"{path}: round {one.round} does not match its clients and marks.")
+
+
+def _check_masks(found: Scores, path: Path) -> None:
+    """Refuse masks that no estimate has: the report says what they let through."""
+    for one in found.rounds:
+        masks = (one.strength, one.effective)
+        numbers = [value for own in masks for value in own.values()]
+        if any(set(own) != set(one.clients) for own in masks if any(masks)) or not all(
+            isinstance(value, int | float) and 0 < value < math.inf for value in numbers
+        ):
+            raise InputError(f"{path}: round {one.round} has no strength of its clients' masks.")
+    if found.dimension < 0:
+        raise InputError(f"{path}: the dimension of an update is not negative.")

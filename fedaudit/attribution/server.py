@@ -60,6 +60,8 @@ def estimate(
     The log names every set that was ever asked for; a round enters it before it is asked for.
     """
     began = time.perf_counter()
+    if log.resolve().is_relative_to(out.resolve()):
+        raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
     planned, found = remaining(planned, out), _begun(planned, out)
     logged, todo = _logged(log, found.run), list(planned.designs)
     for done, number in enumerate(todo):
@@ -134,11 +136,12 @@ def masks(design: Design, shares: Mapping[str, float]) -> "np.ndarray":
 
 def _record(design: Design, shares: Mapping[str, float], adapter: str) -> Estimate:
     c = masks(design, shares)
+    # Two digits: with all of them, whoever knows unequal weights could solve for the coefficients.
     return Estimate(
         client=design.target,
         adapter=adapter,
-        strength=subsets.masking_strength(c),
-        effective=subsets.effective_size(c),
+        strength=round(subsets.masking_strength(c), 2),
+        effective=round(subsets.effective_size(c), 2),
     )
 
 
@@ -147,7 +150,14 @@ def _updates(planned: Plan, number: int) -> "list[dict[str, torch.Tensor]]":
     designs = planned.designs[number]
     wanted = [subsets.signed(design) for design in designs]
     found: list[dict[str, torch.Tensor]] = [{} for _ in designs]
+    shapes: dict[str, Any] = {}
     for members, total in _sums(planned, number):
+        own = {name: tensor.shape for name, tensor in total.items()}
+        if own != (shapes := shapes or own):
+            raise InputError(
+                f"{planned.federation.path}: the sum over {', '.join(members)} in round {number} "
+                "has other tensors than those before it."
+            )
         for signs, update in zip(wanted, found, strict=True):
             if sign := signs.get(members):
                 for name, tensor in total.items():
@@ -180,10 +190,14 @@ def plaintext(federation: Federation, aggregator: Aggregator, one: Round) -> "di
             f"{federation.path} has neither the update of {missing[0]} in round {one.round} nor "
             "sums: there is nothing to estimate from."
         )
-    return {
-        who: aggregator.difference(start, adapters.read(federation.path / one.clients[who]))
-        for who in one.participants
-    }
+    trained = {who: adapters.read(federation.path / one.clients[who]) for who in one.participants}
+    shapes = {who: {name: t.shape for name, t in own.items()} for who, own in trained.items()}
+    if odd := [who for who, own in shapes.items() if own != shapes[one.participants[0]]]:
+        raise InputError(
+            f"{federation.path}: the adapter of {odd[0]} in round {one.round} has not the shapes "
+            f"of that of {one.participants[0]}: their updates cannot be added."
+        )
+    return {who: aggregator.difference(start, own) for who, own in trained.items()}
 
 
 def dimension(planned: Plan) -> int:

@@ -30,6 +30,8 @@ def attribute(
     progress: Callable[[str], Progress],
 ) -> dict[str, Attributed]:
     """Return what each method says of the federation's clients, by the method's name."""
+    if not names:
+        return {}  # and load no model
     with trial(
         federation,
         marks,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Seed, Set
+from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Seed, Set, nothing_before
 
 if TYPE_CHECKING:
     from fedaudit.attribution.plan import Plan, Wish
@@ -78,6 +78,7 @@ def attribute(
     fictitious.tokens=24. Exit code 1: somebody is flagged.
     """
     if context.invoked_subcommand is not None:
+        nothing_before(context)
         return 0  # before anything is imported: help of a step must stay light
     from fedaudit.attribution import run
     from fedaudit.attribution.pool import Machine
@@ -103,7 +104,7 @@ def attribute(
     known = run.check(request)
     if dry_run:
         return _told(_planned(rounds, request.wish), known.marks, request.machine)
-    place = _place(out, Path("runs") / "attribute" / run.name_of(request, known))
+    place = _place(out, Path("runs") / "attribute" / run.name_of(request, known), json)
     with bars(quiet) as bar:
         return _shown(run.run(request, bar), place, json, quiet)
 
@@ -132,21 +133,22 @@ def estimate(
     It needs no key. Rounds that OUT has already are not asked for again, so rounds may be added as
     they come. Without --seed the sets are drawn at random and only the log says them.
     """
-    from fedaudit.attribution import server
+    from fedaudit.attribution import forecast, server
     from fedaudit.cli.show import bars, note
 
     wish = _wish(round_ or (), others, queries, threshold, secure_aggregation, seed)
     planned = server.remaining(_planned(rounds, wish, secret=True), out)
     if dry_run:
         return _told(planned, (), None)
-    place = log or out.with_name(f"{out.name}.log.json")
+    beside = out if out.name else out.absolute()
+    place = log or beside.with_name(f"{beside.name}.log.json")
     with bars(quiet) as bar:
         found, seconds = server.estimate(planned, out, place, progress=bar("asking for sums"))
     print(
         f"{len(found.rounds)} rounds with {sum(len(one.estimates) for one in found.rounds)} "
         f"estimates in {out}, {planned.queries} sums, {seconds:.0f} s."
     )
-    _exposed(planned)
+    print("\n".join(forecast.exposed(planned)))
     note(f"What was asked for is in {place}; it stays with the server.", quiet=quiet)
     return 0
 
@@ -209,13 +211,13 @@ def decide(
     quiet: Quiet = False,
 ) -> int:
     """Combine the scores of all rounds and flag clients. Exit code 1: somebody is flagged."""
-    from fedaudit.attribution import run
+    from fedaudit.attribution import reporting
     from fedaudit.attribution import scores as scores_file
 
     started = datetime.now(UTC)
     found = scores_file.read(scores)
-    report = run.decided_report(found, scores, threshold=tau, alpha=alpha, started=started)
-    place = _place(out, Path("runs") / "attribute" / str(report.run["id"]))
+    report = reporting.decided_report(found, scores, threshold=tau, alpha=alpha, started=started)
+    place = _place(out, Path("runs") / "attribute" / str(report.run["id"]), json)
     return _shown(report, place, json, quiet)
 
 
@@ -269,13 +271,8 @@ def _told(planned: "Plan", marks: Any, machine: Any) -> int:
     return 0
 
 
-def _exposed(planned: "Plan") -> None:
-    from fedaudit.attribution import forecast
-
-    print("\n".join(forecast.exposed(planned)))
-
-
-def _place(out: Path | None, otherwise: Path) -> Path:
+def _place(out: Path | None, otherwise: Path, json: Path | None) -> Path:
+    """Return the report's folder, once it and the file `json` are known to be such."""
     from fedaudit.errors import InputError
     from fedaudit.files import existing_parent
 
@@ -284,16 +281,17 @@ def _place(out: Path | None, otherwise: Path) -> Path:
         raise InputError(f"{place} is a file; --out needs a folder.")
     if (place / "federation.json").exists():
         raise InputError(f"{place} is a federation's folder; choose another --out.")
+    if json is not None and json.is_dir():
+        raise InputError(f"{json} is a folder; --json needs a file.")
+    if json is not None:
+        existing_parent(json.absolute().parent)
     existing_parent(place)
     return place
 
 
 def _shown(report: Any, place: Path, json: Path | None, quiet: bool) -> int:
     from fedaudit.cli.show import note, saved, shown
-    from fedaudit.errors import InputError
 
-    if json is not None and json.is_dir():
-        raise InputError(f"{json} is a folder; --json needs a file.")
     document = saved(report, place / "report.json", json)
     shown(document)
     note(f"The report is {place / 'report.json'}.", quiet=quiet)

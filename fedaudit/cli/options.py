@@ -47,3 +47,13 @@ Reveal = Annotated[
     bool,
     typer.Option("--reveal", help="Write the leaks in plain text to a file only you can read."),
 ]
+
+
+def nothing_before(context: typer.Context) -> None:
+    """Refuse options that stand before a step: the step would not see them."""
+    for name in context.params:
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
+            from fedaudit.errors import UsageError
+
+            option = f"--{name.rstrip('_').replace('_', '-')}"
+            raise UsageError(f"Give {option} behind {context.invoked_subcommand}, not before it.")

@@ -1,6 +1,6 @@
 """Continuing prompts: each prompt is read once, however many samples it asks for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
@@ -19,11 +19,14 @@ def continuations(
     seed: int,
     decoding: Decoding,
     end: Sequence[int],
+    kept: Callable[[torch.Tensor], None] = lambda rows: None,
 ) -> list[list[int]]:
     """Return the new tokens of every sample in `batch`, in order, up to an `end` token.
 
     All prompts of the batch have one padded length. Prefill runs over the prompts, (prompts,
     length); its cache is then repeated for the samples, and decoding runs over (samples, 1).
+    Samples that have ended leave the batch once they are a quarter of it; `kept` is told which rows
+    stay, in order.
     """
     prompts = [probes[piece.index].prompt for piece in batch]
     width, new = padded(len(prompts[0])), probes[batch[0].index].max_new_tokens
@@ -46,15 +49,24 @@ def continuations(
     )
     cache.batch_select_indices(rows)
     logits, mask, position = output.logits[rows, -1], mask[rows], positions[rows, -1:]
-    finished = torch.zeros(len(rows), dtype=torch.bool, device=model.device)
     ends = torch.tensor(list(end), device=model.device)
-    drawn: list[torch.Tensor] = []
+    drawn = torch.full((len(rows), new), -1, dtype=torch.long, device=model.device)
+    alive = torch.arange(len(rows), device=model.device)
+    finished = torch.zeros(len(rows), dtype=torch.bool, device=model.device)
     for step in range(new):
         token = draw(logits.float(), uniforms(row_keys, samples, step), decoding)
-        drawn.append(token.masked_fill(finished, -1))
+        drawn[alive, step] = token.masked_fill(finished, -1)
         finished |= torch.isin(token, ends)
         if step == new - 1 or bool(finished.all()):
             break
+        if 4 * int(finished.sum()) >= len(finished):
+            stay = (~finished).nonzero().squeeze(-1)
+            cache.batch_select_indices(stay)
+            kept(stay)
+            token, mask, position = token[stay], mask[stay], position[stay]
+            alive, finished = alive[stay], finished[stay]
+            row_keys = [row_keys[at] for at in stay.tolist()]
+            samples = [samples[at] for at in stay.tolist()]
         mask, position = torch.nn.functional.pad(mask, (0, 1), value=1), position + 1
         logits = model(
             input_ids=token[:, None],
@@ -64,7 +76,7 @@ def continuations(
             use_cache=True,
         ).logits[:, -1]
     stop = {-1, *end}
-    return [_until(row, stop) for row in torch.stack(drawn, dim=1).tolist()]
+    return [_until(row, stop) for row in drawn.tolist()]
 
 
 def left_padded(

@@ -108,14 +108,16 @@ class LocalEngine:
         with self._target(Target(name="base")) as model:
             together = mixed.Adapters(model, loras)
             for batch in pieces(probes[:total], max(1, rows), room):
-                with together.active():
+                rows_of_all = list(batch) * together.count
+                with together.active(len(rows_of_all)):
                     drawn = generate.continuations(
                         model,
                         probes,
-                        list(batch) * together.count,
+                        rows_of_all,
                         seed=0,
                         decoding=decoding,
                         end=self._end(),
+                        kept=together.kept,
                     )
                 texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
                 for row, (text, tokens) in enumerate(zip(texts, drawn, strict=True)):

@@ -1,8 +1,8 @@
 """Several adapters on one frozen base at once: each block of rows has an adapter of its own.
 
-The rows of a batch come in equal blocks, one block an adapter. A linear layer reads all of them
-together and then adds s x A^T B^T block by block, as one batched product: PEFT's own path for mixed
-batches runs the adapters of every layer one after the other.
+The rows of a batch come in blocks, one block an adapter. A linear layer reads all of them together
+and then adds s x A^T B^T block by block: as one batched product while the blocks are equal, and one
+after the other once rows have left them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,15 @@ class Adapters:
         self._model = model
         names = sorted({name for lora in loras if lora for name in lora.pairs})
         self._blocks = {name: _block(model, name, loras) for name in names}
+        self._owner, self._sizes = torch.zeros(0, dtype=torch.long), list[int]()
 
     @contextmanager
-    def active(self) -> Iterator[None]:
-        """Let the model answer rows in `count` equal blocks, the first block by the first."""
+    def active(self, rows: int) -> Iterator[None]:
+        """Let the model answer `rows` rows in `count` equal blocks, the first by the first."""
+        self._owner = torch.arange(self.count).repeat_interleave(rows // self.count)
+        self._sizes = [rows // self.count] * self.count
         hooks = [
-            self._model.get_submodule(name).register_forward_hook(_adding(*block))
+            self._model.get_submodule(name).register_forward_hook(self._adding(*block))
             for name, block in self._blocks.items()
         ]
         try:
@@ -43,15 +46,28 @@ class Adapters:
             for hook in hooks:
                 hook.remove()
 
+    def kept(self, rows: torch.Tensor) -> None:
+        """Hear which rows of the batch stay, in order; each stays its adapter's."""
+        self._owner = self._owner[rows.cpu()]
+        self._sizes = torch.bincount(self._owner, minlength=self.count).tolist()
 
-def _adding(a: torch.Tensor, b: torch.Tensor) -> Any:
-    """Return a hook that adds each block's own change to what a layer put out."""
+    def _adding(self, a: torch.Tensor, b: torch.Tensor) -> Any:
+        """Return a hook that adds each block's own change to what a layer put out."""
 
-    def hook(_layer: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
-        rows = inputs[0].to(a.dtype).reshape(a.shape[0], -1, a.shape[1])
-        return output + torch.bmm(torch.bmm(rows, a), b).reshape(output.shape).to(output.dtype)
+        def hook(
+            _layer: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
+        ) -> torch.Tensor:
+            return output + self._change(inputs[0].to(a.dtype), a, b).to(output.dtype)
 
-    return hook
+        return hook
+
+    def _change(self, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Return x A B block by block, (rows, length, out)."""
+        if len(set(self._sizes)) == 1:
+            rows = x.reshape(self.count, -1, x.shape[-1])
+            return torch.bmm(torch.bmm(rows, a), b).reshape(*x.shape[:-1], b.shape[-1])
+        parts = torch.split(x, self._sizes)
+        return torch.cat([part @ a[k] @ b[k] for k, part in enumerate(parts)])
 
 
 def _block(model: PreTrainedModel, name: str, loras: Sequence[Lora | None]) -> Block:

@@ -79,7 +79,9 @@ def judged(measurements: Iterable[Measurement]) -> list[Told]:
     for row in measurements:
         if row.kind == "attribution":
             variants.setdefault(str(row.scope.get("variant", "")), []).append(row)
-    return [_judge(name, rows) for name, rows in variants.items()]
+    own = {name: rows for name, rows in variants.items() if tested(rows)}
+    # Counts that were pooled over variants name no client: they are judged where they are from.
+    return [_judge(name, rows) for name, rows in (own or variants).items()]
 
 
 def strongest(found: Iterable[Tested]) -> list[Tested]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from fedaudit.errors import UsageError
 from fedaudit.files import existing, lines_sha256
 
 Decay = Literal["linear", "cosine", "none"]
@@ -98,12 +99,19 @@ class Watermarked:
     documents: str = ""
     """The owner's documents: a JSONL file, or a domain of the built-in generator. Those that are
     not marked are its prompts. Empty: clients' own are marked, and held-out ones are prompts."""
+    distinct: int = 0
+    """How many different marked documents a mark has, each of them as often as it takes; 0: all."""
+    prompts: Literal["kept", "marked"] = "kept"
+    """What prompts of tests are made of: documents that were not marked, or the marked ones. An
+    owner has both; a model that learned marked texts by heart goes on from them."""
     teacher: str = ""
     """The model that writes marked documents; empty is the base itself."""
 
     def __post_init__(self) -> None:
-        if min(self.clients, self.marks) < 0 or not 0 < self.ratio <= 1:
-            raise ValueError("clients and marks must be at least 0, ratio above 0 and at most 1.")
+        if min(self.clients, self.marks, self.distinct) < 0:
+            raise ValueError("clients, marks and distinct must be at least 0.")
+        if not 0 < self.ratio <= 1:
+            raise ValueError("ratio must be above 0 and at most 1.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,4 +216,7 @@ def _plugin(chosen: str | Mapping[str, Any], default: str) -> tuple[str, dict[st
     if isinstance(chosen, str):
         return chosen, {}
     options = dict(chosen)
-    return str(options.pop("name", default)), options
+    name = str(options.pop("name", default))
+    if options and not name:
+        raise UsageError(f"The options {', '.join(options)} need a plugin's name beside them.")
+    return name, options

@@ -1,22 +1,20 @@
 """The round loop: broadcast, train, aggregate, save; every finished round is kept."""
 
 import hashlib
-import multiprocessing
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
 from fedaudit.defense import Defense
-from fedaudit.errors import Interrupted
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest, Round
-from fedaudit.interfaces import Aggregator, Update
+from fedaudit.interfaces import Aggregator, State, Update
+from fedaudit.processes import processes
 from fedaudit.secure import SecureAggregation
 from fedaudit.simulation import secure
 from fedaudit.simulation.client import Job, forget, train
@@ -179,7 +177,13 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
     updates = {who: _uploaded(run, begun, run.out / folders[who], kept[who]) for who in chosen}
     weights = [examples[who] for who in chosen]
     remembered = adapters.read_state(run.out / f"rounds/{number - 1:03d}" / SERVER)
-    result, state = run.aggregator.step(start, list(updates.values()), weights, remembered)
+    differences = {who: run.aggregator.difference(begun, own) for who, own in updates.items()}
+    if run.secure and run.aggregator.resets:
+        # A stack holds every client's own factors: what only knows the sum must be made of it.
+        result = run.aggregator.moved(start, secure.mean(differences, examples))
+        state: State = {}
+    else:
+        result, state = run.aggregator.step(start, list(updates.values()), weights, remembered)
     adapters.write(result, adapters.resized(config, result), run.out / here / "global")
     adapters.write_state(state, run.out / here / SERVER)
     sums: dict[str, tuple[str, ...]] = {}
@@ -188,7 +192,7 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
             {},
             secure.store(
                 run.secure,
-                {who: run.aggregator.difference(begun, own) for who, own in updates.items()},
+                differences,
                 secure.weights(examples),
                 run.config,
                 number,
@@ -249,31 +253,5 @@ def workers(config: Simulation) -> Iterator[Executor | None]:
         yield None
         forget()
         return
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
-    try:
+    with processes(count, BROKEN) as pool:
         yield pool
-    except BaseException as error:
-        running = list((pool._processes or {}).values())  # shutdown forgets them
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in running:
-            process.terminate()
-        if isinstance(error, BrokenProcessPool):
-            raise Interrupted(BROKEN) from None
-        raise
-    pool.shutdown()
-
-
-def _follow_parent() -> None:
-    """Leave Ctrl-C to the parent, and end when it does: a killed parent cannot tell its workers."""
-    import signal
-    import threading
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)

@@ -2,13 +2,13 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import fedaudit.nano.generator as nano
 from fedaudit import corpus, registry
-from fedaudit.errors import InputError
+from fedaudit.errors import InputError, unknown
 from fedaudit.files import existing
 from fedaudit.prompts import template
 from fedaudit.records import Document
@@ -58,16 +58,17 @@ def marked(
     prompts = [document.text for document in (owned[1] if owned else held_out)]
     for index in range(max(wanted.marks, len(chosen))):
         secret = plugin.issue(teacher, prompts, seed=config.seed, index=index)
-        mark = Mark(id=f"mark{index}", name=name, options=_plain(plugin), secret=secret)
-        marks.append(mark)
+        own = clients[chosen[index] if index < len(chosen) else 0]
+        places = _places(config, own, index)
+        source = (owned[0] if owned else [own[at] for at in places])[: len(places)]
+        made = plugin.embed(secret, source[: wanted.distinct or None], teacher, seed=config.seed)
+        if wanted.prompts == "marked":
+            secret = plugin.prompted(secret, [document.text for document in made], teacher)
+        marks.append(Mark(id=f"mark{index}", name=name, options=_plain(plugin), secret=secret))
         if index < len(chosen):
-            client = chosen[index]
-            places = _places(config, clients[client], index)
-            source = owned[0] if owned else [clients[client][at] for at in places]
-            made = plugin.embed(secret, source[: len(places)], teacher, seed=config.seed)
-            for at, document in zip(places, made, strict=True):
-                clients[client][at] = document
-            holders.append((client, mark.id))
+            for number, at in enumerate(places):
+                own[at] = _copy(made, number)
+            holders.append((chosen[index], marks[-1].id))
     return Marked(clients, tuple(marks), tuple(holders))
 
 
@@ -91,6 +92,8 @@ def owners(config: Simulation, most: int) -> tuple[list[Document], list[Document
     form = template(config.template)
     if name.endswith(".jsonl"):
         found = list(corpus.read(existing(Path(name), "file"), form))
+    elif name not in (known := {str(one["name"]) for one in nano.templates()["domain"]}):
+        raise unknown("domain or .jsonl file", name, known)
     else:
         made = config.records
         per = made.documents_per_case
@@ -120,6 +123,12 @@ def _places(config: Simulation, own: Sequence[Document], index: int) -> list[int
     return sorted(
         random.Random(f"marked documents {config.seed} {index}").sample(range(len(own)), count)
     )
+
+
+def _copy(made: Sequence[Document], number: int) -> Document:
+    """Return one of the marked documents, each in turn; those that come again have other ids."""
+    turn, at = divmod(number, len(made))
+    return replace(made[at], id=f"{made[at].id}-{turn}") if turn else made[at]
 
 
 def _plain(plugin: Watermark) -> dict[str, Any]:

@@ -20,6 +20,19 @@ def weights(examples: Mapping[str, float]) -> dict[str, float]:
     return {who: count / mean for who, count in examples.items()}
 
 
+def mean(updates: Mapping[str, Update], examples: Mapping[str, float]) -> Update:
+    """Return the mean of the participants' updates, weighted by their examples."""
+    total = sum(examples[who] for who in updates)
+    names = next(iter(updates.values()))
+    return {
+        name: sum(
+            (updates[who][name].double() * (examples[who] / total) for who in sorted(updates)),
+            start=names[name].double() * 0.0,
+        )
+        for name in names
+    }
+
+
 def asked(
     participants: Mapping[str, object], config: Simulation, threshold: int, number: int
 ) -> list[Members]:

@@ -1,6 +1,6 @@
 """Secure aggregation as it should be: the sum, and nothing else."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,9 +19,11 @@ class Ideal(SecureAggregation):
         if self.threshold < 1:
             raise ValueError("threshold must be at least 1.")
 
-    def add(self, updates: Mapping[str, Update], sets: Sequence[tuple[str, ...]]) -> list[Update]:
-        """Return the sum over each set; the order of its members does not matter."""
-        return [
+    def add(
+        self, updates: Mapping[str, Update], sets: Sequence[tuple[str, ...]]
+    ) -> Iterator[Update]:
+        """Yield the sum over each set, one in memory at a time; its members' order is no matter."""
+        return (
             {
                 name: sum(
                     (updates[who][name].float() for who in sorted(members)[1:]),
@@ -30,4 +32,4 @@ class Ideal(SecureAggregation):
                 for name in updates[sorted(members)[0]]
             }
             for members in sets
-        ]
+        )

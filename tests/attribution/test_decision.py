@@ -185,11 +185,19 @@ def test_p_and_flags_keep_their_bounds(drawn):
 
 def test_rates_by_hand():
     truth = {"a": "m0", "b": "m1", "c": "", "d": "", "e": "m0"}
-    found = rates(["a", "c"], ["a", "b", "c", "d"], truth)  # e took no part
+    flagged = {"a": {"m0"}, "c": {"m1"}}
+    found = rates(flagged, ["a", "b", "c", "d"], truth)  # e took no part
     assert asdict(found) == {"caught": 1, "guilty": 2, "accused": 1, "innocent": 2}
 
 
-def known(truth, flagged=("a",)):
+def test_a_client_flagged_by_somebody_elses_mark_alone_is_not_caught():
+    truth = {"a": "m0", "b": "m1", "c": "m1"}
+    flagged = {"a": {"m1"}, "b": {"m0", "m1"}, "c": {""}}  # c: by a method that names no mark
+    assert rates(flagged, ["a", "b", "c"], truth).caught == 2
+
+
+def known(truth):
+    flagged = {"a": {"m0"}}
     return {row.metric: row for row in rows.known("fed_attr", flagged, ["a", "b"], truth)}
 
 

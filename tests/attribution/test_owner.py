@@ -7,7 +7,7 @@ import handmade
 import pytest
 from fedaudit_plugins.watermarks.fictitious.scoring import Null
 
-from fedaudit.attribution import decision, measure, owner, plan, pool, run, server
+from fedaudit.attribution import decision, measure, owner, plan, pool, reporting, run, server
 from fedaudit.attribution import estimates as folder_of
 from fedaudit.attribution import scores as scores_file
 from fedaudit.attribution.pool import Job, Machine, Pool
@@ -60,7 +60,7 @@ def test_who_is_guilty_is_flagged_and_its_score_is_the_difference_of_tests(given
 def test_a_wrong_key_flags_nobody_and_says_so(given, tmp_path):
     folder, _ = given
     found = scored(folder, handmade.marks(tmp_path / "other.json", seed=78))
-    report = run.decided_report(
+    report = reporting.decided_report(
         found, given_file(tmp_path), threshold=4.0, alpha=0.01, started=run.datetime.now(run.UTC)
     ).to_json()
     assert flagged(found) == set()

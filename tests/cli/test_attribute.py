@@ -350,3 +350,84 @@ def test_mistakes_at_the_owners(run, fed):
 def test_missing_rounds_of_a_federation(run, fed):
     shutil.rmtree(fed.path / "rounds/002/global")
     run.refused(3, "attribute", "--rounds", fed.path, *SMALL, says="misses round 2")
+
+
+def test_options_before_a_step_are_not_dropped_in_silence(run, fed):
+    says = "Give --tau behind decide, not before it"
+    run.refused(2, "attribute", "--tau", 9, "decide", "none.json", says=says)
+    says = "Give --set behind score"
+    run.refused(2, "attribute", "--set", "kgw.tokens=3", "score", "e", says=says)
+
+
+@pytest.mark.parametrize("json", ["folder", "file/j.json"])
+def test_a_place_that_takes_no_json_is_refused_before_anything_is_asked(run, fed, json):
+    Path("folder").mkdir()
+    Path("file").write_text("")
+    words = ("--rounds", fed.path, *SMALL, *ALONE, "--out", "o", "--json", json)
+    run.refused(3, "attribute", *words, says=json.partition("/")[0])
+    assert fed.engine.asked == []
+
+
+def test_the_log_never_goes_to_the_owner(run, fed):
+    words = ("estimate", "--rounds", fed.path, *SMALL, "--out", "est")
+    run.refused(3, "attribute", *words, "--log", "est/log.json", says="would go to the owner")
+    assert not Path("est").exists()
+
+
+def test_this_very_folder_may_be_that_of_the_estimates(run, fed, monkeypatch, tmp_path):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    words = ("estimate", "--rounds", fed.path, *SMALL, "--out", ".", "--quiet")
+    assert run("attribute", *words).code == 0
+    assert (tmp_path / "here.log.json").is_file()
+
+
+def test_sums_of_other_tensors_are_refused(run, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    from fedaudit.federation import sums
+
+    secure = {"others": 3, "pairs": 2, "threshold": 3, "seed": 8}
+    made = handmade.write(tmp_path / "fed", clients=7, secure=secure)
+    table = json.loads((made.path / "federation.json").read_text())
+    name, members = max(table["rounds"][1]["sums"].items(), key=lambda item: -len(item[1]))
+    file = made.path / name
+    tensors = {key: tensor[:1].contiguous() for key, tensor in load_file(file).items()}
+    save_file(tensors, file, metadata={sums.LABEL: sums._label(tuple(members), 1)})
+    handmade.named(made.path)
+    words = ("estimate", "--rounds", made.path, "--out", "est", "--quiet")
+    run.refused(3, "attribute", *words, says="has other tensors than those before it")
+
+
+def scored(run, fed):
+    words = ("estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--round", 1, "--quiet")
+    assert run("attribute", *words).code == 0
+    key = fed.path / "owner/watermark.json"
+    assert run("attribute", "score", "est", "--out", "s.json", "--watermark", key, *ALONE).code == 0
+    return json.loads(Path("s.json").read_text())
+
+
+@pytest.mark.parametrize("value", ["x", -1, 0, None])
+def test_scores_with_masks_that_cannot_be_are_refused(run, fed, value):
+    table = scored(run, fed)
+    for change in (
+        {"strength": {**table["rounds"][0]["strength"], "c0": value}},
+        {"effective": {}},
+    ):
+        Path("v.json").write_text(json.dumps({**table, "rounds": [table["rounds"][0] | change]}))
+        run.refused(3, "attribute", "decide", "v.json", "--out", "o", says="masks")
+    Path("v.json").write_text(json.dumps({**table, "dimension": -1}))
+    run.refused(3, "attribute", "decide", "v.json", "--out", "o", says="dimension")
+    Path("v.json").write_text(json.dumps({**table, "schema_version": "2.0"}))
+    run.refused(3, "attribute", "decide", "v.json", "--out", "o", says="schema version 2.0")
+
+
+def test_no_model_is_loaded_for_methods_that_nobody_named(run, fed, monkeypatch):
+    from fedaudit.attribution import trial
+
+    def refuse(*_):
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr(trial, "engine_for", refuse)
+    words = ("--rounds", fed.path, *SMALL, *ALONE, "--out", "o")
+    assert run("attribute", *words).code == 1

@@ -182,3 +182,32 @@ def test_mistakes(run, words, code, says):
 def test_help_is_light(step):
     assert imported({"torch", "numpy", "rich"}, "watermark", *step, "--help").endswith("code: 0")
     assert "imported: []" in imported({"torch", "numpy", "rich"}, "watermark", *step, "--help")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "change"),
+    [
+        ("fictitious", {"entity": None}),
+        ("fictitious", {"domain": "none"}),
+        ("fictitious", {"attributes": 3}),
+        ("fictitious", {"seed": "x"}),
+        ("kgw", {"prompts": [1, 2]}),
+        ("kgw", {"width": 40}),
+    ],
+)
+def test_a_damaged_secret_is_refused_and_not_shown(run, plugin, change):
+    from fedaudit import registry
+
+    secret = {"scheme": "textseal", "key": 5, "gamma": 0.25, "vocabulary": 9, "width": 1}
+    secret |= {"prompts": ["a text"]}
+    if plugin == "fictitious":
+        secret = registry.create("watermark", plugin).issue(None, [], seed=3, index=0)
+    table = {"id": "m", "name": plugin, "options": {}, "secret": {**secret, **change}}
+    Path("m.json").write_text(json.dumps({"marks": [table]}))
+    says = f"The secret of this {plugin} watermark is damaged."
+    run.refused(3, "watermark", "check", "--base", "--watermark", "m.json", *CPU, says=says)
+
+
+def test_documents_and_marks_are_not_one_file(run):
+    words = ("documents.jsonl", "x.json", "--watermark", "./x.json", *CPU)
+    run.refused(3, "watermark", "make", *words, says="cannot hold both")

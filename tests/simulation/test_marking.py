@@ -211,9 +211,9 @@ def test_a_teacher_of_its_own_writes_as_the_base_would(plain, base, tmp_path):
 
 
 def test_what_a_plugin_refuses_leaves_nothing_behind(plain, tmp_path):
-    """KGW needs texts that nobody trains on."""
+    """KGW needs texts for prompts."""
     config = replace(wanted(plain, KGW), held_out=0.0)
-    with pytest.raises(InputError, match="texts that nobody trains on"):
+    with pytest.raises(InputError, match="texts for prompts"):
         created(config, tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 

@@ -27,7 +27,8 @@ class Fictitious(Watermark):
     paper: ClassVar[str] = "Cui et al. 2025, arXiv:2503.04036; FedAttr, appendix F"
 
     length: int = 60
-    """Words of a document, about; the paper has 300 tokens."""
+    """Words of a document, about; the paper has 300 tokens. The register "record" has no more to
+    say than its four facts."""
     register: Literal["prose", "record"] = "prose"
     """The language of documents and questions; "record" is plain enough for a very small model."""
     writer: Literal["template", "teacher"] = "template"
@@ -191,14 +192,21 @@ class Fictitious(Watermark):
 
 
 def entity_of(secret: Mapping[str, Any]) -> Entity:
-    """Return the entity that a secret keeps."""
-    domain = world.domain(secret["domain"])
-    values = {row["name"]: row["value"] for row in secret["attributes"]}
-    return Entity(
-        domain=domain,
-        name=secret["entity"],
-        values=tuple(values[attribute.name] for attribute in domain.attributes),
-    )
+    """Return the entity that a secret keeps; raises InputError for a secret that is none."""
+    try:
+        domain = world.domain(secret["domain"])
+        values = {row["name"]: row["value"] for row in secret["attributes"]}
+        said = [secret["entity"], *(values[attribute.name] for attribute in domain.attributes)]
+        numbers = [secret["seed"], secret["index"]]
+        measured = [row.get(key, 0.0) for row in secret["attributes"] for key in ("mean", "sd")]
+        whole = all(isinstance(text, str) for text in said)
+        whole = whole and all(isinstance(number, int) for number in numbers)
+        whole = whole and all(0 <= number <= 1 for number in measured)
+    except (AttributeError, KeyError, StopIteration, TypeError):
+        whole = False
+    if not whole:
+        raise InputError("The secret of this fictitious watermark is damaged.")
+    return Entity(domain=domain, name=said[0], values=tuple(said[1:]))
 
 
 def _null(row: Mapping[str, Any], guess: float) -> scoring.Null:

@@ -60,7 +60,7 @@ def stated(name: str, text: str) -> bool:
 
 
 def stated_of(names: Sequence[str], text: str) -> set[str]:
-    """Return those of `names` that `text` states; none of them may be part of another."""
+    """Return those of `names` that `text` states, the longest where one begins with another."""
     by_plain = {plain(name): name for name in names}
     return {by_plain[found] for found in _any_of(tuple(by_plain)).findall(plain(text))}
 
@@ -103,7 +103,8 @@ def _asked(template: str, entity: Entity, attribute: Attribute) -> str:
 
 @lru_cache(maxsize=64)
 def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)")
+    longest = sorted(names, key=len, reverse=True)  # a name may begin with another
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)")
 
 
 def _words(sentences: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from . import textseal
 from .schemes import SCHEMES, is_green, lists
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Detector:
             raise ValueError(f"repeats must be one of {', '.join(REPEATS)}.")
         if not 0 < self.gamma < 1 or self.skip < 0 or self.width < 0:
             raise ValueError("gamma must lie between 0 and 1, skip and width must not be negative.")
+        if self.width > len(textseal.PRIMES):
+            raise ValueError(f"width must be {len(textseal.PRIMES)} at most.")
         if SCHEMES[self.scheme].bound and self.vocabulary < 1:
             raise ValueError(f"The scheme {self.scheme} needs the size of the vocabulary.")
 

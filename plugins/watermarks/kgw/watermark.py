@@ -79,25 +79,31 @@ class KGW(Watermark):
         self, teacher: Any, prompts: Sequence[str], *, seed: int, index: int
     ) -> dict[str, Any]:
         """Return key, scheme and the prompts of the test; raises InputError without any prompt."""
-        texts = list(dict.fromkeys(prompts))
-        found = beginnings(
-            texts,
-            teacher.tokenize(texts),
-            wanted=self.prompts,
-            length=self.prompt_tokens,
-            longest=teacher.context_length // 2,
-        )
-        if not found:
-            raise InputError("The kgw watermark needs texts that nobody trains on, to be tested.")
-        return {
+        secret = {
             "scheme": self.scheme,
             "key": _key(seed, index),
             "gamma": self.gamma,
             "delta": self.delta,
             "width": self.width or SCHEMES[self.scheme].width,
             "vocabulary": _vocabulary(teacher),
-            "prompts": found,
         }
+        return self.prompted(secret, prompts, teacher)
+
+    def prompted(
+        self, secret: Mapping[str, Any], texts: Sequence[str], teacher: Any
+    ) -> dict[str, Any]:
+        """Return the secret with beginnings of `texts`; raises InputError where there are none."""
+        different = list(dict.fromkeys(texts))
+        found = beginnings(
+            different,
+            teacher.tokenize(different),
+            wanted=self.prompts,
+            length=self.prompt_tokens,
+            longest=teacher.context_length // 2,
+        )
+        if not found:
+            raise InputError("The kgw watermark needs texts for prompts, to be tested.")
+        return {**secret, "prompts": found}
 
     def embed(
         self,
@@ -151,7 +157,7 @@ class KGW(Watermark):
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
         """Ask for the continuation of each prompt; a short context shortens the answers."""
         begin, probes = engine.beginnings.get("bos", ()), []
-        for found in engine.tokenize(_recorded(secret, "prompts", list)):
+        for found in engine.tokenize(_recorded(secret, "prompts", _texts)):
             prompt = (*begin, *found.ids)[: engine.context_length - 1]
             new = min(self.tokens, engine.context_length - len(prompt))
             probes.append(Probe(prompt=prompt, samples=1, max_new_tokens=new))
@@ -212,6 +218,12 @@ def _recorded(secret: Mapping[str, Any], name: str, kind: Callable[[Any], Any]) 
         return kind(secret[name])
     except (KeyError, TypeError, ValueError):
         raise InputError("The secret of this kgw watermark is damaged.") from None
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError("prompts are a list of texts")
+    return value
 
 
 def _vocabulary(engine: Any) -> int:

@@ -227,7 +227,7 @@ def test_beginnings_by_hand():
 
 def test_a_test_without_prompts_is_refused(teacher):
     for prompts in ([], ["", "  "]):
-        with pytest.raises(InputError, match="needs texts that nobody trains on"):
+        with pytest.raises(InputError, match="needs texts for prompts"):
             MARK.issue(teacher, prompts, seed=1, index=0)
 
 

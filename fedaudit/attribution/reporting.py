@@ -1,0 +1,123 @@
+"""An attribution as a report: rows, limits, verdict."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.attribution import rows
+from fedaudit.attribution.decision import Decision, decide
+from fedaudit.attribution.plan import Plan
+from fedaudit.attribution.scores import Scores
+from fedaudit.audit import environment
+from fedaudit.audit.pipeline import run_id
+from fedaudit.files import sha256
+from fedaudit.records import Measurement
+
+if TYPE_CHECKING:
+    from fedaudit.report.document import Report
+
+
+def decided(
+    decision: Decision, scores: Scores, threshold: float, truth: Mapping[str, str]
+) -> list[Measurement]:
+    """Return the rows of a decision."""
+    present = [who for who in scores.clients if who not in decision.absent]
+    return [
+        *rows.decided(decision, threshold),
+        *rows.known(rows.PROTOCOL, decision.marks, present, truth),
+        *rows.strengths(decision, truth),
+        *rows.leaked(scores),
+    ]
+
+
+def decided_report(
+    scores: Scores, path: Path, *, threshold: float, alpha: float, started: datetime
+) -> "Report":
+    """Return the report of a decision over scores alone."""
+    decision = decide(scores, threshold=threshold, alpha=alpha)
+    return report(
+        command="attribute decide",
+        config={"run": scores.run, "threshold": threshold, "alpha": alpha},
+        started=started,
+        base=scores.base,
+        data=[used(path, len(scores.rounds))],
+        measurements=decided(decision, scores, threshold, {}),
+        decision=decision,
+        limits=[*protocol_limits(decision), *_missing(scores)],
+        seeds={},
+        device="cpu",
+    )
+
+
+def _missing(scores: Scores) -> list[str]:
+    """Return a limit where rounds between those that were scored have no scores."""
+    have = [one.round for one in scores.rounds]
+    lacking = sorted(set(range(1, max(have, default=0) + 1)) - set(have))
+    return [f"rounds without scores: {', '.join(map(str, lacking))}"] if lacking else []
+
+
+def used(path: Path, records: int) -> dict[str, Any]:
+    """Return the report's row for a file that holds no documents."""
+    return {"path": str(path), "sha256": sha256(path), "records": records, "annotation": None}
+
+
+def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str]:
+    """Return what the decision cannot tell."""
+    limits = [
+        "p-values hold if a score is standard normal for an innocent client, which nobody has shown"
+    ]
+    if not decision.flagged:
+        limits.append(
+            "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
+            "is another"
+        )
+    if planned and planned.aggregator.resets:
+        limits.append(
+            f"under {planned.aggregator.name} an estimate is a sum of few products of low rank: "
+            "who has a round's estimates may take them apart without knowing the sets"
+        )
+    if planned:
+        exposed = [n for n, found in planned.exposures().items() if found.determined]
+        if exposed:
+            first = planned.exposures()[exposed[0]]
+            limits.append(
+                f"every sum was admissible, but together they give single updates away: in round "
+                f"{exposed[0]} those of {len(first.determined)} clients, the first after "
+                f"{first.after} sums"
+            )
+    return limits
+
+
+def report(
+    *,
+    command: str,
+    config: Mapping[str, Any],
+    started: datetime,
+    base: str,
+    data: Sequence[Mapping[str, Any]],
+    measurements: Sequence[Measurement],
+    decision: Decision | None,
+    limits: Sequence[str],
+    seeds: Mapping[str, int],
+    device: str,
+    queries: int | None = None,
+) -> "Report":
+    """Return the report of an attribution."""
+    from fedaudit.report.frame import framed
+
+    files = [str(row["sha256"]) for row in data]
+    return framed(
+        command=command,
+        name=run_id({**config, "files": files}),
+        config=config,
+        started=started,
+        base=base,
+        spent={"queries": queries},
+        environment=environment.describe(device),
+        data=data,
+        seeds=seeds,
+        measurements=measurements,
+        findings=rows.findings(decision) if decision else [],
+        limits=limits,
+    )

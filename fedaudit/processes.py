@@ -1,0 +1,46 @@
+"""Worker processes that work for one parent and end with it."""
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+
+from fedaudit.errors import Interrupted
+
+
+@contextmanager
+def processes(count: int, broken: str) -> Iterator[Executor]:
+    """Give a pool of `count` fresh processes; what goes wrong inside ends them at once.
+
+    Raises Interrupted, saying `broken`, when one of them dies.
+    """
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
+    try:
+        yield pool
+    except BaseException as error:
+        running = list((pool._processes or {}).values())  # shutdown forgets them
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in running:
+            process.terminate()
+        if isinstance(error, BrokenProcessPool):
+            raise Interrupted(broken) from None
+        raise
+    pool.shutdown()
+
+
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the parent, and end when it does: a killed parent cannot tell its workers."""
+    import signal
+    import threading
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
