@@ -79,9 +79,11 @@ def judged(measurements: Iterable[Measurement]) -> list[Told]:
     for row in measurements:
         if row.kind == "attribution":
             variants.setdefault(str(row.scope.get("variant", "")), []).append(row)
-    own = {name: rows for name, rows in variants.items() if tested(rows)}
     # Counts that were pooled over variants name no client: they are judged where they are from.
-    return [_judge(name, rows) for name, rows in (own or variants).items()]
+    pooled = [n for n, rows in variants.items() if any(map(_protocol, rows)) and not tested(rows)]
+    if len(pooled) < len(variants):
+        variants = {name: rows for name, rows in variants.items() if name not in pooled}
+    return [_judge(name, rows) for name, rows in variants.items()]
 
 
 def strongest(found: Iterable[Tested]) -> list[Tested]:

@@ -466,11 +466,11 @@ def written():
     )
     found = [
         *measured_rows.decided(decision, THRESHOLD),
-        *measured_rows.known("fed_attr", list(decision.flagged), ["c0", "c1"], truth),
+        *measured_rows.known("fed_attr", decision.marks, ["c0", "c1"], truth),
         *measured_rows.strengths(decision, truth),
         *measured_rows.leaked(scores),
         *measured_rows.suspected("direct", other, THRESHOLD),
-        *measured_rows.known("direct", ["c0"], ["c0"], truth),
+        *measured_rows.known("direct", {"c0": {""}}, ["c0"], truth),
     ]
     return found, measured_rows.findings(decision)
 
