@@ -63,6 +63,7 @@ def peft_mixed(
     for number, folder in enumerate(folders):
         model = attach(model, folder, f"a{number}")
     assert isinstance(model, PeftModel)
+    model.eval()
 
     def answers(asked: list[tuple[int, ...]], new: int) -> list[list[list[int]]]:
         rows = torch.tensor([list(one) for _ in folders for one in asked])

@@ -2,11 +2,13 @@
 
 import errno
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fedaudit.errors import InputError, Interrupted
 
@@ -79,3 +81,15 @@ def existing(path: Path, what: str) -> Path:
     if not path.exists():
         raise InputError(f"There is no {what} {path}.")
     return path
+
+
+def read_json(path: Path, missing: str) -> Any:
+    """Return what the JSON file `path` holds; raises InputError, saying `missing` without one."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(missing) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None

@@ -113,6 +113,12 @@ def _value(text: str) -> Any:
         return text
 
 
+def table_of(plugin: Any) -> dict[str, Any]:
+    """Return a plugin's options as a table."""
+    table: dict[str, Any] = dataclasses.asdict(plugin)
+    return table
+
+
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return `below` with the values of `above` over it, table by table.
 

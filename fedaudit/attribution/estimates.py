@@ -14,7 +14,7 @@ from typing import Any
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import adapters
 from fedaudit.federation.manifest import Base
-from fedaudit.files import atomic_text, sha256
+from fedaudit.files import atomic_text, read_json, sha256
 from fedaudit.options import build
 
 SCHEMA_VERSION = "1.0"
@@ -88,16 +88,9 @@ def read(folder: Path) -> Estimates:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    try:
-        table = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{path.parent} holds no estimates; `fedaudit attribute estimate` writes them."
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+    table = read_json(
+        path, f"{path.parent} holds no estimates; `fedaudit attribute estimate` writes them."
+    )
     if not isinstance(table, dict):
         raise InputError(f"{path} must hold a JSON object.")
     return table

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from fedaudit.errors import InputError
 from fedaudit.federation import marks as marks_file
 from fedaudit.files import existing, existing_parent
 from fedaudit.interfaces import Progress, no_progress
+from fedaudit.options import table_of
 from fedaudit.prompts import template
 from fedaudit.records import Document
 from fedaudit.watermark import Mark, Score, Watermark
@@ -75,8 +76,7 @@ def make(order: Order, watch: Callable[[str], Progress] = lambda title: no_progr
         secret, documents, teacher, seed=seed, progress=watch("marking documents")
     )
     corpus.write(order.out, marked)
-    options: dict[str, Any] = asdict(plugin)  # type: ignore[call-overload]
-    mark = Mark(id=name, name=order.plugin, options=options, secret=secret)
+    mark = Mark(id=name, name=order.plugin, options=table_of(plugin), secret=secret)
     marks_file.write([*known, mark], order.watermark)
     return Made(mark, len(marked))
 

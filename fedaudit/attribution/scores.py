@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text
+from fedaudit.files import atomic_text, read_json
 from fedaudit.options import build
 from fedaudit.watermark import Score
 
@@ -54,14 +54,7 @@ def write(scores: Scores, path: Path) -> None:
 
 def read(path: Path) -> Scores:
     """Return the scores in `path`; raises InputError for a file that holds none."""
-    try:
-        table = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no file of scores {path}.") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+    table = read_json(path, f"There is no file of scores {path}.")
     version = str(table.get("schema_version", "1.0")) if isinstance(table, dict) else "1.0"
     if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
         raise InputError(f"{path} has schema version {version}; this fedaudit reads 1.x.")

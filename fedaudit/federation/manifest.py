@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text
+from fedaudit.files import atomic_text, read_json
 from fedaudit.options import build
 
 SCHEMA_VERSION = "1.0"
@@ -89,14 +89,7 @@ def write(manifest: Manifest, folder: Path) -> None:
 def read(folder: Path) -> Manifest:
     """Return the manifest of `folder`; raises InputError for one that is not well-formed."""
     path = folder / NAME
-    try:
-        table = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} is no federation: it has no {NAME}.") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+    table = read_json(path, f"{folder} is no federation: it has no {NAME}.")
     if not isinstance(table, dict):
         raise InputError(f"{path} must hold a JSON object.")
     version = str(table.get("schema_version", SCHEMA_VERSION))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text
+from fedaudit.files import atomic_text, read_json
 from fedaudit.options import build
 from fedaudit.watermark import Mark
 
@@ -25,14 +25,7 @@ def write(marks: Sequence[Mark], path: Path) -> None:
 
 def read(path: Path) -> list[Mark]:
     """Return the marks in `path`; raises InputError for a file that holds none."""
-    try:
-        table = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no watermark file {path}.") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+    table = read_json(path, f"There is no watermark file {path}.")
     items: Any = table.get("marks") if isinstance(table, Mapping) else None
     if not isinstance(items, list) or not items:
         raise InputError(f"{path} holds no marks; `fedaudit watermark make` writes such a file.")

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import fedaudit.nano.generator as nano
 from fedaudit import corpus, registry
 from fedaudit.errors import InputError, unknown
 from fedaudit.files import existing
+from fedaudit.options import table_of
 from fedaudit.prompts import template
 from fedaudit.records import Document
 from fedaudit.simulation.config import Simulation
@@ -64,7 +65,7 @@ def marked(
         made = plugin.embed(secret, source[: wanted.distinct or None], teacher, seed=config.seed)
         if wanted.prompts == "marked":
             secret = plugin.prompted(secret, [document.text for document in made], teacher)
-        marks.append(Mark(id=f"mark{index}", name=name, options=_plain(plugin), secret=secret))
+        marks.append(Mark(id=f"mark{index}", name=name, options=table_of(plugin), secret=secret))
         if index < len(chosen):
             for number, at in enumerate(places):
                 own[at] = _copy(made, number)
@@ -129,8 +130,3 @@ def _copy(made: Sequence[Document], number: int) -> Document:
     """Return one of the marked documents, each in turn; those that come again have other ids."""
     turn, at = divmod(number, len(made))
     return replace(made[at], id=f"{made[at].id}-{turn}") if turn else made[at]
-
-
-def _plain(plugin: Watermark) -> dict[str, Any]:
-    options: dict[str, Any] = asdict(plugin)  # type: ignore[call-overload]
-    return options

@@ -16,6 +16,7 @@ from fedaudit.federation import adapters, manifest, marks
 from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
 from fedaudit.files import sha256
 from fedaudit.interfaces import Aggregator
+from fedaudit.options import table_of
 from fedaudit.prompts import PromptTemplate, template
 from fedaudit.records import Document
 from fedaudit.simulation.config import Simulation
@@ -186,7 +187,7 @@ def _manifest(
         ),
         rounds=(Round(round=0, adapter=INITIAL),),
         secure_aggregation=_secure(config),
-        aggregation={"name": server.name, "options": asdict(server)},  # type: ignore[call-overload]
+        aggregation={"name": server.name, "options": table_of(server)},
         template=Template(
             name=form.name, with_input=form.with_input, without_input=form.without_input
         ),
