@@ -7,7 +7,7 @@ import pluggy
 if TYPE_CHECKING:
     from fedaudit.attributor import Attributor
     from fedaudit.defense import Defense
-    from fedaudit.interfaces import Aggregator, Attack, PiiDetector
+    from fedaudit.interfaces import Aggregator, Attack, Paraphraser, PiiDetector
     from fedaudit.secure import SecureAggregation
     from fedaudit.watermark import Watermark
 
@@ -48,3 +48,8 @@ def fedaudit_secure_aggregations() -> "list[type[SecureAggregation]]":  # type: 
 @hookspec
 def fedaudit_attributors() -> "list[type[Attributor]]":  # type: ignore[empty-body]
     """Return the ways to attribute a watermark that this package offers to `attribute`."""
+
+
+@hookspec
+def fedaudit_paraphrasers() -> "list[type[Paraphraser]]":  # type: ignore[empty-body]
+    """Return the scorers of paraphrases that this package offers to `memorize`."""

@@ -150,6 +150,9 @@ class Aggregator(Plugin, ABC):
     resets: ClassVar[bool] = False
     """Whether the global adapter is merged into the base each round, on which the clients then
     train the initial adapter again; otherwise they go on from the global adapter itself."""
+    remembers: ClassVar[bool] = False
+    """Whether a client keeps a state of its own from round to round, for `correction`, `remember`
+    and `collect`. Such a state is a second message to the server."""
 
     @abstractmethod
     def aggregate(
@@ -187,6 +190,39 @@ class Aggregator(Plugin, ABC):
         """Return what a client adds to its loss at every step; None adds nothing."""
         return None
 
+    def correction(self, state: State, own: State) -> Update | None:
+        """Return what a client adds to its gradient at every step of a round; None adds nothing.
+
+        It is asked where `remembers`, for the shared adapter only. `state` is what the server
+        remembers and `own` what this client does; each is empty until there is something. The
+        gradient is corrected after it was clipped and before the optimizer uses it.
+        """
+        return None
+
+    def remember(self, own: State, gradient: Update) -> State:
+        """Return what a client remembers after a round in place of its `own` state.
+
+        `gradient` is the mean of its gradients over the steps of the round, in float32, each as it
+        was before the correction.
+        """
+        return own
+
+    def collect(
+        self,
+        state: State,
+        before: Sequence[State],
+        after: Sequence[State],
+        weights: Sequence[float],
+        everybody: Sequence[float],
+    ) -> State:
+        """Return what the server remembers once the round's clients have told what changed.
+
+        `state` is what `step` returned; `before` and `after` are the clients' own states, in the
+        order of `weights`, their example counts. `everybody` has the example counts of all clients
+        of the federation. What a client sends is the difference of the two states.
+        """
+        return state
+
 
 class PiiDetector(Plugin, ABC):
     """Finds personal data in plain text."""
@@ -198,3 +234,18 @@ class PiiDetector(Plugin, ABC):
     @abstractmethod
     def describe(self) -> str:
         """Say what found the spans (tool, version, models, languages), for the report."""
+
+
+class Paraphraser(Plugin, ABC):
+    """Judges whether two sentences say the same in other words."""
+
+    @abstractmethod
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the probability, from 0 to 1, that each (generated, training) pair says the same.
+
+        What a pair gets must not depend on the others, nor on their order.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say what judged the pairs (model, version), for the report."""

@@ -71,6 +71,14 @@ def _moved(spans: tuple[PiiSpan, ...], by: int) -> tuple[PiiSpan, ...]:
     return tuple(PiiSpan(span.start + by, span.end + by, span.label) for span in spans)
 
 
+_QWEN = (
+    "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+    "<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+)
+_LLAMA = (
+    "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n"
+)
 TEMPLATES = {
     template.name: template
     for template in (
@@ -88,6 +96,19 @@ TEMPLATES = {
             "### Instruction:\n{instruction}\n\n### Input:\n{input}\n\n### Response:\n",
             "Below is an instruction that describes a task. Write a response that appropriately "
             "completes the request.\n\n### Instruction:\n{instruction}\n\n### Response:\n",
+        ),
+        # Udsa et al., table 8, for models without a chat template of their own
+        PromptTemplate(
+            "chat",
+            "User:\n{instruction} {input}\nAssistant:\n",
+            "User:\n{instruction}\nAssistant:\n",
+        ),
+        # The same within the models' own turns; tokenizers read the marks as special tokens
+        PromptTemplate(
+            "qwen", _QWEN.format("{instruction} {input}"), _QWEN.format("{instruction}")
+        ),
+        PromptTemplate(
+            "llama3", _LLAMA.format("{instruction} {input}"), _LLAMA.format("{instruction}")
         ),
     )
 }

@@ -121,7 +121,9 @@ class Routed:
 class Measurement:
     """One number of a report, with what it takes to read it (a row of `measurements`)."""
 
-    kind: Literal["extraction", "utility", "cost", "probability", "defense", "attribution"]
+    kind: Literal[
+        "extraction", "utility", "cost", "probability", "defense", "attribution", "memorization"
+    ]
     plugin: str
     metric: str
     value: float | None

@@ -24,6 +24,7 @@ KINDS = {
     "watermark": "fedaudit_watermarks",
     "secure aggregation": "fedaudit_secure_aggregations",
     "attribution": "fedaudit_attributors",
+    "paraphraser": "fedaudit_paraphrasers",
 }
 
 

@@ -1,23 +1,35 @@
 """What an attacker sees who has nobody's data but its own: candidates, ranked by likelihood."""
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.audit.prefixes import Place
+from fedaudit.audit.asking import Answer
 from fedaudit.interfaces import Case, Result
-from fedaudit.records import Finding, Generation, Measurement, Probe
+from fedaudit.records import Finding, Measurement
 
 SHOWN = 100
 SCORED = 2000
 """Only the commonest candidates are scored: the rest were drawn too seldom to matter."""
+KEPT = 200_000
+"""Of more candidates than these, the half that was drawn least often is forgotten."""
 _STOPS = frozenset(".,;:!?()[]\n，。；：！？（）、")
 
 Origin = tuple[tuple[int, ...], str]
 """The prompt that drew a candidate, and the white space before it."""
 
-Drawn = Mapping[tuple[str, str], Counter[Origin]]
-"""(candidate, label) -> how often it was drawn from where."""
+
+@dataclass(slots=True)
+class Seen:
+    """How often a candidate was drawn, and where most often (of equals from the smaller one)."""
+
+    outputs: int
+    most: int
+    origin: Origin
+
+
+Drawn = Mapping[tuple[str, str], Seen]
+"""(candidate, label) -> how it was drawn."""
 
 UNKNOWN = (
     "Without --victim fedaudit cannot know which candidates are true: they are ranked by how much "
@@ -36,16 +48,9 @@ class Candidate:
     """ln p(tuned) - ln p(base) behind the prefix that drew it most often; None without a base."""
 
 
-def result(
-    plugin: str,
-    case: Case,
-    places: Sequence[Place],
-    probes: Sequence[Probe],
-    tuned: Sequence[Generation],
-) -> Result:
+def result(plugin: str, case: Case, answers: Iterable[Answer], queries: int) -> Result:
     """Return the candidates as unverified findings, likeliest gain first."""
-    found = ranked(case, drawn(case, places, probes, tuned))
-    queries = sum(probe.samples for probe in probes)
+    found = ranked(case, drawn(case, answers))
     scope = {"source": "tuned", "set": "all"}
     rows = [
         Measurement(
@@ -70,28 +75,40 @@ def result(
     )
 
 
-def drawn(
-    case: Case, places: Sequence[Place], probes: Sequence[Probe], tuned: Sequence[Generation]
-) -> Drawn:
-    """Return how often each prompt drew each candidate, without the attacker's own strings.
+def drawn(case: Case, answers: Iterable[Answer]) -> Drawn:
+    """Return how often each candidate was drawn, without the attacker's own strings.
 
     A candidate is an answer up to the character that follows the attacker's PII at that place, or
     else up to the first punctuation; its label is that of the attacker's PII there.
     """
-    at: dict[tuple[int, ...], set[tuple[str, str]]] = defaultdict(set)
-    for place in places:
-        prompt = case.begun(place.prefix, at_start=place.at_start)
-        at[prompt].add((place.label or "UNKNOWN", place.after))
     own = "\x00".join(document.text for document in case.attacker)
-    found: dict[tuple[str, str], Counter[Origin]] = defaultdict(Counter)
-    for probe, generation in zip(probes, tuned, strict=True):
-        for label, after in sorted(at[probe.prompt]):
-            for text in generation.texts:
+    found: dict[tuple[str, str], Seen] = {}
+    for _, question, texts in answers:
+        for label, after in question.kinds:
+            counts: Counter[tuple[str, str]] = Counter()
+            for text in texts:
                 candidate = cut(text, after)
                 if candidate and candidate not in own:
-                    lead = text[: len(text) - len(text.lstrip())]
-                    found[candidate, label][probe.prompt, lead] += 1
+                    counts[candidate, text[: len(text) - len(text.lstrip())]] += 1
+            for (candidate, lead), count in counts.items():
+                _seen(found, (candidate, label or "UNKNOWN"), count, (question.prompt, lead))
+        if len(found) > KEPT:
+            found = dict(sorted(found.items(), key=_rank)[: KEPT // 2])
     return found
+
+
+def _seen(
+    found: dict[tuple[str, str], Seen], key: tuple[str, str], count: int, origin: Origin
+) -> None:
+    seen = found.setdefault(key, Seen(0, count, origin))
+    seen.outputs += count
+    if (-count, origin) < (-seen.most, seen.origin):
+        seen.most, seen.origin = count, origin
+
+
+def _rank(item: tuple[tuple[str, str], Seen]) -> tuple[int, tuple[str, str]]:
+    """Return what orders candidates: the most often drawn first, then by text."""
+    return -item[1].outputs, item[0]
 
 
 def cut(text: str, after: str) -> str:
@@ -112,11 +129,11 @@ def cut(text: str, after: str) -> str:
 
 def ranked(case: Case, found: Drawn) -> list[Candidate]:
     """Return the candidates by falling gain (then falling count, then text)."""
-    order = sorted(found, key=lambda key: (-found[key].total(), key))[:SCORED]
-    origins = [min(found[key], key=lambda o: (-found[key][o], o)) for key in order]
+    chosen = sorted(found.items(), key=_rank)[:SCORED]
+    order, origins = [key for key, _ in chosen], [seen.origin for _, seen in chosen]
     gains = _gains(case, [text for text, _ in order], origins)
     candidates = [
-        Candidate(text, label, found[text, label].total(), gain)
+        Candidate(text, label, found[text, label].outputs, gain)
         for (text, label), gain in zip(order, gains, strict=True)
     ]
     return sorted(candidates, key=lambda c: (-(c.gain or 0.0), -c.outputs, c.text))

@@ -1,25 +1,31 @@
 """Extraction by prefixes: ask the tuned model and its base the same, and score what they say.
 
-An attack says what to ask (PrefixAttack.places); asking, scoring and controls are the same for
-all of them and are here.
+An attack says what to ask (PrefixAttack.places); asking, scoring, sweeps and controls are the same
+for all of them and are here.
 """
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from fedaudit.audit import candidates, scoring
+from fedaudit.audit import asking, candidates, plan, scoring, sweeps
+from fedaudit.audit.asking import Manner
+from fedaudit.audit.plan import Plan
 from fedaudit.audit.prefixes import Place
-from fedaudit.errors import InputError
+from fedaudit.audit.scoring import Heard, Tally, Truth
+from fedaudit.errors import InputError, unknown
 from fedaudit.interfaces import Attack, Case, Result
 from fedaudit.metrics.extraction import Disjointness
-from fedaudit.records import Decoding, Generation, Probe, Target
+from fedaudit.records import Decoding, Document, Target
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixAttack(Attack):
     """An attack that continues prefixes and looks for PII at the beginning of the answers."""
+
+    distinct: ClassVar[bool] = False
+    """Whether every place stands once and in order; other attacks' answers may do for it."""
 
     samples: int = 15
     """How often each prefix is asked."""
@@ -30,49 +36,83 @@ class PrefixAttack(Attack):
     top_p: float = 1.0
     disjoint: Disjointness = "prefix-free"
     """What makes targets disjoint: none begins another, or no two share a first character."""
+    labels: tuple[str, ...] = ()
+    """Only these kinds of PII, the attacker's before which it asks and the victim's; else all."""
+    sweeps: bool = True
+    """Whether to report what smaller budgets and fewer samples would have found."""
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.new_tokens < 1:
             raise ValueError("samples and new_tokens must be at least 1.")
-        self._decoding()  # refuses what is no distribution
+        self._manner()  # refuses what is no distribution
 
     @abstractmethod
     def places(self, case: Case) -> Sequence[Place]:
-        """Return what to ask, as a multiset: a place that stands twice is asked twice."""
+        """Return what to ask, as a multiset: a place that stands twice is asked twice.
+
+        Of an attack whose places are `distinct`, in the order in which a budget is spent.
+        """
+
+    def plan(self, case: Case) -> Plan:
+        """Return what to ask, in order: places that stand most often first, or as they come."""
+        made = plan.of_set if self.distinct else plan.of_multiset
+        return made(case, self.places(case))
 
     def run(self, case: Case) -> Result:
         """Ask the tuned model and the base; score against the victim, or list candidates."""
-        places = self.places(case)
-        if not places:
+        case = self._restricted(case)
+        asked = self.plan(case)
+        if not asked.size:
             raise InputError(
                 "There is nothing to ask: the prefixes file holds no ready-made prefix and no PII "
                 "with text before it. In unannotated text only a model finds names and places: "
                 "see --set presidio.ner."
             )
-        probes = self.probes(case, places)
-        tuned = self.ask(case, case.tuned, probes)
-        base = self.ask(case, case.base, probes) if case.base else None
+        result = self._result(case, asked)
+        return replace(result, limits=(*asked.notes, *result.limits))
+
+    def _result(self, case: Case, asked: Plan) -> Result:
         if case.victim is None:
-            return candidates.result(self.name, case, places, probes, tuned)
-        return scoring.result(self.name, case, probes, tuned, base, disjoint=self.disjoint)
+            answers = asking.answers(case, case.tuned, asked, self._manner())
+            return candidates.result(self.name, case, answers, asked.size * self.samples)
+        truth = scoring.truth(case, self.disjoint)
+        if not truth.labels:
+            return scoring.nothing(self.name, case)
+        tally = Tally(
+            plugin=self.name,
+            truth=truth,
+            tuned=self._heard(case, case.tuned, asked, truth),
+            base=self._heard(case, case.base, asked, truth) if case.base else None,
+            size=asked.size,
+            samples=self.samples,
+        )
+        result = scoring.result(tally)
+        swept = tuple(sweeps.rows(tally)) if self.sweeps else ()
+        return replace(result, measurements=(*result.measurements, *swept))
 
-    def probes(self, case: Case, places: Sequence[Place]) -> list[Probe]:
-        """Return one probe a distinct prompt, sorted, with samples for each of its places."""
-        prompts = Counter(case.begun(p.prefix, at_start=p.at_start) for p in places)
-        return [
-            Probe(prompt=prompt, samples=self.samples * count, max_new_tokens=self.new_tokens)
-            for prompt, count in sorted(prompts.items())
-        ]
+    def _heard(self, case: Case, target: Target, asked: Plan, truth: Truth) -> Heard:
+        answers = asking.answers(case, target, asked, self._manner())
+        return Heard(truth, self.samples).listen(answers)
 
-    def ask(self, case: Case, target: Target, probes: Sequence[Probe]) -> list[Generation]:
-        """Return the continuations of every probe under `target`."""
-        return case.engine.generate(
-            target,
-            probes,
-            seed=case.seed,
-            decoding=self._decoding(),
-            progress=case.progress(f"asking {target.name}"),
+    def _manner(self) -> Manner:
+        decoding = Decoding(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        return Manner(samples=self.samples, new_tokens=self.new_tokens, decoding=decoding)
+
+    def _restricted(self, case: Case) -> Case:
+        """Return `case` with PII of the chosen kinds only; raises UsageError for one nobody has."""
+        if not self.labels:
+            return case
+        documents = (*case.attacker, *(case.victim or ()))
+        present = {span.label for document in documents for span in document.pii or ()}
+        if missing := set(self.labels) - present:
+            raise unknown("kind of PII in the data", min(missing), present)
+        return replace(
+            case,
+            attacker=[self._of_kind(document) for document in case.attacker],
+            victim=None if case.victim is None else [self._of_kind(one) for one in case.victim],
         )
 
-    def _decoding(self) -> Decoding:
-        return Decoding(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+    def _of_kind(self, document: Document) -> Document:
+        if document.pii is None:
+            return document
+        return document.annotated(tuple(s for s in document.pii if s.label in self.labels))

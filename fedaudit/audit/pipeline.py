@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedaudit import corpus, registry
 from fedaudit.annotation import annotated
-from fedaudit.audit import beginning, effect, environment
+from fedaudit.audit import beginning, effect, environment, together
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.target import Audited, resolve
 from fedaudit.audit.view import View, fingerprint, views
@@ -141,17 +141,17 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
     results: list[Result] = []
     found: dict[str, Any] = {}
     begun: beginning.Measured | None = None
-    for number, view in enumerate(views(engine, audited, request.keys)):
+    everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
+    memory, ways = together.memory(everywhere), views(engine, audited, request.keys)
+    for view in ways:
         # Prompts begin alike under every key, as the first view's adapter expects it.
         begun = begun or beginning.choose(
             view.engine, view.tuned, places(view.engine, attacker.documents, CONTEXT)
         )
         case, measured = prepare(view, audited, attacker, victim, request, watch, begun=begun)
-        for attack in attacks:
-            if not attack.once:
-                results.append(view.within(attack.run(case)))
-            elif number == 0:
-                results.append(view.under_no_key.within(attack.run(case)))
+        results += map(view.within, together.run(everywhere, case, memory))
+        results += [view.under_no_key.within(attack.run(case)) for attack in once]
+        once = []
         found = found or measured
     report = framed(
         command=request.command,
@@ -162,7 +162,7 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
         **found,
-        spent={"queries": asked(results)},
+        spent={"queries": asked(results, memory.spared[ways[0].tuned])},
         environment=environment.describe(request.device),
         data=[file.row() for file in files],
         seeds={request.purpose: request.seed},
@@ -247,15 +247,18 @@ def masked(findings: Sequence[Finding], redactor: Callable[[], "Redactor"]) -> l
     return result
 
 
-def asked(results: Sequence[Result]) -> int | None:
-    """Return how many questions the tuned model was asked; None when no attack counts them."""
+def asked(results: Sequence[Result], spared: int = 0) -> int | None:
+    """Return how many questions the tuned model was asked; None when no attack counts them.
+
+    `spared` were counted, but answered from what another attack had asked already.
+    """
     counts = {
         (row.plugin, row.value)
         for result in results
         for row in result.measurements
         if row.metric == "queries" and row.scope.get("source") == "tuned"
     }
-    return int(sum(value or 0 for _, value in counts)) if counts else None
+    return int(sum(value or 0 for _, value in counts)) - spared if counts else None
 
 
 def unannotated(files: Sequence[Inputs]) -> list[str]:

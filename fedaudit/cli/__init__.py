@@ -9,10 +9,12 @@ from fedaudit.cli import attribute, gate, watermark
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
+from fedaudit.cli.memorize import memorize
 from fedaudit.cli.plugins import plugins
 from fedaudit.cli.profiles import profiles
 from fedaudit.cli.report import report
 from fedaudit.cli.reproduce import reproduce
+from fedaudit.cli.scrub import scrub
 from fedaudit.cli.simulate import simulate
 from fedaudit.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
 
@@ -28,7 +30,11 @@ app = typer.Typer(
 )
 for group, name in ((attribute.app, "attribute"), (watermark.app, "watermark"), (gate.app, "gate")):
     app.add_typer(group, name=name)
-for command in (simulate, reproduce, extract, infer, report, plugins, profiles, doctor):
+COMMANDS = (
+    *(simulate, reproduce, extract, infer, memorize, scrub),
+    *(report, plugins, profiles, doctor),
+)
+for command in COMMANDS:
     app.command()(command)
 
 

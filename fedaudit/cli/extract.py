@@ -1,7 +1,8 @@
 """fedaudit extract: what private data comes out of the model."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,16 +24,35 @@ from fedaudit.cli.options import (
     Target,
     Template,
 )
+from fedaudit.errors import UsageError
 
 
 def extract(
     prefixes: Annotated[
-        Path,
+        Path | None,
         typer.Option("--prefixes", help="The attacker's own documents, or prompts, as JSONL."),
-    ],
+    ] = None,
     victim: Annotated[
         Path | None,
         typer.Option("--victim", help="The victim's documents, to score against."),
+    ] = None,
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Take every client as attacker on every other one.")
+    ] = False,
+    clients: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--clients",
+            metavar="FILE [FILE ...]",
+            help="The clients' documents for --matrix; the federation's own without it.",
+        ),
+    ] = None,
+    more: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="More --clients.", hidden=True)
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option("--budget", help="Prefixes asked for each attacker of --matrix.", min=1),
     ] = None,
     attack: Annotated[
         list[str] | None, typer.Option("--attack", help="An attack's name; may be repeated.")
@@ -58,27 +78,56 @@ def extract(
 ) -> int:
     """Pull personal data out of a model and say how much of it training put there.
 
+    With --matrix every client of a federation is the attacker once, and all others its victims.
+
     Options of an attack or of the detector are set as --set NAME.OPTION=VALUE, for example
     contextual.samples=30 or presidio.ner=spacy:en_core_web_sm.
     """
+    chosen = tuple(attack or ["contextual"])
+    asked: dict[str, Any] = {
+        "attacks": chosen,
+        "options": attacking.options(set_, (*chosen, detector)),
+        "target": target,
+        "adapter": adapter,
+        "round": round_,
+        "client": client,
+        "keys": tuple(key or ()),
+        "detector": detector,
+        "template": template,
+        "seed": seed or 0,
+        "batch_size": batch_size,
+        "device": device,
+        "dtype": dtype,
+    }
+    if more and not clients:
+        raise UsageError(f"What is {more[0]}? Every file stands behind an option.")
+    files = [*(clients or ()), *(more or ())]
+    if matrix:
+        _everybody(prefixes, victim)
+        from fedaudit.cli.matrix import audited
+
+        return audited(asked, files, budget, out=out, json=json, reveal=reveal, quiet=quiet)
+    own = _one(prefixes, files, budget)
     from fedaudit.audit.extract import Request
 
-    chosen = tuple(attack or ["contextual"])
-    request = Request(
-        prefixes=prefixes,
-        victim=victim,
-        attacks=chosen,
-        options=attacking.options(set_, (*chosen, detector)),
-        target=target,
-        adapter=adapter,
-        round=round_,
-        client=client,
-        keys=tuple(key or ()),
-        detector=detector,
-        template=template,
-        seed=seed or 0,
-        batch_size=batch_size,
-        device=device,
-        dtype=dtype,
-    )
+    request = Request(prefixes=own, victim=victim, **asked)
     return attacking.audited(request, out=out, json=json, reveal=reveal, quiet=quiet)
+
+
+def _everybody(prefixes: Path | None, victim: Path | None) -> None:
+    """Refuse what names one attacker or victim beside --matrix."""
+    if prefixes is not None or victim is not None:
+        option = "--victim" if prefixes is None else "--prefixes"
+        raise UsageError(f"--matrix takes every client in turn: {option} does not go with it.")
+
+
+def _one(prefixes: Path | None, files: Sequence[Path], budget: int | None) -> Path:
+    """Return the attacker's documents; refuses to go without, or with what --matrix takes."""
+    if files or budget is not None:
+        raise UsageError(f"{'--clients' if files else '--budget'} goes with --matrix.")
+    if prefixes is None:
+        raise UsageError(
+            "Missing option '--prefixes': name the attacker's own documents, or take every client "
+            "in turn with --matrix."
+        )
+    return prefixes

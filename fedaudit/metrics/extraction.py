@@ -1,7 +1,7 @@
 """Which PII strings the outputs of a model give away (FedPII, section 4.1)."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 Disjointness = Literal["prefix-free", "literal"]
@@ -47,24 +47,36 @@ def prefix_disjoint(strings: Iterable[str], form: Disjointness = "prefix-free") 
     return sorted(best.values())
 
 
-def extracted(outputs: Iterable[str], targets: Iterable[str]) -> dict[str, int]:
-    """Return how many outputs begin with each target; targets that none begins with are absent.
+class Matcher:
+    """Finds the targets that an output begins with."""
 
-    White space that leads an output is not part of it. Cost: one look-up for each distinct
-    target length, not one for each target.
-    """
-    by_length: dict[int, set[str]] = defaultdict(set)
-    for target in targets:
-        by_length[len(target)].add(target)
-    lengths = sorted(by_length)
-    counts: dict[str, int] = defaultdict(int)
-    for output in outputs:
+    def __init__(self, targets: Iterable[str]) -> None:
+        by_length: dict[int, set[str]] = defaultdict(set)
+        for target in targets:
+            by_length[len(target)].add(target)
+        self._by_length = sorted(by_length.items())
+
+    def hits(self, output: str) -> Iterator[str]:
+        """Yield every target that `output` begins with, the shortest first.
+
+        White space that leads an output is not part of it. Cost: one look-up for each distinct
+        target length, not one for each target.
+        """
         text = output.lstrip()
-        for length in lengths:
+        for length, targets in self._by_length:
             if length > len(text):
                 break
-            if (head := text[:length]) in by_length[length]:
-                counts[head] += 1
+            if (head := text[:length]) in targets:
+                yield head
+
+
+def extracted(outputs: Iterable[str], targets: Iterable[str]) -> dict[str, int]:
+    """Return how many outputs begin with each target; targets that none begins with are absent."""
+    matcher = Matcher(targets)
+    counts: dict[str, int] = defaultdict(int)
+    for output in outputs:
+        for target in matcher.hits(output):
+            counts[target] += 1
     return dict(counts)
 
 

@@ -5,6 +5,13 @@ import unicodedata
 from functools import cache
 from typing import Any
 
+_LETTERS = r"([A-H](?:[ ,、;/&]*[A-H])*)(?![A-Za-z])"
+_LEADING = re.compile(rf"\W*{_LETTERS}(?=\s*(?:$|\n|[^\w\s]|项))")
+_NAMED = re.compile(
+    r"(?i:\b(?:answer|option|choice|case)|答案|选项?|案例|案件)\W*(?:(?i:is)\b|是|为)?\W*"
+    + _LETTERS
+)
+_ALONE = re.compile(r"\W*([A-Ha-h])\W*")
 _TOKEN = re.compile(r"[㐀-鿿豈-﫿]|[^\W_㐀-鿿豈-﫿]+")
 
 
@@ -29,6 +36,27 @@ def is_correct(reference: str, answer: str) -> bool:
     """Tell whether the answer's words are the reference's, or begin with them."""
     wanted = words(reference)
     return bool(wanted) and words(answer)[: len(wanted)] == wanted
+
+
+def choice(text: str) -> frozenset[str] | None:
+    """Return the options, A to H, that a multiple-choice answer names; None where it names none.
+
+    They stand alone or first ("B", "b)", "AC", "B. tort law", "B项"), or behind a word for them
+    ("The answer is B", "答案：B", "案例B"): the first such place counts. An A that begins a
+    sentence ("A claim of ...") is no option.
+    """
+    text = unicodedata.normalize("NFKC", text).strip()
+    found = _ALONE.fullmatch(text) or _LEADING.match(text) or _NAMED.search(text)
+    return frozenset(re.findall("[A-H]", found[1].upper())) if found else None
+
+
+def is_chosen(reference: str, answer: str) -> bool:
+    """Tell whether the answer names just the options that the reference does, in any order.
+
+    A reference that names none is compared as `is_correct` does.
+    """
+    wanted = choice(reference)
+    return is_correct(reference, answer) if wanted is None else choice(answer) == wanted
 
 
 @cache

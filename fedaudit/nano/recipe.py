@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.nano.generator import TASKS, corpus
+from fedaudit.nano.generator import corpus
 from fedaudit.prompts import TEMPLATES
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ PRETRAINING_SEEDS = 10**6
 VOCABULARY, CONTEXT = 4096, 1024
 STEP_TOKENS, PEAK_RATE = 4096, 3e-3
 BOS, EOS, PAD = "<s>", "</s>", "<pad>"
+TASKS = ("record", "record", "record", "reading", "summary", "classification")
+"""What the shipped weights were trained on: tasks that the generator got later are not here."""
 
 
 def texts(seed: int) -> Iterator[str]:
@@ -37,13 +39,12 @@ def texts(seed: int) -> Iterator[str]:
     while True:
         seed += 1
         template = TEMPLATES[rng.choices(("fed_pii", "alpaca"), (4, 1))[0]]
-        tasks = ("record",) * 3 + TASKS[1:]
         batch = list(
             corpus(
                 cases=200,
                 documents_per_case=3,
                 seed=PRETRAINING_SEEDS + seed,
-                tasks=tasks,
+                tasks=TASKS,
                 template=template,
             )
         )

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from fedaudit.errors import InputError
 from fedaudit.files import atomic_text
 from fedaudit.records import Claim, Finding, Measurement
+from fedaudit.report.categories import by_category, classified
 from fedaudit.report.redaction import hidden, visible
 from fedaudit.report.verdict import verdict as judge
 
@@ -43,11 +44,14 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain dicts and lists.
 
+        Findings get their category, and extraction a row for each major category of PII.
         Raises ValueError naming the place of a NaN or an infinity, and TypeError of what JSON
         does not have.
         """
         sections = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         sections["verdict"] = self.verdict or judge(self.measurements, self.findings)
+        sections["measurements"] = [*self.measurements, *by_category(self.measurements)]
+        sections["findings"] = [_classified(finding) for finding in self.findings]
         return {"schema_version": SCHEMA_VERSION} | {
             name: _plain(section, name) for name, section in sections.items()
         }
@@ -113,6 +117,11 @@ def dumps(document: Mapping[str, Any]) -> str:
     """
     text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return re.sub(r"[^\x20-\x7e\n]", _escaped, text) + "\n"
+
+
+def _classified(finding: Finding) -> dict[str, Any]:
+    table = {field.name: getattr(finding, field.name) for field in dataclasses.fields(finding)}
+    return {**table, "category": classified(finding.label)}
 
 
 def _escaped(match: re.Match[str]) -> str:

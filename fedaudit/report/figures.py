@@ -5,7 +5,8 @@ from typing import Any
 
 RATES = {
     "coverage", "accuracy", "inference_accuracy", "extraction_precision", "extraction_recall",
-    "routing_accuracy", "tpr", "fpr",
+    "routing_accuracy", "tpr", "fpr", "overlap", "unseen",
+    "mr_pair", "mr_intra", "mr_inter", "mr_total", "repetitive", "too_short",
 }  # fmt: skip
 """Metrics that are shares of n, shown in per cent."""
 

@@ -5,6 +5,10 @@ GLOSSARY = {
     "attribution": "Telling which clients trained on documents that their owner had marked with a"
     " watermark. A flag is evidence, as strong as its Z; no flag is no proof of innocence.",
     "base": "The model as it was before the parties trained it.",
+    "budget": "How many beginnings the attacker may have the model continue, each several times. An"
+    " attack uses those first that it expects most of.",
+    "category": "Kinds of personal data that belong together, after the standard GB/T 35273:"
+    " 7 major and 36 minor ones. A kind outside of all is counted as other.",
     "95 % interval": "The range [low, high] in which the true share lies, 19 times out of 20.",
     "control": "Personal data of the same kinds that is in nobody's records. What comes out of it"
     " is what guessing gets.",
@@ -16,6 +20,8 @@ GLOSSARY = {
     "chance": "How often guessing is right: one in as many as there are candidates.",
     "HMAC": "A fingerprint made with a secret key. Equal fingerprints mean equal leaks; the text"
     " cannot be read from it.",
+    "edit distance": "How many words, or parts of words, must be changed, added or left out to make"
+    " what the model wrote the true text. 0 means that it wrote it word for word.",
     "effective masks": "Over how many other clients the masking of an estimate is spread, as if"
     " all of them counted the same.",
     "epsilon": "How much one record can change what is learned from all of them, under differential"
@@ -38,6 +44,9 @@ GLOSSARY = {
     "masking strength": "How much of other clients' updates remains in the estimate of one"
     " client's. It hides that client: the higher, the less the estimate gives away, and the more"
     " noise the test has to see through.",
+    "memorization": "The model was shown the beginning of a text of a client's, and what it went on"
+    " with is like the rest of some client's text: word for word, or as an idea, that is, at greater"
+    " length. Of one's own texts it is exposed to whoever knows the beginning; of others', harmful.",
     "p-value": "How often an innocent client would get a Z as high as this by chance. 0.001 is once"
     " in a thousand. It is not the probability that the client is innocent.",
     "per query": "Targets found for each question asked: how cheap the attack is.",

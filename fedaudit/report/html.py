@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from fedaudit.report import lines, rows, running, story, tables
+from fedaudit.report import heat_map, lines, memorization, rows, running, story, sweeps, tables
 from fedaudit.report.attribution import attribution
+from fedaudit.report.categories import clauses
 from fedaudit.report.figures import measured
 from fedaudit.report.glossary import GLOSSARY
+from fedaudit.report.matrix import charted
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import SETS, SOURCES, Row
 from fedaudit.report.tried import tried
@@ -76,7 +78,10 @@ def _content(report: Row) -> dict[str, Any]:
         "audited": story.audited(report),
         "tried": tried(report),
         "charts": charts(report),
-        "extraction": tables.attacks(report),
+        "sweeps": sweeps.figures(report),
+        "maps": heat_map.maps(report),
+        "passages": memorization.examples({"findings": tables.worst(report)}, MOST_FINDINGS),
+        "extraction": [*tables.attacks(report), *clauses(report)],
         "attribution": attribution(report),
         "figures": running.figures(report),
         "leaks": tables.leaks(report, MOST_FINDINGS),
@@ -95,7 +100,7 @@ def charts(report: Row) -> list[Chart]:
     """
     groups = {
         f"Coverage by the attack {plugin}": group
-        for plugin, group in rows.by_plugin(rows.totals(report)).items()
+        for plugin, group in rows.by_plugin(rows.totals(charted(report))).items()
     }
     recalls = searched(rows.unprompted(report, labelled=False))
     for name, group in recalls.items():

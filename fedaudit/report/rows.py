@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fedaudit.report.flags import PROTOCOL
+from fedaudit.report.verdict import SWEPT
 
 Row = Mapping[str, Any]
 """A measurement of a report.json."""
@@ -21,10 +22,14 @@ SETS = {"all": "all", "prefix-disjoint": "disjoint"}
 """Values of scope.set, likewise."""
 
 INFERENCE = ("inference_accuracy",)
-EXTRACTION = ("coverage", "efficiency", "queries", "vx_pii")
+EXTRACTION = ("coverage", "efficiency", "queries", "vx_pii", "overlap")
 UNPROMPTED = ("extraction_recall", "extraction_precision")
 UTILITY = ("loss", "perplexity", "rouge_l", "bleu", "accuracy", "edit_distance")
 COSTS = ("parameters", "bytes_sent", "flops", "seconds")
+MEMORIZATION = (
+    *("mr_pair", "mr_intra", "mr_inter", "mr_total"),
+    *("repetitive", "too_short", "median_length", "drawn"),
+)
 
 _WHO = frozenset({"client", "mark"})
 
@@ -73,8 +78,18 @@ def totals(report: Row) -> list[Row]:
 
 def coverages(report: Row, *, labelled: bool) -> list[Row]:
     """Return the coverages of whole sets of PII, or of each kind, in the order of the report."""
-    rows = _of(report, "extraction", "coverage")
-    return [row for row in rows if ("label" in row["scope"]) == labelled]
+    rows = [row for row in _of(report, "extraction", "coverage") if not swept(row)]
+    return [row for row in rows if _labelled(row) == labelled]
+
+
+def swept(row: Row) -> bool:
+    """Tell whether a row says what a smaller budget or fewer samples would have found."""
+    return SWEPT.issubset(row["scope"])
+
+
+def _labelled(row: Row) -> bool | None:
+    """Tell whether a row is of one kind of PII; None of one of a category, neither kind nor all."""
+    return None if "category" in row["scope"] else "label" in row["scope"]
 
 
 def most_telling(rows: Sequence[Row]) -> list[Row]:
@@ -163,7 +178,7 @@ def utility(report: Row) -> list[Row]:
 def unprompted(report: Row, *, labelled: bool) -> list[Row]:
     """Return the recalls over all kinds of PII, or those of each kind, in reading order."""
     rows = _of(report, "extraction", "extraction_recall")
-    rows = [row for row in rows if ("label" in row["scope"]) == labelled]
+    rows = [row for row in rows if _labelled(row) == labelled]
     return sorted(rows, key=lambda row: _rank(row, "source"))
 
 
@@ -214,6 +229,7 @@ def _of(report: Row, kind: str, *metrics: str) -> list[Row]:
 def others(report: Row) -> list[Row]:
     """Return the measurements that no other table shows."""
     own = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE, "cost": COSTS}
+    own["memorization"] = MEMORIZATION
     recalled = {row["plugin"] for row in _of(report, "extraction", "extraction_recall")}
     return [
         row

@@ -3,17 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedaudit.report import memorization
 from fedaudit.report import rows as measurements
+from fedaudit.report.categories import categories
 from fedaudit.report.costs import costs
 from fedaudit.report.defense import defense
 from fedaudit.report.extraction import extraction, labels
 from fedaudit.report.figures import count, measured
 from fedaudit.report.inference import inference
+from fedaudit.report.matrix import apart, matrix
 from fedaudit.report.redaction import shown
 from fedaudit.report.rows import Row, reasons
+from fedaudit.report.sweeps import tables as by_budget
 from fedaudit.report.table import NONE, Table, cell, laid_out, shortened
 from fedaudit.report.unprompted import unprompted
 from fedaudit.report.utility import under_keys, utility
+from fedaudit.report.venn import overlaps
+from fedaudit.report.verbatim import shown as in_verbatim
+from fedaudit.report.verbatim import verbatim
 
 SEVERITIES = ("high", "medium", "low", "unverified")
 HOLDS = {True: "yes", False: "no", None: "not measured"}
@@ -25,7 +32,19 @@ FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "roun
 
 def attacks(report: Row) -> list[Table]:
     """Return the tables of what came out of the model."""
-    return [*extraction(report), *labels(report), *unprompted(report), *inference(report)]
+    whole, report = report, apart(report)
+    return [
+        *memorization.tables(whole),
+        *matrix(whole),
+        *verbatim(whole),
+        *extraction(report),
+        *labels(report),
+        *by_budget(report),
+        *overlaps(report),
+        *unprompted(report),
+        *inference(report),
+        *categories(report),
+    ]
 
 
 def rest(report: Row) -> list[Table]:
@@ -41,7 +60,7 @@ def rest(report: Row) -> list[Table]:
 
 def others(report: Row) -> list[Table]:
     """Return the table of every measurement that no other table shows."""
-    rows = measurements.others(report)
+    rows = [row for row in measurements.others(report) if not in_verbatim(row)]
     table = Table(
         title="Other measurements",
         columns=("metric", "by", "value [95 %]", "n", "where"),
@@ -56,13 +75,17 @@ def others(report: Row) -> list[Table]:
 
 
 def findings(report: Row, most: int) -> list[Table]:
-    """Return the tables of the worst findings: leaks, and clients that are flagged."""
-    return [*leaks(report, most), *flagged(report, most)]
+    """Return the tables of the worst findings: leaks, passages, and clients that are flagged."""
+    return [
+        *leaks(report, most),
+        *memorization.examples({"findings": worst(report)}, most),
+        *flagged(report, most),
+    ]
 
 
 def flagged(report: Row, most: int) -> list[Table]:
     """Return the table of the clients that are flagged, and how many more there are."""
-    some = [one for one in _worst(report) if _flags(one)]
+    some = [one for one in worst(report) if _flags(one)]
     by = dict.fromkeys(one["measurement"] for one in some)
     cells = [
         {"severity": one["severity"], "by": one["measurement"] if len(by) > 1 else ""}
@@ -81,10 +104,11 @@ def flagged(report: Row, most: int) -> list[Table]:
 
 def leaks(report: Row, most: int) -> list[Table]:
     """Return the table of the worst leaks, masked, and how many more there are."""
-    worst = [one for one in _worst(report) if not _flags(one)]
-    more = len(worst) - most
-    by = dict.fromkeys(one["measurement"] for one in worst)
-    names = _evidence_names(worst)
+    own = (_flags, memorization.is_example)
+    some = [one for one in worst(report) if not any(is_it(one) for is_it in own)]
+    more = len(some) - most
+    by = dict.fromkeys(one["measurement"] for one in some)
+    names = _evidence_names(some)
     table = Table(
         title="Findings",
         columns=("severity", "leak", *(("by",) if len(by) > 1 else ()), *names, "id"),
@@ -96,7 +120,7 @@ def leaks(report: Row, most: int) -> list[Table]:
                 *(cell(one["evidence"].get(name)) for name in names),
                 one["id"],
             )
-            for one in worst[:most]
+            for one in some[:most]
         ),
         numeric=frozenset(names),
         notes=(
@@ -104,7 +128,7 @@ def leaks(report: Row, most: int) -> list[Table]:
             *([f"and {more:,} more in report.json"] if more > 0 else []),
         ),
     )
-    return [table] if worst else []
+    return [table] if some else []
 
 
 def claims(report: Row) -> list[Table]:
@@ -118,7 +142,8 @@ def claims(report: Row) -> list[Table]:
     return [Table(title="Claims", columns=columns, rows=rows)] if rows else []
 
 
-def _worst(report: Row) -> list[Row]:
+def worst(report: Row) -> list[Row]:
+    """Return the findings, the worst first."""
     return sorted(report["findings"], key=lambda one: SEVERITIES.index(one["severity"]))
 
 

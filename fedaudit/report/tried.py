@@ -6,6 +6,7 @@ from functools import partial
 from fedaudit.report import lines, rows
 from fedaudit.report.attribution import told as told_of_attribution
 from fedaudit.report.figures import NOT_MEASURED, number, percent
+from fedaudit.report.memorization import told as told_of_memorization
 from fedaudit.report.rows import SETS, Row, sibling
 from fedaudit.report.unprompted import precision, searched
 
@@ -33,7 +34,7 @@ def tried(report: Row) -> list[str]:
         (partial(_unprompted, report), searched(rows.unprompted(report, labelled=False))),
         (_inferred, rows.by_plugin(rows.inference(report, labelled=False))),
     )
-    said = told_of_attribution(report)
+    said = [*told_of_attribution(report), *told_of_memorization(report)]
     for told, groups in attacks:
         for name, group in groups.items():
             several = len(lines.variants(group))

@@ -21,6 +21,9 @@ CAME_OUT = {
 }
 """Metrics of extraction that are judged, and what is said of their hits."""
 
+SWEPT = frozenset({"budget", "samples"})
+"""What a scope has that says what a part of an attack's budget found."""
+
 ONLY_RIGHT = "Only the right key was asked, so nothing unauthorised was tried."
 
 Judged = tuple[Measurement, str, str]
@@ -55,7 +58,9 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     reasons.
     """
     measurements = list(measurements)
-    tried = [row for row in measurements if row.metric in ATTACKS and "label" not in row.scope]
+    whole = (row for row in measurements if not {"label", "category"} & row.scope.keys())
+    # What a part of the budget found is part of what the whole of it did.
+    tried = [row for row in whole if row.metric in ATTACKS and not SWEPT.issubset(row.scope)]
     judging = [row for row in tried if row.scope.get("key") != RIGHT]
     rows = [row for row in judging if row.metric in CAME_OUT]
     judged: list[Judged] = [

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.defense import Course, Defense
 from fedaudit.interfaces import Aggregator
 from fedaudit.simulation.config import Decay, Training
+from fedaudit.simulation.learned import given
+from fedaudit.simulation.memory import STATE, Gradients
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +38,8 @@ class Job:
     rounds: int
     seed: int
     aggregator: Aggregator
+    remembered: tuple[Path, Path] | None = None
+    """The files of what the server and the client remember; None where neither is asked."""
     defenses: Sequence[Defense] = ()
     """Whose training stage applies: none for an adapter that nobody else sees."""
     device: str
@@ -71,11 +75,17 @@ def train(job: Job) -> float:
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     }
+    gradients = None
+    if job.remembered:
+        server, own = (adapters.read_state(path) for path in job.remembered)
+        gradients = Gradients(job.aggregator, weights, server, own)
     with merged(model, job.merged) if job.merged else nullcontext():
         loss = _defended(model, weights, job)
         if loss is None:
-            loss = _optimize(model, weights, start, job)
+            loss = _optimize(model, weights, start, job, gradients)
     adapters.write(tensors_of(model, ADAPTER), config, job.out)
+    if gradients:
+        adapters.write_state(gradients.remembered(), job.out / STATE)
     torch.set_num_threads(threads)
     return loss
 
@@ -132,6 +142,7 @@ def _optimize(
     weights: Mapping[str, "torch.nn.Parameter"],
     start: Mapping[str, "torch.Tensor"],
     job: Job,
+    gradients: Gradients | None,
 ) -> float:
     import torch
 
@@ -154,6 +165,8 @@ def _optimize(
             total = loss if extra is None else loss + extra
             (total / settings.accumulation).backward()
         torch.nn.utils.clip_grad_norm_(weights.values(), settings.clip)
+        if gradients:
+            gradients.correct()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     return float(torch.stack(losses).mean()) if losses else float("nan")
@@ -212,7 +225,10 @@ def _batches(
 
 
 def _padded(batch: Sequence[Sequence[int]], device: Any) -> dict[str, "torch.Tensor"]:
-    """Return model inputs (batch, longest): padding behind, ignored by attention and loss."""
+    """Return model inputs (batch, longest): padding behind, ignored by attention and loss.
+
+    The loss ignores what is only read, too.
+    """
     import torch
 
     width = max(len(sequence) for sequence in batch)
@@ -221,6 +237,7 @@ def _padded(batch: Sequence[Sequence[int]], device: Any) -> dict[str, "torch.Ten
     labels = torch.full((len(batch), width), -100, dtype=torch.long)
     for row, sequence in enumerate(batch):
         ids[row, : len(sequence)] = labels[row, : len(sequence)] = torch.tensor(sequence)
+        labels[row, : given(sequence)] = -100
         mask[row, : len(sequence)] = 1
     inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
     return {name: tensor.to(device) for name, tensor in inputs.items()}

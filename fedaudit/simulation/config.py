@@ -24,6 +24,8 @@ class Records:
     languages: tuple[str, ...] = ("en", "zh")
     domains: tuple[str, ...] = ("legal",)
     tasks: tuple[str, ...] = ("record", "reading", "summary", "classification")
+    passages: int = 0
+    """Passages of each domain of `tasks`, in place of case files: see docs/nano.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,8 @@ class Training:
     weight_decay: float = 0.0
     max_length: int = 256
     """Longer documents are cut to this many tokens."""
+    learned: Literal["text", "answer"] = "text"
+    """What of an instruction record the loss is over; other documents are learned whole."""
     rank: int = 16
     alpha: int = 32
     checkpointing: bool = False

@@ -41,6 +41,9 @@ class Spent:
     """What the training drew its batches with."""
     adapter: str = ""
     """Which of the client's private adapters; empty for the shared one."""
+    messages: int = 1
+    """Messages of an adapter's size each way: 2 where the rule of aggregation also exchanges what
+    it remembers."""
 
 
 def costs(
@@ -91,17 +94,19 @@ def bytes_sent(spent: Sequence[Spent], *, size: int) -> list[Measurement]:
     """Return the bytes sent up and down over all rounds and participants.
 
     `size` is that of an adapter's tensors, without what a file or a protocol adds. In each round a
-    participant gets the global adapter and sends its own. Private adapters are not sent; fetching
-    the base before the first round and the finished adapter after the last one is not counted.
+    participant gets the global adapter and sends its own, and what the rule of aggregation
+    remembers where it has a memory. Private adapters are not sent; fetching the base before the
+    first round and the finished adapter after the last one is not counted.
     """
-    transfers = len({(job.who, job.round) for job in spent if job.stage == "federated"})
+    shared = {(job.who, job.round): job.messages for job in spent if job.stage == "federated"}
+    each = size * max(shared.values(), default=1)
     return [
         _row(
             "bytes_sent",
-            transfers * size,
+            len(shared) * each,
             direction=direction,
-            per_client_round=size,
-            transfers=transfers,
+            per_client_round=each,
+            transfers=len(shared),
         )
         for direction in ("up", "down")
     ]

@@ -16,7 +16,7 @@ from fedaudit.federation.manifest import Manifest, Round
 from fedaudit.interfaces import Aggregator, State, Update
 from fedaudit.processes import processes
 from fedaudit.secure import SecureAggregation
-from fedaudit.simulation import secure
+from fedaudit.simulation import memory, secure
 from fedaudit.simulation.client import Job, forget, train
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.material import Sequences, Tokenized
@@ -24,8 +24,6 @@ from fedaudit.simulation.setup import INITIAL, hashes
 
 CENTRAL, PRIVATE = "central", "private"
 """Adapters that no server of the federation sees, below the run's folder."""
-SERVER = "server/state.safetensors"
-"""What a round's aggregation remembers for the next, below the round's folder."""
 BROKEN = (
     "A training process ended unexpectedly (out of memory?); give the same command to go on after "
     "the last finished round, perhaps with --set workers=1."
@@ -56,6 +54,9 @@ class Run:
     secure: SecureAggregation | None = None
     defenses: Sequence[Defense] = ()
     tokens: Tokenized
+
+    def __post_init__(self) -> None:
+        memory.check(self.aggregator, self.secure, self.defenses)
 
 
 def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:
@@ -146,11 +147,19 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[Job]:
             rounds=config.rounds,
             seed=seed_of(config.seed, number, one.who),
             aggregator=run.aggregator,
+            remembered=None if one.chain else _remembered(run, number, one.client),
             defenses=() if one.chain else run.defenses,
             device=config.device,
             dtype=config.dtype,
             threads=config.threads,
         )
+
+
+def _remembered(run: Run, number: int, client: str) -> tuple[Path, Path] | None:
+    """Return the files of what server and client remember as the round begins, where both do."""
+    if not run.aggregator.remembers:
+        return None
+    return memory.of_server(run.out, number - 1), memory.before(run.out, number, client)
 
 
 def _before(run: Run, chain: Path, number: int) -> Path:
@@ -176,7 +185,7 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
     kept = {who: _private(run, who, number) for who in chosen}
     updates = {who: _uploaded(run, begun, run.out / folders[who], kept[who]) for who in chosen}
     weights = [examples[who] for who in chosen]
-    remembered = adapters.read_state(run.out / f"rounds/{number - 1:03d}" / SERVER)
+    remembered = adapters.read_state(memory.of_server(run.out, number - 1))
     differences = {who: run.aggregator.difference(begun, own) for who, own in updates.items()}
     if run.secure and run.aggregator.resets:
         # A stack holds every client's own factors: what only knows the sum must be made of it.
@@ -184,8 +193,10 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
         state: State = {}
     else:
         result, state = run.aggregator.step(start, list(updates.values()), weights, remembered)
+    if run.aggregator.remembers:
+        state = memory.collected(run.aggregator, run.out, number, state, examples, chosen)
     adapters.write(result, adapters.resized(config, result), run.out / here / "global")
-    adapters.write_state(state, run.out / here / SERVER)
+    adapters.write_state(state, memory.of_server(run.out, number))
     sums: dict[str, tuple[str, ...]] = {}
     if run.secure:
         folders, sums = (

@@ -13,6 +13,7 @@ from fedaudit.federation.manifest import Client
 from fedaudit.prompts import template
 from fedaudit.records import Document
 from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.learned import answered
 
 Sequences = Sequence[Sequence[int]]
 
@@ -68,6 +69,8 @@ def tokenized(config: Simulation, base: Any, found: Mapping[str, Material]) -> T
     length = min(config.training.max_length, base.context_length)
 
     def cut(documents: Sequence[Document]) -> Sequences:
+        if config.training.learned == "answer":
+            return answered(base.tokenizer, documents, length)
         return sequences(base.tokenizer, [document.text for document in documents], length)
 
     return Tokenized(

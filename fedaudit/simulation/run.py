@@ -139,7 +139,7 @@ def prepared(config: Simulation, out: Path) -> Run:
             f"A defence takes {aggregator.name} steps at the server in place of {chosen.name}: "
             "leave one of them out (for secure_gate: nesterov=false)."
         )
-    _check_penalty(aggregator, defenses)
+    _check_penalty(config, aggregator, defenses)
     return Run(
         config=config,
         out=out,
@@ -167,9 +167,13 @@ def _secured(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregati
     return secure
 
 
-def _check_penalty(aggregator: Aggregator, defenses: Sequence[Defense]) -> None:
-    """Refuse a rule that adds to the clients' loss beside a training that knows of no penalty."""
+def _check_penalty(config: Simulation, aggregator: Aggregator, defenses: Sequence[Defense]) -> None:
+    """Refuse a training of a defence's own where the loss is to be another than it knows."""
     taking_over = [one.name for one in defenses if type(one).train is not Defense.train]
+    if taking_over and config.training.learned != "text":
+        raise UsageError(
+            f"The defence {taking_over[0]} learns whole texts: leave training.learned out."
+        )
     if taking_over and type(aggregator).penalty is not Aggregator.penalty:
         raise UsageError(
             f"The aggregation {aggregator.name} adds to the clients' loss, which the defence "
@@ -189,6 +193,7 @@ def spendings(run: Run) -> list[cost.Spent]:
             training=config.training,
             seed=loop.seed_of(config.seed, number, task.who),
             adapter=task.chain.name if task.chain else "",
+            messages=2 if run.aggregator.remembers and not task.chain else 1,
         )
         for number in range(1, config.rounds + 1)
         for task in loop.tasks(run, number)

@@ -16,6 +16,7 @@ from fedaudit.federation import adapters, manifest, marks
 from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
 from fedaudit.files import sha256
 from fedaudit.interfaces import Aggregator
+from fedaudit.nano import passages
 from fedaudit.options import table_of
 from fedaudit.prompts import PromptTemplate, template
 from fedaudit.records import Document
@@ -40,8 +41,12 @@ def documents(config: Simulation) -> list[Document]:
     Sorted by the hash of what they hold: the order of the input must not change a result.
     """
     form = template(config.template)
-    if config.data == "nano":
-        made = config.records
+    made = config.records
+    if config.data == "nano" and made.passages:
+        found = list(
+            passages.corpus(count=made.passages, seed=config.seed, tasks=made.tasks, template=form)
+        )
+    elif config.data == "nano":
         found = list(
             nano.corpus(
                 cases=made.cases,

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from fedaudit.interfaces import Engine, Progress, no_progress
 from fedaudit.metrics.intervals import bootstrap_mean, wilson
-from fedaudit.metrics.utility import is_correct, rouge_l
+from fedaudit.metrics.utility import is_chosen, is_correct, rouge_l
 from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Decoding, Document, Measurement, Probe, Target
 
 ACCURACY_TASKS = frozenset({"classification", "exam", "case_matching"})
 """Tasks with one right answer; every other task is measured by Rouge-L."""
+CHOICE_TASKS = frozenset({"exam", "case_matching"})
+"""Those of them whose answer is an option's letter, where the reference names one."""
 
 TUNED: Mapping[str, object] = {"source": "tuned"}
 
@@ -98,7 +100,7 @@ def _answers(
 ) -> list[Measurement]:
     """Answer each task's prompt greedily and compare with its output.
 
-    A task that is longer than the model's context is left out, which its `n` shows.
+    A document that is longer than the model's context is left out, which its task's `n` shows.
     """
     if not tasks:
         return []
@@ -120,12 +122,24 @@ def _answers(
     by_task: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for (document, _), answer in zip(asked, answers, strict=True):
         by_task[document.task or "task"].append((document.output, answer.texts[0]))
-    return [_task_row(source, task, pairs, seed) for task, pairs in sorted(by_task.items())]
+    names = sorted({document.task or "task" for document in tasks})
+    return [_task_row(source, task, by_task[task], seed) for task in names]
 
 
 def _task_row(source: str, task: str, pairs: Sequence[tuple[str, str]], seed: int) -> Measurement:
-    accuracy = task in ACCURACY_TASKS
-    hits = sum(is_correct(wanted, answer) for wanted, answer in pairs)
+    accuracy, scope = task in ACCURACY_TASKS, {"source": source, "task": task}
+    metric = "accuracy" if accuracy else "rouge_l"
+    if not pairs:
+        return Measurement(
+            kind="utility",
+            plugin="utility",
+            metric=metric,
+            value=None,
+            reason="every document of the task is longer than the model's context",
+            scope=scope,
+        )
+    right = is_chosen if task in CHOICE_TASKS else is_correct
+    hits = sum(right(wanted, answer) for wanted, answer in pairs)
     found = (
         wilson(hits, len(pairs))
         if accuracy
@@ -134,11 +148,11 @@ def _task_row(source: str, task: str, pairs: Sequence[tuple[str, str]], seed: in
     return Measurement(
         kind="utility",
         plugin="utility",
-        metric="accuracy" if accuracy else "rouge_l",
+        metric=metric,
         value=found.value,
         low=found.low,
         high=found.high,
         n=len(pairs),
         hits=hits if accuracy else None,
-        scope={"source": source, "task": task},
+        scope=scope,
     )

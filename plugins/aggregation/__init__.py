@@ -18,5 +18,17 @@ def fedaudit_aggregators() -> "list[type[Aggregator]]":
     from .fedprox import FedProx
     from .flora import FLoRA
     from .nesterov import Nesterov
+    from .scaffold import Scaffold
 
-    return [FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi, FedIT, FedProx, FLoRA, Nesterov]
+    return [
+        FedAvg,
+        FedAvgM,
+        FedAdagrad,
+        FedAdam,
+        FedYogi,
+        FedIT,
+        FedProx,
+        FLoRA,
+        Nesterov,
+        Scaffold,
+    ]

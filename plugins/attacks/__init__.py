@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 def fedaudit_attacks() -> "list[type[Attack]]":
     """Return the built-in attacks."""
     from .contextual import Contextual
+    from .frequency import Frequency
     from .gate import Gate
+    from .laft import Laft
     from .ranking import Ranking
+    from .superset import Superset
     from .untargeted import Untargeted
+    from .verbatim import Verbatim
 
-    return [Contextual, Gate, Ranking, Untargeted]
+    return [Contextual, Frequency, Gate, Laft, Ranking, Superset, Untargeted, Verbatim]

@@ -5,11 +5,12 @@ FedPII (section 5.4) writes as many asterisks as the PII has characters, SecureG
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 from fedaudit.defense import Defense
-from fedaudit.records import Document, PiiSpan
+from fedaudit.pii import masking
+from fedaudit.records import Document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,23 +22,12 @@ class Scrub(Defense):
 
     needs_annotation: ClassVar[bool] = True
 
-    style: Literal["mask", "asterisks", "label"] = "mask"
-    """[MASK], asterisks of the PII's length, or the kind of PII in angle brackets."""
+    style: masking.Style = "mask"
+    """[MASK], asterisks of the PII's length, the kind of PII in angle brackets, or a pseudonym."""
+    seed: int = 0
+    """Of the pseudonyms: clients with the same seed write the same one for the same PII."""
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return the documents with every annotated PII masked, annotated as having none."""
-        return [replace(d, text=self.masked(d.text, d.pii or ()), pii=()) for d in documents]
-
-    def masked(self, text: str, spans: Sequence[PiiSpan]) -> str:
-        """Return `text` with each of `spans` (sorted, without overlap) masked."""
-        parts, position = [], 0
-        for span in spans:
-            parts += [text[position : span.start], self.mask(span)]
-            position = span.end
-        return "".join([*parts, text[position:]])
-
-    def mask(self, span: PiiSpan) -> str:
-        """Return what stands in a span's place."""
-        if self.style == "asterisks":
-            return "*" * (span.end - span.start)
-        return "[MASK]" if self.style == "mask" else f"<{span.label}>"
+        written = masking.substitute(self.style, documents, key=f"seed {self.seed}")
+        return [masking.masked(document, written) for document in documents]

@@ -1,7 +1,8 @@
 import pytest
 
 from fedaudit import registry
-from fedaudit.audit.candidates import SHOWN, cut
+from fedaudit.audit.candidates import SHOWN, cut, drawn
+from fedaudit.audit.plan import Question
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.interfaces import Case
 from fedaudit.records import Document, PiiSpan, Target
@@ -120,3 +121,22 @@ def test_only_the_first_are_findings():
 )
 def test_a_candidate_ends_where_pii_would(text, after, wanted):
     assert cut(text, after) == wanted
+
+
+def test_of_too_many_those_drawn_least_often_are_forgotten(monkeypatch):
+    monkeypatch.setattr("fedaudit.audit.candidates.KEPT", 3)
+    fake = FakeEngine(lambda target, prompt, sample: "")
+    case = Case(engine=fake, tuned=TUNED, base=None, attacker=[], victim=None)
+
+    def answered(number, *texts):
+        return number, Question((number,), kinds=(("X", ""),)), texts
+
+    found = drawn(
+        case,
+        [
+            answered(1, "Ann.", "Ann.", "Bob.", "Cy.", "Cy."),  # three are kept
+            answered(2, "Dee.", "Bob."),  # a fourth: one of them stays, of equals the first
+            answered(3, "Cy.", "Dee."),
+        ],
+    )
+    assert {key[0]: seen.outputs for key, seen in found.items()} == {"Ann": 2, "Cy": 1, "Dee": 1}

@@ -61,6 +61,7 @@ def row(result, metric, source, which="all", label=None):
         for r in result.measurements
         if (r.metric, r.scope["source"], r.scope["set"]) == (metric, source, which)
         and r.scope.get("label") == label
+        and "budget" not in r.scope
     ]
     return found
 

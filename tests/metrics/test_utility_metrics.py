@@ -1,8 +1,8 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.utility import is_correct, rouge_l, words
+from fedaudit.metrics.utility import choice, is_chosen, is_correct, rouge_l, words
 
 
 def longest(a, b):
@@ -68,3 +68,72 @@ def test_rouge_is_the_f1_of_the_longest_common_subsequence(reference, answer):
 )
 def test_an_answer_is_right_when_it_begins_with_the_reference(reference, answer, right):
     assert is_correct(reference, answer) is right
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("B", "B"),
+        (" b)", "B"),
+        ("(b).", "B"),
+        ("Ｂ。", "B"),
+        ("B. tort law", "B"),
+        ("B: because", "B"),
+        ("B\nA", "B"),
+        ("B项", "B"),
+        ("【C】", "C"),
+        ("<A>", "A"),
+        ("AC", "AC"),
+        ("C, A", "AC"),
+        ("A、B、D。", "ABD"),
+        ("The answer is D.", "D"),
+        ("Answer: (A)", "A"),
+        ("Case B is more similar.", "B"),
+        ("答案是AC", "AC"),
+        ("正确答案：Ｄ", "D"),
+        ("故选B。", "B"),
+        ("案例A与前案相似", "A"),
+        ("A. B is wrong", "A"),
+        ("", None),
+        ("...", None),
+        ("A claim of unpaid rent", None),
+        ("Because", None),
+        ("A公司应当付款", None),
+        ("J", None),
+        ("The case is about rent", None),
+        ("In this case a tenant", None),
+        ("I do not know", None),
+    ],
+)
+def test_which_options_an_answer_names(text, options):
+    assert choice(text) == (None if options is None else frozenset(options))
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "right"),
+    [
+        ("B", "B. tort law", True),
+        ("B", "The answer is B", True),
+        ("A", "A claim of rent", False),
+        ("A", "AB", False),
+        ("AB", "B, A", True),
+        ("AB", "A", False),
+        ("B. tort law", "B", True),
+        ("B", "", False),
+        ("tort law", "Tort law.", True),
+        ("tort law", "B", False),
+    ],
+)
+def test_a_choice_is_right_when_it_is_all_of_the_reference_and_nothing_else(
+    reference, answer, right
+):
+    assert is_chosen(reference, answer) is right
+
+
+@settings(deadline=None)
+@given(st.sets(st.sampled_from("ABCDEFGH"), min_size=1), st.randoms(), st.sampled_from(", 、；&"))
+def test_options_are_read_in_any_order_with_any_mark_between(options, order, between):
+    listed = sorted(options)
+    order.shuffle(listed)
+    for text in (between.join(listed), f"The answer is {between.join(listed)}."):
+        assert choice(text) == options

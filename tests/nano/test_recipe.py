@@ -1,5 +1,6 @@
 """The recipe makes what it says, on a small scale."""
 
+from hashlib import sha256
 from itertools import islice
 
 import torch
@@ -23,6 +24,18 @@ def test_the_shipped_tokenizer_is_the_recipes_kind():
 def test_texts_are_the_same_every_time_and_of_other_people_than_simulations():
     assert list(islice(recipe.texts(1), 300)) == list(islice(recipe.texts(1), 300))
     assert recipe.PRETRAINING_SEEDS > 100_000
+
+
+def test_the_texts_are_those_that_the_shipped_weights_were_trained_on():
+    """The first texts of tokenizer (seed 0) and model (seed 70,000), hashed before later tasks."""
+    found = [
+        sha256("\0".join(islice(recipe.texts(seed), count)).encode()).hexdigest()
+        for seed, count in ((0, 2000), (70_000, 1300))
+    ]
+    assert found == [
+        "84debad83b2dae0b8ee02f9eb4543ee61ebd7f044b2f47ecf695661a44090f7b",
+        "4a2489b039c5c2f994d2f2361e96808f90ec5bc96a9ff61ca4e248701c75279e",
+    ]
 
 
 def test_some_documents_are_crops_without_a_beginning():

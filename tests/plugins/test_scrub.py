@@ -1,8 +1,11 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit import registry
+from fedaudit.errors import UsageError
 from fedaudit.nano.generator import corpus
 from fedaudit.records import Document, PiiSpan
 
@@ -29,6 +32,27 @@ def test_annotated_pii_is_masked_in_each_style(style, text):
     result = scrubbed(ANNOTATED, style=style)
     assert result.text == text
     assert result.pii == ()
+
+
+def test_a_pseudonym_is_the_same_for_all_clients_with_the_seed():
+    (one,) = registry.create("defense", "scrub", {"style": "pseudonym"}).prepare([ANNOTATED])
+    assert re.fullmatch(r"Claimant: \S+ \S+, born \d+ \w+ \d{4}\.", one.text)
+    assert "Ann Lee" not in one.text
+    assert one.pii == ()
+    assert scrubbed(ANNOTATED, style="pseudonym") == one
+    assert scrubbed(ANNOTATED, style="pseudonym", seed=1) != one
+
+
+def test_the_fields_of_instruction_records_are_masked_too():
+    for document in corpus(cases=2, documents_per_case=3, seed=1, tasks=["summary"]):
+        result = scrubbed(document)
+        assert "[MASK]" in result.input
+        assert result.input in result.text
+
+
+def test_an_unknown_style_is_refused():
+    with pytest.raises(UsageError, match="mask"):
+        scrubbed(ANNOTATED, style="masks")
 
 
 def test_a_document_annotated_as_having_none_stays():

@@ -56,6 +56,7 @@ SCOPES = st.fixed_dictionaries(
         "source": st.sampled_from(PROPERTIES["scope"]["properties"]["source"]["enum"]),
         "set": st.sampled_from(PROPERTIES["scope"]["properties"]["set"]["enum"]),
         "label": st.sampled_from(["PERSON", *HOSTILE.values()]),
+        "category": st.sampled_from(["Health", "other", *HOSTILE.values()]),
         **dict.fromkeys(OPEN, VALUES),
         "round": st.integers(0, 3) | VALUES,
     },

@@ -192,6 +192,13 @@ def test_bytes_are_those_of_the_tensors_that_participants_send(made, federation)
     assert found == {("up",): 4 * size, ("down",): 4 * size}
 
 
+def test_a_rule_with_a_memory_sends_twice_as_much(made):
+    spent = [replace(job("c0", number), messages=2) for number in (1, 2)]
+    once = by_scope(made([job("c0", 1), job("c0", 2)]), "bytes_sent", "direction", "transfers")
+    twice = by_scope(made(spent), "bytes_sent", "direction", "transfers")
+    assert twice == {key: 2 * value for key, value in once.items()}
+
+
 def test_private_trainings_send_nothing(made):
     assert set(by_scope(made([private()]), "bytes_sent", "direction").values()) == {0}
 

@@ -111,6 +111,39 @@ def test_accuracy_and_rouge_by_hand():
     assert found["tuned", "rouge_l", "summary"].hits is None
 
 
+def test_every_legal_task_is_measured_by_the_papers_metric():
+    """Each task has two documents; the model answers the first rightly and the second not."""
+    given = {
+        "summary": (["they dispute rent"] * 2, ["they dispute rent", "they met"]),
+        "reading": (["Ann Lee"] * 2, ["Ann Lee.", "Bob"]),
+        "case_matching": (["A", "B"], ["Case A is closer.", "A claim of rent"]),
+        "exam": (["C", "AD"], ["C. tort law", "A"]),
+        "classification": (["unpaid rent"] * 2, ["Unpaid rent.", "rent"]),
+    }
+    documents, known = [], {}
+    for task, (wanted, said) in given.items():
+        for number, output in enumerate(wanted):
+            own = Document(
+                id=f"{task}{number}",
+                text="",
+                instruction=f"{task} {number}",
+                input="x",
+                output=output,
+                task=task,
+            )
+            documents.append(FORM.render(own))
+            known[FORM.prompt(own.instruction, own.input)] = said[number]
+    engine = FakeEngine(lambda target, prompt, sample: known[prompt], likelihood=likelihood)
+    found = rows(engine, documents, targets=[("tuned", TUNED)])
+    for task in ("case_matching", "exam", "classification"):
+        row = found["tuned", "accuracy", task]
+        assert (row.hits, row.n, row.value) == (1, 2, 0.5)
+    # "they" is common to "they dispute rent" and "they met": P = 1/2, R = 1/3, F1 = 2/5.
+    assert found["tuned", "rouge_l", "summary"].value == pytest.approx((1 + 2 / 5) / 2)
+    assert found["tuned", "rouge_l", "reading"].value == 0.5
+    assert len(found) == 2 + 5
+
+
 def test_answers_are_greedy_and_see_the_prompt_only():
     engine = FakeEngine(answer)
     rows(engine, targets=[("tuned", TUNED)])
@@ -129,8 +162,9 @@ def test_a_task_that_does_not_fit_the_context_is_left_out():
     assert found["tuned", "accuracy", "exam"].n == 2
     assert found["tuned", "loss", None].n == 5
     assert all(len(p.prompt) + p.max_new_tokens <= 100 for _, p in engine.asked)
-    only = rows(engine, [long])
-    assert set(only) == {(s, m, None) for s in ("base", "tuned") for m in ("loss", "perplexity")}
+    row = rows(engine, [long])["tuned", "accuracy", "exam"]
+    assert (row.value, row.n, row.hits) == (None, None, None)
+    assert "longer than the model's context" in row.reason
 
 
 def test_without_documents_there_is_nothing_to_measure():

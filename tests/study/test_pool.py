@@ -66,3 +66,13 @@ def test_order_changes_nothing_and_the_rate_stays_between(counts):
     [one], [other] = pooled(rows), pooled(rows[::-1])
     assert (one.value, one.low, one.high) == (other.value, other.low, other.high)
     assert min(r.value for r in rows) - 1e-12 <= one.value <= max(r.value for r in rows) + 1e-12
+
+
+def test_more_hits_than_questions_are_no_rate_to_pool():
+    """One answer can give two targets, of which one begins the other."""
+    per_query = [
+        Measurement(kind="extraction", plugin="contextual", metric="efficiency", value=hits / n,
+                    n=n, hits=hits, scope={"client": client, "budget": 1, "samples": 1})
+        for client, hits, n in (("c0", 2, 1), ("c1", 0, 1))
+    ]  # fmt: skip
+    assert pooled(per_query) == []

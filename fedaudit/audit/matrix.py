@@ -1,0 +1,275 @@
+"""Every client of a federation as attacker on every other one (FedPII, section 5.3 and table 2).
+
+What an attacker asks is asked once, of each model, and heard against every victim.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+from fedaudit import registry
+from fedaudit.audit import asking, beginning, environment, pipeline, scoring, together
+from fedaudit.audit.asking import sharing
+from fedaudit.audit.budget import limited
+from fedaudit.audit.extraction import PrefixAttack
+from fedaudit.audit.parties import Party
+from fedaudit.audit.pipeline import CONTEXT, Audit, Inputs, Watcher, silent
+from fedaudit.audit.plan import Plan
+from fedaudit.audit.prefixes import places
+from fedaudit.audit.scoring import Heard, Tally, Truth
+from fedaudit.audit.target import Audited
+from fedaudit.audit.view import View, fingerprint, views
+from fedaudit.errors import InputError, UsageError
+from fedaudit.interfaces import Case, Result
+from fedaudit.prompts import template
+from fedaudit.records import Document, Measurement, Target
+
+if TYPE_CHECKING:
+    from fedaudit.report.redaction import Redactor
+
+BUDGET = 10_000
+"""The paper's: so many random prefixes of each attacker."""
+
+NOTHING_TO_ASK = "the attacker has no PII with text before it, so there is nothing to ask"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(pipeline.Request):
+    """What `fedaudit extract --matrix` was asked to do."""
+
+    command: ClassVar[str] = "extract"
+    purpose: ClassVar[str] = "extraction"
+
+    attacks: tuple[str, ...] = ("contextual",)
+    clients: tuple[Party, ...]
+    budget: int = BUDGET
+    """How many prefixes of each attacker are asked, drawn at random from those of a multiset."""
+
+    @property
+    def own(self) -> Path:
+        """The documents of the first client, by which the federation is found."""
+        return Path(self.clients[0].path)
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """An attack that makes something of the model before it asks."""
+
+    def prepared(self, case: Case) -> tuple[Case, tuple[str, ...]]:
+        """Return the case to ask, and what to say of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attacker:
+    """One client, what it is given, and all the others by name."""
+
+    name: str
+    case: Case
+    victims: Mapping[str, Sequence[Document]]
+
+
+def check(request: Request) -> Audited:
+    """Return what is audited, after every check that needs no model.
+
+    Raises UsageError for an attack that asks no prefixes, and for a deployed defence unless
+    somebody is named whose model everybody asks.
+    """
+    audited = pipeline.check(request)
+    _attacks(request)
+    if audited.deployment and request.client is None:
+        raise UsageError(
+            "The federation answers through its clients' deployed defence: audit the global "
+            "adapter with --round, or name with --client whose deployed model everybody asks."
+        )
+    return audited
+
+
+def _attacks(request: Request) -> list[PrefixAttack]:
+    made = []
+    for name in request.attacks:
+        attack = registry.create("attack", name, request.options.get(name))
+        if not isinstance(attack, PrefixAttack):
+            raise UsageError(f"The attack {name} asks no prefixes: it has no --matrix.")
+        made.append(attack)
+    return made
+
+
+def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = silent) -> Audit:
+    """Audit every pair of clients and return one report."""
+    from fedaudit.report.frame import framed
+
+    started = datetime.now(UTC)
+    attacks, audited = _attacks(request), check(request)
+    form = audited.federation.template if audited.federation else template(request.template)
+    files = {one.name: pipeline.read(Path(one.path), form, request) for one in request.clients}
+    everybody = _together(files)
+    engine, base_sha256 = pipeline.load(audited, form, request)
+    memory, ways = together.memory(attacks), views(engine, audited, request.keys)
+    results: list[Result] = []
+    found: dict[str, Any] = {}
+    begun: beginning.Measured | None = None
+    for view in ways:
+        begun = begun or beginning.choose(
+            view.engine, view.tuned, places(view.engine, everybody.documents, CONTEXT)
+        )
+        case, measured = pipeline.prepare(
+            view, audited, everybody, None, request, watch, begun=begun
+        )
+        results += _everybody(attacks, sharing(case, memory), files, request.budget, view)
+        found = found or measured
+    report = framed(
+        command=request.command,
+        name=pipeline.identity(request, audited),
+        config={**pipeline.settings(request), "round": audited.round},
+        started=started,
+        base=audited.base,
+        adapter=str(audited.adapter) if audited.adapter else None,
+        sha256=fingerprint(audited) or base_sha256,
+        **found,
+        spent={
+            "queries": asked(results) - sum(memory.spared[one] for one in {w.tuned for w in ways})
+        },
+        environment=environment.describe(request.device),
+        data=[file.row() for file in files.values()],
+        seeds={request.purpose: request.seed},
+        measurements=[row for result in results for row in result.measurements],
+        findings=pipeline.masked([f for one in results for f in one.findings], redactor),
+        limits=[limit for result in results for limit in result.limits]
+        + pipeline.unannotated(list(files.values())),
+    )
+    revealed = tuple(leak for result in results for leak in result.revealed)
+    return Audit(report=report, revealed=revealed, audited=audited)
+
+
+def _together(files: Mapping[str, Inputs]) -> Inputs:
+    """Return all documents; raises InputError where nobody has any PII."""
+    first = next(iter(files.values()))
+    documents = [one for file in files.values() for one in file.documents]
+    if not any(one.pii for one in documents):
+        raise InputError("No client's documents hold PII: there is nothing to ask or to look for.")
+    return Inputs(path=first.path, documents=documents, annotation=first.annotation)
+
+
+def _everybody(
+    attacks: Sequence[PrefixAttack],
+    case: Case,
+    files: Mapping[str, Inputs],
+    budget: int,
+    view: View,
+) -> Iterator[Result]:
+    """Yield the result of every pair, attack by attack."""
+    for attack in attacks:
+        # Together, because a kind of PII is only unknown when nobody has it.
+        chosen = iter(attack._restricted(case).attacker)
+        own = {name: [next(chosen) for _ in file.documents] for name, file in files.items()}
+        for name, documents in own.items():
+            others = {other: own[other] for other in own if other != name}
+            attacker = Attacker(name=name, case=_case(case, name, documents), victims=others)
+            yield from attacked(attack, attacker, budget, view)
+
+
+def _case(case: Case, name: str, documents: Sequence[Document]) -> Case:
+    return replace(
+        case, attacker=documents, progress=lambda title: case.progress(f"{name}: {title}")
+    )
+
+
+def attacked(attack: PrefixAttack, attacker: Attacker, budget: int, view: View) -> Iterator[Result]:
+    """Yield what one client finds of every other, and first what it asked."""
+    case, truths = attacker.case, _truths(attack, attacker)
+    wanted = {victim: truth for victim, truth in truths.items() if truth.labels}
+    told: tuple[str, ...] = ()
+    why, tallies = "", dict[str, Tally]()
+    if wanted:
+        try:
+            tallies, told = _tallies(attack, case, _plan(attack, case, budget), wanted)
+        except InputError as error:  # this client's documents do not do; another's may
+            why = str(error)
+    yield view.within(Result(limits=tuple(f"{attacker.name}: {note}" for note in told)))
+    for victim, documents in attacker.victims.items():
+        if victim in tallies:
+            result: Result = scoring.result(tallies[victim])
+        elif victim in wanted:
+            result = _unasked(attack, why or NOTHING_TO_ASK)
+        else:
+            result = scoring.nothing(attack.name, replace(case, victim=documents))
+        pair = {**view.scope, "attacker": attacker.name, "victim": victim}
+        yield replace(view, scope=pair).within(result)
+
+
+def _truths(attack: PrefixAttack, attacker: Attacker) -> dict[str, Truth]:
+    return {
+        victim: scoring.truth(replace(attacker.case, victim=documents), attack.disjoint)
+        for victim, documents in attacker.victims.items()
+    }
+
+
+def _plan(attack: PrefixAttack, case: Case, budget: int) -> Plan:
+    whole = attack.plan(case)
+    ordered = getattr(attack, "ordered", attack.distinct)
+    return limited(whole, budget, seed=case.seed, ordered=ordered, name=attack.name)
+
+
+def _tallies(
+    attack: PrefixAttack, case: Case, plan: Plan, truths: Mapping[str, Truth]
+) -> tuple[dict[str, Tally], tuple[str, ...]]:
+    """Ask both models the plan, once each; return what came out of each victim's PII, and notes.
+
+    Nothing comes out of an empty plan, not even zero.
+    """
+    if not plan.size:
+        return {}, plan.notes
+    notes = plan.notes
+    if isinstance(attack, Preparing):
+        case, more = attack.prepared(case)
+        notes = (*notes, *more)
+    tuned = _heard(attack, case, case.tuned, plan, truths)
+    base = _heard(attack, case, case.base, plan, truths) if case.base else {}
+    tallies = {
+        victim: Tally(
+            plugin=attack.name,
+            truth=truth,
+            tuned=tuned[victim],
+            base=base.get(victim),
+            size=plan.size,
+            samples=attack.samples,
+        )
+        for victim, truth in truths.items()
+    }
+    return tallies, notes
+
+
+def _heard(
+    attack: PrefixAttack, case: Case, target: Target, plan: Plan, truths: Mapping[str, Truth]
+) -> dict[str, Heard]:
+    heard = {victim: Heard(truth, attack.samples) for victim, truth in truths.items()}
+    for answer in asking.answers(case, target, plan, attack._manner()):
+        for one in heard.values():
+            one.listen((answer,))
+    return heard
+
+
+def _unasked(attack: PrefixAttack, why: str) -> Result:
+    row = Measurement(
+        kind="extraction",
+        plugin=attack.name,
+        metric="coverage",
+        value=None,
+        reason=why,
+        scope={"source": "tuned", "set": scoring.ALL},
+    )
+    return Result(measurements=(row,))
+
+
+def asked(results: Sequence[Result]) -> int:
+    """Return how many questions the tuned model was asked: an attacker's are the same for all."""
+    counts = {
+        (row.plugin, row.scope["attacker"], str(row.scope.get("key")), row.value)
+        for result in results
+        for row in result.measurements
+        if row.metric == "queries" and row.scope.get("source") == "tuned"
+    }
+    return int(sum(value or 0 for *_, value in counts))

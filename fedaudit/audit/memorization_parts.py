@@ -1,0 +1,190 @@
+"""Prefixes and suffixes: the clients' texts, drawn, cut in two and without copies."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fedaudit.audit.memorization_options import HARDLY, Protocol
+from fedaudit.interfaces import Engine
+from fedaudit.prompts import PromptTemplate
+from fedaudit.records import Document, Tokens
+
+BATCH = 1024
+"""Texts that are tokenised together: the offsets of a whole corpus would not fit in memory."""
+
+MARK = "\x00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A text cut in two: what the model is given, and what it may know."""
+
+    document: str
+    prompt: tuple[int, ...]
+    suffix: str
+    given: int
+    """Tokens of the whole input text."""
+    output: int
+    """Tokens that the model was trained to answer it with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """What is used of one client's documents, and what is not."""
+
+    documents: int
+    """How many there are: its weight."""
+    parts: tuple[Part, ...]
+    long_enough: int
+    too_short: int
+    copies: int
+    """Documents whose input text another one has too."""
+    prompts: int
+    """Lines that are ready-made prompts, which nobody was trained on."""
+    suffixes: frozenset[str] = field(repr=False)
+    """Every suffix of its documents, as `same` spells it, those not drawn too."""
+
+
+def same(text: str) -> str:
+    """Return `text` so that copies are equal: white space does not count."""
+    return " ".join(text.split())
+
+
+def sampled(
+    documents: Sequence[Document],
+    engine: Engine,
+    form: PromptTemplate,
+    protocol: Protocol,
+    *,
+    seed: int,
+) -> Sampled:
+    """Return the parts of at most `protocol.sample` texts, drawn without replacement.
+
+    Which texts are drawn follows from the seed and the texts alone: neither their order nor whose
+    they are matters. Copies count once, and texts of fewer than prefix + 20 tokens not at all.
+    """
+    own = [document for document in documents if not document.is_prompt]
+    drawn = _distinct(own, form, seed)
+    parts: list[Part] = []
+    suffixes: set[str] = set()
+    long_enough = 0
+    for part in _cut(drawn, engine, form, protocol):
+        long_enough += 1
+        suffixes.add(same(part.suffix))
+        if len(parts) < protocol.sample:
+            parts.append(part)
+    return Sampled(
+        documents=len(own),
+        parts=tuple(parts),
+        long_enough=long_enough,
+        too_short=len(drawn) - long_enough,
+        copies=len(own) - len(drawn),
+        prompts=len(documents) - len(own),
+        suffixes=frozenset(suffixes),
+    )
+
+
+def _distinct(documents: Sequence[Document], form: PromptTemplate, seed: int) -> list[Document]:
+    """Return one document for each input text, in the order in which they are drawn."""
+    first: dict[str, Document] = {}
+    for document in sorted(documents, key=lambda one: one.id):
+        start, end = place(document, form)
+        first.setdefault(same(document.text[start:end]), document)
+
+    def rank(text: str) -> bytes:
+        return hashlib.blake2b(f"{seed}:{text}".encode(), digest_size=16).digest()
+
+    return [first[text] for text in sorted(first, key=rank)]
+
+
+def place(document: Document, form: PromptTemplate) -> tuple[int, int]:
+    """Return where the input stands in a record's text; of a plain text, all of it.
+
+    The input is what the record is about (App. E.3); of a record without one, its instruction.
+    """
+    text, given = document.text, document.input or document.instruction
+    if not given:
+        return 0, len(text)
+    filled = (document.instruction, MARK) if document.input else (MARK, "")
+    head = form.prompt(*filled).partition(MARK)[0]
+    start = len(head) if text.startswith(head + given) else text.find(given)
+    return (start, start + len(given)) if start >= 0 else (0, len(text))
+
+
+def _cut(
+    documents: Sequence[Document], engine: Engine, form: PromptTemplate, protocol: Protocol
+) -> Iterator[Part]:
+    """Yield the parts of the texts that are long enough, in order."""
+    header = form.header() if protocol.prompt == "header" else ""
+    [ahead] = engine.tokenize([header]) if header else [Tokens((), ())]
+    for first in range(0, len(documents), BATCH):
+        batch = documents[first : first + BATCH]
+        tokenized = engine.tokenize([document.text for document in batch])
+        for document, tokens in zip(batch, tokenized, strict=True):
+            whole = protocol.prompt == "record" or not document.instruction
+            part = _part(document, tokens, place(document, form), protocol.prefix_length)
+            if part is not None:
+                cut, begin = part
+                yield cut if whole else _after(cut, ahead.ids, begin)
+
+
+def _part(
+    document: Document, tokens: Tokens, where: tuple[int, int], length: int
+) -> tuple[Part, int] | None:
+    """Return a text's part and the token with which its input begins; None if it is too short.
+
+    A token that reaches into the input belongs to it, and a character that lies in several tokens
+    is not cut: the prefix then has a token or two more.
+    """
+    start, end = where
+    offsets = tokens.offsets
+    begin = next((i for i, (_, last) in enumerate(offsets) if last > start), len(offsets))
+    after = next((i for i, (first, _) in enumerate(offsets) if first >= end), len(offsets))
+    if after - begin < length + HARDLY:
+        return None
+    stop = begin + length
+    cut = max(last for _, last in offsets[begin:stop])
+    while stop < after and offsets[stop][0] < cut:
+        cut, stop = max(cut, offsets[stop][1]), stop + 1
+    part = Part(
+        document=document.id,
+        prompt=tuple(tokens.ids[:stop]),
+        suffix=document.text[cut:end].strip(),
+        given=after - begin,
+        output=len(offsets) - after if document.output else 0,
+    )
+    return part, begin
+
+
+def _after(part: Part, header: tuple[int, ...], begin: int) -> Part:
+    """Return a part whose prefix stands behind the header alone."""
+    return Part(
+        document=part.document,
+        prompt=(*header, *part.prompt[begin:]),
+        suffix=part.suffix,
+        given=part.given,
+        output=part.output,
+    )
+
+
+def told(clients: Mapping[str, Sampled], protocol: Protocol) -> Iterator[str]:
+    """Yield what the report says of texts that were not used, client by client."""
+    least = protocol.prefix_length + HARDLY
+    for name, one in clients.items():
+        if not one.documents:
+            yield f"{name} has no documents: nothing is asked with its prefixes, or looked for."
+            continue
+        if one.too_short:
+            yield (
+                f"{name}: {one.too_short:,} of {one.documents - one.copies:,} different texts have "
+                f"fewer than {least:,} tokens and were left out."
+            )
+        if one.copies:
+            yield f"{name}: {one.copies:,} copies of other texts of its own were left out."
+        if one.prompts:
+            yield f"{name}: {one.prompts:,} ready-made prompts are no training texts: left out."
+        if 0 < one.long_enough < protocol.sample:
+            yield (
+                f"{name} has {one.long_enough:,} texts that are long enough, fewer than the "
+                f"{protocol.sample:,} to be drawn: all were used."
+            )

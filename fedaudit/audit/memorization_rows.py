@@ -1,0 +1,177 @@
+"""The measurements of cross-client memorization: ratios, lengths, and what was hit most."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import median
+
+from fedaudit.audit.memorization_hits import Answer, Clients, Heard
+from fedaudit.audit.memorization_options import Protocol
+from fedaudit.interfaces import Engine
+from fedaudit.metrics.intervals import wilson
+from fedaudit.metrics.memorization import Rate, Ratios, lengths, most_hit, ratios
+from fedaudit.records import Measurement
+
+PLUGIN = "memorize"
+ALL = "all"
+MOST_HIT = 10
+
+ALONE = "one client only has texts that are long enough, so nobody else's can be drawn"
+NOBODY = "no client has texts that are long enough"
+BATCH = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What one model said, and what of it is somebody's."""
+
+    heard: Heard
+    answers: Sequence[Answer]
+
+
+def rows(
+    found: Sequence[Found], clients: Clients, protocol: Protocol, engine: Engine
+) -> list[Measurement]:
+    """Return every measurement, of the tuned model first; it is set beside the base."""
+    measured: dict[tuple[str, str], Ratios] = {}
+    for one in found:
+        for category in (ALL, *protocol.categories()):
+            measured[one.heard.source, category] = _ratios(one, clients, category)
+    made: list[Measurement] = []
+    for (source, category), ratio in measured.items():
+        base = measured.get(("base", category)) if source != "base" else None
+        scope = {"source": source, "category": category, **protocol.scope()}
+        made += _of_ratios(ratio, base, clients, scope)
+    for one in found:
+        scope = {"source": one.heard.source, **protocol.scope()}
+        made += [*_left_out(one.heard, clients, scope), *_hit_most(one, scope)]
+    return [*made, *_lengths(found, clients, protocol, engine)]
+
+
+def _ratios(found: Found, clients: Clients, category: str) -> Ratios:
+    """Return a model's ratios; a client without usable texts neither asks nor can be drawn."""
+    sizes = {name: one.documents for name, one in clients.items() if one.parts}
+    probed = [answer.probed() for answer in found.answers]
+    return ratios(probed, sizes, None if category == ALL else (category,))
+
+
+def _of_ratios(
+    ratio: Ratios, base: Ratios | None, clients: Clients, scope: Mapping[str, object]
+) -> Iterator[Measurement]:
+    """Yield the ratios of a model in one category: total, intra, inter, and all pairs."""
+    yield _row("mr_total", ratio.total, base.total if base else None, scope, NOBODY)
+    # A weighted mean is no count of hits: only the number of prefixes behind it is told.
+    yield _mean("mr_intra", ratio.intra, base.intra if base else None, scope, NOBODY)
+    why = ALONE if sum(bool(one.parts) for one in clients.values()) < 2 else _unheard(ratio)
+    yield _mean("mr_inter", ratio.inter, base.inter if base else None, scope, why)
+    for pair in product(clients, clients):
+        at = {**scope, "attacker": pair[0], "victim": pair[1]}
+        if short := [name for name in pair if not clients[name].parts]:
+            why = f"{short[0]} has no texts that are long enough"
+            yield _row("mr_pair", Rate(None, 0, 0), None, at, why)
+            continue
+        why = f"every continuation of a prefix of {pair[0]} repeats itself"
+        yield _row("mr_pair", ratio.pairs[pair], base.pairs[pair] if base else None, at, why)
+
+
+def _unheard(ratio: Ratios) -> str:
+    if ratio.unmeasured:
+        return f"nothing was asked with the prefixes of {', '.join(ratio.unmeasured)}"
+    return NOBODY
+
+
+def _row(
+    metric: str, rate: Rate, base: Rate | None, scope: Mapping[str, object], why: str
+) -> Measurement:
+    """Return the row of a rate; without an estimate it says why."""
+    estimate = rate.estimate
+    return Measurement(
+        kind="memorization",
+        plugin=PLUGIN,
+        metric=metric,
+        value=estimate.value if estimate else None,
+        low=estimate.low if estimate else None,
+        high=estimate.high if estimate else None,
+        n=rate.n,
+        hits=rate.hits if estimate else None,
+        baseline=base.estimate.value if base and base.estimate and estimate else None,
+        reason="" if estimate else why,
+        scope=scope,
+    )
+
+
+def _mean(
+    metric: str, rate: Rate, base: Rate | None, scope: Mapping[str, object], why: str
+) -> Measurement:
+    return replace(_row(metric, rate, base, scope, why), hits=None)
+
+
+def _left_out(heard: Heard, clients: Clients, scope: Mapping[str, object]) -> Iterator[Measurement]:
+    """Yield the share of each client's continuations that repeat themselves."""
+    for name, one in clients.items():
+        if one.parts:
+            hits, n = heard.repetitive[name], len(one.parts)
+            rate = Rate(wilson(hits, n), n, hits)
+            yield _row("repetitive", rate, None, {**scope, "attacker": name}, "")
+
+
+def _hit_most(found: Found, scope: Mapping[str, object]) -> Iterator[Measurement]:
+    """Yield how many prefixes drew the suffixes that most of them drew."""
+    drawn = ({(hit.victim, hit.part.document) for hit in answer.hits} for answer in found.answers)
+    # The measure counts suffixes by number; here their documents' names stand for them.
+    pairs = [pair for one in drawn for pair in one]
+    names = sorted({document for _, document in pairs})
+    number = {document: at for at, document in enumerate(names)}
+    for (victim, at), times in most_hit(((k, number[d]) for k, d in pairs), MOST_HIT):
+        yield Measurement(
+            kind="memorization",
+            plugin=PLUGIN,
+            metric="drawn",
+            value=float(times),
+            n=len(found.answers),
+            hits=times,
+            scope={**scope, "victim": victim, "document": names[at]},
+        )
+
+
+def _lengths(
+    found: Sequence[Found], clients: Clients, protocol: Protocol, engine: Engine
+) -> Iterator[Measurement]:
+    """Yield median lengths of inputs, outputs and continuations, of each client and of all."""
+    for name in (*clients, *([ALL] if len(clients) > 1 else [])):
+        parts = [p for k, one in clients.items() if name in (k, ALL) for p in one.parts]
+        for text, sizes in (
+            ("input", [part.given for part in parts]),
+            ("output", [part.output for part in parts if part.output]),
+        ):
+            yield from _median(sizes, {**protocol.scope(), "text": text, "client": name})
+        for one in found:
+            scope = {**protocol.scope(), "source": one.heard.source, "text": "generation"}
+            texts = [c.text for c in one.heard.texts if name in (c.client, ALL)]
+            yield from _median(_tokens(engine, texts), {**scope, "client": name})
+            short = lengths(texts)
+            if short.below is not None:
+                hits = round(short.below * short.n)
+                rate = Rate(wilson(hits, short.n), short.n, hits)
+                yield _row("too_short", rate, None, {**scope, "client": name}, "")
+
+
+def _tokens(engine: Engine, texts: Sequence[str]) -> list[int]:
+    """Return how many tokens each text has, without holding all of them."""
+    return [
+        len(one.ids)
+        for first in range(0, len(texts), BATCH)
+        for one in engine.tokenize(texts[first : first + BATCH])
+    ]
+
+
+def _median(sizes: Sequence[int], scope: Mapping[str, object]) -> Iterator[Measurement]:
+    if sizes:
+        yield Measurement(
+            kind="memorization",
+            plugin=PLUGIN,
+            metric="median_length",
+            value=float(median(sizes)),
+            n=len(sizes),
+            scope=scope,
+        )

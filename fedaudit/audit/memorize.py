@@ -1,0 +1,276 @@
+"""Cross-client memorization: who can draw whose text out of the global model.
+
+A prefix of client j induces memorization on client k if what the model makes of it is like some
+suffix of k (Udsa et al. 2025, "Exploring cross-client memorization of training data in large
+language models for federated learning"). `fedaudit.metrics.overlap` says what is like what.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedaudit import registry
+from fedaudit.audit import (
+    beginning,
+    effect,
+    environment,
+    memorization_findings,
+    memorization_hits,
+    memorization_pairs,
+    memorization_paraphrase,
+    memorization_parts,
+    memorization_rows,
+    pipeline,
+)
+from fedaudit.audit.memorization_clients import documents
+from fedaudit.audit.memorization_hits import Clients, Heard
+from fedaudit.audit.memorization_options import HARDLY, Protocol
+from fedaudit.audit.memorization_rows import ALL, Found
+from fedaudit.audit.parties import Party
+from fedaudit.audit.pipeline import Audit, Inputs, Watcher, silent
+from fedaudit.audit.prefixes import Place
+from fedaudit.audit.target import Audited
+from fedaudit.audit.view import fingerprint
+from fedaudit.errors import InputError, UsageError
+from fedaudit.interfaces import Engine, Paraphraser, PiiDetector
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL
+from fedaudit.prompts import template
+from fedaudit.records import Measurement, Target
+
+if TYPE_CHECKING:
+    from fedaudit.report.redaction import Redactor
+
+KNOWN = 32
+"""Tokens of a known text by which the prompts' beginning is chosen."""
+
+NO_BASE = "The target has no base to compare with: what the base says of itself is not known."
+OFTEN = 0.5
+"""The share of continuations too short for the detector from which the report says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(pipeline.Request):
+    """What `fedaudit memorize` was asked to do."""
+
+    command: ClassVar[str] = "memorize"
+    purpose: ClassVar[str] = "memorization"
+
+    attacks: tuple[str, ...] = ()
+    clients: tuple[Party, ...]
+    protocol: Protocol = field(default_factory=Protocol)
+    workers: int = 0
+    """Processes that compare texts; 0: as many as there are cores."""
+
+    @property
+    def own(self) -> Path:
+        """The documents of the first client, by which the federation is found."""
+        return Path(self.clients[0].path)
+
+
+def check(request: Request) -> Audited:
+    """Return what is audited, after every check that needs no model.
+
+    Raises UsageError for unknown plugins and options, and for a deployed defence: the measure is
+    of the global model; InputError where there is no central model that is to be measured too.
+    """
+    if not request.clients:
+        raise UsageError("There is no client: name the clients' files with --clients FILE FILE.")
+    audited = pipeline.check(request)
+    _scorer(request)
+    if audited.deployment:
+        raise UsageError(
+            "The federation answers through its clients' deployed defence: name with --round the "
+            "global adapter that is to be measured."
+        )
+    if request.protocol.central:
+        _central(audited)
+    return audited
+
+
+def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = silent) -> Audit:
+    """Measure what `request` names and return the report."""
+    from fedaudit.report.frame import framed
+
+    started, audited = datetime.now(UTC), check(request)
+    form = audited.federation.template if audited.federation else template(request.template)
+    files = {one.name: documents(one, form) for one in request.clients}
+    engine, base_sha256 = pipeline.load(audited, form, request)
+    clients = {
+        name: memorization_parts.sampled(own, engine, form, request.protocol, seed=request.seed)
+        for name, own in files.items()
+    }
+    if not any(one.parts for one in clients.values()):
+        raise InputError(
+            "No client has a text of at least "
+            f"{request.protocol.prefix_length + HARDLY} tokens: there is "
+            "nothing to ask. Take a shorter --prefix-length."
+        )
+    models = _models(audited, request)
+    changed = None
+    if audited.adapter:
+        every = [document for own in files.values() for document in own]
+        changed = effect.measure(engine, models[0], Target(name="base"), every)
+    begun = beginning.choose(engine, models[0], _known(clients))
+    begin = engine.beginnings[begun.chosen.start]
+    found, notes = _found(engine, models, clients, request, begin, watch)
+    measurements = memorization_rows.rows(found, clients, request.protocol, engine)
+    answers = {one.heard.source: one.answers for one in found}
+    examples = memorization_findings.examples(answers["tuned"], answers.get("base"))
+    leaks, revealed = memorization_findings.findings(examples, compared="base" in answers)
+    report = framed(
+        command=request.command,
+        name=pipeline.identity(request, audited),
+        config={**pipeline.settings(request), "round": audited.round},
+        started=started,
+        base=audited.base,
+        adapter=str(audited.adapter) if audited.adapter else None,
+        sha256=fingerprint(audited) or base_sha256,
+        effect=effect.table(changed),
+        beginning=begun.table(),
+        spent=_spent(clients, request.protocol),
+        environment=environment.describe(request.device),
+        data=[
+            Inputs(path=Path(one.path), documents=files[one.name], annotation=None).row()
+            for one in request.clients
+        ],
+        seeds={request.purpose: request.seed},
+        measurements=measurements,
+        findings=pipeline.masked(leaks, redactor),
+        limits=[*_limits(clients, request, measurements, len(examples)), *notes],
+    )
+    return Audit(report=report, revealed=tuple(revealed), audited=audited)
+
+
+def _models(audited: Audited, request: Request) -> list[Target]:
+    """Return the models to measure: the tuned one first, its base, and the central one."""
+    tuned = Target(name="tuned", adapter=str(audited.adapter) if audited.adapter else None)
+    base = [Target(name="base")] if audited.adapter else []
+    wanted = request.protocol.central
+    central = [Target(name="central", adapter=str(_central(audited)))] if wanted else []
+    return [tuned, *base, *central]
+
+
+def _central(audited: Audited) -> Path:
+    """Return the adapter that the simulation trained on everybody's data, after the same round."""
+    if audited.federation is None or audited.round is None:
+        raise UsageError("--central needs a federation's folder as the target, without --adapter.")
+    folder = audited.federation.path / f"central/{audited.round:03d}"
+    if not folder.is_dir():
+        raise InputError(
+            f"{audited.federation.path} keeps no central model of round {audited.round}: simulate "
+            "it with --set central=true."
+        )
+    return folder
+
+
+def _found(
+    engine: Engine,
+    models: Sequence[Target],
+    clients: Clients,
+    request: Request,
+    begin: Sequence[int],
+    watch: Watcher,
+) -> tuple[list[Found], list[str]]:
+    """Return what every model said and what of it is somebody's; all are compared together."""
+    protocol, scorer = request.protocol, _scorer(request)
+    heard = [
+        memorization_hits.continued(
+            engine,
+            model,
+            clients,
+            protocol,
+            begin=begin,
+            seed=request.seed,
+            progress=watch(f"continuing prefixes: {model.name}"),
+        )
+        for model in models
+    ]
+    beside = [
+        memorization_hits.candidates(
+            one, clients, protocol, watch(f"retrieving suffixes: {one.source}")
+        )
+        for one in heard
+    ]
+    overlaps = memorization_pairs.compared(
+        _pairs(heard, beside),
+        ORIGINAL if protocol.compat else DEFAULT,
+        workers=request.workers,
+        progress=watch("comparing texts"),
+    )
+    named = memorization_paraphrase.named(
+        overlaps, scorer, lambda: _detector(request), compat=protocol.compat
+    )
+    answers = [
+        memorization_hits.judged(one, parts, overlaps, named)
+        for one, parts in zip(heard, beside, strict=True)
+    ]
+    found = [Found(heard=one, answers=row) for one, row in zip(heard, answers, strict=True)]
+    return found, [memorization_paraphrase.told(scorer, lambda: _detector(request))]
+
+
+def _pairs(
+    heard: Sequence[Heard],
+    beside: Sequence[Sequence[Sequence[tuple[str, memorization_parts.Part]]]],
+) -> set[tuple[str, str]]:
+    """Return every (suffix, continuation) to be compared, once."""
+    return {
+        (part.suffix, one.text)
+        for model, rows in zip(heard, beside, strict=True)
+        for one, parts in zip(model.texts, rows, strict=True)
+        for _, part in parts
+    }
+
+
+def _scorer(request: Request) -> Paraphraser | None:
+    name = request.protocol.paraphraser
+    made: Paraphraser | None = (
+        registry.create("paraphraser", name, request.protocol.scoring) if name else None
+    )
+    return made
+
+
+def _detector(request: Request) -> PiiDetector:
+    options = request.options.get(request.detector)
+    made: PiiDetector = registry.create("detector", request.detector, options)
+    return made
+
+
+def _known(clients: Clients) -> list[Place]:
+    """Return known texts from their first token on, by which the beginning is chosen."""
+    return [
+        Place(prefix=part.prompt[:1], tokens=part.prompt[1 : 1 + KNOWN], at_start=True)
+        for one in clients.values()
+        for part in one.parts
+        if len(part.prompt) > 1
+    ]
+
+
+def _spent(clients: Clients, protocol: Protocol) -> dict[str, int | None]:
+    """Return how many continuations the tuned model was asked for, and of how many prompts."""
+    parts = [part for one in clients.values() for part in one.parts]
+    prompts = {part.prompt for part in parts}
+    texts = {(part.prompt, part.suffix) for part in parts}
+    greedy = protocol.decoding == "greedy"
+    return {"queries": len(prompts if greedy else texts), "prefixes": len(prompts)}
+
+
+def _limits(
+    clients: Clients, request: Request, rows: Sequence[Measurement], examples: int
+) -> Iterator[str]:
+    """Yield what the measure cannot tell, or did not look at."""
+    yield from memorization_parts.told(clients, request.protocol)
+    yield from memorization_hits.shared(clients)
+    if not any(row.scope["source"] == "base" for row in rows if row.metric == "mr_total"):
+        yield NO_BASE
+    for row in rows:
+        told = (row.metric, row.scope.get("source"), row.scope.get("client"))
+        if told[:2] == ("too_short", "tuned") and (row.value or 0) >= OFTEN:
+            name = "all clients" if told[2] == ALL else told[2]
+            yield (
+                f"{row.hits:,} of {row.n:,} continuations of the prefixes of {name} have fewer "
+                "than 50 characters: the detector can find nothing in so short a text."
+            )
+    if examples > memorization_findings.MOST:
+        yield (f"{examples:,} texts were drawn; the {memorization_findings.MOST} worst are listed.")

@@ -1,0 +1,197 @@
+"""Scrubbing a data set: every record's personal data masked, and what is known of the rest."""
+
+import hashlib
+import os
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedaudit import corpus, registry
+from fedaudit.annotation import annotated
+from fedaudit.errors import InputError, UsageError, unknown
+from fedaudit.files import existing, existing_parent, sha256
+from fedaudit.interfaces import Progress, no_progress
+from fedaudit.pii import masking
+from fedaudit.prompts import template
+from fedaudit.records import Document
+
+BATCH = 64
+"""So many records are annotated at once."""
+
+_DERIVED = re.compile(r"sha-[0-9a-f]{12}(?:-\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A data set to scrub."""
+
+    source: Path
+    out: Path
+    style: str = "mask"
+    detector: str = "presidio"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the detector."""
+    only: tuple[str, ...] = ()
+    """The labels to mask; all where none is named."""
+    excluding: tuple[str, ...] = ()
+    """Labels to leave as they are."""
+    template: str = "fed_pii"
+    seed: int | None = None
+    """Whoever knows it can test whom a pseudonym stands for; None draws a key nobody can guess."""
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scrubbed:
+    """What was masked, and what may be left."""
+
+    records: int
+    masked: Mapping[str, int]
+    """Pieces of personal data by label."""
+    kept: Mapping[str, int]
+    """The same of labels that were not to be masked."""
+    given: int
+    """Records that came annotated."""
+    annotation: str | None
+    """What annotated the others."""
+    strings: int
+    """Different strings that were masked."""
+    left: int
+    """Of them, those that still stand somewhere in the result, where nobody had marked them."""
+    named: int
+    """Records whose id or group holds personal data of their own."""
+
+
+def check(order: Order) -> None:
+    """Raise UsageError or InputError for what can be told before anything is read or written."""
+    if order.style not in masking.STYLES:
+        raise unknown("style", order.style, masking.STYLES)
+    if order.only and order.excluding:
+        raise UsageError("--only and --except cannot be given together.")
+    registry.create("detector", order.detector, order.options)
+    template(order.template)
+    if not existing(order.source, "file").is_file():
+        raise InputError(f"{order.source} is no regular file; a JSONL file is needed.")
+    if order.out.is_dir():
+        raise InputError(f"{order.out} is a folder; a file is needed for the scrubbed records.")
+    if order.out.exists() and os.path.samefile(order.source, order.out):
+        raise InputError(f"{order.out} is the input itself; choose another place for the result.")
+    if order.out.exists() and not order.force:
+        raise InputError(f"{order.out} exists already; choose another place, or add --force.")
+    existing_parent(order.out.absolute().parent)
+
+
+def scrub(order: Order, watch: Callable[[str], Progress] = lambda title: no_progress) -> Scrubbed:
+    """Write the scrubbed records of `order` and return what was done; the input stays as it is."""
+    check(order)
+    form = template(order.template)
+    documents = list(corpus.read(order.source, form))
+    found, by = _annotated(documents, order, watch("finding PII"))
+    chosen = _chosen(order, found)
+    key = secrets.token_hex(32) if order.seed is None else f"seed {order.seed}"
+    style: Any = order.style
+    written = masking.substitute(style, found, key)
+    done = [masking.masked(document, written, chosen) for document in found]
+    masked = [(s.strip(), label) for d in found for s, label in d.strings() if chosen(label)]
+    kept = Counter(span.label for document in done for span in document.pii or ())
+    result = [
+        replace(document, is_prompt=before.is_prompt)
+        for document, before in zip(done, documents, strict=True)
+    ]
+    strings = {string for string, _ in masked if string}
+    left = _left(strings, done, watch("looking for what is left"))
+    corpus.write(order.out, _renamed(result))
+    shared = order.source.stat().st_mode & 0o044  # who may not read the one may not the other
+    order.out.chmod(0o600 | shared)
+    return Scrubbed(
+        records=len(done),
+        masked=_counted(Counter(label for _, label in masked)),
+        kept=_counted(kept),
+        given=sum(document.pii is not None for document in documents),
+        annotation=by,
+        strings=len(strings),
+        left=left,
+        named=sum(_names(document, chosen) for document in found),
+    )
+
+
+def table(order: Order, scrubbed: Scrubbed) -> dict[str, Any]:
+    """Return what was done as JSON has it: no text of a record, no key."""
+    return {
+        "in": {"path": str(order.source), "sha256": sha256(order.source)},
+        "out": {"path": str(order.out), "sha256": sha256(order.out)},
+        "style": order.style,
+        "records": scrubbed.records,
+        "masked": dict(scrubbed.masked),
+        "kept": dict(scrubbed.kept),
+        "annotation": {"given": scrubbed.given, "by": scrubbed.annotation},
+        "strings": {"masked": scrubbed.strings, "left": scrubbed.left},
+        "named": scrubbed.named,
+    }
+
+
+def _annotated(
+    documents: Sequence[Document], order: Order, progress: Progress
+) -> tuple[list[Document], str | None]:
+    """Return the records with their personal data marked; a ready-made prompt is a text too."""
+    texts = [replace(document, is_prompt=False) for document in documents]
+    found: list[Document] = []
+    by = None
+    for first in range(0, len(texts), BATCH):
+        batch, how = annotated(texts[first : first + BATCH], order.detector, order.options)
+        found += batch
+        by = by or how
+        if how:
+            progress(len(found), len(texts))
+    return found, by
+
+
+def _chosen(order: Order, documents: Sequence[Document]) -> Callable[[str], bool]:
+    """Return whether a label is to be masked; raises UsageError for one that no record has."""
+    present = {span.label for document in documents for span in document.pii or ()}
+    for label in (*order.only, *order.excluding):
+        if label not in present:
+            raise unknown("kind of PII in the data", label, present)
+    if order.only:
+        return lambda label: label in order.only
+    return lambda label: label not in order.excluding
+
+
+def _left(strings: set[str], documents: Sequence[Document], progress: Progress) -> int:
+    """Return how many of `strings` still stand in the records."""
+    from fedaudit.metrics.frequency import document_frequency
+
+    texts = ["\n".join((d.text, d.instruction, d.input, d.output)) for d in documents]
+    return sum(count > 0 for count in document_frequency(strings, texts, progress).values())
+
+
+def _names(document: Document, chosen: Callable[[str], bool]) -> bool:
+    """Tell whether a record's id, group or task holds what is masked in it."""
+    strings = {string.strip() for string, label in document.strings() if chosen(label)} - {""}
+    beside = (document.id, document.group, document.task)
+    return any(string in value for string in strings for value in beside)
+
+
+def _renamed(documents: Sequence[Document]) -> list[Document]:
+    """Return the records with new ids where they had none of their own.
+
+    Such an id is a hash of the whole record: with it, a guess of what was masked could be tested.
+    """
+    copies: Counter[str] = Counter()
+    result = []
+    for document in documents:
+        if _DERIVED.fullmatch(document.id):
+            digest = hashlib.sha256(document.text.encode()).hexdigest()[:12]
+            copies[digest] += 1
+            number = f"-{copies[digest]}" if copies[digest] > 1 else ""
+            document = replace(document, id=f"scrubbed-{digest}{number}")  # noqa: PLW2901
+        result.append(document)
+    return result
+
+
+def _counted(labels: Counter[str]) -> dict[str, int]:
+    return dict(sorted(labels.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,210 @@
+"""fedaudit memorize: who can draw whose text out of the global model."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedaudit.cli.attack import RUNS, _place, _reveal
+from fedaudit.cli.options import (
+    Adapter,
+    Detector,
+    Device,
+    Dtype,
+    Json,
+    Out,
+    Quiet,
+    Reveal,
+    Round,
+    Seed,
+    Set,
+    Target,
+    Template,
+)
+from fedaudit.errors import InputError, UsageError, unknown
+
+if TYPE_CHECKING:
+    from fedaudit.audit.memorize import Request
+
+
+def memorize(
+    run: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="RUN", help="A federation's folder; behind --clients, more of these files."
+        ),
+    ] = None,
+    clients: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--clients",
+            metavar="FILE [FILE ...]",
+            help="The clients' documents, a file each; the federation's own without it.",
+        ),
+    ] = None,
+    sample: Annotated[
+        int, typer.Option("--sample", help="Texts of each client, drawn at random.", min=1)
+    ] = 4000,
+    prefix_length: Annotated[
+        int, typer.Option("--prefix-length", help="Tokens of a text that are shown.", min=1)
+    ] = 30,
+    decoding: Annotated[
+        str, typer.Option("--decoding", help="top-k, top-p, temperature or greedy.")
+    ] = "top-k",
+    top_k: Annotated[int, typer.Option("--top-k", help="The k of top-k.", min=1)] = 40,
+    top_p: Annotated[float, typer.Option("--top-p", help="The p of top-p.")] = 0.8,
+    temperature: Annotated[
+        float, typer.Option("--temperature", help="The temperature of temperature.")
+    ] = 1.0,
+    new_tokens: Annotated[
+        int, typer.Option("--new-tokens", help="Tokens that a continuation has at most.", min=1)
+    ] = 256,
+    prompt: Annotated[
+        str,
+        typer.Option(
+            "--prompt", help="What stands before a prefix: all of the record, or its header only."
+        ),
+    ] = "record",
+    retrieved: Annotated[
+        int, typer.Option("--retrieved", help="Most similar suffixes to compare with.", min=1)
+    ] = 10,
+    all_pairs: Annotated[
+        bool, typer.Option("--all-pairs", help="Compare with every sampled suffix.")
+    ] = False,
+    compat: Annotated[
+        bool, typer.Option("--compat", help="Use the published detector's rules and defects.")
+    ] = False,
+    central: Annotated[
+        bool, typer.Option("--central", help="Measure the centrally trained model as well.")
+    ] = False,
+    paraphraser: Annotated[
+        str, typer.Option("--paraphraser", help="What scores paraphrases; off without it.")
+    ] = "",
+    target: Target = None,
+    adapter: Adapter = None,
+    round_: Round = None,
+    set_: Set = None,
+    seed: Seed = None,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", help="Continuations drawn at once; 0 chooses.", min=0)
+    ] = 0,
+    workers: Annotated[
+        int, typer.Option("--workers", help="Processes that compare; 0: one a core.", min=0)
+    ] = 0,
+    detector: Detector = "presidio",
+    template: Template = "fed_pii",
+    out: Out = None,
+    json: Json = None,
+    reveal: Reveal = False,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Measure whose texts a federation's model continues, word for word or in idea, and for whom.
+
+    Options of the scorer of paraphrases and of the detector, which then finds entities, are set as
+    --set NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
+    """
+    options = _options(set_, (detector, paraphraser))
+    protocol = {
+        "sample": sample,
+        "prefix_length": prefix_length,
+        "decoding": decoding,
+        "top_k": top_k,
+        "top_p": top_p,
+        "temperature": temperature,
+        "new_tokens": new_tokens,
+        "prompt": prompt,
+        "retrieved": retrieved,
+        "all_pairs": all_pairs,
+        "compat": compat,
+        "central": central,
+        "paraphraser": paraphraser,
+        "scoring": options.get(paraphraser, {}),
+    }
+    asked: dict[str, Any] = {
+        "options": options,
+        "adapter": adapter,
+        "round": round_,
+        "detector": detector,
+        "template": template,
+        "seed": seed or 0,
+        "batch_size": batch_size,
+        "workers": workers,
+        "device": device,
+        "dtype": dtype,
+    }
+    request = _request(run or [], clients or [], target, protocol, asked)
+    return _measured(request, out=out, json=json, reveal=reveal, quiet=quiet)
+
+
+def _options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
+    """Return options by plugin; a key must name a plugin in use."""
+    from fedaudit.options import parse_settings
+
+    table = parse_settings(set_ or [])
+    for name, chosen in table.items():
+        if name not in plugins or not isinstance(chosen, dict):
+            raise unknown("paraphraser or detector in use", name, filter(None, plugins))
+    return table
+
+
+def _request(
+    places: Sequence[Path],
+    clients: Sequence[Path],
+    target: str | None,
+    protocol: Mapping[str, Any],
+    asked: Mapping[str, Any],
+) -> "Request":
+    """Return what is asked for: files behind --clients are clients, one path alone is RUN."""
+    from fedaudit.audit.memorization_clients import parties
+    from fedaudit.audit.memorization_options import Protocol
+    from fedaudit.audit.memorize import Request
+    from fedaudit.options import build
+
+    made = build(Protocol, protocol, "memorize")
+    if clients:
+        return Request(
+            clients=parties(None, [*clients, *places]), target=target, protocol=made, **asked
+        )
+    if len(places) > 1:
+        raise UsageError(f"What is {places[1]}? Name the clients' files with --clients FILE FILE.")
+    named = places[0] if places else Path(target) if target else None
+    if named is not None and not named.exists():
+        raise InputError(f"There is no federation {named}.")
+    where = target or (str(places[0]) if places else None)
+    return Request(clients=parties(named, ()), target=where, protocol=made, **asked)
+
+
+def _measured(
+    request: "Request", *, out: Path | None, json: Path | None, reveal: bool, quiet: bool
+) -> int:
+    """Measure, write and show the report, and return the exit code."""
+    from fedaudit.audit import memorize
+    from fedaudit.cli.show import bars, note, saved, shown
+    from fedaudit.files import existing_parent, folder
+    from fedaudit.report.redaction import Redactor, load_or_create_key
+
+    found = memorize.check(request)
+    named = ", ".join(client.name for client in request.clients)
+    where = found.federation.path if found.federation else found.base
+    note(f"Auditing {where}: {named}.", quiet=quiet)
+    place = _place(request, found, out)
+    if json is not None and json.is_dir():
+        raise InputError(f"{json} is a folder; --json needs a file.")
+    for made in (place, *([json.parent] if json else [])):
+        existing_parent(made)
+
+    def redactor() -> Redactor:
+        return Redactor(load_or_create_key(folder(place if out else RUNS)))
+
+    with bars(quiet) as bar:
+        audit = memorize.run(request, redactor, bar)
+    report = saved(audit.report, place / "report.json", json)
+    shown(report)
+    if reveal:
+        _reveal(audit.revealed, place / "revealed.jsonl")
+        note(f"The leaks stand in plain text in {place / 'revealed.jsonl'}.", quiet=quiet)
+    note(f"The report is {place / 'report.json'}.", quiet=quiet)
+    return 1 if report["verdict"]["status"] == "fail" else 0

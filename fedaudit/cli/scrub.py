@@ -1,0 +1,145 @@
+"""fedaudit scrub: a data set without the personal data that anybody marked or found in it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedaudit.cli.options import Detector, Quiet, Set, Template
+
+if TYPE_CHECKING:
+    from fedaudit.audit.scrub import Order, Scrubbed
+
+
+def scrub(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="The records, as JSONL.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Where the scrubbed records go, as JSONL.")
+    ],
+    style: Annotated[
+        str, typer.Option("--style", help="mask, asterisks, label or pseudonym.")
+    ] = "mask",
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="LABEL", help="Mask this kind alone; may be repeated."),
+    ] = None,
+    excluding: Annotated[
+        list[str] | None,
+        typer.Option("--except", metavar="LABEL", help="Leave this kind; may be repeated."),
+    ] = None,
+    detector: Detector = "presidio",
+    set_: Set = None,
+    template: Template = "fed_pii",
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="Makes pseudonyms repeatable, for whoever knows it."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over what OUT holds.")] = False,
+    json: Annotated[
+        Path | None, typer.Option("--json", help="Also write the counts to this JSON file.")
+    ] = None,
+    quiet: Quiet = False,
+) -> int:
+    """Write the records of IN to OUT with their personal data masked.
+
+    Styles: mask writes [MASK], asterisks as many as there were characters, label the kind as
+    <PERSON>, pseudonym something invented of the same kind, the same for the same. Records with a
+    pii list are masked by it; in others the detector looks. What neither marked stays in OUT.
+    Options of the detector are set as --set NAME.OPTION=VALUE.
+    """
+    from fedaudit.audit import scrub as scrubbing
+    from fedaudit.cli.show import bars
+
+    order = scrubbing.Order(
+        source=source,
+        out=out,
+        style=style,
+        detector=detector,
+        options=_options(set_, detector),
+        only=tuple(only or ()),
+        excluding=tuple(excluding or ()),
+        template=template,
+        seed=seed,
+        force=force,
+    )
+    scrubbing.check(order)
+    _check_json(json, order)
+    with bars(quiet) as bar:
+        done = scrubbing.scrub(order, bar)
+    if json:
+        _save(json, order, done)
+    _show(order, done)
+    return 0
+
+
+def _options(set_: list[str] | None, detector: str) -> dict[str, Any]:
+    """Return the detector's options; a key must name the detector."""
+    from fedaudit.errors import unknown
+    from fedaudit.options import parse_settings
+
+    table = parse_settings(set_ or [])
+    for name, chosen in table.items():
+        if name != detector or not isinstance(chosen, dict):
+            raise unknown("detector in use", name, [detector])
+    return dict(table.get(detector, {}))
+
+
+def _check_json(json: Path | None, order: "Order") -> None:
+    from fedaudit.errors import InputError
+    from fedaudit.files import existing_parent
+
+    if json is None:
+        return
+    if json.is_dir():
+        raise InputError(f"{json} is a folder; --json needs a file.")
+    if json.resolve() in (order.source.resolve(), order.out.resolve()):
+        raise InputError(f"{json} cannot hold both the records and the counts.")
+    existing_parent(json.absolute().parent)
+
+
+def _save(path: Path, order: "Order", done: "Scrubbed") -> None:
+    from fedaudit.audit.scrub import table
+    from fedaudit.files import atomic_text
+    from fedaudit.report.document import dumps
+
+    atomic_text(path, dumps(table(order, done)))
+
+
+def _show(order: "Order", done: "Scrubbed") -> None:
+    """Print what was done, a fact a line, so that it reads well at 80 columns."""
+    import textwrap
+
+    from fedaudit.cli.show import WIDTH
+    from fedaudit.report.redaction import visible
+
+    for fact in _facts(order, done):
+        fill = textwrap.TextWrapper(width=WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        print("\n".join(fill.wrap(visible(fact))) if len(fact) > WIDTH else visible(fact))
+
+
+def _facts(order: "Order", done: "Scrubbed") -> Iterator[str]:
+    pieces = _number(sum(done.masked.values()), "piece")
+    yield f"{order.out}: {_number(done.records, 'record')}, {pieces} of PII masked ({order.style})"
+    width = max(map(len, (*done.masked, *done.kept)), default=0)
+    for what, counts in (("masked", done.masked), ("kept", done.kept)):
+        for label, count in counts.items():
+            yield f"  {what:<6} {label:<{width}} {count:>9,}"
+    if done.given:
+        yield f"Annotated in the data, and masked by that alone: {_number(done.given, 'record')}."
+    if done.annotation:
+        yield f"Annotated by {done.annotation}: {_number(done.records - done.given, 'record')}."
+    if done.left:
+        yield (
+            f"Still there: of {done.strings:,} different strings that were masked, {done.left:,}"
+            " stand in OUT elsewhere, unmarked or as a part of other words."
+        )
+    elif done.strings:
+        yield f"Of {_number(done.strings, 'different string')} that were masked, none is in OUT."
+    if done.named:
+        yield f"Not masked: ids, groups or tasks with PII in {_number(done.named, 'record')}."
+    yield "What nobody marked and the detector did not find is in OUT as it was."
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

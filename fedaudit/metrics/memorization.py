@@ -1,0 +1,151 @@
+"""Who draws whose text out of a model: memorization ratios (specs: Lee et al., FL memorization)."""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from fedaudit.metrics.intervals import Estimate, wilson
+from fedaudit.metrics.utility import words
+
+Categories = Collection[str] | None
+"""The categories of hits that count; None: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """One prefix, and whose suffixes the model's continuation of it was like."""
+
+    client: str
+    """Whose prefix it is."""
+    hits: tuple[tuple[str, str], ...] = ()
+    """(client whose suffix was found, category): "verbatim", "idea", "paraphrase_high" ..."""
+
+    def reached(self, categories: Categories = None) -> set[str]:
+        """Return the clients with a hit in one of the categories."""
+        return {who for who, what in self.hits if categories is None or what in categories}
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A memorization ratio: how many of n prefixes hit, with its 95 % interval."""
+
+    estimate: Estimate | None
+    """None if nothing was measured."""
+    n: int
+    hits: int
+    """Prefixes with a hit. A weighted mean's estimate is not hits / n."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """All ratios of one model. `pairs[j, k]`: prefixes of j that drew a text of k."""
+
+    pairs: dict[tuple[str, str], Rate]
+    inter_of: dict[str, Rate]
+    intra: Rate
+    inter: Rate
+    total: Rate
+    unmeasured: tuple[str, ...]
+    """Clients with documents and no prefix; the means leave them out."""
+
+
+def ratios(
+    probed: Iterable[Probed], sizes: Mapping[str, int], categories: Categories = None
+) -> Ratios:
+    """Return MR of every pair of clients, intra, inter and total (Lee et al., section 3).
+
+    `sizes` are the clients' documents: the weights |D_j| / sum |D_i| of intra and inter. Total is
+    the share of prefixes with any hit, a union: a prefix that hits two clients counts once.
+    Pairs and total have Wilson intervals. inter_of[j], a mean over clients hit by the same
+    prefixes, has the mean of their bounds, which is wide enough however they depend on each
+    other; intra and inter, weighted means over independent prefixes, have MOVER intervals
+    (Zou and Donner 2008). Raises ValueError for a prefix or hit of a client not in `sizes`.
+    """
+    rows = list(probed)
+    strangers = {row.client for row in rows} | {who for row in rows for who in row.reached()}
+    if strangers := strangers - sizes.keys():
+        raise ValueError(f"No number of documents for {', '.join(sorted(strangers))}.")
+    reached = {name: [r.reached(categories) for r in rows if r.client == name] for name in sizes}
+    pairs = {
+        (j, k): _rate(sum(k in hit for hit in reached[j]), len(reached[j]))
+        for j in sizes
+        for k in sizes
+    }
+    inter_of = {j: _inter_of(j, pairs, reached[j]) for j in sizes}
+    every = [hit for name in sizes for hit in reached[name]]
+    return Ratios(
+        pairs,
+        inter_of,
+        intra=_weighted({j: pairs[j, j] for j in sizes}, sizes),
+        inter=_weighted(inter_of, sizes),
+        total=_rate(sum(bool(hit) for hit in every), len(every)),
+        unmeasured=tuple(sorted(j for j in sizes if sizes[j] and not reached[j])),
+    )
+
+
+def _rate(hits: int, n: int) -> Rate:
+    return Rate(wilson(hits, n) if n else None, n, hits)
+
+
+def _inter_of(name: str, pairs: Mapping[tuple[str, str], Rate], reached: list[set[str]]) -> Rate:
+    """Return the mean over the other clients of MR name -> k."""
+    others = [rate.estimate for (j, k), rate in pairs.items() if j == name != k]
+    known = [estimate for estimate in others if estimate]
+    hits = sum(bool(hit - {name}) for hit in reached)
+    if not known:
+        return Rate(None, len(reached), hits)
+    sums = zip(*((one.value, one.low, one.high) for one in known), strict=True)
+    return Rate(Estimate(*(math.fsum(s) / len(known) for s in sums)), len(reached), hits)
+
+
+def _weighted(rates: Mapping[str, Rate], sizes: Mapping[str, int]) -> Rate:
+    """Return the mean of independent rates, weighted by size, with a MOVER interval."""
+    known = [(sizes[j], rate.estimate) for j, rate in rates.items() if rate.estimate and sizes[j]]
+    n, hits = (sum(getattr(rate, field) for rate in rates.values()) for field in ("n", "hits"))
+    if not known:
+        return Rate(None, n, hits)
+    total = sum(size for size, _ in known)
+    shares = [(size / total, estimate) for size, estimate in known]
+    mean = math.fsum(w * one.value for w, one in shares)
+    below = math.sqrt(math.fsum((w * (one.value - one.low)) ** 2 for w, one in shares))
+    above = math.sqrt(math.fsum((w * (one.high - one.value)) ** 2 for w, one in shares))
+    return Rate(Estimate(mean, max(0.0, mean - below), min(1.0, mean + above)), n, hits)
+
+
+def repeats(text: str, *, length: int = 3, times: int = 10) -> bool:
+    """Tell whether some sequence of `length` words occurs `times` or more (App. E.4).
+
+    A Chinese character is a word. Such generations are left out of the ratios.
+    """
+    spoken = words(text)
+    grams = zip(*(spoken[k:] for k in range(length)), strict=False)
+    return max(Counter(grams).values(), default=0) >= times
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How long some texts are, in characters."""
+
+    n: int
+    median: float | None
+    shortest: int | None
+    longest: int | None
+    below: float | None
+    """The share shorter than the detector's threshold: they cannot be found in anything."""
+
+
+def lengths(texts: Sequence[str], threshold: int = 50) -> Lengths:
+    """Return the median and range of the lengths of texts, and how many are too short to match."""
+    sizes = [len(text) for text in texts]
+    if not sizes:
+        return Lengths(0, None, None, None, None)
+    below = sum(size < threshold for size in sizes) / len(sizes)
+    return Lengths(len(sizes), float(median(sizes)), min(sizes), max(sizes), below)
+
+
+def most_hit(hits: Iterable[tuple[str, int]], count: int = 10) -> list[tuple[tuple[str, int], int]]:
+    """Return the (client, suffix) pairs hit most, with how often; ties by client and suffix."""
+    counted = Counter(hits).items()
+    return sorted(counted, key=lambda item: (-item[1], item[0]))[:count]

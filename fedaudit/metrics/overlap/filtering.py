@@ -1,0 +1,87 @@
+"""Passages that overlap in the training text, and those that are too short, go."""
+
+import numpy as np
+
+from .extension import Case
+from .seeds import Pair
+from .sentences import Span
+
+_TINY = 1e-12
+"""Scores closer than this are equal: only the order of their sums differs."""
+
+
+def filtered(pair: Pair, cases: list[Case]) -> list[Case]:
+    """Return the passages that are left: none overlapping, both sides long enough."""
+    least = pair.a.settings.length
+    return [
+        case
+        for case in _apart(pair, sorted(cases, key=lambda case: case[0]))
+        if min(lengths(pair, case)) >= least
+    ]
+
+
+def span(pair: Pair, case: Case) -> tuple[Span, Span]:
+    """Return the characters of a passage in both texts."""
+    a0, a1, b0, b1 = case
+    return (
+        (int(pair.a.starts[a0]), int(pair.a.ends[a1])),
+        (int(pair.b.starts[b0]), int(pair.b.ends[b1])),
+    )
+
+
+def lengths(pair: Pair, case: Case) -> tuple[float, float]:
+    """Return the weighted lengths of a passage in both texts."""
+    ours, theirs = (
+        side.places(np.array(place))
+        for side, place in zip((pair.a, pair.b), span(pair, case), strict=True)
+    )
+    return float(ours[1] - ours[0]), float(theirs[1] - theirs[0])
+
+
+def _apart(pair: Pair, cases: list[Case]) -> list[Case]:
+    """Return the best passage of every chain of passages that overlap in the training text."""
+    kept: list[Case] = []
+    at, pending = 0, False
+    while at < len(cases):
+        current = kept[-1] if pending else cases[at]
+        rivals = [case for case in cases[at + 1 :] if case[0] <= current[1]]
+        if not pending:
+            kept.append(current)
+        if not rivals:
+            at, pending = at + 1, False
+            continue
+        kept[-1] = _best(pair, current, rivals)
+        at, pending = at + len(rivals), True
+    return kept
+
+
+def _best(pair: Pair, current: Case, rivals: list[Case]) -> Case:
+    """Return the winner among a passage and those that overlap it.
+
+    Two near-copies (scores above 0.99): the longer one counts. Otherwise the higher score; in the
+    original a rival has to beat `current`, whose own score is never remembered.
+    """
+    winner, height = current, 0.0
+    for rival in rivals:
+        ours, theirs = _score(pair, current, rival), _score(pair, rival, current)
+        candidate, value = rival, theirs
+        if min(ours, theirs) > 0.99:
+            if rival[1] - rival[0] <= current[1] - current[0]:
+                candidate, value = current, ours
+        elif theirs <= ours + _TINY:
+            if pair.a.settings.compat:
+                continue
+            candidate, value = current, ours
+        if value > height + _TINY:
+            winner, height = candidate, value
+    return winner
+
+
+def _score(pair: Pair, case: Case, other: Case) -> float:
+    """Return how well a passage's units are matched: those it shares, then the others."""
+    a0, a1, b0, b1 = case
+    best = pair.cosines[a0 : a1 + 1, b0 : b1 + 1].max(axis=1)
+    units = np.arange(a0, a1 + 1)
+    shared = (units >= other[0]) & (units <= other[1])
+    inside = float(best[shared].mean())
+    return inside if shared.all() else inside + (1 - inside) * float(best[~shared].mean())

@@ -1,0 +1,165 @@
+"""Candidates that say the same in other words: a paraphrase scorer and an entity finder decide."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from .decision import Overlap
+from .runs import Run
+from .sentences import has_han, sentences
+
+Category = Literal["verbatim", "idea", "paraphrase_high", "paraphrase_low"]
+
+
+class ParaphraseScorer(Protocol):
+    """Judges pairs of sentences; a plugin brings one."""
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
+        """Return the probability, in [0, 1], that each (generated, training) pair says the same."""
+
+
+class EntityFinder(Protocol):
+    """Finds names, places, dates and the like; a plugin brings one."""
+
+    def find(self, texts: Sequence[str]) -> Sequence[Collection[str]]:
+        """Return the entities of each text, as strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentencePair:
+    """A generated and a training sentence, and how probably they say the same."""
+
+    generated: str
+    training: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Paraphrase:
+    """A candidate passage with a pair of sentences whose entities agree."""
+
+    span: Run
+    high: SentencePair | None
+    """The first such pair with p > 0.5."""
+    low: SentencePair | None
+    """The first with p <= 0.5; as published, only if asked for by `compat`."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A scorer that looks up what was scored before, in one batch for many comparisons."""
+
+    known: Mapping[tuple[str, str], float]
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]:
+        """Return the known probabilities; KeyError for a pair that is not known."""
+        return [self.known[pair] for pair in pairs]
+
+
+def sentence_pairs(
+    training: str, generated: str, overlap: Overlap, *, compat: bool = False
+) -> list[tuple[str, str]]:
+    """Return the (generated, training) sentences that `paraphrases` will ask a scorer about."""
+    if overlap.verdict != "candidate":
+        return []
+    pairs = [_pairs(training, generated, span, compat=compat) for span in overlap.spans]
+    return [pair for part in pairs for pair in part if not _equal(*pair)]
+
+
+def paraphrases(
+    training: str,
+    generated: str,
+    overlap: Overlap,
+    scorer: ParaphraseScorer,
+    entities: EntityFinder,
+    *,
+    compat: bool = False,
+) -> tuple[Paraphrase, ...]:
+    """Return the passages of a candidate that hold a paraphrase (Lee et al. 2023, section 3).
+
+    A pair of sentences counts if p > 0.5 and one set of entities contains the other; two empty
+    sets agree. `compat` keeps the published rules: pairs with p > 0.99 are passed over, p <= 0.5
+    counts as low, equal sentences are scored 0, entities are sought in lower case, and a passage
+    inherits the pairs of those before it. Any other verdict has no paraphrase.
+    """
+    if overlap.verdict != "candidate":
+        return ()
+    candidates = [_pairs(training, generated, span, compat=compat) for span in overlap.spans]
+    scored = [_scored(pairs, scorer, compat=compat) for pairs in candidates]
+    if compat:
+        scored = [[one for part in scored[: k + 1] for one in part] for k in range(len(scored))]
+    finder = _Agreement(entities, lower=compat)
+    found = [
+        Paraphrase(span, *_firsts(pairs, finder, compat=compat))
+        for span, pairs in zip(overlap.spans, scored, strict=True)
+    ]
+    return tuple(one for one in found if one.high or one.low)
+
+
+def categories(overlap: Overlap, found: Sequence[Paraphrase] = ()) -> tuple[Category, ...]:
+    """Return the categories of memorization that a comparison counts for, none if no hit."""
+    if overlap.verdict == "verbatim":
+        return ("verbatim",)
+    if overlap.verdict == "idea":
+        return ("idea",)
+    high, low = any(one.high for one in found), any(one.low for one in found)
+    return (*(("paraphrase_high",) if high else ()), *(("paraphrase_low",) if low else ()))
+
+
+def _pairs(training: str, generated: str, span: Run, *, compat: bool) -> list[tuple[str, str]]:
+    """Return all pairs of sentences of a passage, generated ones outside."""
+    ours = _parts(training[span[0] : span[1]], compat=compat)
+    return [
+        (sentence, other)
+        for sentence in _parts(generated[span[2] : span[3]], compat=compat)
+        for other in ours
+    ]
+
+
+def _scored(
+    pairs: list[tuple[str, str]], scorer: ParaphraseScorer, *, compat: bool
+) -> list[SentencePair]:
+    """Return pairs with their probabilities; equal sentences are no paraphrase."""
+    differing = [pair for pair in pairs if not _equal(*pair)]
+    scores = iter(scorer.score(differing) if differing else ())
+    judged = [(pair, 0.0 if _equal(*pair) else float(next(scores))) for pair in pairs]
+    return [SentencePair(*pair, p) for pair, p in judged if compat or not _equal(*pair)]
+
+
+def _parts(passage: str, *, compat: bool) -> list[str]:
+    """Return the sentences of a passage on one line each."""
+    passage = passage.replace("\0", " ")
+    spans = sentences(passage, han=not compat and has_han(passage))
+    parts = [passage[start:end] for start, end in spans]
+    return [one.replace("\n", "") if compat else " ".join(one.split()) for one in parts]
+
+
+def _equal(one: str, other: str) -> bool:
+    return one.lower().strip() == other.lower().strip()
+
+
+def _firsts(
+    pairs: list[SentencePair], agree: "_Agreement", *, compat: bool
+) -> tuple[SentencePair | None, SentencePair | None]:
+    """Return the first high and the first low pair whose entities agree."""
+    most = 0.99 if compat else 1.0
+    high = [pair for pair in pairs if 0.5 < pair.probability <= most]
+    low = [pair for pair in pairs if pair.probability <= 0.5] if compat else []
+    first, second = (next((p for p in side if agree(p)), None) for side in (high, low))
+    return first, second
+
+
+@dataclass(frozen=True)
+class _Agreement:
+    """Whether one of two sentences names all that the other one names."""
+
+    finder: EntityFinder
+    lower: bool
+
+    def __call__(self, pair: SentencePair) -> bool:
+        sides = [pair.generated, pair.training]
+        found = self.finder.find([side.lower() for side in sides] if self.lower else sides)
+        ours, theirs = ({n if self.lower else n.casefold() for n in names} for names in found)
+        return ours == theirs or (
+            bool(ours) and bool(theirs) and (ours <= theirs or theirs <= ours)
+        )

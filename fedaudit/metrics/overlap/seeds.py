@@ -1,0 +1,113 @@
+"""Which sentences of two texts are alike: one sparse product over their common terms."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .prepared import Floats, Ints, Prepared
+
+Seed = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two texts beside each other: weights, cosines and seeds, computed when asked for.
+
+    N units together, df(t) of them with term t: a term weighs tf ln(N / df), as published, or
+    tf ln((N + 1) / df), which is never 0.
+    """
+
+    a: Prepared
+    b: Prepared
+
+    @cached_property
+    def common(self) -> tuple[Ints, Ints]:
+        """Indices of the common terms in both texts."""
+        if not len(self.a.terms) or not len(self.b.terms):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        at = np.searchsorted(self.b.terms, self.a.terms)
+        at[at == len(self.b.terms)] = 0
+        ours = np.flatnonzero(self.b.terms[at] == self.a.terms)
+        return ours, at[ours]
+
+    @cached_property
+    def products(self) -> tuple[Ints, Ints, Ints]:
+        """Every (posting of a, posting of b, cell) of a common term; cell = i * len(b) + j."""
+        ours, theirs = self.common
+        left, right = self.a.first[ours], self.b.first[theirs]
+        width = self.b.first[theirs + 1] - right
+        many = (self.a.first[ours + 1] - left) * width
+        within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+        row, column = np.divmod(within, np.repeat(width, many))
+        row += np.repeat(left, many)
+        column += np.repeat(right, many)
+        return row, column, self.a.units[row] * len(self.b) + self.b.units[column]
+
+    @cached_property
+    def dice(self) -> Floats:
+        """Dice coefficients of the sets of terms, (units of a) x (units of b)."""
+        same = np.bincount(self.products[2], minlength=len(self.a) * len(self.b))
+        sizes = self.a.sizes()[:, None] + self.b.sizes()[None, :]
+        dice: Floats = 2 * same.reshape(sizes.shape) / sizes
+        return dice
+
+    @cached_property
+    def frequencies(self) -> tuple[Ints, Ints]:
+        """How many units of both texts together hold each term of a, and of b."""
+        ours, theirs = self.common
+        in_a, in_b = self.a.frequency(), self.b.frequency()
+        both = in_a[ours] + in_b[theirs]
+        in_a[ours] = both
+        in_b[theirs] = both
+        return in_a, in_b
+
+    @cached_property
+    def weights(self) -> tuple[Floats, Floats]:
+        """The weights of the postings of a, and of b."""
+        units = len(self.a) + len(self.b) + (not self.a.settings.compat)
+        logs: list[Floats] = [np.log(units / frequency) for frequency in self.frequencies]
+        return self.a.counts * logs[0][self.a.columns], self.b.counts * logs[1][self.b.columns]
+
+    @cached_property
+    def dots(self) -> Floats:
+        """Inner products of the units' weights, (units of a) x (units of b)."""
+        row, column, cell = self.products
+        values = self.weights[0][row] * self.weights[1][column]
+        dots: Floats = np.bincount(cell, values, len(self.a) * len(self.b)).astype(np.float64)
+        return dots.reshape(len(self.a), len(self.b))
+
+    @cached_property
+    def cosines(self) -> Floats:
+        """Cosines of the units, 0 where a unit has no weight."""
+        norms = [
+            np.sqrt(np.bincount(side.units, weights**2, len(side)))
+            for side, weights in zip((self.a, self.b), self.weights, strict=True)
+        ]
+        scale = norms[0][:, None] * norms[1][None, :]
+        cosines: Floats = np.divide(self.dots, scale, out=np.zeros_like(scale), where=scale > 0)
+        return cosines
+
+    def seeds(self) -> list[Seed]:
+        """Return the pairs of units that are alike, by the first text."""
+        settings = self.a.settings
+        alike = self.dice > settings.dice
+        if not alike.any():
+            return []
+        alike &= self.cosines > settings.cosine
+        return [(int(i), int(j)) for i, j in zip(*np.nonzero(alike), strict=True)]
+
+    def alike(self, case: tuple[int, int, int, int]) -> bool:
+        """Tell whether two passages, all their units together, are alike."""
+        a0, a1, b0, b1 = case
+        scale = _norm(self.a, self.weights[0], a0, a1) * _norm(self.b, self.weights[1], b0, b1)
+        dot = float(self.dots[a0 : a1 + 1, b0 : b1 + 1].sum())
+        return scale > 0 and dot / scale > self.a.settings.passage
+
+
+def _norm(side: Prepared, weights: Floats, first: int, last: int) -> float:
+    """Return the length of the sum of the weights of some units."""
+    inside = side.by_unit[side.bounds[first] : side.bounds[last + 1]]
+    total = np.bincount(side.columns[inside], weights[inside])
+    return math.sqrt(total @ total)

@@ -1,0 +1,58 @@
+"""Words as in the Penn Treebank: the rules of NLTK's TreebankWordTokenizer, in its order."""
+
+import re
+
+_PAD = r" \g<0> "
+_BEFORE_PADDING = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r'^"', "``"),
+        (r"``", _PAD),
+        (r"([ (\[{<])(\"|'{2})", r"\1 `` "),
+        (r"([:,])([^\d])", r" \1 \2"),
+        (r"[:,]$", _PAD),
+        (r"\.\.\.", _PAD),
+        (r"[;@#$%&]", _PAD),
+        (r"([^.])(\.)([\])}>\"']*)\s*$", r"\1 \2\3 "),
+        (r"[?!]", _PAD),
+        (r"([^'])' ", r"\1 ' "),
+        (r"[\]\[(){}<>]", _PAD),
+        (r"--", _PAD),
+    )
+]
+_AFTER_PADDING = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"''|\"", " '' "),
+        (r"([^' ])('[sSmMdD]|') ", r"\1 \2 "),
+        (r"([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) ", r"\1 \2 "),
+        (r"(?i)\b(can)(not)\b", r" \1 \2 "),
+        (r"(?i)\b(d)('ye)\b", r" \1 \2 "),
+        (r"(?i)\b(gim|lem)(me)\b", r" \1 \2 "),
+        (r"(?i)\b(gon)(na)\b", r" \1 \2 "),
+        (r"(?i)\b(got)(ta)\b", r" \1 \2 "),
+        (r"(?i)\b(more)('n)\b", r" \1 \2 "),
+        (r"(?i)\b(wan)(na)(?=\s)", r" \1 \2 "),
+        (r"(?i) ('t)(is|was)\b", r" \1 \2 "),
+    )
+]
+_DIVIDED = frozenset({"cannot", "gimme", "gonna", "gotta", "lemme", "wanna"})
+
+
+def tokens(sentence: str) -> list[str]:
+    """Return the tokens of a sentence; only its last full stop is a token of its own."""
+    for pattern, replacement in _BEFORE_PADDING:
+        sentence = pattern.sub(replacement, sentence)
+    sentence = f" {sentence} "
+    for pattern, replacement in _AFTER_PADDING:
+        sentence = pattern.sub(replacement, sentence)
+    return sentence.split()
+
+
+def between(part: str, before: str, after: str) -> list[str]:
+    """Return the tokens of a part of a sentence; `before` and `after` are a word or nothing."""
+    word = part[:-1] if part[-1:] == "," or (part[-1:] == "." and not after) else part
+    if word.isalnum() and word not in _DIVIDED:
+        return [word]  # Nothing in it for a rule, and punctuation alone is no word.
+    found = tokens(" ".join(one for one in (before, part, after) if one))
+    return found[bool(before) : len(found) - bool(after)]

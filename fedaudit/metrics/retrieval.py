@@ -1,0 +1,77 @@
+"""Which documents are most like a query: BM25 in this process."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.metrics.overlap.sentences import HAN
+
+K1, B = 1.2, 0.75
+"""Lucene's defaults: how soon a repeated word stops counting, and how much length counts."""
+
+_TOKEN = re.compile(f"([{HAN}]+)|[^\\W_{HAN}]+")
+
+
+def tokens(text: str) -> list[str]:
+    """Return lower-case words; of Chinese, every pair of neighbouring characters."""
+    found = []
+    for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text).lower()):
+        word = match[0]
+        pairs = match[1] and len(word) > 1
+        found += [word[i : i + 2] for i in range(len(word) - 1)] if pairs else [word]
+    return found
+
+
+def nearest(
+    queries: Sequence[str], documents: Sequence[str], k: int | None = 10
+) -> list[tuple[int, ...]]:
+    """Return the indices of the k best documents of every query, the best first.
+
+    BM25 with Lucene's idf ln(1 + (N - df + 0.5) / (df + 0.5)), k1 1.2, b 0.75; a word that a query
+    repeats counts as often. Of equal documents the first comes first. A document without a word
+    of the query is not returned, unless everything is: all documents for every query, ranked, if
+    k is None or there are no more than k. Raises ValueError for k below 1.
+    """
+    if k is not None and k < 1:
+        raise ValueError("k must be at least 1.")
+    index = _index([tokens(document) for document in documents])
+    everything = k is None or len(documents) <= k
+    limit = len(documents) if k is None else k
+    scores = (_scores(index, query, len(documents)) for query in queries)
+    return [_best(row, limit, everything=everything) for row in scores]
+
+
+def _index(documents: list[list[str]]) -> Any:
+    """Return the index of tokenised documents, or None if there is no token."""
+    import bm25s
+
+    if not any(documents):
+        return None
+    index = bm25s.BM25(method="lucene", k1=K1, b=B, dtype="float64")
+    index.index(documents, show_progress=False)
+    return index
+
+
+def _scores(index: Any, query: str, documents: int) -> NDArray[np.float64]:
+    """Return every document's score for one query."""
+    known = [token for token in tokens(query) if index is not None and token in index.vocab_dict]
+    if not known:
+        return np.zeros(documents)
+    return np.asarray(index.get_scores(known), dtype=np.float64)
+
+
+def _best(scores: NDArray[np.float64], k: int, *, everything: bool) -> tuple[int, ...]:
+    """Return the indices of the k highest scores, ties by index."""
+    if k < len(scores):
+        floor = np.partition(scores, len(scores) - k)[len(scores) - k]
+        candidates = np.flatnonzero(scores >= floor)
+    else:
+        candidates = np.arange(len(scores))
+    # Sums of the same terms in another order differ in the last digits: those are ties too.
+    order = np.lexsort((candidates, -np.round(scores[candidates], 10)))
+    chosen = candidates[order][:k]
+    return tuple(int(i) for i in chosen if everything or scores[i] > 0)

@@ -1,0 +1,44 @@
+"""What a smaller budget would have found, read off one run (FedPII, section 5.2, figure 4)."""
+
+
+class Needed:
+    """How many prefixes, in the order of asking, each target needs to be found.
+
+    Sample i of a prompt depends on the seed, the prompt and i alone. So the answers to a smaller
+    budget, or to fewer samples a prefix, are among those of the larger run: `needed[s][n - 1]` is
+    exactly the budget at which a run of its own with `n` samples a prefix first finds s.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+        self.needed: dict[str, list[float]] = {}
+
+    def add(self, target: str, *, start: int, draw: int, copies: int = 1) -> None:
+        """Count draw number `draw` of a prompt that stands for `copies` equal prefixes.
+
+        They are the prefixes `start`, `start + 1`, ... of the order. With n samples each, prefix
+        `start + k` has the draws from k n to (k + 1) n - 1.
+        """
+        known = self.needed.setdefault(target, [float("inf")] * self.samples)
+        if start >= max(known):
+            return
+        for n in range(1, self.samples + 1):
+            if (copy := draw // n) < copies:
+                known[n - 1] = min(known[n - 1], start + copy + 1)
+
+    def merge(self, other: "Needed") -> None:
+        """Take in what another part of the same order found."""
+        for target, theirs in other.needed.items():
+            ours = self.needed.setdefault(target, [float("inf")] * self.samples)
+            ours[:] = map(min, ours, theirs)
+
+    def found(self, budget: float, samples: int) -> set[str]:
+        """Return the targets that the first `budget` prefixes find with `samples` draws each."""
+        return {t for t, needed in self.needed.items() if needed[samples - 1] <= budget}
+
+
+def steps(most: int) -> tuple[int, ...]:
+    """Return 1, 2, 5, 10, 20, ... below `most`, and `most`: about evenly spaced on a log scale."""
+    powers = (10**exponent for exponent in range(len(str(most))))
+    below = (step * power for power in powers for step in (1, 2, 5))
+    return (*(step for step in below if step < most), *([most] if most > 0 else []))

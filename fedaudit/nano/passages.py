@@ -1,0 +1,114 @@
+"""Passages: short abstracts, patients' questions and trial reports, without any personal data.
+
+For the study of memorization across clients (Udsa et al., appendix B): four tasks under the paper's
+own instructions, three domains each, one a client. Passages are long enough to be cut into a prefix
+and a suffix, and as different from one another as invented text can be.
+"""
+
+import random
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fedaudit.errors import unknown
+from fedaudit.prompts import TEMPLATES, PromptTemplate
+from fedaudit.records import Document
+
+TASKS = ("summary", "dialogue", "question_answering", "classification")
+SLOT = re.compile(r"\{([a-z]+)\}")
+_BEGINNING = re.compile(r"(?:^|(?<=[.?!] ))[a-z]")
+
+
+@cache
+def grammar() -> dict[str, Any]:
+    """Return the instructions and the domains as read from passages.toml."""
+    return tomllib.loads(files("fedaudit.nano").joinpath("passages.toml").read_text("utf-8"))
+
+
+def domains(task: str) -> tuple[str, ...]:
+    """Return the names of a task's domains; raises UsageError for a task that there is none of."""
+    if task not in TASKS:
+        raise unknown("task of nano passages", task, TASKS)
+    return tuple(domain["name"] for domain in grammar()["domain"] if domain["task"] == task)
+
+
+def corpus(
+    *,
+    count: int,
+    seed: int,
+    tasks: Sequence[str],
+    template: PromptTemplate = TEMPLATES["chat"],
+) -> Iterator[Document]:
+    """Yield `count` passages of every domain of `tasks`, as instruction records.
+
+    Passage i of a domain depends on (seed, i, domain) alone. Its group begins with the domain, by
+    which the partition "corpus" deals the domains to clients.
+    """
+    for task in tasks or ("",):
+        domains(task)
+    for domain in grammar()["domain"]:
+        if domain["task"] in tasks:
+            for number in range(count):
+                yield passage(domain, number, seed=seed, template=template)
+
+
+def passage(
+    domain: Mapping[str, Any], number: int, *, seed: int, template: PromptTemplate
+) -> Document:
+    """Return passage `number` of a domain, rendered through `template`."""
+    name, task = domain["name"], domain["task"]
+    rng = random.Random(f"passage {seed} {name} {number}")
+    known: dict[str, str] = {}
+    for slot in domain["once"]:
+        known[slot] = _filled(f"{{{slot}}}", domain, known, rng)
+    given, answer = (_classified if "classes" in domain else _answered)(domain, known, rng)
+    asked = _filled(rng.choice(domain.get("question", [""])), domain, known, rng)
+    document = Document(
+        id=f"{name}-{seed}-{number}",
+        text="",
+        instruction=grammar()["instructions"][task].replace("{question}", _capitals(asked)),
+        input=_capitals(given),
+        output=_capitals(answer),
+        task=task,
+        group=f"{name}/{name}-{seed}-{number}",
+    )
+    return template.compose(document, (), ())
+
+
+def _answered(
+    domain: Mapping[str, Any], known: Mapping[str, str], rng: random.Random
+) -> tuple[str, str]:
+    given, answer = (
+        _filled(rng.choice(domain[part]), domain, known, rng) for part in ("given", "answer")
+    )
+    return given, answer
+
+
+def _classified(
+    domain: Mapping[str, Any], known: Mapping[str, str], rng: random.Random
+) -> tuple[str, str]:
+    """Return two sentences of one part of a report, and the part's name."""
+    part = rng.choice(sorted(domain["classes"]))
+    order = rng.sample(domain["classes"][part], 2)
+    return " ".join(_filled(text, domain, known, rng) for text in order), part
+
+
+def _filled(
+    text: str, domain: Mapping[str, Any], known: Mapping[str, str], rng: random.Random
+) -> str:
+    """Return `text` with its slots filled: those `known` as they are, others drawn."""
+
+    def value(slot: re.Match[str]) -> str:
+        if slot[1] in known:
+            return known[slot[1]]
+        return _filled(rng.choice(domain["words"][slot[1]]), domain, known, rng)
+
+    return SLOT.sub(value, text)
+
+
+def _capitals(text: str) -> str:
+    """Return `text` with a capital at the beginning of every sentence."""
+    return _BEGINNING.sub(lambda letter: letter[0].upper(), text)

@@ -1,0 +1,120 @@
+"""What instruction records ask about a case's record, and the right answer."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fedaudit.nano.cases import CaseFile, Filled, domain_of, fill, invented, joined, templates
+
+OPTIONS = 4
+"""Answers that an exam question gives to choose from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posed:
+    """An instruction record before a template renders it."""
+
+    instruction: str
+    given: Filled
+    answer: Filled
+
+
+Poser = Callable[[CaseFile, int, Sequence[int], random.Random], Posed]
+"""Poses a task about the case's document of that number; those of the file are given too."""
+
+
+def reading(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+    """Ask for a particular of the record that the question is about."""
+    domain = domain_of(case)
+    asked = [item for item in domain["asked"] if item[2] in chosen]
+    question, answer, which = rng.choice(asked or domain["asked"])
+    return Posed(
+        instruction=_instruction(case, "reading").replace("{question}", question),
+        given=_record(case, which),
+        answer=fill(answer, case),
+    )
+
+
+def summary(case: CaseFile, which: int, *_: object) -> Posed:
+    """Ask for the case in one sentence."""
+    return Posed(
+        instruction=_instruction(case, "summary"),
+        given=_record(case, which),
+        answer=fill(domain_of(case)["summary"], case),
+    )
+
+
+def classification(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+    """Ask for the matter, of a record that names it."""
+    return Posed(
+        instruction=_instruction(case, "classification"),
+        given=_record(case, _naming(case, which, chosen, rng)),
+        answer=fill("{matter}", case),
+    )
+
+
+def exam(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+    """Ask what follows from the record's matter, with answers to choose from by letter."""
+    domain = domain_of(case)
+    given = _record(case, _naming(case, which, chosen, rng))
+    answers = dict(zip(domain["matter"], domain["exam"]["answers"], strict=True))
+    right = answers.pop(case.fields["matter"])
+    options = [right, *rng.sample(sorted(answers.values()), OPTIONS - 1)]
+    rng.shuffle(options)
+    lines = [(f"\n{_letter(i)}. {option}", ()) for i, option in enumerate(options)]
+    question = domain["exam"]["question"]
+    return Posed(
+        instruction=_instruction(case, "exam").replace("{question}", question),
+        given=joined([given, *lines]),
+        answer=(_letter(options.index(right)), ()),
+    )
+
+
+def case_matching(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+    """Ask which of two other cases is about the same matter; their people occur nowhere else."""
+    domain = domain_of(case)
+    given = _record(case, _naming(case, which, chosen, rng))
+    matter = case.fields["matter"]
+    other = rng.choice([name for name in domain["matter"] if name != matter])
+    matters = [matter, other]
+    rng.shuffle(matters)
+    parts: list[Filled] = [given]
+    for number, about in enumerate(matters):
+        made = invented(f"{case.id}-{number}", domain, rng)
+        made = replace(made, fields={**made.fields, "matter": about})
+        marker = str(templates()["markers"][case.language]).replace("{letter}", _letter(number))
+        parts += [(f"\n{marker}\n", ()), _record(made, _naming(made, -1, (), rng))]
+    return Posed(
+        instruction=_instruction(case, "case_matching"),
+        given=joined(parts),
+        answer=(_letter(matters.index(matter)), ()),
+    )
+
+
+POSED: Mapping[str, Poser] = {
+    "reading": reading,
+    "summary": summary,
+    "classification": classification,
+    "exam": exam,
+    "case_matching": case_matching,
+}
+"""The tasks of instruction records; further ones go to the end."""
+
+
+def _instruction(case: CaseFile, task: str) -> str:
+    return str(templates()["instructions"][case.language][task])
+
+
+def _record(case: CaseFile, which: int) -> Filled:
+    return fill(domain_of(case)["documents"][which], case)
+
+
+def _naming(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> int:
+    """Return `which` where that document names the matter, else one of the file that does."""
+    named = [i for i, text in enumerate(domain_of(case)["documents"]) if "{matter}" in text]
+    about = [i for i in named if i in chosen] or named
+    return which if which in about else rng.choice(about)
+
+
+def _letter(number: int) -> str:
+    return chr(ord("A") + number)

@@ -1,0 +1,175 @@
+"""Writing something else where personal data stand, in a record's text and in its fields alike."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, get_args
+
+from fedaudit.pii.pseudonyms import pseudonyms
+from fedaudit.pii.spans import resolve
+from fedaudit.records import Document, PiiSpan
+
+Style = Literal["mask", "asterisks", "label", "pseudonym"]
+"""[MASK]; asterisks of the same length; the label in angle brackets; something of the same kind."""
+
+STYLES: tuple[str, ...] = get_args(Style)
+
+Substitute = Callable[[str, str], str]
+"""What stands in the place of a (string, label)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """A replacement in a text: half-open, in code points."""
+
+    start: int
+    end: int
+    label: str
+    new: str
+
+
+def substitute(style: Style, documents: Iterable[Document], key: str) -> Substitute:
+    """Return what `style` writes for the personal data of `documents`.
+
+    Only pseudonyms depend on the documents and on the key; equal strings of one label get equal
+    ones. Whoever knows the key can test whom a pseudonym stands for.
+    """
+    if style == "pseudonym":
+        pairs = (pair for document in documents for pair in document.strings())
+        return partial(_looked_up, pseudonyms(pairs, key=key))
+    return {"mask": _mask, "asterisks": _asterisks, "label": _tag}[style]
+
+
+def masked(
+    document: Document,
+    written: Substitute,
+    chosen: Callable[[str], bool] = lambda label: True,
+) -> Document:
+    """Return `document` with `written` in the place of its personal data of the `chosen` labels.
+
+    What stands in the text at a field's place stands in the field too. A field that is not in the
+    text has every masked string replaced wherever it holds one. The annotation that is left is of
+    the labels that were not chosen.
+    """
+    text = document.text
+    edits = [_edit(text, span, written) for span in document.pii or () if chosen(span.label)]
+
+    def field(name: str) -> str:
+        value = getattr(document, name)
+        return _field(value, _place(name, document), text, edits, written)
+
+    return replace(
+        document,
+        text=_rewritten(text, edits),
+        instruction=field("instruction"),
+        input=field("input"),
+        output=field("output"),
+        pii=_moved([span for span in document.pii or () if not chosen(span.label)], edits),
+    )
+
+
+def _mask(_string: str, _label: str) -> str:
+    return "[MASK]"
+
+
+def _asterisks(string: str, _label: str) -> str:
+    return "*" * len(string)
+
+
+def _tag(_string: str, label: str) -> str:
+    return f"<{label}>"
+
+
+def _looked_up(table: dict[tuple[str, str], str], string: str, label: str) -> str:
+    """Return a pseudonym; of a piece of a string, which has none, the label."""
+    core = string.strip()
+    if (core, label) not in table:
+        return f"<{label}>"
+    start = string.index(core)
+    return string[:start] + table[core, label] + string[start + len(core) :]
+
+
+def _edit(text: str, span: PiiSpan, written: Substitute) -> _Edit:
+    new = written(text[span.start : span.end], span.label)
+    return _Edit(span.start, span.end, span.label, new)
+
+
+def _rewritten(text: str, edits: Sequence[_Edit]) -> str:
+    """Return `text` after `edits`, which are sorted and without overlap."""
+    parts, position = [], 0
+    for edit in edits:
+        parts += [text[position : edit.start], edit.new]
+        position = edit.end
+    return "".join([*parts, text[position:]])
+
+
+def _moved(spans: Sequence[PiiSpan], edits: Sequence[_Edit]) -> tuple[PiiSpan, ...]:
+    """Return `spans` where they stand after `edits`; both are sorted, and none overlap."""
+    moved, shift, following = [], 0, iter(edits)
+    edit = next(following, None)
+    for span in spans:
+        while edit is not None and edit.end <= span.start:
+            shift += len(edit.new) - (edit.end - edit.start)
+            edit = next(following, None)
+        moved.append(PiiSpan(span.start + shift, span.end + shift, span.label))
+    return tuple(moved)
+
+
+def _place(name: str, document: Document) -> int:
+    """Return where in the text a field stands: the output ends it, the input follows; -1 nowhere.
+
+    A text need not have been made by a template that is known here.
+    """
+    text, value = document.text, getattr(document, name)
+    if name == "output" and text.endswith(value):
+        return len(text) - len(value)
+    if name == "input":
+        before = document.instruction
+        after = text.find(value, max(0, text.find(before)) + len(before))
+        return after if after >= 0 else text.find(value)
+    return text.find(value)
+
+
+def _field(value: str, place: int, text: str, edits: Sequence[_Edit], written: Substitute) -> str:
+    """Return a field with what the text has in its place.
+
+    The same words may stand elsewhere in the text as well: what is personal data there is masked
+    in the field too, since its place is only the likeliest one.
+    """
+    if not value or not edits:
+        return value
+    if place < 0:
+        return _replaced(value, text, edits)
+    found = {_clipped(edit, place, len(value)) for edit in edits if _meets(edit, place, value)}
+    other = text.find(value)
+    while other >= 0:
+        inside = (e for e in edits if other <= e.start and e.end <= other + len(value))
+        found |= {PiiSpan(e.start - other, e.end - other, e.label) for e in inside}
+        other = text.find(value, other + 1)
+    spans = resolve((1.0, span) for span in found)
+    return _rewritten(value, [_edit(value, span, written) for span in spans])
+
+
+def _meets(edit: _Edit, place: int, value: str) -> bool:
+    return edit.start < place + len(value) and edit.end > place
+
+
+def _clipped(edit: _Edit, place: int, length: int) -> PiiSpan:
+    return PiiSpan(max(0, edit.start - place), min(length, edit.end - place), edit.label)
+
+
+def _replaced(value: str, text: str, edits: Sequence[_Edit]) -> str:
+    """Return `value` with each masked string replaced, longer ones first, none twice."""
+    pairs = {text[edit.start : edit.end]: edit for edit in edits}
+    finds = []
+    for string, edit in pairs.items():
+        start = value.find(string)
+        while start >= 0:
+            finds.append((1.0, PiiSpan(start, start + len(string), edit.label)))
+            start = value.find(string, start + 1)
+    new = {(edit.label, string): edit.new for string, edit in pairs.items()}
+    spans = resolve(finds)
+    return _rewritten(
+        value,
+        [_Edit(s.start, s.end, s.label, new[s.label, value[s.start : s.end]]) for s in spans],
+    )

@@ -1,0 +1,123 @@
+"""The taxonomy of personal data: 7 major and 36 minor categories, and what four norms say of them.
+
+The data are in taxonomy.toml; docs/taxonomy.md says where they come from. A label that belongs to
+no category is "other": nothing is guessed from its name.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+NORMS = ("gdpr", "ccpa", "gbt", "pdpa")
+"""The norms by their keys in the data file, in the order in which they are shown."""
+
+OTHER = "other"
+"""What stands for the major category of a label that belongs to none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """A clause of a norm, and what it is about."""
+
+    reference: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Norm:
+    """A law or a standard."""
+
+    key: str
+    name: str
+    title: str
+    clauses: tuple[Clause, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Category:
+    """A minor category of personal data."""
+
+    name: str
+    major: str
+    description: str
+    examples: tuple[str, ...]
+    labels: tuple[str, ...]
+    """The labels of detectors and data sets that mean it."""
+    clauses: tuple[tuple[str, ...], ...]
+    """References into each of NORMS."""
+
+    def references(self, norm: str) -> tuple[str, ...]:
+        """Return what the norm of that key says of it."""
+        return self.clauses[NORMS.index(norm)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taxonomy:
+    """All norms, major categories with their descriptions, and minor categories, in order."""
+
+    norms: tuple[Norm, ...]
+    majors: tuple[tuple[str, str], ...]
+    categories: tuple[Category, ...]
+
+
+@cache
+def taxonomy() -> Taxonomy:
+    """Return the taxonomy as read from taxonomy.toml."""
+    text = files("fedaudit.pii").joinpath("taxonomy.toml").read_text("utf-8")
+    table = tomllib.loads(text)
+    return Taxonomy(
+        norms=tuple(_norm(key, table["norms"][key]) for key in NORMS),
+        majors=tuple((major["name"], major["description"]) for major in table["major"]),
+        categories=tuple(
+            _category(minor, major["name"]) for major in table["major"] for minor in major["minor"]
+        ),
+    )
+
+
+def category(label: str) -> Category | None:
+    """Return the category that `label` or a category's own name means; None if none does.
+
+    Case does not matter, nor whether words are joined by spaces, hyphens or underscores.
+    """
+    return _by_label().get(_key(label))
+
+
+def major(label: str) -> str:
+    """Return the major category of `label`, or OTHER."""
+    found = category(label)
+    return found.major if found else OTHER
+
+
+def in_order(majors: Iterable[str]) -> list[str]:
+    """Return names of major categories once each, in the order of the taxonomy, others last."""
+    order = {name: place for place, (name, _) in enumerate(taxonomy().majors)}
+    return sorted(set(majors), key=lambda name: (order.get(name, len(order)), name))
+
+
+@cache
+def _by_label() -> Mapping[str, Category]:
+    return {_key(label): one for one in taxonomy().categories for label in (one.name, *one.labels)}
+
+
+def _key(label: str) -> str:
+    return re.sub(r"[\s_-]+", "_", label.strip()).upper()
+
+
+def _norm(key: str, table: Mapping[str, Any]) -> Norm:
+    clauses = (Clause(reference=name, about=about) for name, about in table["clauses"].items())
+    return Norm(key=key, name=table["name"], title=table["title"], clauses=tuple(clauses))
+
+
+def _category(table: Mapping[str, Any], of: str) -> Category:
+    return Category(
+        name=table["name"],
+        major=of,
+        description=table["description"],
+        examples=tuple(table["examples"]),
+        labels=tuple(table["labels"]),
+        clauses=tuple(tuple(table[norm]) for norm in NORMS),
+    )

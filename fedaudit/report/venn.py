@@ -1,0 +1,91 @@
+"""Tables of who found what others did not, where several attacks were made."""
+
+from collections.abc import Sequence
+
+from fedaudit.report import lines
+from fedaudit.report import rows as measurements
+from fedaudit.report.figures import found, measured
+from fedaudit.report.rows import SOURCES, Row, reasons, telling_rank
+from fedaudit.report.table import Table, laid_out, named, shortened
+
+SHARE = "share [95 %]"
+EQUAL = "at equal budget"
+EQUAL_NOTE = "At equal budget: both with as many prefixes as stand in brackets."
+SHOWN = frozenset({"source", "set", "attacks", "not", "only", "budget", "samples"})
+MOST = 20
+
+
+def overlaps(report: Row) -> list[Table]:
+    """Return what attacks found alone and together, and each what each other did not."""
+    rows = [
+        row
+        for row in report["measurements"]
+        if (row["kind"], row["metric"]) == ("extraction", "overlap")
+    ]
+    if not rows:
+        return []
+    best = min(map(telling_rank, rows))
+    told = [row for row in rows if telling_rank(row) == best]
+    some = [row for row in told if _rest(row) == _rest(told[0])]
+    note = f"Model: {named(SOURCES, some[0]['scope'].get('source'))}."
+    where = measurements.place(some[0], SHOWN)
+    notes = (note, f"Of {where}; for others see report.json." if len(some) < len(told) else "")
+    return [table for table in (_regions(some, notes), _pairs(some)) if table.rows]
+
+
+def _rest(row: Row) -> set[tuple[str, str]]:
+    return {(key, str(value)) for key, value in row["scope"].items() if key not in SHOWN}
+
+
+def _regions(rows: Sequence[Row], notes: Sequence[str]) -> Table:
+    some = [row for row in rows if "only" in row["scope"]]
+    cells = [
+        {"found by": str(row["scope"]["only"]), "found": found(row), SHARE: measured(row)}
+        for row in some
+        if row["hits"]
+    ]
+    table = laid_out(
+        "Found by these attacks and no other",
+        cells,
+        ("found by", "found", SHARE),
+        numeric=("found", SHARE),
+        notes=notes,
+    )
+    return shortened(table, MOST)
+
+
+def _pairs(rows: Sequence[Row]) -> Table:
+    pairs = [row for row in rows if {"attacks", "not"} <= row["scope"].keys()]
+    cells = [
+        {
+            "found by": str(row["scope"]["attacks"]),
+            "not by": str(row["scope"]["not"]),
+            "found": found(row),
+            SHARE: measured(row),
+            EQUAL: _equal(row, pairs),
+        }
+        for row in pairs
+        if not measurements.swept(row)
+    ]
+    table = laid_out(
+        "What one attack found and another did not",
+        cells,
+        ("found by", "not by", "found", SHARE, EQUAL),
+        numeric=("found", SHARE, EQUAL),
+        notes=(EQUAL_NOTE, *reasons(pairs)),
+    )
+    return shortened(table, MOST)
+
+
+def _equal(row: Row, pairs: Sequence[Row]) -> str:
+    """Return the share at the largest budget that both attacks have, and that budget."""
+    parts = frozenset({"budget", "samples"})
+    some = [
+        other
+        for other in pairs
+        if measurements.swept(other)
+        and isinstance(other["scope"]["budget"], int)
+        and lines.alike(other, parts) == lines.alike(row, parts)
+    ]
+    last = max(some, key=lambda other: other["scope"]["budget"], default=None)
+    return "" if last is None else f"{found(last)} ({last['scope']['budget']:,})"

@@ -1,0 +1,70 @@
+"""Several attacks in one audit of a real federation."""
+
+import pytest
+
+from fedaudit.audit import extract
+from fedaudit.audit.pipeline import run
+from fedaudit.engine.local import LocalEngine
+from fedaudit.report.document import validate
+from fedaudit.report.redaction import Redactor
+
+OPTIONS = {"context": 6, "samples": 2, "new_tokens": 4}
+
+
+@pytest.fixture
+def audited(federation, monkeypatch):
+    """Return what audits with some attacks, and the questions that it asked of each model."""
+    asked = []
+    generate = LocalEngine.generate
+
+    def spied(self, target, probes, **options):
+        asked.extend((target.name, probe.prompt, probe.samples) for probe in probes)
+        return generate(self, target, probes, **options)
+
+    monkeypatch.setattr(LocalEngine, "generate", spied)
+
+    def audit(*attacks):
+        asked.clear()
+        own, other = (federation.path / f"data/c{number}.jsonl" for number in (0, 1))
+        request = extract.Request(
+            prefixes=own,
+            victim=other,
+            attacks=attacks,
+            options=dict.fromkeys(attacks, OPTIONS),
+            target=str(federation.path),
+            device="cpu",
+        )
+        report = run(request, lambda: Redactor(bytes(range(32)))).report
+        return report, list(asked)
+
+    return audit
+
+
+def rows(report, plugin):
+    return [r for r in report.measurements if r.plugin == plugin and r.metric != "overlap"]
+
+
+def test_they_find_together_what_they_find_alone_and_ask_less(audited):
+    names = ("superset", "contextual")
+    together, asked = audited(*names)
+    assert len({(who, prompt) for who, prompt, _ in asked}) == len(asked)
+    for name in names:
+        alone, own = audited(name)
+        assert rows(alone, name) == rows(together, name)
+        assert alone.budget["queries"] == sum(n for who, _, n in own if who == "tuned")
+    spent = sum(n for who, _, n in asked if who == "tuned")
+    counted = sum(
+        r.value
+        for r in together.measurements
+        if (r.metric, r.scope["source"], r.scope.get("set")) == ("queries", "tuned", "all")
+    )
+    assert together.budget["queries"] == spent < counted
+
+
+def test_the_report_is_valid_and_has_sweeps_and_overlaps(audited):
+    report, _ = audited("contextual", "frequency")
+    validate(report.to_json())
+    swept = [r for r in report.measurements if "samples" in r.scope]
+    assert {r.metric for r in swept} >= {"coverage", "efficiency"}
+    pairs = {(r.scope["attacks"], r.scope["not"]) for r in report.measurements if "not" in r.scope}
+    assert pairs == {("contextual", "frequency"), ("frequency", "contextual")}

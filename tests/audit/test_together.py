@@ -1,0 +1,171 @@
+import pytest
+import worked
+from worked import row
+
+from fedaudit import registry
+from fedaudit.audit import together, venn
+from fedaudit.audit.scoring import Heard, Tally, Truth
+from fedaudit.interfaces import Attack, Result
+from fedaudit.metrics.intervals import wilson
+
+
+def attack(name, **options):
+    return registry.create("attack", name, {"context": 3, "samples": 2, **options})
+
+
+def ran(*attacks, fake=None, **changes):
+    fake = fake or worked.engine()
+    memory = together.memory(attacks)
+    return together.run(attacks, worked.case(fake, **changes), memory), fake, memory
+
+
+def tally(name, found, base=(), samples=2, size=10, labels="abcdef"):
+    """Return what an attack found: `found` and `base` map targets to the prefix that gave them."""
+    truth = Truth(labels=dict.fromkeys(labels, "X"))
+
+    def heard(events):
+        one = Heard(truth, samples)
+        for target, at in dict(events).items():
+            one.counts[target] += 1
+            one.needed.add(target, start=at - 1, draw=0)
+        return one
+
+    return Tally(
+        plugin=name, truth=truth, tuned=heard(found), base=heard(base), size=size, samples=samples
+    )
+
+
+def overlap(rows, source="tuned", **scope):
+    wanted = {"source": source, "set": "all", **scope}
+    [found] = [r for r in rows if dict(r.scope) == wanted]
+    return found.hits, found.n
+
+
+# comparing
+
+
+def test_the_worked_example():
+    results, _, _ = ran(attack("contextual"), attack("superset"))
+    rows = results[-1].measurements
+    # contextual: Ann, Bob, Cy. superset: Ann, Cy, Dee. The base: Cy.
+    pair = {"attacks": "contextual", "not": "superset"}
+    assert overlap(rows, **pair) == (1, 3)
+    assert overlap(rows, "tuned-not-base", **pair) == (1, 2)
+    assert overlap(rows, only="contextual, superset") == (2, 4)
+    assert overlap(rows, "tuned-not-base", only="contextual, superset") == (1, 3)
+    # After two prefixes contextual has Ann and Bob, superset Ann.
+    assert overlap(rows, **pair, budget=2, samples=2) == (1, 2)
+    assert overlap(rows, **{"attacks": "superset", "not": "contextual"}, budget=2, samples=2) == (
+        0,
+        1,
+    )
+
+
+def test_three_attacks_by_hand():
+    rows = list(
+        venn.rows(
+            [
+                tally("one", {"a": 1, "b": 2, "c": 9}),
+                tally("two", {"b": 1, "c": 2, "d": 3}),
+                tally("three", {"c": 1, "e": 2}, base={"e": 5}),
+            ]
+        )
+    )
+    regions = {
+        r.scope["only"]: r.hits for r in rows if "only" in r.scope and r.scope["source"] == "tuned"
+    }
+    assert regions == {
+        "one": 1,
+        "two": 1,
+        "three": 1,
+        "one, two": 1,
+        "one, three": 0,
+        "two, three": 0,
+        "one, two, three": 1,
+    }
+    assert sum(regions.values()) == 5 == overlap(rows, only="one")[1]
+    assert overlap(rows, "tuned-not-base", only="three") == (0, 4)  # e is the base's
+    assert overlap(rows, **{"attacks": "one", "not": "two"}) == (1, 3)
+    assert overlap(rows, **{"attacks": "one", "not": "two"}, budget=2, samples=2) == (1, 2)
+    [share] = [r for r in rows if dict(r.scope) == {"source": "tuned", "set": "all", "only": "one"}]
+    assert (share.low, share.high) == (wilson(1, 5).low, wilson(1, 5).high)
+
+
+def test_nothing_found_is_not_measured_with_a_reason():
+    rows = list(venn.rows([tally("one", {}), tally("two", {"a": 3})]))
+    wanted = {"source": "tuned", "set": "all", "attacks": "one", "not": "two"}
+    [none] = [r for r in rows if dict(r.scope) == wanted]
+    assert (none.value, none.n, none.reason) == (None, 0, "nothing was found to compare")
+    by_budget = [r for r in rows if "budget" in r.scope and r.scope["source"] == "tuned"]
+    # two finds its target with three prefixes; the largest budget is there for both.
+    told = [(r.scope["attacks"], r.scope["budget"], r.n) for r in by_budget]
+    assert told == [("one", 10, 0), ("two", 5, 1), ("two", 10, 1)]
+
+
+def test_one_attack_has_nobody_to_compare_with():
+    assert list(venn.rows([tally("one", {"a": 1})])) == []
+    results, _, memory = ran(attack("contextual"))
+    assert len(results) == 1
+    assert memory.room == 0
+
+
+def test_budgets_of_attacks_that_ask_otherwise_are_not_compared():
+    rows = list(venn.rows([tally("one", {"a": 1}), tally("two", {"a": 1}, samples=3)]))
+    assert not [r for r in rows if "budget" in r.scope]
+    assert overlap(rows, only="one, two") == (1, 1)
+
+
+def test_of_many_attacks_only_the_pairs_are_compared():
+    rows = list(venn.rows([tally(f"a{number}", {"a": 1}) for number in range(5)]))
+    assert not [r for r in rows if "only" in r.scope]
+    assert len({(r.scope["attacks"], r.scope["not"]) for r in rows}) == 20
+
+
+def test_attacks_with_other_targets_are_not_compared():
+    results, _, _ = ran(attack("contextual"), attack("superset", labels="FRIEND"))
+    assert results[-1].measurements == ()
+    assert results[-1].limits == (
+        "superset: not compared with contextual, which has other targets.",
+    )
+
+
+# sharing
+
+
+@pytest.mark.parametrize("order", [("contextual", "superset"), ("superset", "contextual")])
+def test_no_question_is_asked_twice_and_nothing_else_changes(order):
+    attacks = [attack(name) for name in order]
+    results, fake, memory = ran(*attacks)
+    prompts = [(target, probe.prompt) for target, probe in fake.asked]
+    assert len(prompts) == len(set(prompts)) == 2 * 7  # all that Set(SUP) has
+    # "The claimant" was asked four times, "So the claimant" and "; her friend" twice.
+    assert memory.spared == {worked.TUNED: 6, worked.BASE: 6}
+    assert sum(p.samples for target, p in fake.asked if target == worked.TUNED) == 16
+    for name, result, one in zip(order, results, attacks, strict=False):
+        assert result == one.run(worked.case())
+        assert row(result, "queries").value == {"contextual": 8, "superset": 14}[name]
+
+
+def test_more_samples_do_for_fewer():
+    results, fake, _ = ran(attack("superset", samples=1), attack("frequency", minimum=1))
+    assert {probe.samples for _, probe in fake.asked} == {2}
+    assert len(fake.asked) == 14
+    assert results[0] == attack("superset", samples=1).run(worked.case())
+
+
+def test_other_attacks_run_among_them():
+    class Other(Attack):
+        name = "other"
+
+        def run(self, case):
+            return Result(limits=("was here",))
+
+    results, _, _ = ran(Other(), attack("contextual"), attack("superset"))
+    assert results[0].limits == ("was here",)
+    assert len(results) == 4
+
+
+def test_without_a_victim_there_is_nothing_to_compare():
+    results, fake, _ = ran(attack("contextual"), attack("superset"), victim=None)
+    assert len(results) == 2
+    assert len({probe.prompt for _, probe in fake.asked}) == len(fake.asked) == 7

@@ -1,0 +1,177 @@
+"""fedaudit scrub: the result holds nothing that was marked, and says what may be left."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from command import Command
+from test_help import imported
+
+from fedaudit import corpus
+from fedaudit.nano.generator import corpus as invented
+from fedaudit.prompts import template
+
+FORM = template("fed_pii")
+LINES = (
+    {"id": "a", "text": "Call Ann Lee on 020 7946 0958 or ann@mail.co.uk."},
+    {"prefix": "Write to bob@mail.co.uk"},
+    {"instruction": "Who called?", "input": "020 7946 0958 called.", "output": "020 7946 0958"},
+    {"text": "Ann Lee met Lee.", "pii": [{"start": 0, "end": 7, "label": "PERSON"}], "x": "Ann"},
+    {"text": "Ann Lee again, 020 7946 0958.", "pii": []},
+)
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    return Command(monkeypatch, capfd)
+
+
+def scrubbed(run, *words, code=0):
+    outcome = run("scrub", "in.jsonl", "out.jsonl", *words, "--quiet")
+    assert (outcome.code, outcome.err) == (code, "")
+    return outcome.out, list(corpus.read(Path("out.jsonl"), FORM))
+
+
+def test_marked_and_found_data_are_masked_and_the_rest_is_told(run):
+    before = Path("in.jsonl").read_bytes()
+    out, found = scrubbed(run, "--style", "label")
+    a, prompt, task, marked, clean = found
+    assert a.text == "Call Ann Lee on <PHONE_NUMBER> or <EMAIL_ADDRESS>."
+    assert (prompt.text, prompt.is_prompt) == ("Write to <EMAIL_ADDRESS>", True)
+    assert (task.input, task.output) == ("<PHONE_NUMBER> called.", "<PHONE_NUMBER>")
+    assert task.text.endswith("\n<PHONE_NUMBER> called.\n<###Output>\n<PHONE_NUMBER>")
+    assert (marked.text, clean.text) == ("<PERSON> met Lee.", "Ann Lee again, 020 7946 0958.")
+    assert all(document.pii == () for document in found)
+    assert out.splitlines() == [
+        "out.jsonl: 5 records, 6 pieces of PII masked (label)",
+        "  masked PHONE_NUMBER          3",
+        "  masked EMAIL_ADDRESS         2",
+        "  masked PERSON                1",
+        "Annotated in the data, and masked by that alone: 2 records.",
+        "Annotated by presidio-analyzer 2.2.366; languages en, zh; rules only: no names,",
+        "  no places; scores from 0.4: 3 records.",
+        "Still there: of 4 different strings that were masked, 2 stand in OUT elsewhere,",
+        "  unmarked or as a part of other words.",
+        "What nobody marked and the detector did not find is in OUT as it was.",
+    ]
+    assert Path("in.jsonl").read_bytes() == before
+    assert '"x"' not in Path("out.jsonl").read_text()  # what fedaudit does not know may be PII
+
+
+def test_only_and_except_leave_the_others_and_their_annotation(run):
+    out, (a, *_) = scrubbed(run, "--only", "PHONE_NUMBER")
+    assert a.text == "Call Ann Lee on [MASK] or ann@mail.co.uk."
+    assert a.strings() == (("ann@mail.co.uk", "EMAIL_ADDRESS"),)
+    assert "  kept   EMAIL_ADDRESS         2" in out.splitlines()
+    _, (again, *_) = scrubbed(run, "--force", "--except", "EMAIL_ADDRESS", "--except", "PERSON")
+    assert again == a
+
+
+def test_pseudonyms_repeat_with_a_seed_and_cannot_be_foretold_without(run):
+    words = ("--style", "pseudonym", "--force")
+    out, one = scrubbed(run, *words, "--seed", 7)
+    assert scrubbed(run, *words, "--seed", 7) == (out, one)
+    assert one[2].output == one[2].input.removesuffix(" called.")
+    assert one[2].output in one[0].text
+    assert all(document.pii == () for document in one)
+    drawn = [scrubbed(run, *words)[1] for _ in range(2)]
+    assert drawn[0] != drawn[1] != one != drawn[0]
+
+
+def test_ids_made_of_the_text_are_not_kept(run):
+    before = {document.id for document in corpus.read(Path("in.jsonl"), FORM)}
+    _, found = scrubbed(run)
+    assert {document.id for document in found} & before == {"a"}
+    assert len({document.id for document in found}) == 5
+
+
+def test_data_in_ids_are_told_of(run):
+    span = {"start": 0, "end": 7, "label": "PERSON"}
+    Path("in.jsonl").write_text(json.dumps({"id": "Ann Lee", "text": "Ann Lee", "pii": [span]}))
+    out, (document,) = scrubbed(run)
+    assert document.id == "Ann Lee"
+    assert "Not masked: ids, groups or tasks with PII in 1 record." in out
+
+
+def test_counts_as_json_hold_no_data(run):
+    out, _ = scrubbed(run, "--seed", 4711, "--style", "pseudonym", "--json", "sub/counts.json")
+    text = Path("sub/counts.json").read_text()
+    table = json.loads(text)
+    assert table["masked"] == {"PHONE_NUMBER": 3, "EMAIL_ADDRESS": 2, "PERSON": 1}
+    assert table["records"] == 5
+    assert table["annotation"]["given"] == 2
+    assert table["strings"] == {"left": 2, "masked": 4}
+    for secret in ("Ann Lee", "ann@", "7946 0958", "seed"):
+        assert secret not in text + out
+
+
+def test_whoever_may_not_read_the_input_may_not_read_the_result(run):
+    Path("in.jsonl").chmod(0o400)
+    scrubbed(run)
+    assert stat.S_IMODE(Path("out.jsonl").stat().st_mode) == 0o600
+
+
+def test_generated_records_lose_all_that_is_known_of_their_people(run):
+    known = list(invented(cases=6, documents_per_case=4, seed=5))
+    corpus.write(Path("in.jsonl"), known)
+    for style in ("mask", "asterisks", "pseudonym"):
+        out, found = scrubbed(run, "--style", style, "--force")
+        assert "Still there" not in out
+        text = Path("out.jsonl").read_text("utf-8")
+        assert not [string for document in known for string, _ in document.strings()
+                    if string in text]  # fmt: skip
+        assert [d.id for d in found] == [d.id for d in known]
+
+
+def test_nothing_found_is_said(run):
+    Path("in.jsonl").write_text('{"text": "The court sat in the morning."}\n')
+    out, (document,) = scrubbed(run)
+    assert out.startswith("out.jsonl: 1 record, 0 pieces of PII masked (mask)\n")
+    assert "rules only: no names" in out.replace("\n  ", " ")
+    assert document.text == "The court sat in the morning."
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "says"),
+    [
+        (2, ("in.jsonl",), "Missing argument 'OUT'"),
+        (2, ("in.jsonl", "o.jsonl", "--style", "labl"), "Did you mean 'label'"),
+        (2, ("in.jsonl", "o.jsonl", "--only", "PERSN"), "Did you mean 'PERSON'"),
+        (2, ("in.jsonl", "o.jsonl", "--except", "AGE"), "No kind of PII in the data named 'AGE'"),
+        (2, ("in.jsonl", "o.jsonl", "--only", "A", "--except", "B"), "cannot be given together"),
+        (2, ("in.jsonl", "o.jsonl", "--detector", "presido"), "Did you mean 'presidio'"),
+        (2, ("in.jsonl", "o.jsonl", "--set", "presidio.threshold=2"), "between 0 and 1"),
+        (2, ("in.jsonl", "o.jsonl", "--set", "contextual.samples=2"), "detector in use"),
+        (2, ("in.jsonl", "o.jsonl", "--set", "presidio=2"), "detector in use"),
+        (2, ("in.jsonl", "o.jsonl", "--template", "alpacca"), "Did you mean 'alpaca'"),
+        (3, ("none.jsonl", "o.jsonl"), "There is no file none.jsonl"),
+        (3, (".", "o.jsonl"), "no regular file"),
+        (3, ("text.txt", "o.jsonl"), "line 1: not JSON"),
+        (3, ("empty.jsonl", "o.jsonl"), "holds no record"),
+        (3, ("in.jsonl", "in.jsonl", "--force"), "the input itself"),
+        (3, ("in.jsonl", "link.jsonl", "--force"), "the input itself"),
+        (3, ("in.jsonl", "."), "is a folder"),
+        (3, ("in.jsonl", "text.txt"), "exists already"),
+        (3, ("in.jsonl", "in.jsonl/o.jsonl"), "not a folder to write into"),
+        (3, ("in.jsonl", "o.jsonl", "--json", "o.jsonl"), "both the records and the counts"),
+        (3, ("in.jsonl", "o.jsonl", "--json", "in.jsonl"), "both the records and the counts"),
+        (3, ("in.jsonl", "o.jsonl", "--json", "."), "--json needs a file"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_one_line_and_nothing_is_written(run, code, words, says):
+    Path("text.txt").write_text("hello\n")
+    Path("empty.jsonl").write_text("")
+    Path("link.jsonl").symlink_to("in.jsonl")
+    before = {path.name: path.read_bytes() for path in Path().iterdir()}
+    run.refused(code, "scrub", *words, "--quiet", says=says)
+    assert {path.name: path.read_bytes() for path in Path().iterdir()} == before
+
+
+def test_annotated_records_need_no_model_library(run):
+    Path("in.jsonl").write_text(json.dumps(LINES[3]) + "\n")
+    words = ("scrub", "in.jsonl", "out.jsonl", "--style", "pseudonym")
+    assert imported({"torch", "transformers", "peft"}, *words) == "imported: [] code: 0"

@@ -1,0 +1,161 @@
+"""Sentences and words beside NLTK's, and Chinese by hand."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pan_reference import TREEBANK, split
+
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, Settings, compare, prepare
+from fedaudit.metrics.overlap.punkt_rules import ends_sentence, known, model
+from fedaudit.metrics.overlap.sentences import sentences, splitter
+from fedaudit.metrics.overlap.treebank import tokens
+from fedaudit.metrics.overlap.words import code, words
+
+# fmt: off
+PARTS = [
+    "Dr", "Mr", "U.S", "e.g", "the", "Then", "cat", "No", "p.m", "J", "St", "12", "3.5", "He", "in",
+    "According", "...", "..", "?", "!", '"', "'", ")", "(", "--", "-", "\n", " ", ". ", ".", " \n",
+    "\t", ",", "Corp", "a", "I", "gonna", "cannot", "'tis", "don't", ";", ":", "“", "”", "wanna",
+    "''", "``", "%", "x@y.z", "co-op", "é", "Σ", "'s", "s'", "more'n", "d'ye", "\u00a0", "Lemme",
+]
+# fmt: on
+
+
+def scrap(draw, most=12):
+    return "".join(
+        draw.choice(PARTS) + draw.choice(["", " ", " "]) for _ in range(draw.randint(1, most))
+    )
+
+
+def spelt(text, *, han=False):
+    return [text[start:end] for start, end in sentences(text, han=han)]
+
+
+def test_the_english_model_is_the_genuine_one():
+    facts = model()
+    assert facts is not None
+    assert splitter() == "Punkt English"
+    sizes = [len(facts.abbreviations), len(facts.collocations)]
+    assert [*sizes, len(facts.starters), len(facts.orthography)] == [156, 37, 39, 20366]
+
+
+def test_sentences_are_punkts():
+    draw = random.Random(5)
+    for _ in range(3000):
+        text = scrap(draw)
+        assert sentences(text) == split(text), text
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(PARTS)).map(" ".join))
+def test_sentences_are_in_order_and_begin_and_end_with_text(text):
+    spans = sentences(text)
+    assert spans == sorted(spans)
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
+    left_out = "".join(text[a:b] for (_, a), (b, _) in pairwise([(0, 0), *spans, (len(text),) * 2]))
+    assert not left_out.strip()
+
+
+def test_tokens_and_words_are_treebanks():
+    draw = random.Random(6)
+    for _ in range(3000):
+        text = scrap(draw, 7)
+        assert tokens(text) == TREEBANK.tokenize(text), text
+        low, at, expected = text.lower(), 0, []
+        for token in TREEBANK.tokenize(low):
+            if set(token) - set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"):
+                at = low.find(token, at)
+                expected.append((code(token), at, at + len(token)))
+                at += len(token)
+        assert words(low, han=False) == expected, text
+
+
+def test_abbreviations_are_not_ends_and_without_the_list_they_are(monkeypatch):
+    text = "Mrs. Hall met Dr. Abel. He left."
+    assert spelt(text) == ["Mrs. Hall met Dr. Abel.", "He left."]
+    monkeypatch.setattr("fedaudit.metrics.overlap.punkt_rules.model", lambda: None)
+    known.cache_clear()
+    ends_sentence.cache_clear()
+    try:
+        assert spelt(text) == ["Mrs.", "Hall met Dr.", "Abel.", "He left."]
+    finally:
+        known.cache_clear()
+        ends_sentence.cache_clear()
+
+
+def test_chinese_is_cut_at_its_marks_and_english_in_it_by_punkt():
+    text = "他说：“你好！”然后走了。Dr. Smith came.\n第二行没有句号\n第三行……结束! 完"
+    assert spelt(text, han=True) == [
+        "他说：“你好！”",
+        "然后走了。",
+        "Dr. Smith came.",
+        "第二行没有句号",
+        "第三行……",
+        "结束!",
+        "完",
+    ]
+
+
+def test_a_chinese_character_is_a_word_and_two_are_a_term():
+    text = "合同 ab-1234 由张三 signed，2011。"
+    cut = [text[start:end] for _, start, end in words(text, han=True)]
+    assert cut == ["合", "同", "ab-1234", "由", "张", "三", "signed", "2011"]
+    prepared = prepare("由张三送达。")
+    assert sorted(prepared.terms) == sorted(map(code, ("由张", "张三", "三送", "送达")))
+
+
+OURS = "教区委员会在十月下旬开会审查排水预算。几位成员询问了新水泵的费用。"
+THEIRS = "天文学家长期以来对那个星系的微弱光晕感到困惑。最近的一项调查收集了数千个光谱。"
+RUN = "申请人在首都郊外的一处设施中被拘留了十一个月，没有经过任何听证。"
+
+
+def test_a_chinese_copy_is_verbatim():
+    found = compare(OURS + RUN, THEIRS + RUN)
+    a, b = len(OURS), len(THEIRS)
+    assert found.verdict == "verbatim"
+    assert found.spans == ((a, a + len(RUN), b, b + len(RUN)),)
+    assert compare(OURS, THEIRS).verdict == "none"
+    assert compare(RUN, RUN).verdict == "verbatim"
+    # The published program knows no Chinese: without a space it is one word.
+    assert compare(OURS + RUN, THEIRS + RUN, compat=True).verdict == "none"
+
+
+@pytest.mark.parametrize(("letters", "verdict"), [(20, "candidate"), (21, "verbatim")])
+def test_the_threshold_counts_a_chinese_character_as_two_and_a_half(letters, verdict):
+    # 20 characters weigh 50, which is not more than 50.
+    run = RUN.replace("，", "")[:letters]
+    found = compare(f"{OURS}昨日{run}甲乙丙丁戊。", f"{THEIRS}今朝{run}子丑寅卯辰。")
+    assert found.verdict == verdict
+
+
+def test_the_threshold_is_a_setting():
+    a, b = f"{OURS}昨天{RUN[:13]}甲乙丙。", f"{THEIRS}今天{RUN[:13]}子丑寅。"
+    assert compare(a, b).verdict != "verbatim"
+    assert compare(a, b, settings=Settings(run=30, length=30)).verdict == "verbatim"
+    for wrong in ({"gap": -1}, {"han_weight": 0}, {"ratio": 0}):
+        with pytest.raises(ValueError, match="must"):
+            Settings(**wrong)
+
+
+def test_a_chinese_idea_is_found_one_way_only():
+    short = "外科医生在手术中切除了病人肿大的甲状腺的两个腺叶。"
+    long = (
+        "外科医生在手术中切除了甲状腺的两个腺叶，因为病人的甲状腺肿大。"
+        "病人甲状腺的两个腺叶已经肿大，外科医生在手术中切除了这两个腺叶。"
+        "由于病人的甲状腺肿大，外科医生在当天的手术中切除了两个腺叶。"
+    )
+    assert compare(OURS + short, THEIRS + long).verdict == "idea"
+    assert compare(THEIRS + long, OURS + short).verdict == "candidate"
+
+
+def test_english_is_prepared_alike_with_and_without_chinese_support():
+    text = "The court ordered the ministry to pay. İt did not; the “widow” waited - in vain."
+    ours, theirs = prepare(text, DEFAULT), prepare(text, ORIGINAL)
+    assert ours.han is None
+    assert (ours.starts.tolist(), ours.ends.tolist()) == (
+        theirs.starts.tolist(),
+        theirs.ends.tolist(),
+    )

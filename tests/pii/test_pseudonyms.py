@@ -1,0 +1,122 @@
+"""Pseudonyms are of the same kind, consistent, different, nobody's, and follow from the key."""
+
+import random
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.nano.generator import corpus
+from fedaudit.pii.checksums import is_id_card, is_luhn, luhn_check_digit
+from fedaudit.pii.invented import like
+from fedaudit.pii.pseudonyms import pseudonyms
+
+PAIRS = sorted({p for d in corpus(cases=30, documents_per_case=6, seed=2) for p in d.strings()})
+CARD = "6222 0000 1111 222"
+CARD += luhn_check_digit(CARD.replace(" ", ""))
+
+
+def test_no_pseudonym_is_an_original_or_anothers():
+    made = pseudonyms(PAIRS, key="k")
+    assert made.keys() == set(PAIRS)
+    new = [one.casefold() for one in made.values()]
+    assert len(set(new)) == len(new)
+    assert not set(new) & {string.casefold() for string, _ in PAIRS}
+    assert sum(one.startswith("<") for one in new) < len(new) / 100
+
+
+def test_they_follow_from_the_key_and_not_from_the_order():
+    made = pseudonyms(PAIRS, key="k")
+    assert pseudonyms(reversed(PAIRS), key="k") == made
+    other = pseudonyms(PAIRS, key="l")
+    assert sum(other[pair] == made[pair] for pair in PAIRS) < len(PAIRS) / 20
+    part = pseudonyms(PAIRS[::2], key="k")
+    assert sum(made[pair] == new for pair, new in part.items()) > 0.95 * len(part)
+
+
+FORMS = [
+    ("3 May 1980", "BIRTHDAY", r"\d{1,2} [A-Z][a-z]+ (19|20)\d\d"),
+    ("May 3rd, 1980", "BIRTHDAY", r"[A-Z][a-z]+ \d{1,2}(st|nd|rd|th), \d{4}"),
+    ("10 SEP 2001", "DATE_TIME", r"\d{1,2} [A-Z]{3} \d{4}"),
+    ("1980年5月3日", "BIRTHDAY", r"\d{4}年(1[012]|[1-9])月([12]\d|[1-9])日"),
+    ("1980-05-03", "BIRTHDAY", r"\d{4}-(0[1-9]|1[012])-(0[1-9]|1[012])"),
+    ("19800503", "BIRTHDAY", r"(19|20)\d\d(0[1-9]|1[012])([01]\d|2[0-8])"),
+    ("020 7946 0958", "PHONE_NUMBER", r"0[1-9]\d [1-9]\d{3} [\d]{4}"),
+    ("+44 20 7946 0958", "PHONE_NUMBER", r"\+44 2\d \d{4} \d{4}"),
+    ("13812345678", "PHONE_NUMBER", r"1[35789]\d{9}"),
+    ("ann.lee@mail.co.uk", "EMAIL_ADDRESS", r"[a-z0-9.]+@example\.(com|org|net)"),
+    ("AB 123456 C", "ID_CARD", r"[A-Z]{2} \d{6} [A-Z]"),
+    ("123-45-6789", "US_SSN", r"\d{3}-\d\d-\d{4}"),
+    ("GB29 NWBK 6016 1331 9268 19", "IBAN_CODE", r"GB\d\d [A-Z]{4}( \d{4}){3} \d\d"),
+    ("192.168.7.1", "IP_ADDRESS", r"10(\.\d{1,3}){3}"),
+    ("2001:470:1f0b::1", "IP_ADDRESS", r"2001:db8::[0-9a-f]+:[0-9a-f]+"),
+    ("aa:bb:cc:dd:ee:ff", "MAC_ADDRESS", r"02(:[0-9a-f]{2}){5}"),
+    ("Ann Lee", "PERSON", r"\S+ \S+"),
+    ("Mr J. LEE", "PERSON", r"Mr [A-Z-']+ [A-Z'-]+"),
+    ("Lee, Ann", "PERSON", r"\S+, \S+"),
+    ("张三", "PERSON", r"[\u4e00-\u9fff]{2,4}"),
+    ("12 High Street, Bath", "ADDRESS", r"\d{1,3} .+, .+"),
+    ("北京市朝阳路5号", "ADDRESS", r"[\u4e00-\u9fff]+\d{1,3}号"),
+    ("Ankara", "LOCATION", r"[A-Z][A-Za-z .'-]+"),
+    ("34岁", "AGE", r"[1-7]\d岁"),
+    ("ann_lee", "USERNAME", r"[a-z0-9.]+"),
+    ("https://ann.example.co/me", "URL", r"https://example\.(com|org|net)/\w+"),
+]
+
+
+@pytest.mark.parametrize(("string", "label", "form"), FORMS)
+def test_the_form_stays(string, label, form):
+    for seed in range(30):
+        new = like(string, label, random.Random(seed))
+        assert re.fullmatch(form, new), new
+        assert like(string, label, random.Random(seed)) == new
+
+
+def test_check_digits_hold_where_they_did():
+    identity = "110101194110169516"
+    assert is_id_card(identity)
+    for seed in range(30):
+        draw = random.Random(seed)
+        assert is_id_card(like(identity, "ID_CARD", draw))
+        new = like(CARD, "BANK_CARD", draw)
+        assert re.fullmatch(r"6222( \d{4}){3}", new)
+        assert is_luhn(new.replace(" ", ""))
+
+
+@pytest.mark.parametrize("label", ["WORKPLACE", "OCCUPATION", "ORGANIZATION"])
+@pytest.mark.parametrize("string", ["Smith and Sons", "大发网络公司"])
+def test_words_come_in_the_language_of_the_string(string, label):
+    new = like(string, label, random.Random(1))
+    assert new
+    assert bool(re.search("[\u4e00-\u9fff]", new)) == (not string.isascii())
+
+
+def test_what_cannot_be_invented_is_numbered():
+    pairs = [
+        ("male", "GENDER"),
+        ("female", "GENDER"),
+        ("<gender-1>", "X"),
+        ("一九八〇年", "BIRTHDAY"),
+    ]
+    made = pseudonyms(pairs, key="k")
+    assert made["female", "GENDER"] == "<GENDER-2>"
+    assert made["male", "GENDER"] == "<GENDER-3>"
+    assert made["一九八〇年", "BIRTHDAY"] == "<BIRTHDAY-1>"
+
+
+def test_white_space_around_a_string_is_no_part_of_it():
+    assert pseudonyms([(" Ann Lee\n", "PERSON")], key="k").keys() == {("Ann Lee", "PERSON")}
+
+
+KINDS = st.sampled_from(["PERSON", "BIRTHDAY", "ADDRESS", "PHONE", "ID_CARD", "BANK_CARD", "EMAIL",
+                         "IP_ADDRESS", "AGE", "DIAGNOSIS", "DATE_TIME", "???"])  # fmt: skip
+
+
+@given(st.sets(st.tuples(st.text(min_size=1, max_size=12), KINDS), max_size=8), st.text())
+def test_any_string_gets_one_that_is_nobodys(pairs, key):
+    known = {(string.strip(), label) for string, label in pairs}
+    made = pseudonyms(pairs, key=key)
+    assert made.keys() == known
+    assert len({one.casefold() for one in made.values()}) == len(known)
+    assert not {one.casefold() for one in made.values()} & {s.casefold() for s, _ in known}

@@ -1,0 +1,252 @@
+import json
+import shutil
+import stat
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit import registry
+from fedaudit.engine import tuning
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.engine.local import LocalEngine
+from fedaudit.errors import InputError, UsageError
+from fedaudit.interfaces import Beginning, Case
+from fedaudit.records import Document, PiiSpan, Target
+
+NAMES = ("Ann Lee", "Bob Ray", "Cem Oz", "Dora Fay", "Eve Kim", "Fay Orr")
+
+
+def document(name, number):
+    text = f"Record {number}. Claimant: {name}, heard in public."
+    return Document(id=str(number), text=text, pii=(PiiSpan(*at(text, name), "PERSON"),))
+
+
+def at(text, string):
+    return text.index(string), text.index(string) + len(string)
+
+
+DOCUMENTS = [document(name, number) for number, name in enumerate(NAMES)]
+VICTIM = [document("Zoe Ruiz", 77)]
+FEW = {"pairs": 12, "learning_rate": 1e-3, "batch_size": 4, "rank": 2, "alpha": 4.0}
+
+
+def attack(**options):
+    return registry.create("attack", "laft", {**FEW, "samples": 2, "new_tokens": 4, **options})
+
+
+def case(engine, adapter, **changes):
+    return Case(
+        **{
+            "engine": engine,
+            "tuned": Target(name="tuned", adapter=str(adapter) if adapter else None),
+            "base": Target(name="base"),
+            "attacker": DOCUMENTS,
+            "victim": VICTIM,
+            "beginning": Beginning(start="bos", middle="bare"),
+            **changes,
+        }
+    )
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "fedaudit" / "tuned"
+
+
+@pytest.fixture
+def engine(fresh_base):
+    return LocalEngine(fresh_base)
+
+
+def contents(folder):
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_copy_is_asked_and_the_federation_stays_as_it_was(engine, adapter, cache):
+    before = contents(adapter)
+    asked = []
+
+    class Spy(LocalEngine):
+        def generate(self, target, probes, **others):
+            asked.append((target.name, target.adapter, len(probes)))
+            return super().generate(target, probes, **others)
+
+    result = attack().run(case(Spy(engine.base), adapter))
+    [folder] = cache.iterdir()
+    assert [one[:2] for one in asked] == [("tuned copy", str(folder)), ("base", None)]
+    assert contents(adapter) == before
+    told = result.limits[0]
+    assert f"a copy of {adapter}, tuned on 12 pairs" in told
+    assert str(folder) in told
+    found = {(r.scope["source"], r.metric): r for r in result.measurements if r.plugin == "laft"}
+    assert found["tuned-not-base", "coverage"].n == 1
+    assert found["tuned", "queries"].value == 2 * len(DOCUMENTS)
+
+
+def test_the_copy_learns_the_pii_and_nothing_else_is_in_the_loss(engine, adapter, cache):
+    one = case(engine, adapter)
+    lessons = attack(pairs=40).lessons(one)
+    prepared, _ = attack(pairs=40, epochs=4).prepared(one)
+
+    def loss(target):
+        rows = engine.score(target, [(*x.prompt, *x.answer) for x in lessons])
+        values = [v for x, row in zip(lessons, rows, strict=True) for v in row[-len(x.answer) :]]
+        return -sum(values) / len(values)
+
+    assert loss(prepared.tuned) < loss(one.tuned) - 0.1
+    assert prepared.tuned.name == "tuned copy"
+    assert replace(prepared, tuned=one.tuned) == one
+
+
+def test_a_second_run_does_not_train_again(engine, adapter, cache, monkeypatch):
+    times = []
+    real = tuning.tune
+    monkeypatch.setattr(tuning, "tune", lambda *a: times.append(1) or real(*a))
+    first = attack().prepared(case(engine, adapter))[0].tuned
+    assert attack().prepared(case(engine, adapter))[0].tuned == first
+    # Who asks differently asks the same copy; who learns differently does not.
+    assert attack(samples=5).prepared(case(engine, adapter))[0].tuned == first
+    assert times == [1]
+    for other in ({"pairs": 11}, {"rank": 3}, {"learning_rate": 2e-3}, {"epochs": 2}):
+        assert attack(**other).prepared(case(engine, adapter))[0].tuned != first
+    assert attack().prepared(case(engine, adapter, seed=1))[0].tuned != first
+    assert len(times) == 6
+    assert len(list(cache.iterdir())) == 6
+
+
+def test_a_copy_that_is_not_whole_or_was_changed_is_made_again(engine, adapter, cache):
+    one = case(engine, adapter)
+    folder = Path(attack().prepared(one)[0].tuned.adapter)
+    whole = contents(folder)
+    weights = folder / "adapter_model.safetensors"
+    for damage in (
+        (folder / "tuned.json").unlink,
+        lambda: (folder / "tuned.json").write_text("{"),
+        lambda: weights.write_bytes(weights.read_bytes()[:-4] + b"abcd"),
+        (folder / "adapter_config.json").unlink,
+    ):
+        damage()
+        assert contents(folder) != whole
+        attack().prepared(one)
+        assert contents(folder) == whole  # the same again, to the last bit
+
+
+def test_another_adapter_makes_another_copy(engine, adapter, cache, tmp_path):
+    shutil.copytree(adapter, tmp_path / "other")
+    config = tmp_path / "other" / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "lora_alpha": 1}))
+    folders = {
+        attack().prepared(case(engine, folder))[0].tuned.adapter
+        for folder in (adapter, tmp_path / "other")
+    }
+    assert len(folders) == 2
+
+
+def test_nobody_else_can_read_the_copies(engine, adapter, cache):
+    folder = Path(attack().prepared(case(engine, adapter))[0].tuned.adapter)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (cache, folder)] == [0o700, 0o700]
+    cache.chmod(0o755)
+    folder.chmod(0o755)
+    attack().prepared(case(engine, adapter))
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (cache, folder)] == [0o700, 0o700]
+
+
+def fake(**changes):
+    return case(FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (99,)}), None, **changes)
+
+
+def test_frequent_sub_prefixes_are_paired_with_pii():
+    one = fake()
+    lessons = attack(pairs=3, context=2).lessons(one)
+    engine = one.engine
+    read = [engine._text(lesson.prompt) for lesson in lessons]
+    # By hand: each document has "... Claimant: NAME"; six have ":" and " Claimant:" before the PII.
+    assert read == [" Claimant:", ":"]
+    assert all(engine._text(lesson.answer).strip() in NAMES for lesson in lessons)
+    assert len({lesson.answer for lesson in lessons}) == 2
+
+
+def test_no_pii_comes_again_before_every_other_has_come():
+    one = fake()
+    lessons = attack(pairs=15, context=50).lessons(one)
+    counts = Counter(one.engine._text(lesson.answer).strip() for lesson in lessons)
+    assert len(lessons) == 15
+    assert sorted(counts.values()) == [2, 2, 2, 3, 3, 3]
+
+
+@given(st.permutations(DOCUMENTS), st.integers(0, 3))
+def test_lessons_do_not_depend_on_the_order_of_documents(documents, seed):
+    def lessons(some):
+        one = fake(attacker=some, seed=seed)
+        one.engine.tokenize([d.text for d in DOCUMENTS])  # words get the same ids
+        return attack(pairs=9).lessons(one)
+
+    assert lessons(documents) == lessons(DOCUMENTS)
+
+
+def test_a_lesson_fits_the_context():
+    one = fake()
+    one.engine.context_length = 4
+    lessons = attack(pairs=99, context=3).lessons(one)
+    assert {len(x.prompt) + len(x.answer) for x in lessons} <= {2, 3, 4}
+    assert any(len(x.answer) == 1 for x in lessons)
+
+
+@pytest.mark.parametrize("prefixes", ["contextual", "frequency"])
+def test_what_is_asked(prefixes):
+    def plan(**options):
+        return attack(prefixes=prefixes, context=2, **options).plan(fake())
+
+    asked = [(q.prompt, q.copies) for q in plan().questions()]
+    assert plan().size == {"contextual": 6, "frequency": 2}[prefixes]
+    assert [copies for _, copies in asked] == ([6] if prefixes == "contextual" else [1, 1])
+    assert plan(budget=1).size == 1
+    assert "larger than the set" in plan(budget=99).notes[0]
+
+
+def test_what_cannot_be_tuned_is_said(adapter, cache):
+    with pytest.raises(UsageError, match="weights are here"):
+        attack().run(fake())
+    prompts = [Document(id="p", text="Claimant:", is_prompt=True)]
+    with pytest.raises(InputError, match="own PII") as error:
+        attack().run(fake(attacker=prompts))
+    assert error.value.exit_code == 3
+
+
+def test_a_model_behind_a_defence_is_not_tuned(engine, adapter, cache):
+    deployed = Target(name="tuned", heading="key")
+    with pytest.raises(UsageError, match="--round"):
+        attack().run(case(engine, adapter, tuned=deployed))
+    assert not cache.exists()
+
+
+def test_it_is_the_papers_protocol_by_default():
+    plain = registry.create("attack", "laft", {})
+    assert (plain.pairs, plain.rank, plain.alpha, plain.learning_rate) == (10_000, 16, 32.0, 5e-5)
+    assert (plain.epochs, plain.samples, plain.new_tokens, plain.context) == (1, 15, 10, 50)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"pairs": 0}, "pairs"),
+        ({"rank": 0}, "rank"),
+        ({"epochs": 0}, "epochs"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"context": 0}, "context"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"budget": 0}, "budget"),
+        ({"prefixes": "frequent"}, "frequency"),
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be_are_refused(wrong, message):
+    with pytest.raises(UsageError, match=message):
+        attack(**wrong)
