@@ -27,6 +27,9 @@ class Variant:
     """Options of the attacks and of the ways of attribution, by name."""
     attribution: tuple[str, ...] = ()
     """The ways by which a watermark is attributed to clients; without any it is not."""
+    memorize: Mapping[str, Any] | None = None
+    """How cross-client memorization is measured, the options of `fedaudit memorize`; an empty table
+    is its defaults, and without one it is not measured."""
     pool: str = ""
     """Variants that differ in their seed alone share this name, under which they count together."""
     attacker: str = "c0"
@@ -40,6 +43,11 @@ class Variant:
     """The kinds of key to ask a deployed defence under; all without any."""
     round: int = -1
     """The round whose adapter is attacked; -1 is the last."""
+    model: Literal["global", "central"] = "global"
+    """Which model is attacked: the federation's, or the one trained on all documents in one place,
+    where the federation is simulated with `central`."""
+    matrix: bool = False
+    """Whether every client attacks every other one, in place of attacker and victim."""
     quick: bool = False
     """Whether `reproduce --quick` runs it."""
 

@@ -9,15 +9,16 @@ from fedaudit.report.rows import MEMORIZATION, SOURCES, Row, place, reasons, sib
 from fedaudit.report.table import NONE, Table, cell, laid_out, named, shortened, throughout
 
 WHOLE = ("mr_intra", "mr_inter", "mr_total")
-COLUMNS = {"mr_intra": "own [95 %]", "mr_inter": "others' [95 %]", "mr_total": "any [95 %]"}
+COLUMNS = {"mr_intra": "own", "mr_inter": "others'", "mr_total": "any"}
+LEGEND = "own: the client's own texts; others': other clients'; any: anybody's. In brackets: 95 %."
 ALL = "all"
 
 CATEGORIES = {
     ALL: "all",
-    "verbatim": "word for word",
-    "idea": "as an idea",
-    "paraphrase_high": "paraphrased",
-    "paraphrase_low": "paraphrased, p <= 0.5",
+    "verbatim": "verbatim",
+    "idea": "idea",
+    "paraphrase_high": "paraphrase",
+    "paraphrase_low": "p <= 0.5",
 }
 """Values of scope.category in reading order, as people read them."""
 
@@ -106,18 +107,17 @@ def _ratios(some: Sequence[Row]) -> Table:
         {
             "model": named(SOURCES, source),
             "how": named(CATEGORIES, category),
-            "prefixes": _asked(group),
             **{title: _value(group.get(metric)) for metric, title in COLUMNS.items()},
         }
         for (source, category), group in groups.items()
     ]
-    columns = ("model", "how", "prefixes", *COLUMNS.values())
+    columns = ("model", "how", *COLUMNS.values())
     return laid_out(
         "Memorization: prefixes that drew a text",
         cells,
         columns,
         numeric=columns[2:],
-        notes=(*throughout(_throughout(some)), *reasons(some)),
+        notes=(LEGEND, _asked(some), *throughout(_throughout(some)), *reasons(some)),
     )
 
 
@@ -144,7 +144,7 @@ def _variants(some: Sequence[Row]) -> Table:
         cells,
         columns,
         numeric=columns[1:],
-        notes=(*throughout(_throughout(whole)), *reasons(whole)),
+        notes=(LEGEND, *throughout(_throughout(whole)), *reasons(whole)),
     )
     return shortened(table, MOST_VARIANTS)
 
@@ -240,9 +240,14 @@ def _order(row: Row) -> tuple[int, int]:
     )
 
 
-def _asked(group: dict[str, Row]) -> str:
-    row = group.get("mr_total")
-    return NONE if row is None or row["n"] is None else number(row["n"])
+def _asked(some: Sequence[Row]) -> str:
+    """Return how many prefixes of each model count."""
+    counts = {
+        f"{number(row['n'])} ({named(SOURCES, source(row))})": None
+        for row in some
+        if row["metric"] == "mr_total" and row["n"] is not None
+    }
+    return f"Prefixes: {', '.join(counts)}." if counts else ""
 
 
 def _value(row: Row | None) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedaudit.records import Finding, Measurement
-from fedaudit.report import flags
+from fedaudit.report import flags, inter_client
 
 RIGHT = "right"
 """scope.key of what was asked with a key that opens it."""
@@ -50,7 +50,8 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     * pass          otherwise
 
     A gate that lets an attempt in (fpr with scope.attempt and hits) fails. So does an attribution
-    whose protocol flags a client; `fedaudit.report.flags` judges it.
+    whose protocol flags a client; `fedaudit.report.flags` judges it, and
+    `fedaudit.report.inter_client` the memorization of one client's texts by another's prefixes.
 
     What comes out under a right key (scope.key "right") is meant to and is not judged; where
     nothing else was asked, that is inconclusive. The whole fails if one fails, else is
@@ -70,15 +71,16 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     ]
     guessed = [*_inference(judging), *_opened(measurements)]
     attributed = flags.judged(measurements)
-    enough = judged or (guessed and not rows) or (attributed and not tried)
+    drawn = inter_client.judged(measurements)
+    enough = judged or ((guessed or drawn) and not rows) or (attributed and not tried)
     reasons = [] if enough else _nothing(rows, tried)
     statuses = {status for _, status, _ in (*judged, *guessed)} | {"inconclusive" for _ in reasons}
-    statuses |= {status for status, _ in attributed}
+    statuses |= {status for status, _ in (*attributed, *drawn)}
     status = next(one for one in ("fail", "inconclusive", "pass") if one in statuses)
     if status != "inconclusive":
         reasons = []
     reasons += _reasons([one for one in (*judged, *guessed) if one[1] == status])
-    reasons += [reason for one, reason in attributed if one == status]
+    reasons += [reason for one, reason in (*attributed, *drawn) if one == status]
     if findings:
         reasons.append(f"The report lists {len(findings):,} findings.")
     return {"status": status, "reasons": list(dict.fromkeys(reasons))}

@@ -5,23 +5,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit import corpus
 from fedaudit.attribution import run as attribution
 from fedaudit.attribution.plan import Wish
 from fedaudit.attribution.pool import Machine
 from fedaudit.attribution.rows import PROTOCOL
-from fedaudit.audit import extract
 from fedaudit.errors import UsageError
-from fedaudit.federation.folder import open_federation
 from fedaudit.interfaces import Progress
 from fedaudit.options import build, merged
 from fedaudit.profile import Profile, Published, Variant
-from fedaudit.prompts import template
 from fedaudit.records import Claim, Finding, Measurement
 from fedaudit.simulation import run as simulation
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.loop import Listener
-from fedaudit.simulation.partition import corpus_of
+from fedaudit.study.attacks import attacked
 from fedaudit.study.claims import beside, checked
 from fedaudit.study.pool import averaged, pooled
 
@@ -90,7 +86,7 @@ def study(
         place = federations / config.sha256()[:12]
         done = simulation.simulate(config, place, listener=watch.training)
         reports = [
-            *_attacked(variant, place, config, redactor, watch),
+            *attacked(variant, place, config, redactor, watch.bar),
             *_attributed(variant, place, config, watch),
         ]
         rows = [row for report in reports for row in report.measurements]
@@ -146,61 +142,3 @@ def _attributed(
         machine=Machine(device=config.device, dtype=config.dtype, workers=config.workers),
     )
     yield attribution.run(request, watch.bar)
-
-
-def _attacked(
-    variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watch
-) -> Iterator["Report"]:
-    """Yield the report of every audit of a variant."""
-    if not variant.attacks:
-        return
-    common: dict[str, Any] = {
-        "attacks": variant.attacks,
-        "options": variant.options,
-        "target": str(place),
-        "round": variant.round if variant.round >= 0 else None,
-        "keys": variant.keys,
-        "seed": config.seed,
-        "device": config.device,
-        "dtype": config.dtype,
-    }
-    if not variant.clients:
-        own, other = (place / f"data/{who}.jsonl" for who in (variant.attacker, variant.victim))
-        request = extract.Request(prefixes=own, victim=other, **common)
-        yield extract.run(request, lambda: redactor, watch.bar).report
-        return
-    deployed = variant.round < 0 and open_federation(place).manifest.deployment is not None
-    every = [f"c{number}" for number in range(config.clients)]
-    for client in every if "*" in variant.clients else variant.clients:
-        for name, data in _data(place, client, variant.corpora, config.template):
-            asked = client if deployed else None
-            request = extract.Request(prefixes=data, client=asked, **common)
-            where = {"client": client, **({"records": name} if name else {})}
-            yield _within(where, extract.run(request, lambda: redactor, watch.bar).report)
-
-
-def _within(where: Mapping[str, str], report: "Report") -> "Report":
-    """Return a report whose rows and findings say what of a study they are about."""
-    short = "-".join(where.values())
-    return replace(
-        report,
-        measurements=[replace(r, scope={**r.scope, **where}) for r in report.measurements],
-        findings=[replace(one, id=f"{short}-{one.id}") for one in report.findings],
-    )
-
-
-def _data(
-    place: Path, client: str, corpora: Sequence[str], form: str
-) -> Iterator[tuple[str, Path]]:
-    """Yield the client's records, or those of each corpus in a file beside the federations."""
-    path = place / f"data/{client}.jsonl"
-    if not corpora:
-        yield "", path
-        return
-    documents = list(corpus.read(path, template(form)))
-    for name in corpora:
-        own = [document for document in documents if corpus_of(document) == name]
-        if own:
-            below = place.parent.parent / "records" / place.name / f"{client}-{name}.jsonl"
-            corpus.write(below, own)
-            yield name, below

@@ -88,3 +88,35 @@ def test_quick_runs_what_it_must_and_the_rest_joins_later(run):
 def test_a_profile_without_a_study_is_refused(run):
     Path("bare.toml").write_text('name = "bare"\n[scale.nano]\nclients = 2\n')
     run.refused(2, "reproduce", "bare.toml", says="no study")
+
+
+def test_pairs_the_central_model_and_a_masked_federation(run):
+    Path("more.toml").write_text(
+        PROFILE.partition("[[study]]")[0].replace("central = false", "central = true")
+        + """
+[[study]]
+name = "pairs"
+attacks = ["contextual"]
+matrix = true
+[[study]]
+name = "central"
+attacks = ["verbatim"]
+model = "central"
+[[study]]
+name = "masked"
+simulate = { defenses = [{ name = "scrub", style = "asterisks" }] }
+attacks = ["contextual"]
+"""
+    )
+    done = run("reproduce", "more.toml", "--json", "more.json", "--quiet")
+    assert done.code in (0, 1), done.err
+    rows = json.loads(Path("more.json").read_text())["measurements"]
+
+    def of(variant, metric):
+        return [r for r in rows if r["scope"].get("variant") == variant and r["metric"] == metric]
+
+    pairs = {(r["scope"]["attacker"], r["scope"]["victim"]) for r in of("pairs", "coverage")}
+    assert pairs == {("c0", "c1"), ("c1", "c0")}
+    assert {r["scope"]["source"] for r in of("central", "edit_distance")} >= {"tuned", "base"}
+    assert len(of("masked", "document_frequency")) == len(of("masked", "unseen")) == 1
+    assert not of("pairs", "document_frequency")

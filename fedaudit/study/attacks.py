@@ -1,0 +1,124 @@
+"""The audits of one variant of a study: who attacks whom, and through which model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit import corpus, registry
+from fedaudit.audit import extract, matrix
+from fedaudit.audit.parties import parties
+from fedaudit.audit.pipeline import Audit, Watcher
+from fedaudit.federation.folder import open_federation
+from fedaudit.metrics.frequency import document_frequency, frequency_rows
+from fedaudit.profile import Variant
+from fedaudit.prompts import template
+from fedaudit.records import Measurement
+from fedaudit.simulation import material
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.partition import corpus_of
+
+if TYPE_CHECKING:
+    from fedaudit.report.document import Report
+    from fedaudit.report.redaction import Redactor
+
+
+def attacked(
+    variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+) -> Iterator["Report"]:
+    """Yield the report of every audit of a variant whose federation is in `place`."""
+    if not variant.attacks:
+        return
+    common = _common(variant, place, config)
+    if variant.matrix:
+        request = matrix.Request(clients=parties(str(place), ()), **common)
+        yield matrix.run(request, lambda: redactor, watch).report
+    elif variant.clients:
+        yield from _each(variant, place, config, common, redactor, watch)
+    else:
+        own, other = (place / f"data/{who}.jsonl" for who in (variant.attacker, variant.victim))
+        asked = extract.Request(prefixes=own, victim=other, **common)
+        audit = extract.run(asked, lambda: redactor, watch)
+        extra = _frequencies(place, config, audit) if config.defenses else ()
+        yield replace(audit.report, measurements=[*audit.report.measurements, *extra])
+
+
+def _common(variant: Variant, place: Path, config: Simulation) -> dict[str, Any]:
+    """Return what the requests of a variant share."""
+    central = place / f"central/{config.rounds:03d}"
+    return {
+        "attacks": variant.attacks,
+        "options": variant.options,
+        "target": str(place),
+        "adapter": str(central) if variant.model == "central" else None,
+        "round": variant.round if variant.round >= 0 else None,
+        "keys": variant.keys,
+        "seed": config.seed,
+        "device": config.device,
+        "dtype": config.dtype,
+    }
+
+
+def _each(
+    variant: Variant,
+    place: Path,
+    config: Simulation,
+    common: Mapping[str, Any],
+    redactor: "Redactor",
+    watch: Watcher,
+) -> Iterator["Report"]:
+    """Yield the reports of clients that are attacked about their own documents."""
+    deployed = variant.round < 0 and open_federation(place).manifest.deployment is not None
+    every = [f"c{number}" for number in range(config.clients)]
+    for client in every if "*" in variant.clients else variant.clients:
+        for name, data in _data(place, client, variant.corpora, config.template):
+            asked = client if deployed else None
+            request = extract.Request(prefixes=data, client=asked, **common)
+            where = {"client": client, **({"records": name} if name else {})}
+            yield _within(where, extract.run(request, lambda: redactor, watch).report)
+
+
+def _frequencies(place: Path, config: Simulation, audit: Audit) -> list[Measurement]:
+    """Return how often what is still extracted stands in the documents that were trained on.
+
+    Of each attack, and of what the tuned model said and its base did not.
+    """
+    defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
+    clients = open_federation(place).manifest.clients
+    found = material.materials(config, place, clients, defenses).values()
+    texts = [document.text for own in found for document in own.prepared]
+    known = {one.id for one in audit.report.findings if one.severity == "high"}
+    rows = []
+    for name in audit.report.run["config"]["attacks"]:
+        own = [leak for leak in audit.revealed if leak["id"].rpartition("-")[0] == name]
+        strings = [leak["text"] for leak in own if leak["id"] in known]
+        scope = {"source": "tuned-not-base", "set": "all"}
+        rows += frequency_rows(document_frequency(strings, texts), name, scope)
+    return rows
+
+
+def _within(where: Mapping[str, str], report: "Report") -> "Report":
+    """Return a report whose rows and findings say what of a study they are about."""
+    short = "-".join(where.values())
+    return replace(
+        report,
+        measurements=[replace(r, scope={**r.scope, **where}) for r in report.measurements],
+        findings=[replace(one, id=f"{short}-{one.id}") for one in report.findings],
+    )
+
+
+def _data(
+    place: Path, client: str, corpora: Sequence[str], form: str
+) -> Iterator[tuple[str, Path]]:
+    """Yield the client's records, or those of each corpus in a file beside the federations."""
+    path = place / f"data/{client}.jsonl"
+    if not corpora:
+        yield "", path
+        return
+    documents = list(corpus.read(path, template(form)))
+    for name in corpora:
+        own = [document for document in documents if corpus_of(document) == name]
+        if own:
+            below = place.parent.parent / "records" / place.name / f"{client}-{name}.jsonl"
+            corpus.write(below, own)
+            yield name, below
