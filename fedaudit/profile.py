@@ -50,6 +50,8 @@ class Variant:
     """Whether every client attacks every other one, in place of attacker and victim."""
     quick: bool = False
     """Whether `reproduce --quick` runs it."""
+    only: str = ""
+    """The one scale at which it is run, where two cores would take too long; empty for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,7 @@ class Published:
     metric: str
     value: float
     variant: str = ""
+    plugin: str = ""
     scope: Mapping[str, Any] = field(default_factory=dict)
 
 

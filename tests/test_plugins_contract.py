@@ -10,7 +10,7 @@ import pytest
 from fedaudit import registry
 from fedaudit.attributor import Attributor
 from fedaudit.defense import Defense
-from fedaudit.interfaces import Aggregator, Attack, PiiDetector
+from fedaudit.interfaces import Aggregator, Attack, Paraphraser, PiiDetector
 from fedaudit.secure import SecureAggregation
 from fedaudit.watermark import Watermark
 
@@ -22,6 +22,7 @@ INTERFACES = {
     "watermark": Watermark,
     "secure aggregation": SecureAggregation,
     "attribution": Attributor,
+    "paraphraser": Paraphraser,
 }
 INSTALLED = [
     pytest.param(kind, cls, id=f"{kind}-{name}")

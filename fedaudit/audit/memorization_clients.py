@@ -22,9 +22,10 @@ def parties(place: Path | None, files: Sequence[Path]) -> tuple[Party, ...]:
     InputError for one that keeps no documents, and for a file that is named twice.
     """
     named = [(path.stem, path) for path in files] if files else _of_federation(place)
-    for name, path in named:
+    for _, path in named:
         if not existing(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
+    for name, path in named:
         if sum(path.samefile(other) for _, other in named) > 1:
             raise InputError(f"{path} is named twice: each client ({name}) needs its own file.")
     if len({name for name, _ in named}) < len(named):

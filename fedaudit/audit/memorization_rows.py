@@ -107,12 +107,22 @@ def _mean(
 
 
 def _left_out(heard: Heard, clients: Clients, scope: Mapping[str, object]) -> Iterator[Measurement]:
-    """Yield the share of each client's continuations that repeat themselves."""
-    for name, one in clients.items():
-        if one.parts:
-            hits, n = heard.repetitive[name], len(one.parts)
+    """Yield the share of all continuations, and of each client's, that repeat themselves."""
+    for who in _everybody(clients):
+        some = [name for name, one in clients.items() if one.parts and who in (name, ALL)]
+        hits, n = sum(heard.repetitive[s] for s in some), sum(len(clients[s].parts) for s in some)
+        if n:
             rate = Rate(wilson(hits, n), n, hits)
-            yield _row("repetitive", rate, None, {**scope, "attacker": name}, "")
+            yield _row("repetitive", rate, None, {**scope, **_whose(who)}, "")
+
+
+def _everybody(clients: Clients) -> tuple[str, ...]:
+    """Return all clients together, then each of several."""
+    return (ALL, *(clients if len(clients) > 1 else ()))
+
+
+def _whose(name: str) -> dict[str, str]:
+    return {} if name == ALL else {"attacker": name}
 
 
 def _hit_most(found: Found, scope: Mapping[str, object]) -> Iterator[Measurement]:
@@ -129,7 +139,6 @@ def _hit_most(found: Found, scope: Mapping[str, object]) -> Iterator[Measurement
             metric="drawn",
             value=float(times),
             n=len(found.answers),
-            hits=times,
             scope={**scope, "victim": victim, "document": names[at]},
         )
 
@@ -137,23 +146,23 @@ def _hit_most(found: Found, scope: Mapping[str, object]) -> Iterator[Measurement
 def _lengths(
     found: Sequence[Found], clients: Clients, protocol: Protocol, engine: Engine
 ) -> Iterator[Measurement]:
-    """Yield median lengths of inputs, outputs and continuations, of each client and of all."""
-    for name in (*clients, *([ALL] if len(clients) > 1 else [])):
+    """Yield median lengths of inputs, outputs and continuations, of all clients and of each."""
+    for name in _everybody(clients):
         parts = [p for k, one in clients.items() if name in (k, ALL) for p in one.parts]
         for text, sizes in (
             ("input", [part.given for part in parts]),
             ("output", [part.output for part in parts if part.output]),
         ):
-            yield from _median(sizes, {**protocol.scope(), "text": text, "client": name})
+            yield from _median(sizes, {**protocol.scope(), "text": text, **_whose(name)})
         for one in found:
             scope = {**protocol.scope(), "source": one.heard.source, "text": "generation"}
             texts = [c.text for c in one.heard.texts if name in (c.client, ALL)]
-            yield from _median(_tokens(engine, texts), {**scope, "client": name})
+            yield from _median(_tokens(engine, texts), {**scope, **_whose(name)})
             short = lengths(texts)
             if short.below is not None:
                 hits = round(short.below * short.n)
                 rate = Rate(wilson(hits, short.n), short.n, hits)
-                yield _row("too_short", rate, None, {**scope, "client": name}, "")
+                yield _row("too_short", rate, None, {**scope, **_whose(name)}, "")
 
 
 def _tokens(engine: Engine, texts: Sequence[str]) -> list[int]:

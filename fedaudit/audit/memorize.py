@@ -27,7 +27,7 @@ from fedaudit.audit import (
 from fedaudit.audit.memorization_clients import documents
 from fedaudit.audit.memorization_hits import Clients, Heard
 from fedaudit.audit.memorization_options import HARDLY, Protocol
-from fedaudit.audit.memorization_rows import ALL, Found
+from fedaudit.audit.memorization_rows import Found
 from fedaudit.audit.parties import Party
 from fedaudit.audit.pipeline import Audit, Inputs, Watcher, silent
 from fedaudit.audit.prefixes import Place
@@ -36,6 +36,7 @@ from fedaudit.audit.view import fingerprint
 from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Engine, Paraphraser, PiiDetector
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL
+from fedaudit.metrics.overlap.sentences import has_han
 from fedaudit.prompts import template
 from fedaudit.records import Measurement, Target
 
@@ -78,7 +79,8 @@ def check(request: Request) -> Audited:
     if not request.clients:
         raise UsageError("There is no client: name the clients' files with --clients FILE FILE.")
     audited = pipeline.check(request)
-    _scorer(request)
+    if scorer := _scorer(request):
+        scorer.score([])  # shows at once whether it has its model
     if audited.deployment:
         raise UsageError(
             "The federation answers through its clients' deployed defence: name with --round the "
@@ -264,13 +266,16 @@ def _limits(
     yield from memorization_hits.shared(clients)
     if not any(row.scope["source"] == "base" for row in rows if row.metric == "mr_total"):
         yield NO_BASE
+    chinese = [n for n, one in clients.items() if any(has_han(p.suffix) for p in one.parts)]
+    if request.protocol.compat and chinese:
+        yield f"The published detector reads English only: {', '.join(chinese)} have Chinese texts."
     for row in rows:
-        told = (row.metric, row.scope.get("source"), row.scope.get("client"))
-        if told[:2] == ("too_short", "tuned") and (row.value or 0) >= OFTEN:
-            name = "all clients" if told[2] == ALL else told[2]
-            yield (
-                f"{row.hits:,} of {row.n:,} continuations of the prefixes of {name} have fewer "
-                "than 50 characters: the detector can find nothing in so short a text."
-            )
+        if (row.metric, row.scope.get("source")) == ("too_short", "tuned") and row.value:
+            whose = row.scope.get("attacker", "all clients")
+            if row.value >= OFTEN:
+                yield (
+                    f"{row.hits:,} of {row.n:,} continuations of the prefixes of {whose} have "
+                    "fewer than 50 characters: the detector can find nothing in so short a text."
+                )
     if examples > memorization_findings.MOST:
         yield (f"{examples:,} texts were drawn; the {memorization_findings.MOST} worst are listed.")

@@ -18,7 +18,8 @@ def rows(tallies: Sequence[Tally]) -> Iterator[Measurement]:
     """Yield what the attacks found alone and together, and each what each other did not.
 
     * scope.attacks A, scope.not B: of what A found, the share that B did not find; with a
-      scope.budget, what the first prefixes of both find
+      scope.budget, what the first prefixes of both find; scope.budgets is "equal" in the row of
+      the largest budget that both have
     * scope.only "A, B": of what any attack found, the share that just these found
 
     All attacks are on the same targets; the order of `tallies` only orders the rows.
@@ -62,6 +63,7 @@ def _budgets(tallies: Sequence[Tally], source: str) -> Iterator[Measurement]:
         for budget in steps(most):
             found = {tally.plugin: tally.found(budget)[source] for tally in (one, other)}
             scope = {"source": source, "set": ALL, "budget": budget, "samples": one.samples}
+            scope |= {"budgets": "equal"} if budget == most else {}
             if found[one.plugin] or budget == most:
                 yield next(_pairs(found, scope))
 

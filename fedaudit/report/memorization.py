@@ -51,16 +51,16 @@ def told(report: Row) -> list[str]:
     if (several := len(lines.variants(some))) > 1:
         return [f"Memorization was measured on {several} variants; a table compares them."]
     said = []
-    for row in some:
-        if row["metric"] == "mr_inter" and row["scope"].get("source") == "tuned":
+    inter = [row for row in some if row["metric"] == "mr_inter"]
+    for row in inter:
+        if source(row) == "tuned":
             own = _beside(some, row, "mr_intra")
             total = _beside(some, row, "mr_total")
             asked = NOT_MEASURED if total is None else number(total["n"])
             said.append(
                 f"The tuned model continued {asked} prefixes of the clients' texts: {_share(own)} "
-                f"drew something of the client's own other texts or of the text itself, "
-                f"{_share(row)} something of another client's, in the mean; its base "
-                f"{_share(sibling(some, row, 'base'))}."
+                f"drew something of the client's own texts, {_share(row)} something of another "
+                f"client's; from its base, {_share(sibling(inter, row, 'base'))} did the latter."
             )
     return said
 
@@ -181,7 +181,7 @@ def _lengths(report: Row) -> Table:
     left_out = rows(report, "repetitive")
     cells = []
     for row in medians:
-        client = str(row["scope"].get("client", NONE))
+        client = str(row["scope"].get("attacker", ALL))
         generated = row["scope"].get("text") == "generation"
         cells.append(
             {
@@ -190,8 +190,8 @@ def _lengths(report: Row) -> Table:
                 "client": client,
                 "texts": NONE if row["n"] is None else number(row["n"]),
                 "median": number(row["value"]),
-                "too short": _like(short, row, "client") if generated else NONE,
-                "repetitive": _like(left_out, row, "attacker") if generated else NONE,
+                "too short": _like(short, row) if generated else NONE,
+                "repetitive": _like(left_out, row) if generated else NONE,
             }
         )
     columns = ("what", "model", "client", "texts", "median", "too short", "repetitive")
@@ -200,11 +200,14 @@ def _lengths(report: Row) -> Table:
     return shortened(table, MOST_PAIRS)
 
 
-def _like(some: Iterable[Row], row: Row, key: str) -> str:
+def _like(some: Iterable[Row], row: Row) -> str:
     """Return the share that was measured for the same model and client."""
-    wanted = (source(row), lines.variant(row), str(row["scope"].get("client")))
-    same = (r for r in some if (source(r), lines.variant(r), str(r["scope"].get(key))) == wanted)
+    same = (other for other in some if _measured_at(other) == _measured_at(row))
     return next((percent(one["value"]) for one in same), NONE)
+
+
+def _measured_at(row: Row) -> tuple[str, str, str]:
+    return source(row), lines.variant(row), str(row["scope"].get("attacker", ALL))
 
 
 def _drawn(report: Row) -> Table:
@@ -214,7 +217,7 @@ def _drawn(report: Row) -> Table:
         {
             "client": who(row, "victim"),
             "text": str(row["scope"].get("document", NONE)),
-            "prefixes": found(row),
+            "prefixes": number(row["value"]),
         }
         for row in some
     ]

@@ -11,7 +11,7 @@ from fedaudit.report.table import Table, laid_out, named, shortened
 SHARE = "share [95 %]"
 EQUAL = "at equal budget"
 EQUAL_NOTE = "At equal budget: both with as many prefixes as stand in brackets."
-SHOWN = frozenset({"source", "set", "attacks", "not", "only", "budget", "samples"})
+SHOWN = frozenset({"source", "set", "attacks", "not", "only", "budget", "budgets", "samples"})
 MOST = 20
 
 
@@ -79,13 +79,8 @@ def _pairs(rows: Sequence[Row]) -> Table:
 
 def _equal(row: Row, pairs: Sequence[Row]) -> str:
     """Return the share at the largest budget that both attacks have, and that budget."""
-    parts = frozenset({"budget", "samples"})
-    some = [
-        other
-        for other in pairs
-        if measurements.swept(other)
-        and isinstance(other["scope"]["budget"], int)
-        and lines.alike(other, parts) == lines.alike(row, parts)
-    ]
-    last = max(some, key=lambda other: other["scope"]["budget"], default=None)
+    parts = frozenset({"budget", "budgets", "samples"})
+    equal = (other for other in pairs if other["scope"].get("budgets") == "equal")
+    same = (o for o in equal if lines.alike(o, parts) == lines.alike(row, parts))
+    last = next(same, None)
     return "" if last is None else f"{found(last)} ({last['scope']['budget']:,})"

@@ -66,6 +66,6 @@ def beside(
     """Return each published figure with ours; None where no variant measures it."""
     result: list[tuple[Published, float | None]] = []
     for figure in figures:
-        row = find(measured.get(figure.variant, ()), figure.metric, figure.scope)
+        row = find(measured.get(figure.variant, ()), figure.metric, figure.scope, figure.plugin)
         result.append((figure, row.value if row else None))
     return result

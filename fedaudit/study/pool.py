@@ -1,5 +1,6 @@
 """Pooling: one row over all clients for the counts that were measured at each."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -47,6 +48,42 @@ def averaged(rows: Iterable[Measurement], over: str, name: str) -> list[Measurem
         )
         for same in groups.values()
     ]
+
+
+def weighted(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
+    """Return the mean over `over` of the memorization ratios that are weighted means themselves.
+
+    They are weighted by n, and their errors are independent: the interval is MOVER's, as that of
+    the ratios (Zou and Donner 2008). Where one has no number, neither has the mean.
+    """
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for row in rows:
+        if row.metric in ("mr_intra", "mr_inter"):
+            groups.setdefault(_apart_from(row, over), []).append(row)
+    return [_weighted(same, over, name) for same in groups.values()]
+
+
+def _weighted(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
+    scope = {**rows[0].scope, over: name}
+    total = sum(row.n or 0 for row in rows)
+    value = None if not total else _mean([(row.value, row.n or 0) for row in rows])
+    if value is None:
+        why = next((row.reason for row in rows if row.reason), "nothing was asked")
+        nothing = replace(rows[0], value=None, low=None, high=None, baseline=None, n=total)
+        return replace(nothing, reason=why, scope=scope)
+    below, above = (
+        math.hypot(*((row.n or 0) / total * (getattr(row, end) - row.value) for row in rows))
+        for end in ("low", "high")
+    )
+    return replace(
+        rows[0],
+        value=value,
+        low=max(0.0, value - below),
+        high=min(1.0, value + above),
+        n=total,
+        baseline=_mean([(row.baseline, row.n or 0) for row in rows]),
+        scope=scope,
+    )
 
 
 def _apart_from(row: Measurement, over: str) -> tuple[object, ...]:

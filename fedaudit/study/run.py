@@ -19,7 +19,8 @@ from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.loop import Listener
 from fedaudit.study.attacks import attacked
 from fedaudit.study.claims import beside, checked
-from fedaudit.study.pool import averaged, pooled
+from fedaudit.study.memorization import memorized
+from fedaudit.study.pool import averaged, pooled, weighted
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
@@ -48,9 +49,10 @@ class Studied:
     limits: tuple[str, ...] = ()
 
 
-def variants(profile: Profile, quick: bool) -> list[Variant]:
+def variants(profile: Profile, scale: str, quick: bool) -> list[Variant]:
     """Return the variants to run; raises UsageError when the profile has no study."""
-    chosen = [variant for variant in profile.study if variant.quick or not quick]
+    fitting = [variant for variant in profile.study if variant.only in ("", scale)]
+    chosen = [variant for variant in fitting if variant.quick or not quick]
     if not chosen:
         raise UsageError(f"Profile {profile.name} has no study to reproduce.")
     return chosen
@@ -79,7 +81,7 @@ def study(
     places: list[Path] = []
     data: list[Mapping[str, Any]] = []
     limits: dict[str, None] = {}
-    chosen = variants(profile, quick)
+    chosen = variants(profile, scale, quick)
     for number, variant in enumerate(chosen, 1):
         watch.variant(variant.name, number, len(chosen))
         config = configured(profile, scale, variant, settings)
@@ -88,6 +90,7 @@ def study(
         reports = [
             *attacked(variant, place, config, redactor, watch.bar),
             *_attributed(variant, place, config, watch),
+            *memorized(variant, place, config, redactor, watch.bar),
         ]
         rows = [row for report in reports for row in report.measurements]
         measured[variant.name] = [
@@ -101,7 +104,8 @@ def study(
         ]
         limits |= dict.fromkeys(done.limits)
         for report in reports:
-            limits |= dict.fromkeys(report.limits if variant.attribution else ())
+            told = variant.attribution or variant.memorize is not None
+            limits |= dict.fromkeys(report.limits if told else ())
         places.append(place)
         data += [row for report in reports for row in report.data]
     for name in dict.fromkeys(variant.pool for variant in chosen if variant.pool):
@@ -122,7 +126,8 @@ def _together(
 ) -> list[Measurement]:
     """Return the counts and means of the variants that share a name, over all of them."""
     rows = [row for one in chosen if one.pool == name for row in measured[one.name]]
-    return [*pooled(rows, "variant", name), *averaged(rows, "variant", name)]
+    together = (pooled, averaged, weighted)
+    return [row for way in together for row in way(rows, "variant", name)]
 
 
 def _attributed(

@@ -47,6 +47,7 @@ OPEN = (
         "attempt",
         "prompts",
     ),
+    *("attacker", "victim", "document", "text"),
     *("mark", "adjusted", "step", "strength", "clients"),
     *("stage", "which", "direction", "per_client_round", "transfers", "weights", "delta", "steps"),
 )

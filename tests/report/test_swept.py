@@ -169,7 +169,7 @@ def overlapping():
     return [
         overlap(6, 10, **PAIR),
         overlap(4, 8, "contextual", attacks="contextual", **{"not": "frequency"}),
-        overlap(3, 5, **PAIR, budget=20, samples=15),
+        overlap(3, 5, **PAIR, budget=20, budgets="equal", samples=15),
         overlap(1, 2, **PAIR, budget=10, samples=15),
         overlap(4, 14, "overlap", only="contextual"),
         overlap(6, 14, "overlap", only="frequency"),

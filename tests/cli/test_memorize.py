@@ -1,0 +1,172 @@
+"""fedaudit memorize on a small federation, as typed."""
+
+import json
+import random
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from command import Command
+
+from fedaudit import corpus
+from fedaudit.prompts import template
+from fedaudit.report.document import validate
+
+FEW = ("--prefix-length", 6, "--new-tokens", 24, "--sample", 30, "--device", "cpu", "--quiet")
+
+
+@pytest.fixture
+def here(federation, tmp_path, monkeypatch):
+    shutil.copytree(federation.path, tmp_path / "runs/small")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    return Command(monkeypatch, capfd)
+
+
+C0, C1 = "runs/small/data/c0.jsonl", "runs/small/data/c1.jsonl"
+
+
+def read(path):
+    return json.loads(Path(path).read_text())
+
+
+def rows(path, metric, **scope):
+    return [
+        row
+        for row in read(path)["measurements"]
+        if row["metric"] == metric
+        and all(row["scope"].get(key) == value for key, value in scope.items())
+    ]
+
+
+def figures(path):
+    """Return what may not depend on how the measure ran."""
+    report = read(path)
+    return report["measurements"], [f["id"] for f in report["findings"]], report["limits"]
+
+
+def test_a_federation_is_measured_and_reported(here, run):
+    outcome = run("memorize", "runs/small", *FEW, "--out", "audit", "--json", "o.json", "--reveal")
+    assert outcome.code in (0, 1), outcome.err
+    report = read("o.json")
+    validate(report)
+    assert report["run"]["command"] == "memorize"
+    assert report["run"]["config"]["protocol"]["prefix_length"] == 6
+    assert report["target"]["effect"]["largest_change"] > 0.01
+    pairs = rows("o.json", "mr_pair", source="tuned", category="all")
+    assert {(r["scope"]["attacker"], r["scope"]["victim"]) for r in pairs} == {
+        (j, k) for j in ("c0", "c1") for k in ("c0", "c1")
+    }
+    for source in ("tuned", "base"):
+        [total] = rows("o.json", "mr_total", source=source, category="all")
+        assert total["low"] <= total["value"] <= total["high"]
+        assert total["n"] > 5
+    assert (outcome.code == 1) == (report["verdict"]["status"] == "fail")
+    assert any("Paraphrases were not looked for" in limit for limit in report["limits"])
+    assert [one["records"] for one in report["data"]] == [
+        len(Path(path).read_text().splitlines()) for path in (C0, C1)
+    ]
+    assert "Memorization: prefixes that drew a text" in outcome.out
+    assert max(map(len, outcome.out.splitlines())) <= 80
+    revealed = Path("audit/revealed.jsonl")
+    assert stat.S_IMODE(revealed.stat().st_mode) == 0o600
+    for form in ("html", "markdown"):
+        assert run("report", "audit", "--format", form, "--out", f"audit/r.{form}").code == 0
+    assert 'class="map"' in Path("audit/r.html").read_text()
+    secrets = {leak["text"] for leak in map(json.loads, revealed.read_text().splitlines())}
+    shown = [outcome.out, *(p.read_text() for p in Path("audit").iterdir() if p != revealed)]
+    assert not [s for s in secrets for text in shown if s in text]
+
+
+def test_neither_batch_size_nor_order_nor_processes_matter(here, run):
+    lines = Path(C0).read_text().splitlines(keepends=True)
+    random.Random(1).shuffle(lines)
+    Path("c0.jsonl").write_text("".join(lines))
+    ask = ("memorize", *FEW, "--target", "runs/small")
+    run(*ask, "--out", "a", "--clients", C0, C1)
+    run(*ask, "--out", "b", "--batch-size", 3, "--workers", 1, "--clients", "c0.jsonl", C1)
+    assert figures("a/report.json") == figures("b/report.json")
+
+
+def test_files_are_clients_of_the_federation_written_last(here, run):
+    outcome = run("memorize", "--clients", C0, C1, *FEW[:-1], "--json", "o.json")
+    assert "Auditing runs/small: c0, c1." in outcome.err
+    assert len(rows("o.json", "mr_pair", source="tuned", category="all")) == 4
+    run("memorize", *FEW, "--json", "p.json")
+    assert rows("o.json", "mr_pair") == rows("p.json", "mr_pair")
+
+
+def test_one_client_leaves_the_verdict_open(here, run):
+    outcome = run("memorize", "--clients", C0, *FEW, "--json", "o.json")
+    assert outcome.code == 0
+    [inter] = rows("o.json", "mr_inter", source="tuned", category="all")
+    assert inter["value"] is None
+    assert read("o.json")["verdict"]["status"] == "inconclusive"
+
+
+def test_an_empty_client_is_told(here, run):
+    Path("nobody.jsonl").write_text("\n")
+    outcome = run("memorize", "--clients", C0, C1, "nobody.jsonl", *FEW, "--json", "o.json")
+    assert outcome.code in (0, 1)
+    assert any("nobody has no documents" in limit for limit in read("o.json")["limits"])
+    assert len(rows("o.json", "mr_pair", source="tuned", category="all")) == 9
+
+
+def test_the_base_alone_has_nothing_to_compare_with(here, run):
+    outcome = run("memorize", "--clients", C0, C1, "--target", "fedaudit-nano", *FEW, "--json", "o")
+    assert outcome.code == 0
+    assert read("o")["verdict"]["status"] == "inconclusive"
+    assert any("no base" in limit for limit in read("o")["limits"])
+    for row in rows("o", "mr_total"):
+        assert row["low"] == 0
+
+
+def test_a_copy_at_another_client_is_told_and_not_counted_between_them(here, run):
+    Path("again.jsonl").write_text(Path(C0).read_text())
+    run("memorize", "--clients", C0, "again.jsonl", *FEW, "--json", "o.json")
+    assert [row["hits"] for row in rows("o.json", "mr_pair", attacker="c0", victim="again")] == [
+        0
+    ] * len(rows("o.json", "mr_pair", attacker="c0", victim="again"))
+    assert any(
+        "c0 and again share" in x or "again and c0 share" in x for x in read("o.json")["limits"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "says"),
+    [
+        (3, ("--clients", C0, C0), "named twice"),
+        (3, ("--clients", C0, f"./{C0}"), "named twice"),
+        (3, ("--clients", C0, "nowhere.jsonl"), "nowhere.jsonl"),
+        (3, ("nowhere",), "no federation nowhere"),
+        (2, ("runs",), "--clients FILE FILE"),
+        (2, ("runs/small", C0), "What is"),
+        (3, ("runs/small", "--prefix-length", 900), "shorter --prefix-length"),
+        (2, ("runs/small", "--decoding", "topk"), "top-k"),
+        (2, ("runs/small", "--decoding", "top-p", "--top-p", 2), "top_p"),
+        (2, ("runs/small", "--paraphraser", "bert"), "No paraphraser named 'bert'"),
+        (2, ("runs/small", "--paraphraser", "sequence_pair"), "sequence_pair.model"),
+        (2, ("runs/small", "--set", "contextual.samples=3"), "in use"),
+        (3, ("runs/small", "--central"), "keeps no central model"),
+        (2, ("--clients", C0, "--target", "fedaudit-nano", "--central"), "federation"),
+        (5, ("runs/small", "--round", 0), "has no effect"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_one_line(here, run, code, words, says):
+    few = [word for at, word in enumerate(FEW) if at > 1 or "--prefix-length" not in words]
+    run.refused(code, "memorize", *words, *few, says=says)
+
+
+def test_what_is_annotated_elsewhere_is_not_needed(here, run):
+    documents = list(corpus.read(Path(C0), template("fed_pii")))
+    plain = [{"id": one.id, "text": one.text} for one in documents]
+    Path("plain.jsonl").write_text("".join(json.dumps(one) + "\n" for one in plain))
+    outcome = run("memorize", "--clients", "plain.jsonl", C1, *FEW, "--json", "o.json")
+    assert outcome.code in (0, 1), outcome.err
+    assert [one["annotation"] for one in read("o.json")["data"]] == [None, None]
