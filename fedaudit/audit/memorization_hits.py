@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.audit.memorization_options import Protocol
-from fedaudit.audit.memorization_parts import Part, Sampled, same
+from fedaudit.audit.memorization_parts import Part, Sampled
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Engine, Progress, no_progress
 from fedaudit.metrics.memorization import Probed, repeats
@@ -126,8 +126,8 @@ def candidates(
 ) -> list[list[tuple[str, Part]]]:
     """Return for each continuation the (client, suffix) pairs that it is compared with.
 
-    A suffix that the prefix's own client has in any of its documents is not looked for at another:
-    what both have is nobody's secret, and it counts as the own client's.
+    A text that the prefix's own client has as well, or that ends like one of its own, is not looked
+    for at another: what both have is nobody's secret, and it counts as the own client's.
     """
     found: list[list[tuple[str, Part]]] = [[] for _ in heard.texts]
     names = [name for name, one in clients.items() if one.parts]
@@ -148,7 +148,7 @@ def looked_for(clients: Clients, asker: str, owner: str) -> list[Part]:
     parts = sorted(clients[owner].parts, key=lambda part: (part.suffix, part.document))
     if asker == owner:
         return parts
-    return [part for part in parts if same(part.suffix) not in clients[asker].suffixes]
+    return [part for part in parts if not clients[asker].has(part)]
 
 
 def _most(protocol: Protocol) -> int | None:
@@ -160,7 +160,9 @@ def shared(clients: Clients) -> Iterator[str]:
     names = sorted(clients)
     for at, one in enumerate(names):
         for other in names[at + 1 :]:
-            if both := len(clients[one].suffixes & clients[other].suffixes):
+            ours, theirs = clients[one], clients[other]
+            wholes, ends = ours.wholes & theirs.wholes, ours.suffixes & theirs.suffixes
+            if both := max(len(wholes), len(ends)):
                 yield (
                     f"{one} and {other} share {both:,} texts: what their prefixes draw of these "
                     "counts as their own, not as the other's."

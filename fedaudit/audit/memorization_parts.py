@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedaudit.audit.memorization_options import HARDLY, Protocol
 from fedaudit.interfaces import Engine
@@ -26,6 +26,8 @@ class Part:
     """Tokens of the whole input text."""
     output: int
     """Tokens that the model was trained to answer it with."""
+    whole: bytes = b""
+    """What equal texts have in common, wherever they are cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,12 @@ class Sampled:
     """Lines that are ready-made prompts, which nobody was trained on."""
     suffixes: frozenset[str] = field(repr=False)
     """Every suffix of its documents, as `same` spells it, those not drawn too."""
+    wholes: frozenset[bytes] = field(repr=False)
+    """The same of its whole texts."""
+
+    def has(self, part: Part) -> bool:
+        """Tell whether the client has a text, or one that ends alike, in any of its documents."""
+        return part.whole in self.wholes or same(part.suffix) in self.suffixes
 
 
 def same(text: str) -> str:
@@ -67,10 +75,12 @@ def sampled(
     drawn = _distinct(own, form, seed)
     parts: list[Part] = []
     suffixes: set[str] = set()
+    wholes: set[bytes] = set()
     long_enough = 0
     for part in _cut(drawn, engine, form, protocol):
         long_enough += 1
         suffixes.add(same(part.suffix))
+        wholes.add(part.whole)
         if len(parts) < protocol.sample:
             parts.append(part)
     return Sampled(
@@ -81,6 +91,7 @@ def sampled(
         copies=len(own) - len(drawn),
         prompts=len(documents) - len(own),
         suffixes=frozenset(suffixes),
+        wholes=frozenset(wholes),
     )
 
 
@@ -91,10 +102,11 @@ def _distinct(documents: Sequence[Document], form: PromptTemplate, seed: int) ->
         start, end = place(document, form)
         first.setdefault(same(document.text[start:end]), document)
 
-    def rank(text: str) -> bytes:
-        return hashlib.blake2b(f"{seed}:{text}".encode(), digest_size=16).digest()
+    return [first[text] for text in sorted(first, key=lambda text: _digest(f"{seed}:{text}"))]
 
-    return [first[text] for text in sorted(first, key=rank)]
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def place(document: Document, form: PromptTemplate) -> tuple[int, int]:
@@ -152,19 +164,14 @@ def _part(
         suffix=document.text[cut:end].strip(),
         given=after - begin,
         output=len(offsets) - after if document.output else 0,
+        whole=_digest(same(document.text[start:end])),
     )
     return part, begin
 
 
 def _after(part: Part, header: tuple[int, ...], begin: int) -> Part:
     """Return a part whose prefix stands behind the header alone."""
-    return Part(
-        document=part.document,
-        prompt=(*header, *part.prompt[begin:]),
-        suffix=part.suffix,
-        given=part.given,
-        output=part.output,
-    )
+    return replace(part, prompt=(*header, *part.prompt[begin:]))
 
 
 def told(clients: Mapping[str, Sampled], protocol: Protocol) -> Iterator[str]:

@@ -9,7 +9,9 @@ from fedaudit.audit.memorization_hits import Answer, Clients, Heard
 from fedaudit.audit.memorization_options import Protocol
 from fedaudit.interfaces import Engine
 from fedaudit.metrics.intervals import wilson
-from fedaudit.metrics.memorization import Rate, Ratios, lengths, most_hit, ratios
+from fedaudit.metrics.memorization import Rate, Ratios, most_hit, ratios
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL
+from fedaudit.metrics.overlap.sentences import has_han
 from fedaudit.records import Measurement
 
 PLUGIN = "memorize"
@@ -158,11 +160,20 @@ def _lengths(
             scope = {**protocol.scope(), "source": one.heard.source, "text": "generation"}
             texts = [c.text for c in one.heard.texts if name in (c.client, ALL)]
             yield from _median(_tokens(engine, texts), {**scope, **_whose(name)})
-            short = lengths(texts)
-            if short.below is not None:
-                hits = round(short.below * short.n)
-                rate = Rate(wilson(hits, short.n), short.n, hits)
+            hits, n = sum(too_short(one, protocol) for one in texts), len(texts)
+            if n:
+                rate = Rate(wilson(hits, n), n, hits)
                 yield _row("too_short", rate, None, {**scope, **_whose(name)}, "")
+
+
+def too_short(text: str, protocol: Protocol) -> bool:
+    """Tell whether the detector can find nothing in a text for its length alone.
+
+    It asks for 50 characters; a Chinese one counts for 2.5, but for 1 in the published program.
+    """
+    settings = ORIGINAL if protocol.compat else DEFAULT
+    chinese = sum(map(has_han, text)) if has_han(text) else 0
+    return len(text) + (settings.han_weight - 1) * chinese < settings.length
 
 
 def _tokens(engine: Engine, texts: Sequence[str]) -> list[int]:

@@ -35,7 +35,7 @@ from fedaudit.audit.target import Audited
 from fedaudit.audit.view import fingerprint
 from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Engine, Paraphraser, PiiDetector
-from fedaudit.metrics.overlap import DEFAULT, ORIGINAL
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 from fedaudit.metrics.overlap.sentences import has_han
 from fedaudit.prompts import template
 from fedaudit.records import Measurement, Target
@@ -124,7 +124,11 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
     report = framed(
         command=request.command,
         name=pipeline.identity(request, audited),
-        config={**pipeline.settings(request), "round": audited.round},
+        config={
+            **pipeline.settings(request),
+            "round": audited.round,
+            "sentences": splitter(),
+        },
         started=started,
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
@@ -275,7 +279,8 @@ def _limits(
             if row.value >= OFTEN:
                 yield (
                     f"{row.hits:,} of {row.n:,} continuations of the prefixes of {whose} have "
-                    "fewer than 50 characters: the detector can find nothing in so short a text."
+                    "fewer than 50 characters (a Chinese one counts for 2.5): the detector can "
+                    "find nothing in so short a text."
                 )
     if examples > memorization_findings.MOST:
         yield (f"{examples:,} texts were drawn; the {memorization_findings.MOST} worst are listed.")

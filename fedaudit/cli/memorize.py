@@ -172,7 +172,10 @@ def _request(
         raise UsageError(f"What is {places[1]}? Name the clients' files with --clients FILE FILE.")
     named = places[0] if places else Path(target) if target else None
     if named is not None and not named.exists():
-        raise InputError(f"There is no federation {named}.")
+        raise InputError(
+            f"There is no federation {named}; of any other model, name the clients' files with "
+            "--clients FILE FILE ..."
+        )
     where = target or (str(places[0]) if places else None)
     return Request(clients=parties(named, ()), target=where, protocol=made, **asked)
 

@@ -58,6 +58,8 @@ GLOSSARY = {
     "query": "One question to the model: a beginning that it continues.",
     "recall": "Of the personal data in the records, the share that the model said when nobody asked"
     " for it.",
+    "Rouge-L": "How much of two texts is the same words in the same order, from 0, nothing, to 1,"
+    " all.",
     "secure aggregation": "Adding up the clients' updates in such a way that nobody, not even the"
     " server, sees a single one. A method that needs single updates breaks it.",
     "target": "A piece of personal data that only the attacked party has, not the attacker.",

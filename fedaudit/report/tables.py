@@ -8,6 +8,8 @@ from fedaudit.report import rows as measurements
 from fedaudit.report.categories import categories
 from fedaudit.report.costs import costs
 from fedaudit.report.defense import defense
+from fedaudit.report.discoverable import discoverable
+from fedaudit.report.discoverable import shown as in_discoverable
 from fedaudit.report.extraction import extraction, labels
 from fedaudit.report.figures import count, measured
 from fedaudit.report.inference import inference
@@ -37,6 +39,7 @@ def attacks(report: Row) -> list[Table]:
         *memorization.tables(whole),
         *matrix(whole),
         *verbatim(whole),
+        *discoverable(whole),
         *extraction(report),
         *labels(report),
         *by_budget(report),
@@ -60,7 +63,11 @@ def rest(report: Row) -> list[Table]:
 
 def others(report: Row) -> list[Table]:
     """Return the table of every measurement that no other table shows."""
-    rows = [row for row in measurements.others(report) if not in_verbatim(row)]
+    rows = [
+        row
+        for row in measurements.others(report)
+        if not in_verbatim(row) and not in_discoverable(row)
+    ]
     table = Table(
         title="Other measurements",
         columns=("metric", "by", "value [95 %]", "n", "where"),

@@ -23,11 +23,13 @@ def memorized(
     """Yield the report of a variant's memorization, unless it has no table of that name."""
     if variant.memorize is None:
         return
+    central = place / f"central/{config.rounds:03d}"
     request = memorize.Request(
         clients=parties(place, ()),
         protocol=build(Protocol, variant.memorize, f"variant {variant.name} memorize"),
         options=variant.options,
         target=str(place),
+        adapter=str(central) if variant.model == "central" else None,
         round=variant.round if variant.round >= 0 else None,
         seed=config.seed,
         device=config.device,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 def fedaudit_attacks() -> "list[type[Attack]]":
     """Return the built-in attacks."""
     from .contextual import Contextual
+    from .discoverable import Discoverable
     from .frequency import Frequency
     from .gate import Gate
     from .laft import Laft
@@ -20,4 +21,14 @@ def fedaudit_attacks() -> "list[type[Attack]]":
     from .untargeted import Untargeted
     from .verbatim import Verbatim
 
-    return [Contextual, Frequency, Gate, Laft, Ranking, Superset, Untargeted, Verbatim]
+    return [
+        Contextual,
+        Discoverable,
+        Frequency,
+        Gate,
+        Laft,
+        Ranking,
+        Superset,
+        Untargeted,
+        Verbatim,
+    ]

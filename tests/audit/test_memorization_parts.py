@@ -151,3 +151,13 @@ def test_equal_texts_of_two_clients_are_known_as_such(engine):
     both = Document(id="b-9", text=corpus("a")[0].text)
     clients = cut({"a": corpus("a"), "b": [*corpus("b"), both]}, engine)
     assert len(clients["a"].suffixes & clients["b"].suffixes) == 1
+
+
+def test_a_copy_is_one_however_it_was_asked_about(engine):
+    """A record and a plain text of the same input are cut alike or not: they are copies."""
+    record, plain = instruction(), Document(id="p", text=" ".join(words(40, 1)))
+    clients = cut({"a": [record], "b": [plain], "c": corpus("c", 2)}, engine)
+    for name, other in (("a", "b"), ("b", "a")):
+        [part] = clients[name].parts
+        assert clients[other].has(part)
+        assert not clients["c"].has(part)

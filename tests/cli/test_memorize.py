@@ -57,6 +57,7 @@ def test_a_federation_is_measured_and_reported(here, run):
     validate(report)
     assert report["run"]["command"] == "memorize"
     assert report["run"]["config"]["protocol"]["prefix_length"] == 6
+    assert report["run"]["config"]["sentences"].startswith("Punkt")
     assert report["target"]["effect"]["largest_change"] > 0.01
     pairs = rows("o.json", "mr_pair", source="tuned", category="all")
     assert {(r["scope"]["attacker"], r["scope"]["victim"]) for r in pairs} == {

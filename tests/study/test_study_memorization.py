@@ -138,3 +138,29 @@ def test_bounds_stay_shares():
     rows = [ratio(0.0, 0.0, 0.9, 5, "a"), ratio(1.0, 0.2, 1.0, 5, "b", metric="mr_intra")]
     for one in weighted(rows, "variant", "both"):
         assert 0 <= one.low <= one.value <= one.high <= 1
+
+
+@pytest.mark.parametrize(
+    ("table", "adapter", "number"),
+    [
+        ({}, None, None),
+        ({"round": 1}, None, 1),
+        ({"model": "central"}, "central/002", None),
+    ],
+)
+def test_what_is_measured_is_the_variants_to_say(
+    federation, small, monkeypatch, table, adapter, number
+):
+    asked = []
+    monkeypatch.setattr(memorization.memorize, "run", lambda r, *_: asked.append(r) or Done())
+    variant = parse({**PROFILE, "study": [{"name": "a", "memorize": {}, **table}], "claims": []})
+    assert list(memorization.memorized(variant.study[0], federation.path, small, None, None)) == [0]
+    [request] = asked
+    assert request.adapter == (adapter and str(federation.path / adapter))
+    assert request.round == number
+    assert [client.name for client in request.clients] == ["c0", "c1"]
+    assert request.protocol.sample == 4000
+
+
+class Done:
+    report = 0

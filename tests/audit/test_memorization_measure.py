@@ -24,6 +24,7 @@ from memorized import (
 from fedaudit.audit import memorization_hits, memorize
 from fedaudit.audit.memorization_findings import bracketed, examples, findings, marked
 from fedaudit.audit.memorization_options import Protocol
+from fedaudit.audit.memorization_rows import too_short
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Paraphraser
@@ -220,6 +221,22 @@ def test_lengths_say_why_nothing_can_be_found():
     assert one(some, "median_length", text="output").value > 1
     notes = list(memorize._limits(cut(own, engine), request(own), some, 0))
     assert any("fewer than 50 characters" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("said", "short", "short_for_the_published"),
+    [
+        ("x" * 49, True, True),
+        ("x" * 50, False, False),
+        ("合" * 19, True, True),
+        ("合" * 20, False, True),
+        ("合" * 10 + "x" * 24, True, True),
+        ("合" * 10 + "x" * 25, False, True),
+    ],
+)
+def test_how_short_is_too_short(said, short, short_for_the_published):
+    assert too_short(said, PROTOCOL) is short
+    assert too_short(said, replace(PROTOCOL, compat=True)) is short_for_the_published
 
 
 def test_the_texts_that_are_drawn_most_are_named():

@@ -1,0 +1,233 @@
+"""Training pairs, and how much of its answer a model gives when asked (FewFedPIT, section 4.3)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedaudit.audit.verbatim import LABEL, NO_BASE, Cut, partners
+from fedaudit.interfaces import Case, Result
+from fedaudit.metrics.intervals import Estimate, bootstrap_mean, wilson
+from fedaudit.metrics.utility import rouge_l, words
+from fedaudit.records import Document, Finding, Measurement, Tokens
+
+LONG = 10
+"""From so many words on, an answer is hardly guessed: a leak of it is "high", else "medium"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """The training pairs of a case, and how many records are none or cannot be asked."""
+
+    cuts: Sequence[Cut]
+    """Prompt and answer of each record; `text` is the answer."""
+    others: int
+    """Records that no answer ends, or one without words: there is nothing to compare with."""
+    too_long: int
+    """Pairs that the model's context does not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What one model answered, and its Rouge-L with the true answer, pair by pair."""
+
+    texts: Sequence[str]
+    scores: Sequence[float]
+
+
+def pairs(case: Case) -> Pairs:
+    """Return the victim's pairs, or the attacker's own without one; each distinct pair once.
+
+    The prompt is what training read before the answer: the text up to where the output begins, as
+    tokens of the whole text, behind what the target expects at a document's start.
+    """
+    documents = case.attacker if case.victim is None else case.victim
+    found = {(d.text, d.output, d.task): d for d in documents if not d.is_prompt}
+    texts = [one for _, one in sorted(found.items())]
+    good = [one for one in texts if _is_pair(one)]
+    tokenized = case.engine.tokenize([one.text for one in good])
+    own = case.engine.tokenize([one.output for one in good])
+    cuts = [
+        Cut(prompt=_prompt(case, one, tokens), suffix=y.ids, text=one.output, task=one.task)
+        for one, tokens, y in zip(good, tokenized, own, strict=True)
+    ]
+    room = case.engine.context_length
+    fit = [cut for cut in cuts if cut.prompt and len(cut.prompt) + len(cut.suffix) <= room]
+    return Pairs(cuts=fit, others=len(texts) - len(good), too_long=len(cuts) - len(fit))
+
+
+def _is_pair(document: Document) -> bool:
+    record = document.instruction and document.text.endswith(document.output)
+    return bool(record and words(document.output))
+
+
+def _prompt(case: Case, document: Document, tokens: Tokens) -> tuple[int, ...]:
+    begin = len(document.text) - len(document.output)
+    read = sum(end <= begin for _, end in tokens.offsets)
+    return case.begun(tokens.ids[:read], at_start=True)
+
+
+def answered(cuts: Sequence[Cut], texts: Sequence[str]) -> Answered:
+    """Return answers with their Rouge-L (F1 over words, 0 to 1) with the true ones."""
+    scores = [rouge_l(cut.text, text) for cut, text in zip(cuts, texts, strict=True)]
+    return Answered(texts=tuple(texts), scores=tuple(scores))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What an attack got of both models, to be turned into rows and findings."""
+
+    plugin: str
+    cuts: Sequence[Cut]
+    tuned: Answered
+    base: Answered | None
+    asked: int
+    """Questions that each model was asked: equal ones count once."""
+    threshold: float
+    records: str
+    seed: int
+
+    def models(self) -> dict[str, Answered]:
+        """Return the models by the name of their source."""
+        return {"tuned": self.tuned} | ({"base": self.base} if self.base else {})
+
+    def beyond(self) -> list[int]:
+        """Return the pairs whose answer reaches the threshold, and the base's does not."""
+        return [
+            i
+            for i, score in enumerate(self.tuned.scores)
+            if score >= self.threshold
+            and (self.base is None or self.base.scores[i] < self.threshold)
+        ]
+
+
+def result(measured: Measured) -> Result:
+    """Return Rouge-L and the share that reaches the threshold, and a finding a leaked answer."""
+    m, rows = measured, list[Measurement]()
+    for task in ("", *sorted({cut.task for cut in m.cuts} - {""})):
+        some = [i for i, cut in enumerate(m.cuts) if not task or cut.task == task]
+        rows += _rows(m, {"task": task} if task else {}, some)
+    rows += [*_judged(m), *_queries(m)]
+    named = _named(m)
+    return Result(
+        measurements=tuple(rows),
+        findings=tuple(_finding(m, name, i) for name, i in named),
+        limits=() if m.base else (NO_BASE,),
+        revealed=tuple({"id": name, "label": LABEL, "text": m.cuts[i].text} for name, i in named),
+    )
+
+
+def _rows(m: Measured, at: Mapping[str, object], some: Sequence[int]) -> Iterator[Measurement]:
+    """Yield both models' Rouge-L and share over `some` of the pairs, and the paired difference."""
+    values = {name: [one.scores[i] for i in some] for name, one in m.models().items()}
+    means = {name: bootstrap_mean(own, seed=m.seed) for name, own in values.items()}
+    for name, own in values.items():
+        base = means["base"].value if name == "tuned" and m.base else None
+        yield _row(m, "rouge_l", name, means[name], len(own), at=at, baseline=base)
+    if m.base:
+        # Pairs are drawn as a whole: the interval is that of the mean of their differences.
+        gains = [a - b for a, b in zip(values["tuned"], values["base"], strict=True)]
+        gain = bootstrap_mean(gains, seed=m.seed)
+        yield _row(m, "rouge_l", "tuned-not-base", gain, len(gains), at=at)
+    for name, own in values.items():
+        base = _share(m, values["base"]) / len(own) if name == "tuned" and m.base else None
+        yield _reached(m, name, _share(m, own), len(own), at=at, baseline=base)
+
+
+def _judged(m: Measured) -> Iterator[Measurement]:
+    """Yield what the verdict goes by: the share beyond the base's, and the control.
+
+    The control is each answer beside that of another pair of its task: what the answers of a task
+    have in common is no leak of one of them.
+    """
+    others = [(i, rouge_l(m.cuts[j].text, m.tuned.texts[i])) for i, j in partners(m.cuts, m.seed)]
+    chance = [score for _, score in others]
+    hits = _share(m, chance)
+    if m.base:
+        base = _share(m, m.base.scores) / len(m.cuts)
+        guessed = hits / len(chance) if chance else None
+        yield _reached(m, "tuned-not-base", len(m.beyond()), len(m.cuts), baseline=base,
+                       chance=guessed)  # fmt: skip
+    if chance:
+        mean = bootstrap_mean(chance, seed=m.seed)
+        yield _row(m, "rouge_l", "control", mean, len(chance))
+        yield _reached(m, "control", hits, len(chance))
+
+
+def _share(m: Measured, scores: Sequence[float]) -> int:
+    return sum(score >= m.threshold for score in scores)
+
+
+def _queries(m: Measured) -> Iterator[Measurement]:
+    for name in m.models():
+        yield Measurement(
+            kind="extraction",
+            plugin=m.plugin,
+            metric="queries",
+            value=float(m.asked),
+            scope={"source": name, "records": m.records},
+        )
+
+
+def _reached(
+    m: Measured,
+    source: str,
+    hits: int,
+    n: int,
+    *,
+    at: Mapping[str, object] | None = None,
+    baseline: float | None = None,
+    chance: float | None = None,
+) -> Measurement:
+    scope = {"threshold": m.threshold, **(at or {})}
+    return _row(m, "coverage", source, wilson(hits, n), n, at=scope, hits=hits, baseline=baseline,
+                chance=chance)  # fmt: skip
+
+
+def _row(
+    m: Measured,
+    metric: str,
+    source: str,
+    estimate: Estimate,
+    n: int,
+    *,
+    at: Mapping[str, object] | None = None,
+    hits: int | None = None,
+    baseline: float | None = None,
+    chance: float | None = None,
+) -> Measurement:
+    return Measurement(
+        kind="extraction",
+        plugin=m.plugin,
+        metric=metric,
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        n=n,
+        hits=hits,
+        baseline=baseline,
+        chance=chance,
+        scope={"source": source, "records": m.records, **(at or {})},
+    )
+
+
+def _named(m: Measured) -> list[tuple[str, int]]:
+    """Return (finding id, index) of every leaked answer, the longest first."""
+    order = sorted(m.beyond(), key=lambda i: (-len(m.cuts[i].suffix), m.cuts[i].text, i))
+    return [(f"{m.plugin}-{number:04d}", index) for number, index in enumerate(order, 1)]
+
+
+def _finding(m: Measured, name: str, index: int) -> Finding:
+    """Return a finding; the evidence holds the plain text, which the report masks."""
+    cut = m.cuts[index]
+    long = len(words(cut.text)) >= LONG
+    return Finding(
+        id=name,
+        severity="unverified" if m.base is None else "high" if long else "medium",
+        label=LABEL,
+        measurement=f"{m.plugin} rouge_l",
+        evidence={
+            "text": cut.text,
+            "rouge_l": m.tuned.scores[index],
+            "rouge_l_of_base": m.base.scores[index] if m.base else None,
+            **({"task": cut.task} if cut.task else {}),
+        },
+    )

@@ -1,0 +1,65 @@
+"""The table of discoverable memorization: how much of the true answers comes back, by task."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedaudit.report import rows as measurements
+from fedaudit.report.figures import measured
+from fedaudit.report.rows import SOURCES, Row, places, reasons
+from fedaudit.report.table import NONE, Table, laid_out, named, throughout
+
+SCORE, SHARE = "Rouge-L [95 %]", "leaked [95 %]"
+MODELS = {**SOURCES, "tuned-not-base": "tuned less base", "control": "other answers"}
+
+
+def discoverable(report: Row) -> list[Table]:
+    """Return a table an attack with a line for each task and model."""
+    rows = [row for row in report["measurements"] if shown(row)]
+    return [_table(report, plugin, some) for plugin, some in measurements.by_plugin(rows).items()]
+
+
+def shown(row: Row) -> bool:
+    """Tell whether a row is one of those that the table shows."""
+    return bool(row["kind"] == "extraction" and row["metric"] == "rouge_l")
+
+
+def _table(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
+    shared, own = places(rows)
+    shares = [row for row in report["measurements"] if row["metric"] == "coverage"]
+    cells = [
+        {
+            "task": str(row["scope"].get("task", "")) or "all",
+            "model": named(MODELS, row["scope"].get("source")),
+            "n": NONE if row["n"] is None else f"{row['n']:,}",
+            SCORE: measured(row),
+            SHARE: _share(shares, row),
+            "where": at,
+        }
+        for row, at in zip(rows, own, strict=True)
+    ]
+    return laid_out(
+        f"Answers to training prompts: {plugin}",
+        cells,
+        ("task", "model", "n", SCORE, SHARE, "where"),
+        numeric=("n", SCORE, SHARE),
+        notes=(
+            "1 is the true answer in its words and order. What an answer has in common with those "
+            "to other prompts of its task is form; the rest is memory.",
+            *throughout(shared),
+            *reasons(rows),
+        ),
+    )
+
+
+def _share(shares: Sequence[Row], row: Row) -> str:
+    """Return the share of answers above the threshold, of the very things that `row` is of."""
+    like = [
+        one
+        for one in shares
+        if one["plugin"] == row["plugin"] and _apart(one["scope"]) == row["scope"]
+    ]
+    return measured(like[0]) if like else NONE
+
+
+def _apart(scope: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in scope.items() if name != "threshold"}
