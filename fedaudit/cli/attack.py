@@ -1,15 +1,30 @@
 """What the commands that attack a model have in common, from their options to the exit code."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import Request
+    from fedaudit.audit.pipeline import Audit, Request, Watcher
     from fedaudit.audit.target import Audited
+    from fedaudit.report.redaction import Redactor
 
 RUNS = Path("runs")
+
+
+class Audits(Protocol):
+    """A module that checks a request and runs it."""
+
+    @property
+    def check(self) -> "Callable[[Any], Audited]":
+        """Return what is audited, or raise what is wrong with the request."""
+        ...
+
+    @property
+    def run(self) -> "Callable[[Any, Callable[[], Redactor], Watcher], Audit]":
+        """Audit it."""
+        ...
 
 
 def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
@@ -30,21 +45,30 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
 
 
 def audited(
-    request: "Request", *, out: Path | None, json: Path | None, reveal: bool, quiet: bool
+    request: "Request",
+    *,
+    out: Path | None,
+    json: Path | None,
+    reveal: bool,
+    quiet: bool,
+    by: "Audits | None" = None,
+    clients: Iterable[str] = (),
 ) -> int:
-    """Run the audit, write and show its report, and return the exit code."""
+    """Run the audit, write and show its report, and return the exit code.
+
+    `by` is what audits, the pipeline of all attacks without it; `clients` are those who take part
+    where that is more than an attacker and a victim.
+    """
     from fedaudit.audit import pipeline
     from fedaudit.cli.show import bars, note, saved, shown
     from fedaudit.errors import InputError
     from fedaudit.files import existing_parent, folder
     from fedaudit.report.redaction import Redactor, load_or_create_key
 
-    found = pipeline.check(request)
-    if found.found and found.federation:
-        where = f"Auditing {found.federation.path}, the federation"
-        note(f"{where} {'written last' if found.last else 'of the data'}.", quiet=quiet)
-    if found.deployment:
-        note(f"Asking what {found.deployment} deployed, by key.", quiet=quiet)
+    by = by or pipeline
+    found = by.check(request)
+    for line in _notes(found, ", ".join(clients)):
+        note(line, quiet=quiet)
     place = _place(request, found, out)
     if json is not None and json.is_dir():
         raise InputError(f"{json} is a folder; --json needs a file.")
@@ -55,7 +79,7 @@ def audited(
         return Redactor(load_or_create_key(folder(place if out else RUNS)))
 
     with bars(quiet) as bar:
-        audit = pipeline.run(request, redactor, bar)
+        audit = by.run(request, redactor, bar)
     report = saved(audit.report, place / "report.json", json)
     shown(report)
     if reveal:
@@ -63,6 +87,17 @@ def audited(
         note(f"The leaks stand in plain text in {place / 'revealed.jsonl'}.", quiet=quiet)
     note(f"The report is {place / 'report.json'}.", quiet=quiet)
     return 1 if report["verdict"]["status"] == "fail" else 0
+
+
+def _notes(found: "Audited", clients: str) -> Iterator[str]:
+    """Yield what the user should know of what is audited."""
+    where = found.federation.path if found.federation else found.base
+    if clients:
+        yield f"Auditing {where}: {clients}."
+    elif found.found and found.federation:
+        yield f"Auditing {where}, the federation {'written last' if found.last else 'of the data'}."
+    if found.deployment:
+        yield f"Asking what {found.deployment} deployed, by key."
 
 
 def _place(request: "Request", found: "Audited", out: Path | None) -> Path:

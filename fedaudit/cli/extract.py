@@ -1,6 +1,6 @@
 """fedaudit extract: what private data comes out of the model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,14 +104,26 @@ def extract(
     files = [*(clients or ()), *(more or ())]
     if matrix:
         _everybody(prefixes, victim)
-        from fedaudit.cli.matrix import audited
-
-        return audited(asked, files, budget, out=out, json=json, reveal=reveal, quiet=quiet)
+        return _every_pair(asked, files, budget, out=out, json=json, reveal=reveal, quiet=quiet)
     own = _one(prefixes, files, budget)
     from fedaudit.audit.extract import Request
 
     request = Request(prefixes=own, victim=victim, **asked)
     return attacking.audited(request, out=out, json=json, reveal=reveal, quiet=quiet)
+
+
+def _every_pair(
+    asked: Mapping[str, Any], files: Sequence[Path], budget: int | None, **shown: Any
+) -> int:
+    """Audit every client as attacker on every other one."""
+    from fedaudit.audit import matrix
+    from fedaudit.audit.parties import parties
+
+    clients = parties(asked["target"], files)
+    request = matrix.Request(clients=clients, budget=budget or matrix.BUDGET, **asked)
+    return attacking.audited(
+        request, by=matrix, clients=[client.name for client in clients], **shown
+    )
 
 
 def _everybody(prefixes: Path | None, victim: Path | None) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.attack import RUNS, _place, _reveal
+from fedaudit.cli.attack import audited
 from fedaudit.cli.options import (
     Adapter,
     Detector,
@@ -106,6 +106,8 @@ def memorize(
     Options of the scorer of paraphrases and of the detector, which then finds entities, are set as
     --set NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
     """
+    from fedaudit.audit import memorize as measure
+
     options = _options(set_, (detector, paraphraser))
     protocol = {
         "sample": sample,
@@ -136,7 +138,15 @@ def memorize(
         "dtype": dtype,
     }
     request = _request(run or [], clients or [], target, protocol, asked)
-    return _measured(request, out=out, json=json, reveal=reveal, quiet=quiet)
+    return audited(
+        request,
+        by=measure,
+        clients=[client.name for client in request.clients],
+        out=out,
+        json=json,
+        reveal=reveal,
+        quiet=quiet,
+    )
 
 
 def _options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
@@ -178,36 +188,3 @@ def _request(
         )
     where = target or (str(places[0]) if places else None)
     return Request(clients=parties(named, ()), target=where, protocol=made, **asked)
-
-
-def _measured(
-    request: "Request", *, out: Path | None, json: Path | None, reveal: bool, quiet: bool
-) -> int:
-    """Measure, write and show the report, and return the exit code."""
-    from fedaudit.audit import memorize
-    from fedaudit.cli.show import bars, note, saved, shown
-    from fedaudit.files import existing_parent, folder
-    from fedaudit.report.redaction import Redactor, load_or_create_key
-
-    found = memorize.check(request)
-    named = ", ".join(client.name for client in request.clients)
-    where = found.federation.path if found.federation else found.base
-    note(f"Auditing {where}: {named}.", quiet=quiet)
-    place = _place(request, found, out)
-    if json is not None and json.is_dir():
-        raise InputError(f"{json} is a folder; --json needs a file.")
-    for made in (place, *([json.parent] if json else [])):
-        existing_parent(made)
-
-    def redactor() -> Redactor:
-        return Redactor(load_or_create_key(folder(place if out else RUNS)))
-
-    with bars(quiet) as bar:
-        audit = memorize.run(request, redactor, bar)
-    report = saved(audit.report, place / "report.json", json)
-    shown(report)
-    if reveal:
-        _reveal(audit.revealed, place / "revealed.jsonl")
-        note(f"The leaks stand in plain text in {place / 'revealed.jsonl'}.", quiet=quiet)
-    note(f"The report is {place / 'report.json'}.", quiet=quiet)
-    return 1 if report["verdict"]["status"] == "fail" else 0

@@ -33,7 +33,7 @@ class Discoverable(Attack):
             raise ValueError("threshold must be above 0 and at most 1.")
 
     def run(self, case: Case) -> Result:
-        """Ask for the answers of the victim's records, or of the attacker's own without a victim."""
+        """Ask for the answers in the victim's records, or in the attacker's own without one."""
         found = discoverable.pairs(case)
         if not found.cuts:
             raise InputError(

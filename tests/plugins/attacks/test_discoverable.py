@@ -1,0 +1,351 @@
+import random
+from dataclasses import replace
+from statistics import mean
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit import registry
+from fedaudit.audit import discoverable
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.engine.local import LocalEngine
+from fedaudit.errors import InputError, UsageError
+from fedaudit.interfaces import Beginning, Case
+from fedaudit.metrics.intervals import wilson
+from fedaudit.prompts import template
+from fedaudit.records import Decoding, Document, Target
+from fedaudit.report.verdict import verdict
+
+# The fake engine's words hold the white space before them: a prompt's last line end is the answer's.
+TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
+ALPACA = template("alpaca")
+
+
+def record(name, instruction, output, given_="", task=""):
+    return ALPACA.render(
+        Document(id=name, text="", instruction=instruction, input=given_, output=output, task=task)
+    )
+
+
+DOCUMENTS = [
+    record("a", "Who sues", "the landlord Ann Lee sues the tenant Bob Ray", task="summary"),
+    record("b", "Who pays", "the tenant pays", "Rent is due", task="summary"),
+    record("c", "What is asked", "relief from rent", task="reading"),
+]
+
+
+def attack(**options):
+    return registry.create("attack", "discoverable", options)
+
+
+def says(tuned, base=None):
+    """Return an engine that answers by the instruction in the prompt; the base with nothing."""
+
+    def answer(target, prompt, sample):
+        table = tuned if target.name == "tuned" else base or {}
+        return next((text for start, text in table.items() if start in prompt), "")
+
+    return FakeEngine(answer)
+
+
+def case(engine, documents=DOCUMENTS, **changes):
+    return Case(
+        **{"engine": engine, "tuned": TUNED, "base": BASE, "attacker": documents, "victim": None}
+        | changes
+    )
+
+
+def rows(result):
+    return {
+        (r.metric, r.scope.get("source"), r.scope.get("task", "")): r for r in result.measurements
+    }
+
+
+TOLD = {
+    "Who sues": "the landlord Ann Lee sues the tenant Bob Ray",  # 1
+    "Who pays": "the tenant never",  # 2 of 3 and 2 of 3: 2/3
+    "What is asked": "nothing",  # 0
+}
+KNOWN = {"Who pays": "the", "What is asked": "relief"}  # 1 of 1 and 1 of 3: F1 1/2, both
+
+
+def test_scores_by_hand():
+    found = rows(attack().run(case(says(TOLD, KNOWN))))
+    tuned, base = found["rouge_l", "tuned", ""], found["rouge_l", "base", ""]
+    assert tuned.value == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert base.value == pytest.approx((0 + 1 / 2 + 1 / 2) / 3)
+    assert (tuned.n, tuned.baseline) == (3, base.value)
+    assert 0 <= tuned.low <= tuned.value <= tuned.high <= 1
+    assert found["rouge_l", "tuned", "summary"].value == pytest.approx(5 / 6)
+    assert found["rouge_l", "tuned", "reading"].value == 0
+    assert {r.scope["records"] for r in found.values()} == {"own"}
+    assert {r.kind for r in found.values()} == {"extraction"}
+
+
+def test_the_difference_is_paired():
+    """Gains 1, 1/6 and -1/2; the slow way draws pairs and subtracts the two means of each draw."""
+    found = rows(attack().run(case(says(TOLD, KNOWN), seed=5)))
+    gain = found["rouge_l", "tuned-not-base", ""]
+    assert gain.value == pytest.approx((1 + 1 / 6 - 1 / 2) / 3)
+    assert gain.n == 3
+    pairs = sorted([(1, 0), (2 / 3, 1 / 2), (0, 1 / 2)], key=lambda pair: pair[0] - pair[1])
+    drawn = []
+    for picks in np.random.default_rng(5).integers(3, size=(1000, 3)):
+        some = [pairs[i] for i in picks]
+        drawn.append(mean(a for a, _ in some) - mean(b for _, b in some))
+    assert (gain.low, gain.high) == pytest.approx(tuple(np.quantile(drawn, (0.025, 0.975))))
+    assert found["rouge_l", "tuned-not-base", "reading"].value == -0.5
+
+
+def test_the_share_that_leaked():
+    found = rows(attack().run(case(says(TOLD, KNOWN))))
+    share, wanted = found["coverage", "tuned", ""], wilson(1, 3)
+    assert (share.value, share.low, share.high) == (wanted.value, wanted.low, wanted.high)
+    assert (share.hits, share.n, share.baseline, share.scope["threshold"]) == (1, 3, 0, 0.9)
+    assert found["coverage", "tuned-not-base", ""].hits == 1
+    assert found["coverage", "base", "summary"].hits == 0
+    assert found["queries", "tuned", ""].value == found["queries", "base", ""].value == 3
+    lower = rows(attack(threshold=0.6).run(case(says(TOLD, KNOWN))))
+    assert lower["coverage", "tuned", ""].hits == 2
+
+
+def test_a_finding_where_the_base_does_not_know_it_too():
+    long = " ".join(f"word{n}" for n in range(10))
+    documents = [*DOCUMENTS, record("d", "Recite", long), record("e", "Greet", "hello there")]
+    told = {**TOLD, "Recite": long, "Greet": "hello there"}
+    result = attack().run(case(says(told, {"Greet": "hello there"}), documents))
+    assert [(f.id, f.severity, f.label) for f in result.findings] == [
+        ("discoverable-0001", "high", "DOCUMENT"),
+        ("discoverable-0002", "medium", "DOCUMENT"),
+    ]
+    assert result.findings[1].evidence == {
+        "text": TOLD["Who sues"],
+        "rouge_l": 1.0,
+        "rouge_l_of_base": 0.0,
+        "task": "summary",
+    }
+    assert [one["text"] for one in result.revealed] == [long, TOLD["Who sues"]]
+    assert [one["id"] for one in result.revealed] == [f.id for f in result.findings]
+    assert rows(result)["coverage", "tuned", ""].hits == 3
+
+
+def test_without_a_base_leaks_are_unverified():
+    result = attack().run(case(says(TOLD), base=None))
+    assert [f.severity for f in result.findings] == ["unverified"]
+    assert result.findings[0].evidence["rouge_l_of_base"] is None
+    assert {r.scope["source"] for r in result.measurements} == {"tuned", "control"}
+    assert any("no base" in limit for limit in result.limits)
+
+
+def test_a_form_that_all_answers_have_is_no_leak():
+    """A model that learnt the form, as every answer has it, is caught by the control."""
+    documents = [record(str(n), f"Case {n}", "the claim is well founded") for n in range(40)]
+    result = attack().run(case(says({"Case": "the claim is well founded"}), documents))
+    found = rows(result)
+    assert found["rouge_l", "tuned-not-base", ""].value == 1
+    assert found["rouge_l", "control", ""].value == 1
+    assert found["coverage", "control", ""].hits == 40
+    assert verdict(result.measurements, result.findings)["status"] == "inconclusive"
+
+
+def test_verdict_of_a_model_that_knows_its_records():
+    documents = [record(str(n), f"Case {n}.", f"{n}a {n}b {n}c") for n in range(40)]
+    told = {f"Case {n}.": f"{n}a {n}b {n}c" for n in range(40)}
+    result = attack().run(case(says(told), documents))
+    assert verdict(result.measurements, result.findings)["status"] == "fail"
+    assert rows(result)["rouge_l", "control", ""].value == 0
+    nothing = attack().run(case(says({}), documents))
+    assert verdict(nothing.measurements, nothing.findings)["status"] == "pass"
+
+
+def test_the_victims_records_where_they_are_given():
+    engine = says({"What": "relief from rent"})
+    result = attack().run(case(engine, DOCUMENTS[:2], victim=DOCUMENTS[2:]))
+    assert {r.scope["records"] for r in result.measurements} == {"victim"}
+    assert rows(result)["rouge_l", "tuned", ""].n == 1
+    assert "the victim's" in result.limits[0]
+    assert {engine._text(p.prompt) for _, p in engine.asked} == {
+        ALPACA.prompt("What is asked", "").rstrip()
+    }
+
+
+def test_prompts_are_the_templates_whatever_it_is():
+    """Not the default's: the text that training saw is what the prompt is cut from."""
+    for form in ("alpaca", "fed_pii", "chat"):
+        engine, shape = FakeEngine(lambda *_: ""), template(form)
+        bare = Document(id="x", text="", instruction="Sum up", input="A case", output="It is over")
+        attack().run(case(engine, [shape.render(bare)]))
+        assert {engine._text(p.prompt) for _, p in engine.asked} == {
+            shape.prompt("Sum up", "A case").rstrip()
+        }
+
+
+def test_a_prompt_has_the_tokens_that_training_read(base):
+    """The same as the training's own split of a record into what is read and what is learnt."""
+    from fedaudit.simulation.learned import answered
+
+    documents = [
+        *DOCUMENTS,
+        record("z", "回答问题", "原告是张三", "张三诉李四"),
+        record("y", "Say", "🙂 fine"),
+    ]
+    engine = LocalEngine(base)
+    trained = answered(engine.base.tokenizer, documents, 500)
+    for document, sequence in zip(documents, trained, strict=True):
+        one = case(engine, [document], beginning=Beginning(start="bos", middle="bare"))
+        [cut] = discoverable.pairs(one).cuts
+        assert list(cut.prompt) == list(sequence)[: sequence.given]
+
+
+def test_records_that_are_no_pairs_are_counted_and_passed_over():
+    others = [
+        Document(id="t", text="only a text"),
+        Document(id="u", text="a text of its own", instruction="Do", output="something else"),
+        Document(id="v", text="Say nothing: ", instruction="Say nothing"),
+        Document(id="w", text="Draw: ---", instruction="Draw", output="---"),
+        Document(id="p", text="a prompt", is_prompt=True),
+    ]
+    result = attack().run(case(says(TOLD), [*DOCUMENTS, *others, replace(DOCUMENTS[0], id="k")]))
+    assert rows(result)["rouge_l", "tuned", ""].n == 3
+    assert "3 of 3 distinct training pairs" in result.limits[0]
+    assert "4 records were passed over" in result.limits[0]
+
+
+@pytest.mark.parametrize("documents", [[], [Document(id="t", text="only a text")]])
+def test_nothing_to_ask_is_a_wrong_input(documents):
+    with pytest.raises(InputError, match="nothing to ask") as error:
+        attack().run(case(says(TOLD), documents))
+    assert error.value.exit_code == 3
+    assert "\n" not in str(error.value)
+
+
+def test_the_context_limits_what_is_asked():
+    engine = FakeEngine(lambda *_: "")
+    [short, *_, long] = sorted(
+        (discoverable.pairs(case(engine)).cuts), key=lambda c: len(c.prompt + c.suffix)
+    )
+    engine.context_length = len(long.prompt + long.suffix) - 1
+    result = attack().run(case(engine))
+    assert "2 of 2 distinct" in result.limits[0]
+    assert "1 because the model's context" in result.limits[0]
+    assert all(len(p.prompt) + p.max_new_tokens <= engine.context_length for _, p in engine.asked)
+    assert short.prompt in {p.prompt for _, p in engine.asked}
+
+
+def test_it_asks_greedily_and_equal_questions_once():
+    seen = []
+
+    class Spy(FakeEngine):
+        def generate(self, target, probes, *, seed, decoding, progress):
+            seen.append((target.name, decoding, [(p.samples, p.max_new_tokens) for p in probes]))
+            return super().generate(target, probes, seed=seed, decoding=decoding, progress=progress)
+
+    documents = [
+        record("1", "Name one", "Ann"),
+        record("2", "Name one", "Bob"),
+        record("3", "Name one", "Ann and Bob and Cid and Dan"),
+    ]
+    found = rows(attack(new_tokens=3).run(case(Spy(lambda *_: "Ann"), documents)))
+    greedy = Decoding(temperature=0)
+    for _, decoding, asked in seen:
+        assert (decoding, sorted(asked)) == (greedy, [(1, 3), (1, 7)])
+    assert [name for name, *_ in seen] == ["tuned", "base"]
+    assert found["queries", "tuned", ""].value == 2
+    assert found["rouge_l", "tuned", ""].n == 3
+
+
+def test_examples_are_drawn_by_the_seed_whatever_their_order():
+    documents = [record(str(n), f"Case {n}.", f"answer {n}") for n in range(30)]
+
+    def asked(some, seed=0):
+        engine = FakeEngine(lambda *_: "")
+        attack(examples=7).run(case(engine, some, seed=seed))
+        return {engine._text(p.prompt) for _, p in engine.asked}
+
+    assert len(asked(documents)) == 7
+    assert asked(documents) == asked(documents[::-1]) != asked(documents, seed=1)
+    whole = FakeEngine(lambda *_: "")
+    attack(examples=0).run(case(whole, documents))
+    assert len({p.prompt for _, p in whole.asked}) == 30
+
+
+def test_a_prompt_begins_as_the_target_expects():
+    engine = FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (99,)})
+    attack().run(case(engine, beginning=Beginning(start="bos", middle="bare")))
+    assert {p.prompt[0] for _, p in engine.asked} == {99}
+
+
+WORDS = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8).map(" ".join)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=6), st.data())
+def test_any_records_in_any_order(pairs, data):
+    documents = [record(str(n), f"ask {x}", y, task="st"[n % 2]) for n, (x, y) in enumerate(pairs)]
+    answers = data.draw(st.lists(WORDS | st.just(""), min_size=1, max_size=4))
+
+    def answer(target, prompt, sample):
+        seed = f"{target.name} {prompt}"
+        return random.Random(seed).choice(answers)
+
+    def found(some):
+        engine = FakeEngine(answer)
+        engine.tokenize([d.text for d in documents])
+        return attack().run(case(engine, some))
+
+    result = found(documents)
+    assert found(data.draw(st.permutations(documents))) == result
+    for row in result.measurements:
+        if row.metric == "rouge_l":
+            floor = -1 if row.scope["source"] == "tuned-not-base" else 0
+            assert floor <= row.low <= row.value <= row.high <= 1
+    by = rows(result)
+    difference = by["rouge_l", "tuned", ""].value - by["rouge_l", "base", ""].value
+    assert by["rouge_l", "tuned-not-base", ""].value == pytest.approx(difference)
+    assert len(result.findings) == by["coverage", "tuned-not-base", ""].hits
+
+
+def test_a_real_model_that_learnt_an_answer_by_heart(fresh_base, tmp_path):
+    from fedaudit.engine.tuning import Lesson, Tuning, tune
+    from fedaudit.federation import adapters
+
+    engine = LocalEngine(fresh_base)
+    form = template("fed_pii")
+    known, other = (
+        form.render(Document(id=i, text="", instruction=x, output=y))
+        for i, x, y in (
+            ("1", "Who is the claimant?", "Ann Lee of 12 Mill Lane."),
+            ("2", "Who is the tenant?", "Bob Ray, who moved from Leeds to York."),
+        )
+    )
+    one = case(engine, [known, other], beginning=Beginning(start="bos", middle="bare"))
+    [cut] = [c for c in discoverable.pairs(one).cuts if "Ann" in c.text]
+    lesson = Lesson(cut.prompt, (*cut.suffix, engine.base.tokenizer.eos_token_id))
+    done = tune(engine, None, [lesson] * 25, Tuning(learning_rate=5e-3, batch_size=1))
+    adapters.write(done.tensors, done.config, tmp_path / "learnt")
+    learnt = replace(one, tuned=Target(name="tuned", adapter=str(tmp_path / "learnt")))
+    result = attack(new_tokens=24).run(learnt)
+    found = rows(result)
+    assert [f.evidence["text"] for f in result.findings] == [known.output]
+    assert found["coverage", "base", ""].hits == 0
+    assert found["rouge_l", "tuned-not-base", ""].value > 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"examples": -1}, "examples"),
+        ({"new_tokens": 0}, "new_tokens"),
+        ({"threshold": 0.0}, "threshold"),
+        ({"threshold": 1.1}, "threshold"),
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be_are_refused(wrong, message):
+    with pytest.raises(UsageError, match=message):
+        attack(**wrong)
+
+
+def test_it_is_the_papers_protocol_by_default():
+    assert attack().examples == 100
