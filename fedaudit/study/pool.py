@@ -18,19 +18,24 @@ def pooled(
     `over` is another thing of the scope that they may differ in, and `name` what it becomes. Hits
     and n are summed and the interval is Wilson's; baseline and chance are means weighted by n.
     Where one row has no number, neither has the pooled one. Rows that do not count, those that are
-    pooled already, and those with more hits than n are left out.
+    pooled already, and those whose value is not their share of hits are left out.
     """
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for row in rows:
         if row.n is not None and row.scope.get(over, name) != name:
             groups.setdefault(_apart_from(row, over), []).append(row)
     counted = [same for same in groups.values() if any(row.hits is not None for row in same)]
-    return [_pooled(same, over, name) for same in counted if not any(map(_beyond, same))]
+    return [_pooled(same, over, name) for same in counted if not any(map(_no_share, same))]
 
 
-def _beyond(row: Measurement) -> bool:
-    """Tell whether more was found than asked: one answer can give two targets, and is no rate."""
-    return (row.hits or 0) > (row.n or 0)
+def _no_share(row: Measurement) -> bool:
+    """Tell whether a value is something else than hits of n: a mean of which hits are a detail.
+
+    Nor is it a share if more was found than asked: one answer can give two targets.
+    """
+    if row.hits is None or not row.n or row.value is None:
+        return False
+    return row.hits > row.n or not math.isclose(row.value, row.hits / row.n, abs_tol=1e-9)
 
 
 def averaged(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:

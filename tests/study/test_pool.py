@@ -76,3 +76,19 @@ def test_more_hits_than_questions_are_no_rate_to_pool():
         for client, hits, n in (("c0", 2, 1), ("c1", 0, 1))
     ]  # fmt: skip
     assert pooled(per_query) == []
+
+
+def test_a_mean_with_hits_is_not_pooled_as_a_share():
+    rows = [
+        Measurement(
+            kind="extraction",
+            plugin="verbatim",
+            metric="edit_distance",
+            value=value,
+            n=50,
+            hits=1,
+            scope={"client": client},
+        )
+        for client, value in (("c0", 12.0), ("c1", 14.0))
+    ]
+    assert pooled(rows) == []
