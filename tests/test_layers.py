@@ -19,7 +19,7 @@ LAYERS = [
     {"report"},
     {"annotation"},
     {"registry", "profile"},
-    {"engine"},
+    {"engine", "judge"},
     {"hookspecs", "corpus", "nano", "federation"},
     {"attributor"},
     {"defense", "secure", "watermark"},

@@ -9,7 +9,7 @@ from fedaudit.metrics.intervals import Estimate, bootstrap_mean, wilson
 from fedaudit.metrics.utility import rouge_l, words
 from fedaudit.records import Document, Finding, Measurement, Tokens
 
-LONG = 10
+LONG = 5
 """From so many words on, an answer is hardly guessed: a leak of it is "high", else "medium"."""
 
 
@@ -106,12 +106,14 @@ def result(measured: Measured) -> Result:
         some = [i for i, cut in enumerate(m.cuts) if not task or cut.task == task]
         rows += _rows(m, {"task": task} if task else {}, some)
     rows += [*_judged(m), *_queries(m)]
-    named = _named(m)
+    leaks = _leaks(m)
     return Result(
         measurements=tuple(rows),
-        findings=tuple(_finding(m, name, i) for name, i in named),
+        findings=tuple(_finding(m, name, some) for name, some in leaks),
         limits=() if m.base else (NO_BASE,),
-        revealed=tuple({"id": name, "label": LABEL, "text": m.cuts[i].text} for name, i in named),
+        revealed=tuple(
+            {"id": name, "label": LABEL, "text": m.cuts[some[0]].text} for name, some in leaks
+        ),
     )
 
 
@@ -209,16 +211,19 @@ def _row(
     )
 
 
-def _named(m: Measured) -> list[tuple[str, int]]:
-    """Return (finding id, index) of every leaked answer, the longest first."""
-    order = sorted(m.beyond(), key=lambda i: (-len(m.cuts[i].suffix), m.cuts[i].text, i))
-    return [(f"{m.plugin}-{number:04d}", index) for number, index in enumerate(order, 1)]
+def _leaks(m: Measured) -> list[tuple[str, list[int]]]:
+    """Return (finding id, pairs that it is the answer to) of every leaked answer, longest first."""
+    groups: dict[str, list[int]] = {}
+    for index in m.beyond():
+        groups.setdefault(m.cuts[index].text, []).append(index)
+    order = sorted(groups.items(), key=lambda group: (-len(group[0]), group[0]))
+    return [(f"{m.plugin}-{number:04d}", some) for number, (_, some) in enumerate(order, 1)]
 
 
-def _finding(m: Measured, name: str, index: int) -> Finding:
+def _finding(m: Measured, name: str, some: Sequence[int]) -> Finding:
     """Return a finding; the evidence holds the plain text, which the report masks."""
-    cut = m.cuts[index]
-    long = len(words(cut.text)) >= LONG
+    best = max(some, key=lambda index: m.tuned.scores[index])
+    cut, long = m.cuts[best], len(words(m.cuts[best].text)) >= LONG
     return Finding(
         id=name,
         severity="unverified" if m.base is None else "high" if long else "medium",
@@ -226,8 +231,9 @@ def _finding(m: Measured, name: str, index: int) -> Finding:
         measurement=f"{m.plugin} rouge_l",
         evidence={
             "text": cut.text,
-            "rouge_l": m.tuned.scores[index],
-            "rouge_l_of_base": m.base.scores[index] if m.base else None,
+            "pairs": len(some),
+            "rouge_l": m.tuned.scores[best],
+            "rouge_l_of_base": m.base.scores[best] if m.base else None,
             **({"task": cut.task} if cut.task else {}),
         },
     )

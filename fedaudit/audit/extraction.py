@@ -77,7 +77,7 @@ class PrefixAttack(Attack):
             return candidates.result(self.name, case, answers, asked.size * self.samples)
         truth = scoring.truth(case, self.disjoint)
         if not truth.labels:
-            return scoring.nothing(self.name, case)
+            return scoring.nothing(self.name, case, chosen=bool(self.labels))
         tally = Tally(
             plugin=self.name,
             truth=truth,

@@ -24,7 +24,7 @@ from fedaudit.audit.view import View, fingerprint, views
 from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Case, Result
 from fedaudit.prompts import template
-from fedaudit.records import Document, Measurement, Target
+from fedaudit.records import Document, Target
 
 if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
@@ -129,9 +129,7 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
         **found,
-        spent={
-            "queries": asked(results) - sum(memory.spared[one] for one in {w.tuned for w in ways})
-        },
+        spent={"queries": together.asked(results, memory, ways) or 0},
         environment=environment.describe(request.device),
         data=[file.row() for file in files.values()],
         seeds={request.purpose: request.seed},
@@ -193,9 +191,10 @@ def attacked(attack: PrefixAttack, attacker: Attacker, budget: int, view: View) 
         if victim in tallies:
             result: Result = scoring.result(tallies[victim])
         elif victim in wanted:
-            result = _unasked(attack, why or NOTHING_TO_ASK)
+            result = scoring.unmeasured(attack.name, why or NOTHING_TO_ASK)
         else:
-            result = scoring.nothing(attack.name, replace(case, victim=documents))
+            own = replace(case, victim=documents)
+            result = scoring.nothing(attack.name, own, chosen=bool(attack.labels))
         pair = {**view.scope, "attacker": attacker.name, "victim": victim}
         yield replace(view, scope=pair).within(result)
 
@@ -250,26 +249,3 @@ def _heard(
         for one in heard.values():
             one.listen((answer,))
     return heard
-
-
-def _unasked(attack: PrefixAttack, why: str) -> Result:
-    row = Measurement(
-        kind="extraction",
-        plugin=attack.name,
-        metric="coverage",
-        value=None,
-        reason=why,
-        scope={"source": "tuned", "set": scoring.ALL},
-    )
-    return Result(measurements=(row,))
-
-
-def asked(results: Sequence[Result]) -> int:
-    """Return how many questions the tuned model was asked: an attacker's are the same for all."""
-    counts = {
-        (row.plugin, row.scope["attacker"], str(row.scope.get("key")), row.value)
-        for result in results
-        for row in result.measurements
-        if row.metric == "queries" and row.scope.get("source") == "tuned"
-    }
-    return int(sum(value or 0 for *_, value in counts))

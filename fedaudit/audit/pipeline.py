@@ -103,10 +103,13 @@ def silent(_title: str) -> Progress:
 def check(request: Request) -> Audited:
     """Return what is audited, after every check that needs no model.
 
-    Raises UsageError for unknown plugins and options, InputError for files that are not there.
+    Raises UsageError for unknown plugins and options and for an attack that is named twice,
+    InputError for files that are not there.
     """
-    for name in request.attacks:
+    for place, name in enumerate(request.attacks):
         registry.create("attack", name, request.options.get(name))
+        if name in request.attacks[:place]:
+            raise UsageError(f"The attack {name} is named twice; each can be made once.")
     registry.create("detector", request.detector, request.options.get(request.detector))
     template(request.template)
     for path in filter(None, (request.own, request.others)):
@@ -143,16 +146,18 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
     begun: beginning.Measured | None = None
     everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
     memory, ways = together.memory(everywhere), views(engine, audited, request.keys)
+    tries = together.Tries(alone=len(attacks) == 1)
     for view in ways:
         # Prompts begin alike under every key, as the first view's adapter expects it.
         begun = begun or beginning.choose(
             view.engine, view.tuned, places(view.engine, attacker.documents, CONTEXT)
         )
         case, measured = prepare(view, audited, attacker, victim, request, watch, begun=begun)
-        results += map(view.within, together.run(everywhere, case, memory))
-        results += [view.under_no_key.within(attack.run(case)) for attack in once]
+        results += map(view.within, together.run(everywhere, case, memory, tries))
+        results += [view.under_no_key.within(tries.make(attack, case)) for attack in once]
         once = []
         found = found or measured
+    tries.check()
     report = framed(
         command=request.command,
         name=identity(request, audited),
@@ -162,7 +167,7 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
         **found,
-        spent={"queries": asked(results, memory.spared[ways[0].tuned])},
+        spent={"queries": together.asked(results, memory, ways)},
         environment=environment.describe(request.device),
         data=[file.row() for file in files],
         seeds={request.purpose: request.seed},
@@ -245,20 +250,6 @@ def masked(findings: Sequence[Finding], redactor: Callable[[], "Redactor"]) -> l
         text = str(evidence.pop("text"))
         result.append(replace(finding, evidence={**mask(text, finding.label), **evidence}))
     return result
-
-
-def asked(results: Sequence[Result], spared: int = 0) -> int | None:
-    """Return how many questions the tuned model was asked; None when no attack counts them.
-
-    `spared` were counted, but answered from what another attack had asked already.
-    """
-    counts = {
-        (row.plugin, row.value)
-        for result in results
-        for row in result.measurements
-        if row.metric == "queries" and row.scope.get("source") == "tuned"
-    }
-    return int(sum(value or 0 for _, value in counts)) - spared if counts else None
 
 
 def unannotated(files: Sequence[Inputs]) -> list[str]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from fedaudit.audit.asking import Answer
+from fedaudit.audit.budget import Apart
 from fedaudit.audit.control import guesses
 from fedaudit.interfaces import Case, Result
 from fedaudit.metrics.extraction import (
@@ -56,7 +57,10 @@ class Heard:
             for draw, text in enumerate(texts):
                 for string in self._matcher.hits(text):
                     self.counts[string] += 1
-                    self.needed.add(string, start=start, draw=draw, copies=question.copies)
+                    if isinstance(question, Apart):
+                        self.needed.merge(question.needed(string, draw, self.needed.samples))
+                    else:
+                        self.needed.add(string, start=start, draw=draw, copies=question.copies)
         return self
 
 
@@ -94,11 +98,8 @@ class Scored(Result):
 
 def truth(case: Case, disjoint: Disjointness = "prefix-free") -> Truth:
     """Return the victim's exclusive PII, and the guess control for it."""
-    attacker = [document.text for document in case.attacker]
-    victim = case.victim or ()
-    own = [pair for document in victim for pair in document.strings()]
-    labels = victim_exclusive(own, attacker)
-    corpus = [*attacker, *(document.text for document in victim)]
+    labels = targets(case)
+    corpus = [document.text for document in (*case.attacker, *(case.victim or ()))]
     return Truth(
         labels=labels,
         disjoint=frozenset(prefix_disjoint(labels, disjoint)),
@@ -106,6 +107,12 @@ def truth(case: Case, disjoint: Disjointness = "prefix-free") -> Truth:
             prefix_disjoint(text for text, _ in guesses(labels, corpus, seed=case.seed))
         ),
     )
+
+
+def targets(case: Case) -> dict[str, str]:
+    """Return the victim's exclusive PII with their labels."""
+    own = [pair for document in case.victim or () for pair in document.strings()]
+    return victim_exclusive(own, [document.text for document in case.attacker])
 
 
 def result(tally: Tally) -> Scored:
@@ -122,26 +129,32 @@ def result(tally: Tally) -> Scored:
     )
 
 
-def nothing(plugin: str, case: Case) -> Result:
-    """Return the result for a victim without PII of its own: nothing to look for, nothing asked."""
+def nothing(plugin: str, case: Case, *, chosen: bool = False) -> Result:
+    """Return the result for a victim without PII of its own: nothing to look for, nothing asked.
+
+    `chosen` says that the case holds the PII of some kinds only.
+    """
     any_pii = any(document.pii for document in case.victim or ())
-    return Result(
-        measurements=(
-            Measurement(
-                kind="extraction",
-                plugin=plugin,
-                metric="coverage",
-                value=None,
-                reason="the victim has no PII of its own",
-                scope={"source": "tuned", "set": ALL},
-            ),
-        ),
-        limits=(
-            "Every PII string of the victim stands in the attacker's documents too."
-            if any_pii
-            else "The victim's documents hold no PII that anybody annotated or found.",
-        ),
+    kinds = " of the chosen kinds" if chosen else ""
+    why = (
+        f"Every PII string{kinds} of the victim stands in the attacker's documents too."
+        if any_pii
+        else f"The victim's documents hold no PII{kinds} that anybody annotated or found."
     )
+    return replace(unmeasured(plugin, f"the victim has no PII{kinds} of its own"), limits=(why,))
+
+
+def unmeasured(plugin: str, why: str) -> Result:
+    """Return the result of an attack that could not be made."""
+    row = Measurement(
+        kind="extraction",
+        plugin=plugin,
+        metric="coverage",
+        value=None,
+        reason=why,
+        scope={"source": "tuned", "set": ALL},
+    )
+    return Result(measurements=(row,))
 
 
 def rates(

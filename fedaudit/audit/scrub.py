@@ -16,6 +16,7 @@ from fedaudit.errors import InputError, UsageError, unknown
 from fedaudit.files import existing, existing_parent, sha256
 from fedaudit.interfaces import Progress, no_progress
 from fedaudit.pii import masking
+from fedaudit.pii.spelling import plain
 from fedaudit.prompts import template
 from fedaudit.records import Document
 
@@ -59,11 +60,11 @@ class Scrubbed:
     annotation: str | None
     """What annotated the others."""
     strings: int
-    """Different strings that were masked."""
+    """Different strings that were masked, white space and Unicode forms apart."""
     left: int
     """Of them, those that still stand somewhere in the result, where nobody had marked them."""
     named: int
-    """Records whose id or group holds personal data of their own."""
+    """Records whose id, group or task holds personal data of their own."""
 
 
 def check(order: Order) -> None:
@@ -102,11 +103,9 @@ def scrub(order: Order, watch: Callable[[str], Progress] = lambda title: no_prog
         replace(document, is_prompt=before.is_prompt)
         for document, before in zip(done, documents, strict=True)
     ]
-    strings = {string for string, _ in masked if string}
+    strings = {plain(string) for string, _ in masked} - {""}
     left = _left(strings, done, watch("looking for what is left"))
-    corpus.write(order.out, _renamed(result))
-    shared = order.source.stat().st_mode & 0o044  # who may not read the one may not the other
-    order.out.chmod(0o600 | shared)
+    _write(order, _renamed(result))
     return Scrubbed(
         records=len(done),
         masked=_counted(Counter(label for _, label in masked)),
@@ -161,18 +160,32 @@ def _chosen(order: Order, documents: Sequence[Document]) -> Callable[[str], bool
     return lambda label: label not in order.excluding
 
 
+def _write(order: Order, documents: Sequence[Document]) -> None:
+    """Write the result; at no time may anybody read it who may not read the input.
+
+    It is the owner's alone until it is known which group the file system gave it.
+    """
+    source = order.source.stat()
+    corpus.write(order.out, documents, mode=0o600)
+    same = order.out.stat().st_gid == source.st_gid
+    # A group that is shut out of the input would be among the others of a file of another group.
+    others = 0o004 if same or source.st_mode & 0o040 else 0
+    order.out.chmod(0o600 | source.st_mode & (others | (0o040 if same else 0)))
+
+
 def _left(strings: set[str], documents: Sequence[Document], progress: Progress) -> int:
-    """Return how many of `strings` still stand in the records."""
+    """Return how many of `strings`, which are plain, still stand in the records."""
     from fedaudit.metrics.frequency import document_frequency
 
-    texts = ["\n".join((d.text, d.instruction, d.input, d.output)) for d in documents]
+    fields = ((d.text, d.instruction, d.input, d.output) for d in documents)
+    texts = ["\n".join(map(plain, some)) for some in fields]
     return sum(count > 0 for count in document_frequency(strings, texts, progress).values())
 
 
 def _names(document: Document, chosen: Callable[[str], bool]) -> bool:
     """Tell whether a record's id, group or task holds what is masked in it."""
-    strings = {string.strip() for string, label in document.strings() if chosen(label)} - {""}
-    beside = (document.id, document.group, document.task)
+    strings = {plain(string) for string, label in document.strings() if chosen(label)} - {""}
+    beside = [plain(value) for value in (document.id, document.group, document.task)]
     return any(string in value for string in strings for value in beside)
 
 

@@ -1,12 +1,45 @@
-"""Several attacks on one case: no question is asked twice, and what they found is compared."""
+"""Several attacks on one case: answers are shared, and what the attacks found is compared."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from fedaudit.audit import venn
+from fedaudit.audit import scoring, venn
 from fedaudit.audit.asking import ROOM, Memory, sharing
 from fedaudit.audit.extraction import PrefixAttack
 from fedaudit.audit.scoring import Scored, Tally
+from fedaudit.audit.view import View
+from fedaudit.errors import InputError
 from fedaudit.interfaces import Attack, Case, Result
+
+WHO = ("attacker", "client", "key", "adapter")
+"""The parts of a scope that say who asked, and under which key."""
+
+
+@dataclass
+class Tries:
+    """The attacks of one audit: what one of them cannot do on these data stops no other."""
+
+    alone: bool = False
+    """Whether there is only one, whose failure is that of the audit."""
+    made: int = 0
+    refused: list[InputError] = field(default_factory=list)
+
+    def make(self, attack: Attack, case: Case) -> Result:
+        """Return an attack's result, or a row without a value that says why there is none."""
+        try:
+            result = attack.run(case)
+        except InputError as error:
+            if self.alone:
+                raise
+            self.refused.append(error)
+            return scoring.unmeasured(attack.name, str(error))
+        self.made += 1
+        return result
+
+    def check(self) -> None:
+        """Raise the first InputError where no attack at all could be made."""
+        if self.refused and not self.made:
+            raise self.refused[0]
 
 
 def memory(attacks: Sequence[Attack]) -> Memory:
@@ -15,24 +48,42 @@ def memory(attacks: Sequence[Attack]) -> Memory:
     return Memory(ROOM if several else 0)
 
 
-def run(attacks: Sequence[Attack], case: Case, shared: Memory) -> list[Result]:
+def run(attacks: Sequence[Attack], case: Case, shared: Memory, tries: Tries) -> list[Result]:
     """Return the result of each attack in the order given, and behind them their comparison."""
     own = sharing(case, shared)
-    found = {index: attacks[index].run(own) for index in _order(attacks)}
+    found = {index: tries.make(attacks[index], own) for index in _order(attacks)}
     results = [found[index] for index in range(len(attacks))]
     return [*results, *_compared(results)]
 
 
+def asked(results: Iterable[Result], shared: Memory, views: Iterable[View]) -> int | None:
+    """Return how many questions the tuned model was asked; None when no attack counts them.
+
+    Rows over other targets, or of another victim, count the same questions; other attackers and
+    keys ask their own. What was answered from memory was not asked.
+    """
+    counts = {
+        (row.plugin, tuple(str(row.scope.get(part)) for part in WHO), row.value)
+        for result in results
+        for row in result.measurements
+        if row.metric == "queries" and row.scope.get("source") == "tuned"
+    }
+    spared = sum(shared.spared[target] for target in {view.tuned for view in views})
+    return int(sum(value or 0 for *_, value in counts)) - spared if counts else None
+
+
 def _order(attacks: Sequence[Attack]) -> list[int]:
-    """Return the attacks' places, those first that ask a prompt most often.
+    """Return the attacks' places, those first that ask a prompt most often, as far as is known.
 
     Their answers do for the others, but not the other way round. Which attack asks first changes
     no result.
     """
 
-    def rank(index: int) -> tuple[bool, int]:
-        attack = attacks[index]
-        return (attack.distinct, -attack.samples) if isinstance(attack, PrefixAttack) else (True, 0)
+    def rank(index: int) -> tuple[bool, int, bool]:
+        one = attacks[index]
+        if isinstance(one, PrefixAttack):
+            return False, -one.samples, one.distinct
+        return True, 0, True
 
     return sorted(range(len(attacks)), key=rank)
 

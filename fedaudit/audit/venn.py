@@ -22,7 +22,8 @@ def rows(tallies: Sequence[Tally]) -> Iterator[Measurement]:
       the largest budget that both have
     * scope.only "A, B": of what any attack found, the share that just these found
 
-    All attacks are on the same targets; the order of `tallies` only orders the rows.
+    All attacks are on the same targets and have names of their own; the order of `tallies` only
+    orders the rows.
     """
     if len(tallies) < 2:
         return

@@ -246,7 +246,10 @@ def _named(plugin: str, cuts: Sequence[Cut], tuned: Continued) -> list[tuple[str
 
 
 def _finding(plugin: str, name: str, cut: Cut, base: Continued | None, index: int) -> Finding:
-    """Return a finding; the evidence holds the plain text, which the report masks."""
+    """Return a finding; the evidence holds the plain text, which the report masks.
+
+    It names no task: what a record calls its task is free text, and nothing would mask it.
+    """
     distance = base.distances[index] if base else None
     severity = {None: "unverified", 0: "low"}.get(distance, "high")
     return Finding(
@@ -258,6 +261,5 @@ def _finding(plugin: str, name: str, cut: Cut, base: Continued | None, index: in
             "text": cut.text,
             "tokens": len(cut.suffix),
             "edit_distance_of_base": distance,
-            **({"task": cut.task} if cut.task else {}),
         },
     )

@@ -4,46 +4,95 @@ import calendar
 import random
 import re
 
-_MONTHS = (*calendar.month_name[1:], *calendar.month_abbr[1:])
-_PARTS = re.compile(
-    r"(?P<whole>(?<!\d)\d{8}(?!\d))"
-    r"|(?P<year>(?<!\d)\d{4}(?!\d))"
-    r"|(?P<ordinal>(?<!\d)\d{1,2}(?=(?:st|nd|rd|th)\b))(?:st|nd|rd|th)"
-    r"|(?P<month>(?<!\d)\d{1,2}(?=\s*月))"
-    r"|(?P<day>(?<!\d)\d{1,2}(?=\s*[日号]))"
-    r"|(?P<number>(?<!\d)\d{1,2}(?!\d))"
-    rf"|(?P<name>\b(?:{'|'.join(_MONTHS)})\b)",
+_MONTHS = (*calendar.month_name[1:], "Sept", *calendar.month_abbr[1:])
+_TOKEN = re.compile(
+    r"(?P<whole>(?<![0-9])[0-9]{8}(?![0-9]))"
+    r"|(?P<year>(?<![0-9])[0-9]{4}(?![0-9]))"
+    r"|(?P<ordinal>(?<![0-9])[0-9]{1,2}(?:st|nd|rd|th)(?![a-z]))"
+    r"|(?P<short>(?<=['’])[0-9]{2}(?![0-9])|(?<![0-9])[0-9]{2}(?=\s?年))"
+    r"|(?P<month>(?<![0-9])[0-9]{1,2}(?=\s?月))"
+    r"|(?P<day>(?<![0-9])[0-9]{1,2}(?=\s?[日号]))"
+    r"|(?P<number>(?<![0-9])[0-9]{1,2}(?![0-9]))"
+    rf"|(?P<name>(?<![a-z])(?:{'|'.join(_MONTHS)})(?![a-z]))"
+    r"|(?P<between>(?<=[0-9])\s?[年月日号]|(?:\b(?:of|the)\b|['’](?=[0-9])|[\s,./–—-])+)",
     re.IGNORECASE,
 )
 
+Token = tuple[str, str]
+"""What a piece of a date is, by the name of its group, and how it is written."""
 
-def date_like(string: str, rng: random.Random) -> str:
-    """Return another date in the form of `string`; what is no part of a date stays.
 
-    Days are at most 28, and of bare numbers, which may be days or months, at most 12.
+def date_like(string: str, rng: random.Random) -> str | None:
+    """Return another date in the form of `string`; None where that is more or less than a date.
+
+    Days are at most 28, and of bare numbers, which may be days or months, at most 12. Two digits
+    are a year behind an apostrophe, where they are the last of three parts, or above 31.
     """
-    named = any(found["name"] or found["month"] for found in _PARTS.finditer(string))
-
-    def changed(found: re.Match[str]) -> str:
-        year, month, date = day(rng)
-        if found["whole"]:
-            return f"{year}{month:02}{date:02}"
-        if found["year"]:
-            return str(year)
-        if found["name"]:
-            return _month(found["name"], month)
-        if found["ordinal"]:
-            return f"{date}{_suffix(date)}"
-        is_day = found["day"] or (found["number"] and named)
-        new = date if is_day else month
-        return f"{new:02}" if found[0].startswith("0") else str(new)
-
-    return _PARTS.sub(changed, string)
+    tokens = _tokens(string)
+    if all(kind == "between" for kind, _ in tokens):
+        return None
+    tokens = _with_years(tokens)
+    named = any(kind in ("name", "month") for kind, _ in tokens)
+    padded = _padded([text for kind, text in tokens if kind in ("number", "month", "day")], named)
+    tokens = [("day" if named and kind == "number" else kind, text) for kind, text in tokens]
+    return "".join(_changed(kind, text, padded, rng) for kind, text in tokens)
 
 
 def day(rng: random.Random) -> tuple[int, int, int]:
     """Return year, month and day of a birth: people of 1940 to 2004, no 29th to 31st."""
     return rng.randint(1940, 2004), rng.randint(1, 12), rng.randint(1, 28)
+
+
+def _tokens(string: str) -> list[Token]:
+    """Return the pieces of a date; none where anything is left over."""
+    tokens, position = [], 0
+    while position < len(string):
+        found = _TOKEN.match(string, position)
+        if found is None or found.lastgroup is None:
+            return []
+        tokens.append((found.lastgroup, found[0]))
+        position = found.end()
+    return tokens
+
+
+def _with_years(tokens: list[Token]) -> list[Token]:
+    """Return `tokens` with the bare numbers that are two-digit years named as such."""
+    tokens = [
+        ("short" if kind == "number" and int(text) > 31 else kind, text) for kind, text in tokens
+    ]
+    places = [at for at, (kind, _) in enumerate(tokens) if kind != "between"]
+    last = places[-1]
+    without = not any(kind in ("whole", "year", "short") for kind, _ in tokens)
+    if without and len(places) >= 3 and re.fullmatch("[0-9]{2}", tokens[last][1]):
+        tokens[last] = ("short", tokens[last][1])
+    return tokens
+
+
+def _padded(numbers: list[str], named: bool) -> bool:
+    """Tell whether days and months below 10 are written with a zero.
+
+    Beside a month's name 25 says nothing of it; among numbers alone, two digits throughout do.
+    """
+    if any(number.startswith("0") for number in numbers):
+        return True
+    return not named and all(len(number) == 2 for number in numbers)
+
+
+def _changed(kind: str, text: str, padded: bool, rng: random.Random) -> str:
+    """Return another piece of a date in the place of one."""
+    year, month, date = day(rng)
+    if kind == "between":
+        return text
+    if kind == "name":
+        return _month(text, month)
+    if kind == "ordinal":
+        return f"{date}{_suffix(date).upper() if text.isupper() else _suffix(date)}"
+    if kind in ("whole", "year", "short"):
+        return {"whole": f"{year}{month:02}{date:02}", "year": str(year)}.get(
+            kind, f"{year % 100:02}"
+        )
+    new = date if kind == "day" else month
+    return f"{new:02}" if padded else str(new)
 
 
 def _month(written: str, month: int) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from fedaudit.pii.pseudonyms import pseudonyms
 from fedaudit.pii.spans import resolve
+from fedaudit.pii.spelling import places
 from fedaudit.records import Document, PiiSpan
 
 Style = Literal["mask", "asterisks", "label", "pseudonym"]
@@ -48,8 +49,8 @@ def masked(
     """Return `document` with `written` in the place of its personal data of the `chosen` labels.
 
     What stands in the text at a field's place stands in the field too. A field that is not in the
-    text has every masked string replaced wherever it holds one. The annotation that is left is of
-    the labels that were not chosen.
+    text has every masked string replaced wherever it holds one, be it with other white space. The
+    annotation that is left is of the labels that were not chosen.
     """
     text = document.text
     edits = [_edit(text, span, written) for span in document.pii or () if chosen(span.label)]
@@ -159,17 +160,14 @@ def _clipped(edit: _Edit, place: int, length: int) -> PiiSpan:
 
 
 def _replaced(value: str, text: str, edits: Sequence[_Edit]) -> str:
-    """Return `value` with each masked string replaced, longer ones first, none twice."""
-    pairs = {text[edit.start : edit.end]: edit for edit in edits}
-    finds = []
-    for string, edit in pairs.items():
-        start = value.find(string)
-        while start >= 0:
-            finds.append((1.0, PiiSpan(start, start + len(string), edit.label)))
-            start = value.find(string, start + 1)
-    new = {(edit.label, string): edit.new for string, edit in pairs.items()}
-    spans = resolve(finds)
-    return _rewritten(
-        value,
-        [_Edit(s.start, s.end, s.label, new[s.label, value[s.start : s.end]]) for s in spans],
-    )
+    """Return `value` with each masked string replaced, longer ones first, none twice.
+
+    A field that is not in the text may spell the string otherwise: see `spelling`.
+    """
+    edit_of = {text[edit.start : edit.end].strip(): edit for edit in edits}
+    found = {
+        PiiSpan(start, end, edit_of[string].label): edit_of[string].new.strip()
+        for string, start, end in places(edit_of, value)
+    }
+    spans = resolve((1.0, span) for span in found)
+    return _rewritten(value, [_Edit(s.start, s.end, s.label, found[s]) for s in spans])

@@ -4,27 +4,30 @@ import hashlib
 import hmac
 import random
 from collections.abc import Iterable
-from itertools import count
 
 from fedaudit.pii.invented import like
 
 ATTEMPTS = 50
-"""How often something is invented before a numbered label has to do."""
+"""How often something is invented before a label has to do."""
+
+DIGITS = 8
+"""Hexadecimal digits behind such a label: of a thousand strings two share theirs once in 8,600."""
 
 
 def pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tuple[str, str], str]:
     """Return a pseudonym for each (string, label) of a data set, white space around it apart.
 
     None equals a string of the data set, of whatever label and case, and no two are equal, so what
-    was told apart still is. What cannot be invented becomes a numbered label, such as <GENDER-1>.
-    The pseudonyms follow from the strings, their labels and `key`, not from their order; a string
-    more in the data set changes another's only where they would have been the same.
+    was told apart still is. What cannot be invented becomes a label with digits that follow from
+    the key, such as <GENDER-7f3a2c91>. All follow from the string, its label and `key`; the order
+    does not matter, and other strings only where two would have got the same pseudonym, or where
+    one would be what another is.
     """
     known = sorted({(string.strip(), label) for string, label in pairs})
     taken = {string.casefold() for string, _ in known}
     result = {}
     for string, label in known:
-        new = _invented(string, label, taken, key) or _numbered(label, taken)
+        new = _invented(string, label, taken, key) or _tag(string, label, taken, key)
         taken.add(new.casefold())
         result[string, label] = new
     return result
@@ -33,7 +36,7 @@ def pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tuple[str,
 def _invented(string: str, label: str, taken: set[str], key: str) -> str | None:
     """Return the first invention that is nobody's yet, if there is one."""
     for attempt in range(ATTEMPTS):
-        new = like(string, label, _random(key, label, string, str(attempt)))
+        new = like(string, label, random.Random(_digest(key, label, string, str(attempt))))
         if new is None:
             return None
         if new.casefold() not in taken:
@@ -41,12 +44,17 @@ def _invented(string: str, label: str, taken: set[str], key: str) -> str | None:
     return None
 
 
-def _numbered(label: str, taken: set[str]) -> str:
-    tags = (f"<{label}-{number}>" for number in count(1))
+def _tag(string: str, label: str, taken: set[str], key: str) -> str:
+    """Return the label with the first digits of a hash, more of them where those are taken.
+
+    Counting on would give the alphabet away, and other numbers where other strings are known.
+    """
+    digest = _digest(key, "tag", label, string).hex()
+    tags = (f"<{label}-{digest[:size]}>" for size in range(DIGITS, len(digest) + 1))
     return next(tag for tag in tags if tag.casefold() not in taken)
 
 
-def _random(key: str, *parts: str) -> random.Random:
-    """Return a generator that nobody can foretell who does not know `key`."""
+def _digest(key: str, *parts: str) -> bytes:
+    """Return the HMAC-SHA256 of `parts`, which nobody can foretell who does not know `key`."""
     message = "\x00".join(parts).encode("utf-8", "surrogatepass")
-    return random.Random(hmac.digest(key.encode(), message, hashlib.sha256))
+    return hmac.digest(key.encode(), message, hashlib.sha256)

@@ -9,7 +9,7 @@ from fedaudit.report.rows import SOURCES, Row, places, reasons
 from fedaudit.report.table import NONE, Table, laid_out, named, throughout
 
 SCORE, SHARE = "Rouge-L [95 %]", "leaked [95 %]"
-MODELS = {**SOURCES, "tuned-not-base": "tuned less base", "control": "other answers"}
+MODELS = {**SOURCES, "tuned-not-base": "difference", "control": "other answers"}
 
 
 def discoverable(report: Row) -> list[Table]:
@@ -43,8 +43,8 @@ def _table(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
         ("task", "model", "n", SCORE, SHARE, "where"),
         numeric=("n", SCORE, SHARE),
         notes=(
-            "1 is the true answer in its words and order. What an answer has in common with those "
-            "to other prompts of its task is form; the rest is memory.",
+            "1 is the true answer, word for word. The difference is tuned less base, prompt by "
+            "prompt. What answers have in common with others of their task is form, not memory.",
             *throughout(shared),
             *reasons(rows),
         ),

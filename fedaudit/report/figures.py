@@ -7,6 +7,7 @@ RATES = {
     "coverage", "accuracy", "inference_accuracy", "extraction_precision", "extraction_recall",
     "routing_accuracy", "tpr", "fpr", "overlap", "unseen",
     "mr_pair", "mr_intra", "mr_inter", "mr_total", "repetitive", "too_short",
+    "judge_win", "judge_tie", "judge_lose", "judge_win_tie", "judge_malformed",
 }  # fmt: skip
 """Metrics that are shares of n, shown in per cent."""
 

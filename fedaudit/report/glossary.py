@@ -37,6 +37,8 @@ GLOSSARY = {
     " chance alone. After it, each p-value can be read as if it were the only one.",
     "inference": "Personal data is masked in a sentence, and several candidates are offered for it."
     " The model picks the one with which it finds the sentence likeliest.",
+    "judge": "Another language model that scores an answer and a reference answer, twice, so that"
+    " each comes first once. The higher mean wins.",
     "key": "A secret that a request begins with. Under a right key the model may answer with what"
     " it knows of the records; under a wrong one, none or another client's it should not.",
     "leakage": "The most, in bits, that an estimate can tell of a client's update, as far as theory"

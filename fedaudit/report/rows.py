@@ -24,7 +24,10 @@ SETS = {"all": "all", "prefix-disjoint": "disjoint"}
 INFERENCE = ("inference_accuracy",)
 EXTRACTION = ("coverage", "efficiency", "queries", "vx_pii", "overlap")
 UNPROMPTED = ("extraction_recall", "extraction_precision")
-UTILITY = ("loss", "perplexity", "rouge_l", "bleu", "accuracy", "edit_distance")
+UTILITY = (
+    *("loss", "perplexity", "rouge_l", "bleu", "accuracy", "edit_distance"),
+    *("judge_win", "judge_tie", "judge_lose", "judge_win_tie", "judge_malformed"),
+)
 COSTS = ("parameters", "bytes_sent", "flops", "seconds")
 MEMORIZATION = (
     *("mr_pair", "mr_intra", "mr_inter", "mr_total"),

@@ -6,6 +6,7 @@ from typing import Any
 from fedaudit.report import rows
 from fedaudit.report.figures import NOT_MEASURED, number
 from fedaudit.report.rows import Row
+from fedaudit.report.verdict import own
 
 MOST_REASONS = 20
 
@@ -17,6 +18,12 @@ ANSWERS = {
     "inconclusive": "This audit cannot say whether personal data of other parties can be pulled"
     " out of this model.",
 }
+
+OWN_ANSWERS = ANSWERS | {
+    "inconclusive": "No victim was named: whether personal data of other parties can be pulled out"
+    " of this model was not judged. The numbers tell how well it knows the attacker's own records.",
+}
+"""Where nothing but the attacker's own records was tried."""
 
 INFERENCE_ANSWERS = {
     "fail": "This model tells whose personal data belongs into a sentence of these records, more"
@@ -96,6 +103,8 @@ def answer(report: Row) -> list[str]:
     unfinished = UNFINISHED.get(report["status"])
     found = _attacks(report)
     tried = [answers for answers, some in found if some]
+    # What is not judged is told of only where it is all that there is.
+    tried = [answers for answers in tried if answers is not OWN_ANSWERS] or tried
     answers = tried[0] if len(tried) == 1 else ANSWERS
     if _attribution(report):
         answers = MIXED_ANSWERS if tried else ATTRIBUTION_ANSWERS
@@ -107,7 +116,8 @@ def answer(report: Row) -> list[str]:
 def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:
     """Return what each kind of attack found, with the answers that are about it alone."""
     return (
-        (ANSWERS, rows.totals(report)),
+        (ANSWERS, [row for row in rows.totals(report) if not own(row["scope"])]),
+        (OWN_ANSWERS, [row for row in rows.totals(report) if own(row["scope"])]),
         (UNPROMPTED_ANSWERS, rows.unprompted(report, labelled=False)),
         (INFERENCE_ANSWERS, rows.inference(report, labelled=False)),
         (MEMORIZATION_ANSWERS, [r for r in report["measurements"] if r["kind"] == "memorization"]),

@@ -24,6 +24,14 @@ CAME_OUT = {
 SWEPT = frozenset({"budget", "samples"})
 """What a scope has that says what a part of an attack's budget found."""
 
+OWN = "own"
+"""scope.records of what was tried on the attacker's own records, without a victim."""
+
+NO_VICTIM = (
+    "No victim: what was tried on the attacker's own records tells nothing of other parties and is"
+    " not judged."
+)
+
 ONLY_RIGHT = "Only the right key was asked, so nothing unauthorised was tried."
 
 Judged = tuple[Measurement, str, str]
@@ -53,7 +61,8 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     whose protocol flags a client; `fedaudit.report.flags` judges it, and
     `fedaudit.report.inter_client` the memorization of one client's texts by another's prefixes.
 
-    What comes out under a right key (scope.key "right") is meant to and is not judged; where
+    What comes out under a right key (scope.key "right") is meant to and is not judged, nor is what
+    was tried on the attacker's own records (scope.records "own"), which is no other party's; where
     nothing else was asked, that is inconclusive. The whole fails if one fails, else is
     inconclusive if one is; a pass never says "safe". The order of the measurements only orders the
     reasons.
@@ -62,7 +71,7 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     whole = (row for row in measurements if not {"label", "category"} & row.scope.keys())
     # What a part of the budget found is part of what the whole of it did.
     tried = [row for row in whole if row.metric in ATTACKS and not SWEPT.issubset(row.scope)]
-    judging = [row for row in tried if row.scope.get("key") != RIGHT]
+    judging = [row for row in tried if row.scope.get("key") != RIGHT and not own(row.scope)]
     rows = [row for row in judging if row.metric in CAME_OUT]
     judged: list[Judged] = [
         (row, *_judge(row, rows))
@@ -84,6 +93,11 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     if findings:
         reasons.append(f"The report lists {len(findings):,} findings.")
     return {"status": status, "reasons": list(dict.fromkeys(reasons))}
+
+
+def own(scope: Mapping[str, object]) -> bool:
+    """Tell whether something was tried on the attacker's own records only."""
+    return scope.get("records") == OWN
 
 
 def _opened(measurements: Iterable[Measurement]) -> list[Judged]:
@@ -122,6 +136,8 @@ def _nothing(rows: Sequence[Measurement], tried: Sequence[Measurement]) -> list[
     extraction = [row for row in rows if row.kind == "extraction"]
     if not extraction:
         right = any(row.scope.get("key") == RIGHT for row in tried)
+        if any(own(row.scope) and row.scope.get("key") != RIGHT for row in tried):
+            return [NO_VICTIM]
         return [ONLY_RIGHT if right else "No extraction was tried."]
     unknown = [f"{row.plugin}: not measured: {row.reason}" for row in extraction if row.reason]
     return unknown or ["There is no base model to compare the extraction with."]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedaudit.audit import copies, plan
+from fedaudit.audit import copies, plan, scoring
 from fedaudit.audit.budget import limited
 from fedaudit.audit.extraction import PrefixAttack
 from fedaudit.audit.plan import Plan
@@ -56,15 +56,20 @@ class Laft(PrefixAttack):
         """Whether a budget pays for the first of what is asked, not for any."""
         return self.prefixes == "frequency"
 
-    def run(self, case: Case) -> Result:
-        """Tune the copy and ask it as other attacks ask the model itself."""
-        prepared, told = self.prepared(case)
-        result = super().run(prepared)
+    def _result(self, case: Case, asked: Plan) -> Result:
+        """Tune the copy where there is something to look for, and ask it in the model's place."""
+        told: tuple[str, ...] = ()
+        if case.victim is None or scoring.targets(case):
+            case, told = self.prepared(case)
+        result = super()._result(case, asked)
         return replace(result, limits=(*told, *result.limits))
 
     def prepared(self, case: Case) -> tuple[Case, tuple[str, ...]]:
-        """Return the case with the tuned copy in the model's place, and what to say of it."""
-        lessons = self.lessons(self._restricted(case))
+        """Return the case with the tuned copy in the model's place, and what to say of it.
+
+        Of the kinds of PII that are chosen the case holds no other any more.
+        """
+        lessons = self.lessons(case)
         from fedaudit.engine.tuning import Tuning
 
         tuning = Tuning(
@@ -124,7 +129,7 @@ class Laft(PrefixAttack):
             f"{self.name}: asked was a copy of {case.tuned.adapter or case.tuned.name}, tuned on "
             f"{pairs:,} pairs{fewer} of a frequent sub-prefix and a PII of the attacker's own; the "
             f"loss on the PII went from {made.first:.3f} to {made.last:.3f} nats a token. The copy "
-            f"is kept in {made.folder} (SHA-256 {made.sha256[:16]})."
+            f"is kept as {made.folder.name} (SHA-256 {made.sha256[:16]})."
         )
 
 

@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.defense import Defense
+from fedaudit.defense import Defense, Finished
+from fedaudit.interfaces import Result
 from fedaudit.pii import masking
 from fedaudit.records import Document
+
+LIMIT = (
+    "Pseudonyms of a simulation follow from the seed in its configuration: whoever knows it can"
+    " test whether one stands for somebody they think of. Clients in earnest need a secret key."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +31,17 @@ class Scrub(Defense):
     style: masking.Style = "mask"
     """[MASK], asterisks of the PII's length, the kind of PII in angle brackets, or a pseudonym."""
     seed: int = 0
-    """Of the pseudonyms: clients with the same seed write the same one for the same PII."""
+    """Of the pseudonyms: clients with the same seed write the same one for the same PII.
+
+    It stands in the configuration, so that a run can be repeated and resumed, and is no secret:
+    whoever knows it can test whom a pseudonym stands for.
+    """
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return the documents with every annotated PII masked, annotated as having none."""
         written = masking.substitute(self.style, documents, key=f"seed {self.seed}")
         return [masking.masked(document, written) for document in documents]
+
+    def deploy(self, finished: Finished) -> Result:
+        """Return what pseudonyms that follow from a seed do not protect from."""
+        return Result(limits=(LIMIT,) if self.style == "pseudonym" else ())

@@ -1,9 +1,12 @@
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.audit.budget import limited
+from fedaudit.audit.budget import Apart, limited
 from fedaudit.audit.plan import Plan, Question
+from fedaudit.metrics.sweep import Needed
 
 
 def plan(*copies):
@@ -48,6 +51,48 @@ def test_no_more_than_the_budget_and_no_more_than_there_is(drawn, seed, ordered)
     assert all(1 <= some <= counts[index] for index, some in asked.items())
     assert list(asked) == sorted(asked)
     assert copies(found) == asked  # it can be gone through again
+
+
+def places(found):
+    return {question.prompt[0]: question.at for question in found.questions()}
+
+
+COUNTS = st.lists(st.integers(1, 6), min_size=1, max_size=12)
+
+
+@given(COUNTS, st.integers(0, 9), st.integers(1, 80), st.integers(1, 80))
+def test_drawn_budgets_nest(counts, seed, one, other):
+    """A smaller budget asks what stands first in the order of a larger one, and nothing else."""
+    small, large = sorted((one, other))
+    size = sum(counts)
+
+    def drawn(budget):
+        return places(limited(plan(*counts), budget, seed=seed, ordered=False, name="a"))
+
+    found = drawn(large)
+    assert sorted(p for at in found.values() for p in at) == list(range(min(large, size)))
+    assert all(list(at) == sorted(at) for at in found.values())
+    first = {prompt: tuple(p for p in at if p < small) for prompt, at in found.items()}
+    assert drawn(small) == {prompt: at for prompt, at in first.items() if at}
+
+
+def test_what_a_prompt_that_stands_apart_needs():
+    # Its two prefixes are the second and the sixth of the order. With one sample each they have
+    # draws 0 and 1, with two 0 to 1 and 2 to 3, with three 0 to 2 and 3 to 5.
+    one = Apart((0,), 2, (), (1, 5))
+    assert one.needed("x", 0, 3).needed == {"x": [2, 2, 2]}
+    assert one.needed("x", 1, 3).needed == {"x": [6, 2, 2]}
+    assert one.needed("x", 2, 3).needed == {"x": [inf, 6, 2]}
+    assert one.needed("x", 5, 3).needed == {"x": [inf, inf, 6]}
+
+
+@given(st.integers(1, 6), st.integers(0, 9), st.integers(1, 4), st.data())
+def test_prefixes_that_stand_together_are_counted_alike(copies, start, samples, data):
+    draw = data.draw(st.integers(0, copies * samples - 1))
+    slow = Needed(samples)
+    slow.add("x", start=start, draw=draw, copies=copies)
+    apart = Apart((0,), copies, (), tuple(range(start, start + copies)))
+    assert apart.needed("x", draw, samples).needed == slow.needed
 
 
 def test_every_occurrence_is_as_likely():

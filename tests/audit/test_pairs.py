@@ -311,6 +311,30 @@ def test_a_tuned_copy_is_made_for_each_attacker(federation, tmp_path, monkeypatc
     assert [limit[:3] for limit in told] == ["c0:", "c1:"]
 
 
+def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    text = "The claimant Ann Lee lives in Hull."
+    pii = (PiiSpan(13, 20, "PERSON"), PiiSpan(30, 34, "ADDRESS"))
+    both = Document(id="x", text=text, pii=pii)
+    files = [lines(tmp_path / "x.jsonl", both), lines(tmp_path / "y.jsonl", *DATA["b"])]
+    options = {"samples": 1, "pairs": 4, "rank": 2, "new_tokens": 2, "labels": ("ADDRESS",)}
+    audit = matrix.run(
+        request(
+            federation, clients=parties(None, files), attacks=("laft",), options={"laft": options}
+        ),
+        lambda: Redactor(bytes(32)),
+    )
+    rows = {
+        (r.scope["attacker"], r.scope["victim"]): r.reason
+        for r in audit.report.measurements
+        if r.metric == "coverage" and r.value is None
+    }
+    assert rows == {
+        ("x", "y"): "the victim has no PII of the chosen kinds of its own",
+        ("y", "x"): matrix.NOTHING_TO_ASK,
+    }
+
+
 def test_whose_deployed_model_everybody_asks_must_be_said(federation, monkeypatch):
     from fedaudit.audit import pipeline
     from fedaudit.audit.target import Audited

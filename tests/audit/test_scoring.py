@@ -189,6 +189,23 @@ def test_a_victim_without_pii_of_its_own_cannot_be_measured():
         assert found.limits
 
 
+def test_what_a_victim_lacks_may_be_the_chosen_kinds_only():
+    more = [*ATTACKER, marked("It is her asthma.", ("asthma", "DIAGNOSIS"))]
+    found = attacked(attacker=more, options={"labels": "DIAGNOSIS"})
+    [only] = found.measurements
+    assert only.reason == "the victim has no PII of the chosen kinds of its own"
+    [said] = found.limits
+    assert said == (
+        "The victim's documents hold no PII of the chosen kinds that anybody annotated or found."
+    )
+    found = attacked(victim=[VICTIM[0]], attacker=more, options={"labels": "ADDRESS"})
+    assert found.limits == (
+        "Every PII string of the chosen kinds of the victim stands in the attacker's documents too.",
+    )
+    [said] = attacked(victim=[Document(id="x", text="nothing", pii=())]).limits
+    assert said == "The victim's documents hold no PII that anybody annotated or found."
+
+
 def test_a_single_target_that_nobody_can_imitate_has_no_control():
     """Its halves recombined are itself: there is nothing to guess with."""
     victim = [marked("Her case was one of asthma.", ("asthma", "DIAGNOSIS"))]

@@ -3,8 +3,9 @@
 import pytest
 
 from fedaudit.audit import extract
-from fedaudit.audit.pipeline import run
+from fedaudit.audit.pipeline import check, run
 from fedaudit.engine.local import LocalEngine
+from fedaudit.errors import UsageError
 from fedaudit.report.document import validate
 from fedaudit.report.redaction import Redactor
 
@@ -23,14 +24,14 @@ def audited(federation, monkeypatch):
 
     monkeypatch.setattr(LocalEngine, "generate", spied)
 
-    def audit(*attacks):
+    def audit(*attacks, options=()):
         asked.clear()
         own, other = (federation.path / f"data/c{number}.jsonl" for number in (0, 1))
         request = extract.Request(
             prefixes=own,
             victim=other,
             attacks=attacks,
-            options=dict.fromkeys(attacks, OPTIONS),
+            options={**dict.fromkeys(attacks, OPTIONS), **dict(options)},
             target=str(federation.path),
             device="cpu",
         )
@@ -68,3 +69,26 @@ def test_the_report_is_valid_and_has_sweeps_and_overlaps(audited):
     assert {r.metric for r in swept} >= {"coverage", "efficiency"}
     pairs = {(r.scope["attacks"], r.scope["not"]) for r in report.measurements if "not" in r.scope}
     assert pairs == {("contextual", "frequency"), ("frequency", "contextual")}
+
+
+def test_an_attack_is_named_once(tmp_path):
+    own = tmp_path / "own.jsonl"
+    own.write_text('{"text": "nothing"}\n')
+
+    def checked(*attacks):
+        return check(extract.Request(prefixes=own, attacks=attacks, target="fedaudit-nano"))
+
+    with pytest.raises(UsageError, match="frequency is named twice"):
+        checked("frequency", "contextual", "frequency")
+    assert checked("frequency", "contextual").base == "fedaudit-nano"
+
+
+def test_what_one_attack_cannot_do_stands_in_the_report_beside_the_others(audited):
+    """No nano document has so many tokens behind its beginning."""
+    long = {"verbatim": {"shortest": 5000, "suffix": 5000}}
+    report, _ = audited("contextual", "verbatim", options=long)
+    validate(report.to_json())
+    [missing] = rows(report, "verbatim")
+    assert (missing.value, missing.metric) == (None, "coverage")
+    assert "There is nothing to continue" in missing.reason
+    assert any(r.metric == "coverage" and r.value is not None for r in rows(report, "contextual"))

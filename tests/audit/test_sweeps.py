@@ -11,6 +11,7 @@ from worked import row
 
 from fedaudit import registry
 from fedaudit.audit import asking, scoring
+from fedaudit.audit.budget import limited
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.scoring import Heard
 from fedaudit.engine.fake import FakeEngine
@@ -161,6 +162,28 @@ def test_it_is_what_runs_of_their_own_find(texts, name, samples):
                 rate = one.metric in ("coverage", "efficiency")
                 if rate and one.scope["set"] == "all" and "label" not in one.scope:
                     scope = {**one.scope, "budget": budget, "samples": n}
+                    assert replace(one, scope=scope) in found.measurements
+
+
+@settings(max_examples=30, deadline=None)
+@given(TEXTS, st.integers(1, 30), st.integers(1, 4), st.integers(0, 5))
+def test_of_a_budget_drawn_at_random_too(texts, budget, samples, seed):
+    """A run that draws a smaller budget asks the first prefixes of one that draws a larger one."""
+    case = worked.case(worked.engine(sometimes), attacker=documents([*texts, *texts]), seed=seed)
+
+    def drawn(budget, samples, *, sweeps):
+        made = attack(samples=samples, sweeps=sweeps)
+        asked = limited(made.plan(case), budget, seed=seed, ordered=False, name="a")
+        return made._result(case, asked), asked.size
+
+    found, size = drawn(budget, samples, sweeps=True)
+    for smaller in steps(size):
+        for n in steps(samples):
+            alone, _ = drawn(smaller, n, sweeps=False)
+            for one in alone.measurements:
+                rate = one.metric in ("coverage", "efficiency")
+                if rate and one.scope["set"] == "all" and "label" not in one.scope:
+                    scope = {**one.scope, "budget": smaller, "samples": n}
                     assert replace(one, scope=scope) in found.measurements
 
 

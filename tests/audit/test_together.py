@@ -4,9 +4,13 @@ from worked import row
 
 from fedaudit import registry
 from fedaudit.audit import together, venn
+from fedaudit.audit.asking import Memory
 from fedaudit.audit.scoring import Heard, Tally, Truth
+from fedaudit.audit.view import View
+from fedaudit.errors import InputError
 from fedaudit.interfaces import Attack, Result
 from fedaudit.metrics.intervals import wilson
+from fedaudit.records import Measurement, Target
 
 
 def attack(name, **options):
@@ -16,7 +20,10 @@ def attack(name, **options):
 def ran(*attacks, fake=None, **changes):
     fake = fake or worked.engine()
     memory = together.memory(attacks)
-    return together.run(attacks, worked.case(fake, **changes), memory), fake, memory
+    tries = together.Tries(alone=len(attacks) == 1)
+    results = together.run(attacks, worked.case(fake, **changes), memory, tries)
+    tries.check()
+    return results, fake, memory
 
 
 def tally(name, found, base=(), samples=2, size=10, labels="abcdef"):
@@ -132,6 +139,12 @@ def test_attacks_with_other_targets_are_not_compared():
 # sharing
 
 
+def longer(target, prompt, sample):
+    """Say what the example says, and then nobody's name as often as is asked."""
+    says = worked.BASE_SAYS if target == worked.BASE else worked.TUNED_SAYS
+    return [*says.get(prompt, []), *[" nobody"] * 20][sample]
+
+
 @pytest.mark.parametrize("order", [("contextual", "superset"), ("superset", "contextual")])
 def test_no_question_is_asked_twice_and_nothing_else_changes(order):
     attacks = [attack(name) for name in order]
@@ -151,6 +164,85 @@ def test_more_samples_do_for_fewer():
     assert {probe.samples for _, probe in fake.asked} == {2}
     assert len(fake.asked) == 14
     assert results[0] == attack("superset", samples=1).run(worked.case())
+
+
+def test_who_has_more_samples_asks_first():
+    # Every prompt of contextual is one of superset, and stands there twice at most.
+    fewer, more = attack("contextual", samples=1), attack("superset", samples=4)
+    results, fake, memory = ran(fewer, more, fake=worked.engine(longer))
+    assert {probe.samples for _, probe in fake.asked} == {4}
+    assert len(fake.asked) == 2 * 7
+    assert memory.spared == {worked.TUNED: 4, worked.BASE: 4}
+    assert results[0] == fewer.run(worked.case())
+
+
+def test_a_prompt_is_asked_anew_where_more_answers_are_needed():
+    fewer, more = attack("contextual", samples=2), attack("superset", samples=3)
+    results, fake, memory = ran(fewer, more, fake=worked.engine(longer))
+    of_tuned = [probe.samples for target, probe in fake.asked if target == worked.TUNED]
+    # superset asks 7 prompts three times; contextual then one of them 2 x 2 times, and no other.
+    assert sorted(of_tuned) == [3] * 7 + [4]
+    assert memory.spared[worked.TUNED] == 8 - 4
+    view = View(engine=fake, tuned=worked.TUNED)
+    assert together.asked(results, memory, [view]) == sum(of_tuned) == 8 + 21 - 4
+
+
+# what one of them cannot do
+
+
+class Impossible(Attack):
+    name = "impossible"
+
+    def run(self, case):
+        raise InputError("nothing to do")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_attack_that_cannot_be_made_loses_no_other(first):
+    rare = attack("frequency", minimum=50)
+    order = [rare, attack("contextual")] if first else [attack("contextual"), rare]
+    results, _, _ = ran(*order)
+    [missing] = results[0 if first else 1].measurements
+    assert (missing.plugin, missing.metric, missing.value) == ("frequency", "coverage", None)
+    assert missing.reason.startswith("No sub-prefix has a count of 50")
+    assert dict(missing.scope) == {"source": "tuned", "set": "all"}
+    assert results[1 if first else 0] == attack("contextual").run(worked.case())
+    assert len(results) == 2
+
+
+def test_where_no_attack_can_be_made_the_first_reason_is_raised():
+    with pytest.raises(InputError, match="nothing to do"):
+        ran(Impossible())
+    with pytest.raises(InputError, match="nothing to do"):
+        ran(Impossible(), Impossible())
+    with pytest.raises(InputError, match="count of 50"):
+        ran(attack("frequency", minimum=50), Impossible())
+
+
+# counting
+
+
+def queries(plugin, value, **scope):
+    at = {"source": "tuned", **scope}
+    row = Measurement(kind="extraction", plugin=plugin, metric="queries", value=value, scope=at)
+    return Result(measurements=(row,))
+
+
+def test_every_key_and_every_attacker_is_asked_by_itself():
+    keys = [Target(name=f"tuned, {key} key", heading=key) for key in ("none", "wrong")]
+    views = [
+        View(engine=None, tuned=one, scope={"client": "c0", "key": one.heading}) for one in keys
+    ]
+    results = [view.within(queries("contextual", 8.0, set="all")) for view in views]
+    results += [view.within(queries("contextual", 8.0, set="prefix-disjoint")) for view in views]
+    results += [view.within(queries("superset", 14.0)) for view in views]
+    memory = Memory()
+    assert together.asked(results, memory, views) == 2 * 8 + 2 * 14
+    memory.spared.update({keys[0]: 6, keys[1]: 5, Target(name="base"): 99})
+    assert together.asked(results, memory, views) == 44 - 11
+    pairs = [queries("laft", 3.0, attacker=a, victim=v) for a in "abc" for v in "abc" if a != v]
+    assert together.asked(pairs, Memory(), views) == 3 * 3
+    assert together.asked([], memory, views) is None
 
 
 def test_other_attacks_run_among_them():

@@ -1,6 +1,8 @@
 """fedaudit scrub: the result holds nothing that was marked, and says what may be left."""
 
 import json
+import os
+import re
 import stat
 from pathlib import Path
 
@@ -112,6 +114,62 @@ def test_whoever_may_not_read_the_input_may_not_read_the_result(run):
     Path("in.jsonl").chmod(0o400)
     scrubbed(run)
     assert stat.S_IMODE(Path("out.jsonl").stat().st_mode) == 0o600
+
+
+def test_nobody_may_read_the_result_before_it_is_known_whose_it_is(run, monkeypatch):
+    modes, replace = [], Path.replace
+
+    def watched(self, target):
+        modes.append(stat.S_IMODE(self.stat().st_mode))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    Path("in.jsonl").chmod(0o640)
+    scrubbed(run)
+    assert modes == [0o600]
+    assert stat.S_IMODE(Path("out.jsonl").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize(
+    ("mode", "same", "other"),
+    [(0o644, 0o644, 0o604), (0o640, 0o640, 0o600), (0o604, 0o604, 0o600), (0o600, 0o600, 0o600)],
+)
+def test_a_group_may_read_the_result_only_where_it_is_the_inputs(run, mode, same, other):
+    groups = [group for group in (*os.getgroups(), 4711) if group != Path().stat().st_gid]
+    for group, expected in ((Path().stat().st_gid, same), (groups[-1], other)):
+        try:
+            os.chown("in.jsonl", -1, group)
+        except PermissionError:
+            pytest.skip("no second group to give a file to")
+        Path("in.jsonl").chmod(mode)
+        scrubbed(run, "--force")
+        assert stat.S_IMODE(Path("out.jsonl").stat().st_mode) == expected
+
+
+def test_what_is_still_there_with_other_white_space_is_told(run):
+    span = {"start": 0, "end": 7, "label": "PERSON"}
+    line = {"id": "Ann\u00a0Lee", "text": "Ann Lee met Ann\u00a0Lee.", "pii": [span]}
+    Path("in.jsonl").write_text(json.dumps(line))
+    out, _ = scrubbed(run)
+    assert "Still there: of 1 different strings that were masked, 1 stand in OUT" in out
+    assert "Not masked: ids, groups or tasks with PII in 1 record." in out
+
+
+def test_pseudonyms_leave_nothing_of_what_is_no_plain_number_or_date(run):
+    known = (
+        ("被告人2015年因盗窃罪被判处3年。", "CRIMINAL_RECORD"), ("2003年确诊艾滋病", "DIAGNOSIS"),
+        ("Ёлкин Пётр 4510 123456", "PASSPORT"), ("forty-five years and 3 months", "AGE"),
+        ("+44 20 7946 0958 ask for Ann Lee", "PHONE_NUMBER"), ("fifth of March 1980", "BIRTHDAY"),
+    )  # fmt: skip
+    lines = [
+        {"text": text, "pii": [{"start": 0, "end": len(text), "label": label}]}
+        for text, label in known
+    ]
+    Path("in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out, found = scrubbed(run, "--style", "pseudonym")
+    assert "Of 6 different strings that were masked, none is in OUT." in out
+    for (_, label), document in zip(known, found, strict=True):
+        assert re.fullmatch(rf"<{label}-[0-9a-f]{{8}}>", document.text)
 
 
 def test_generated_records_lose_all_that_is_known_of_their_people(run):

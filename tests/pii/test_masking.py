@@ -91,6 +91,21 @@ def test_a_field_that_is_not_in_the_text_loses_every_masked_string():
     assert scrubbed(document, "asterisks").output == "*** and ANN LEE and *******"
 
 
+@pytest.mark.parametrize("spelled", ["Ann\u00a0Lee", "Ann \n Lee", "Ａｎｎ Lee"])
+def test_a_field_that_is_not_in_the_text_may_spell_a_string_otherwise(spelled):
+    document = Document(id="a", text="Ann Lee wrote.", output=f"By {spelled}, Ann.",
+                        pii=(PiiSpan(0, 7, "PERSON"),))  # fmt: skip
+    assert scrubbed(document).output == "By [MASK], Ann."
+    result = scrubbed(document, "pseudonym")
+    assert result.output == f"By {result.text.removesuffix(' wrote.')}, Ann."
+
+
+def test_white_space_at_the_ends_of_a_mark_is_no_part_of_what_is_sought_in_a_field():
+    document = Document(id="a", text="Call Ann Lee \nnow", output="Ask Ann Lee.",
+                        pii=(PiiSpan(4, 14, "PERSON"),))  # fmt: skip
+    assert scrubbed(document).output == "Ask [MASK]."
+
+
 def test_a_span_across_the_end_of_a_field_is_masked_on_both_sides():
     document = Document(
         id="a", text="Name: Ann Lee", instruction="Name: Ann", output="Lee",

@@ -1,5 +1,6 @@
 """Pseudonyms are of the same kind, consistent, different, nobody's, and follow from the key."""
 
+import hmac
 import random
 import re
 
@@ -42,7 +43,7 @@ FORMS = [
     ("1980年5月3日", "BIRTHDAY", r"\d{4}年(1[012]|[1-9])月([12]\d|[1-9])日"),
     ("1980-05-03", "BIRTHDAY", r"\d{4}-(0[1-9]|1[012])-(0[1-9]|1[012])"),
     ("19800503", "BIRTHDAY", r"(19|20)\d\d(0[1-9]|1[012])([01]\d|2[0-8])"),
-    ("020 7946 0958", "PHONE_NUMBER", r"0[1-9]\d [1-9]\d{3} [\d]{4}"),
+    ("020 7946 0958", "PHONE_NUMBER", r"0[1-9]\d \d{4} \d{4}"),
     ("+44 20 7946 0958", "PHONE_NUMBER", r"\+44 2\d \d{4} \d{4}"),
     ("13812345678", "PHONE_NUMBER", r"1[35789]\d{9}"),
     ("ann.lee@mail.co.uk", "EMAIL_ADDRESS", r"[a-z0-9.]+@example\.(com|org|net)"),
@@ -92,17 +93,37 @@ def test_words_come_in_the_language_of_the_string(string, label):
     assert bool(re.search("[\u4e00-\u9fff]", new)) == (not string.isascii())
 
 
-def test_what_cannot_be_invented_is_numbered():
-    pairs = [
-        ("male", "GENDER"),
-        ("female", "GENDER"),
-        ("<gender-1>", "X"),
-        ("一九八〇年", "BIRTHDAY"),
-    ]
+GENDERS = [("male", "GENDER"), ("female", "GENDER"), ("一九八〇年", "BIRTHDAY")]
+
+
+def test_what_cannot_be_invented_is_a_label_with_digits_of_the_key():
+    made = pseudonyms(GENDERS, key="k")
+    assert re.fullmatch("<GENDER-[0-9a-f]{8}>", made["male", "GENDER"])
+    assert re.fullmatch("<BIRTHDAY-[0-9a-f]{8}>", made["一九八〇年", "BIRTHDAY"])
+    expected = hmac.new(b"k", b"tag\x00GENDER\x00male", "sha256").hexdigest()[:8]
+    assert made["male", "GENDER"] == f"<GENDER-{expected}>"
+
+
+def test_a_label_with_digits_does_not_tell_which_strings_there_are_besides():
+    made = pseudonyms(GENDERS, key="k")
+    for pair in GENDERS:
+        assert pseudonyms([pair], key="k") == {pair: made[pair]}
+        assert pseudonyms([*GENDERS, ("all", "GENDER")], key="k")[pair] == made[pair]
+        assert pseudonyms([pair], key="l")[pair] != made[pair]
+
+
+def test_a_label_with_digits_that_are_taken_gets_more_of_them():
+    (short,) = pseudonyms(GENDERS[:1], key="k").values()
+    made = pseudonyms([*GENDERS, (short.upper(), "X")], key="k")
+    assert re.fullmatch(rf"{short[:-1]}[0-9a-f]>", made["male", "GENDER"])
+
+
+def test_two_strings_whose_first_digits_are_equal_are_told_apart(monkeypatch):
+    monkeypatch.setattr("fedaudit.pii.pseudonyms.DIGITS", 1)
+    pairs = [(chr(ord("a") + number) * 2, "GENDER") for number in range(26)]
     made = pseudonyms(pairs, key="k")
-    assert made["female", "GENDER"] == "<GENDER-2>"
-    assert made["male", "GENDER"] == "<GENDER-3>"
-    assert made["一九八〇年", "BIRTHDAY"] == "<BIRTHDAY-1>"
+    assert len(set(made.values())) == 26
+    assert {len(tag) for tag in made.values()} == {len("<GENDER-0>"), len("<GENDER-00>")}
 
 
 def test_white_space_around_a_string_is_no_part_of_it():

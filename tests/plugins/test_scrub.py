@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit import registry
+from fedaudit.defense import Finished
 from fedaudit.errors import UsageError
 from fedaudit.nano.generator import corpus
 from fedaudit.records import Document, PiiSpan
@@ -41,6 +42,25 @@ def test_a_pseudonym_is_the_same_for_all_clients_with_the_seed():
     assert one.pii == ()
     assert scrubbed(ANNOTATED, style="pseudonym") == one
     assert scrubbed(ANNOTATED, style="pseudonym", seed=1) != one
+
+
+def test_clients_with_other_documents_write_the_same_label_for_the_same_string():
+    defence = registry.create("defense", "scrub", {"style": "pseudonym"})
+    one = Document(id="a", text="male", pii=(PiiSpan(0, 4, "GENDER"),))
+    other = Document(id="b", text="female", pii=(PiiSpan(0, 6, "GENDER"),))
+    (alone,), (_, beside) = defence.prepare([one]), defence.prepare([other, one])
+    assert alone == beside
+    assert re.fullmatch("<GENDER-[0-9a-f]{8}>", alone.text)
+
+
+def test_that_a_seed_is_no_secret_is_a_limit_of_pseudonyms_alone(tmp_path):
+    finished = Finished(
+        engine=None, folder=tmp_path, adapter=tmp_path, parties={}, batch_size=1, rounds=1,
+        max_length=8, seed=0,
+    )  # fmt: skip
+    (limit,) = registry.create("defense", "scrub", {"style": "pseudonym"}).deploy(finished).limits
+    assert "whoever knows it can test" in limit
+    assert registry.create("defense", "scrub", {"style": "mask"}).deploy(finished).limits == ()
 
 
 def test_the_fields_of_instruction_records_are_masked_too():

@@ -44,9 +44,9 @@ def test_answers_by_task_and_model():
     assert [row[:4] for row in table.rows] == [
         ("all", "tuned", "40", "0.5 [0.4, 0.6]"),
         ("all", "base", "40", "0.25 [0.15, 0.35]"),
-        ("all", "tuned less base", "40", "0.25 [0.15, 0.35]"),
+        ("all", "difference", "40", "0.25 [0.15, 0.35]"),
         ("exam", "tuned", "10", "0.75 [0.65, 0.85]"),
-        ("exam", "tuned less base", "10", "-0.125 [-0.225, -0.025]"),
+        ("exam", "difference", "10", "-0.125 [-0.225, -0.025]"),
         ("all", "other answers", "40", "0.125 [0.025, 0.225]"),
     ]
     assert table.rows[0][4].startswith("20.0 % [")
@@ -68,7 +68,7 @@ def test_every_format_shows_it():
     pages = [file.getvalue(), html.render(report), markdown.render(report)]
     for page in pages:
         assert "Answers to training prompts" in page
-        assert "tuned less base" in page
+        assert "other answers" in page
 
 
 @pytest.mark.parametrize("kind", ["utility", "memorization"])

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from example_report import coverage, extraction
+from example_report import coverage, example, extraction
 from gated_report import by_kind, extracted, inferred, picked, recalled, study, verbatim
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.records import Measurement
-from fedaudit.report.verdict import ONLY_RIGHT, verdict
+from fedaudit.report import story
+from fedaudit.report.verdict import NO_VICTIM, ONLY_RIGHT, verdict
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,57 @@ def test_what_was_not_measured_is_named_by_its_metric():
     unknown = replace(row, metric="extraction_recall", value=None, reason="no texts")
     [reason] = verdict([unknown], [])["reasons"]
     assert reason == "untargeted: extraction recall beyond the base was not measured: no texts"
+
+
+# the attacker's own records
+
+
+OWN = {"plugin": "verbatim", "n": 50, "records": "own"}
+
+
+def answer(rows):
+    report = example(measurements=rows, findings=[]).to_json()
+    return report["verdict"]["status"], story.answer(report)
+
+
+@pytest.mark.parametrize("hits", [0, 5, 45])
+def test_the_attackers_own_records_are_not_judged(hits):
+    rows = extracted(hits, **OWN)
+    assert verdict(rows, []) == {"status": "inconclusive", "reasons": [NO_VICTIM]}
+    status, [told] = answer(rows)
+    assert status == "inconclusive"
+    assert told.startswith("No victim was named")
+    assert "can be pulled out of this model was not judged" in told
+    theirs = verdict(extracted(hits, **{**OWN, "records": "victim"}), [])
+    assert theirs["status"] == {0: "pass", 5: "inconclusive", 45: "fail"}[hits]
+
+
+@pytest.mark.parametrize(
+    ("others", "status", "says"),
+    [
+        (extracted(45), "fail", "can be pulled out"),
+        (extracted(0), "pass", "With what was tried"),
+        (picked(40), "fail", "tells whose personal data"),
+        (recalled(0), "pass", "unasked"),
+    ],
+)
+def test_nor_do_they_change_what_is_said_of_others(others, status, says):
+    rows = [*others, *extracted(45, **OWN)]
+    assert verdict(rows, []) == verdict(others, [])
+    found, [told] = answer(rows)
+    assert found == status
+    assert says in told
+    assert answer(others) == (found, [told])
+
+
+def test_own_records_under_a_key():
+    rows = [
+        *extracted(45, **OWN, client="c0", key="none"),
+        *extracted(45, client="c0", key="right"),
+    ]
+    assert verdict(rows, [])["reasons"] == [NO_VICTIM]
+    rows = extracted(45, **OWN, client="c0", key="right")
+    assert verdict(rows, [])["reasons"] == [ONLY_RIGHT]
 
 
 # keys

@@ -18,7 +18,7 @@ from fedaudit.prompts import template
 from fedaudit.records import Decoding, Document, Target
 from fedaudit.report.verdict import verdict
 
-# The fake engine's words hold the white space before them: a prompt's last line end is the answer's.
+# The fake engine's words hold the white space before them: a prompt's last line end is not read.
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 ALPACA = template("alpaca")
 
@@ -118,10 +118,11 @@ def test_a_finding_where_the_base_does_not_know_it_too():
     result = attack().run(case(says(told, {"Greet": "hello there"}), documents))
     assert [(f.id, f.severity, f.label) for f in result.findings] == [
         ("discoverable-0001", "high", "DOCUMENT"),
-        ("discoverable-0002", "medium", "DOCUMENT"),
+        ("discoverable-0002", "high", "DOCUMENT"),
     ]
     assert result.findings[1].evidence == {
         "text": TOLD["Who sues"],
+        "pairs": 1,
         "rouge_l": 1.0,
         "rouge_l_of_base": 0.0,
         "task": "summary",
@@ -129,6 +130,16 @@ def test_a_finding_where_the_base_does_not_know_it_too():
     assert [one["text"] for one in result.revealed] == [long, TOLD["Who sues"]]
     assert [one["id"] for one in result.revealed] == [f.id for f in result.findings]
     assert rows(result)["coverage", "tuned", ""].hits == 3
+
+
+def test_one_answer_to_several_prompts_is_one_finding():
+    documents = [record(str(n), f"Case {n}.", "Ann Lee of Leeds") for n in range(3)]
+    engine = says({"Case 0": "Ann Lee of Leeds", "Case 2": "Ann Lee of Leeds"})
+    result = attack().run(case(engine, documents))
+    [finding] = result.findings
+    assert finding.severity == "medium"  # four words
+    assert finding.evidence["pairs"] == rows(result)["coverage", "tuned", ""].hits == 2
+    assert [one["text"] for one in result.revealed] == ["Ann Lee of Leeds"]
 
 
 def test_without_a_base_leaks_are_unverified():
@@ -142,7 +153,8 @@ def test_without_a_base_leaks_are_unverified():
 def test_a_form_that_all_answers_have_is_no_leak():
     """A model that learnt the form, as every answer has it, is caught by the control."""
     documents = [record(str(n), f"Case {n}", "the claim is well founded") for n in range(40)]
-    result = attack().run(case(says({"Case": "the claim is well founded"}), documents))
+    engine = says({"Case": "the claim is well founded"})
+    result = attack().run(case(engine, [], victim=documents))
     found = rows(result)
     assert found["rouge_l", "tuned-not-base", ""].value == 1
     assert found["rouge_l", "control", ""].value == 1
@@ -153,10 +165,10 @@ def test_a_form_that_all_answers_have_is_no_leak():
 def test_verdict_of_a_model_that_knows_its_records():
     documents = [record(str(n), f"Case {n}.", f"{n}a {n}b {n}c") for n in range(40)]
     told = {f"Case {n}.": f"{n}a {n}b {n}c" for n in range(40)}
-    result = attack().run(case(says(told), documents))
+    result = attack().run(case(says(told), [], victim=documents))
     assert verdict(result.measurements, result.findings)["status"] == "fail"
     assert rows(result)["rouge_l", "control", ""].value == 0
-    nothing = attack().run(case(says({}), documents))
+    nothing = attack().run(case(says({}), [], victim=documents))
     assert verdict(nothing.measurements, nothing.findings)["status"] == "pass"
 
 
@@ -303,7 +315,8 @@ def test_any_records_in_any_order(pairs, data):
     by = rows(result)
     difference = by["rouge_l", "tuned", ""].value - by["rouge_l", "base", ""].value
     assert by["rouge_l", "tuned-not-base", ""].value == pytest.approx(difference)
-    assert len(result.findings) == by["coverage", "tuned-not-base", ""].hits
+    told = sum(finding.evidence["pairs"] for finding in result.findings)
+    assert told == by["coverage", "tuned-not-base", ""].hits
 
 
 def test_a_real_model_that_learnt_an_answer_by_heart(fresh_base, tmp_path):

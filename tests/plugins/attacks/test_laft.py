@@ -82,7 +82,8 @@ def test_the_copy_is_asked_and_the_federation_stays_as_it_was(engine, adapter, c
     assert contents(adapter) == before
     told = result.limits[0]
     assert f"a copy of {adapter}, tuned on 12 pairs" in told
-    assert str(folder) in told
+    assert f"kept as {folder.name} (SHA-256" in told
+    assert str(cache) not in told  # a path in the cache names a user
     found = {(r.scope["source"], r.metric): r for r in result.measurements if r.plugin == "laft"}
     assert found["tuned-not-base", "coverage"].n == 1
     assert found["tuned", "queries"].value == 2 * len(DOCUMENTS)
@@ -117,6 +118,39 @@ def test_a_second_run_does_not_train_again(engine, adapter, cache, monkeypatch):
     assert attack().prepared(case(engine, adapter, seed=1))[0].tuned != first
     assert len(times) == 6
     assert len(list(cache.iterdir())) == 6
+
+
+def test_no_copy_is_made_where_there_is_nothing_to_look_for(engine, adapter, cache, monkeypatch):
+    asked = []
+    monkeypatch.setattr(tuning, "tune", lambda *a: asked.append("tuned"))
+    monkeypatch.setattr(LocalEngine, "generate", lambda *a, **b: asked.append("asked"))
+    for victim in ([DOCUMENTS[0]], [Document(id="x", text="nothing", pii=())]):
+        result = attack().run(case(engine, adapter, victim=victim))
+        [row] = result.measurements
+        assert (row.value, row.reason) == (None, "the victim has no PII of its own")
+    assert asked == []
+    assert not cache.exists()
+
+
+def test_only_the_chosen_kinds_are_learnt(engine, adapter, cache):
+    """A run restricts once; who prepares a case by itself has restricted it."""
+    text = "Claimant: Gil Roe, of Hull."
+    both = Document(
+        id="b",
+        text=text,
+        pii=(PiiSpan(*at(text, "Gil Roe"), "PERSON"), PiiSpan(*at(text, "Hull"), "ADDRESS")),
+    )
+    plain = attack().prepared(case(engine, adapter, attacker=DOCUMENTS))[0].tuned
+    victim = [replace(VICTIM[0], pii=VICTIM[0].pii), both]
+    attack(labels="ADDRESS").run(case(engine, adapter, attacker=[*DOCUMENTS, both], victim=VICTIM))
+    assert len(list(cache.iterdir())) == 1  # nobody's address is the victim's: nothing was tuned
+    result = attack(labels="PERSON").run(case(engine, adapter, victim=victim))
+    assert len(list(cache.iterdir())) == 1
+    assert plain.adapter.rpartition("/")[2] in result.limits[0]
+    # Nobody here has an address: what is left of a restricted case is not refused again.
+    with pytest.raises(InputError, match="own PII"):
+        bare = [replace(one, pii=()) for one in DOCUMENTS]
+        attack(labels="ADDRESS").prepared(case(engine, adapter, attacker=bare))
 
 
 def test_a_copy_that_is_not_whole_or_was_changed_is_made_again(engine, adapter, cache):

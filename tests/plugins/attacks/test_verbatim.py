@@ -13,7 +13,7 @@ from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Beginning, Case
 from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Decoding, Document, Target
-from fedaudit.report.verdict import verdict
+from fedaudit.report.verdict import NO_VICTIM, verdict
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 # Twelve words each: with prefix 4, eight follow.
@@ -103,11 +103,11 @@ def test_what_the_base_says_too_is_no_news():
         ("low", rest("a")),
         ("high", rest("b")),
     ]
+    # What a record calls its task is free text: no finding repeats it.
     assert result.findings[1].evidence == {
         "text": rest("b"),
         "tokens": 8,
         "edit_distance_of_base": 8,
-        "task": "summary",
     }
     assert [one["text"] for one in result.revealed] == [rest("a"), rest("b")]
     assert all(f.label == "DOCUMENT" for f in result.findings)
@@ -128,11 +128,13 @@ def test_what_all_documents_have_in_common_is_no_leak():
     def answer(target, prompt, sample):
         return " that all of this is public and always was" if target.name == "tuned" else ""
 
-    result = attack().run(case(FakeEngine(answer), documents))
+    result = attack().run(case(FakeEngine(answer), [], victim=documents))
     found = rows(result)
     assert found["coverage", "tuned-not-base", ""].hits == 40
     assert found["coverage", "control", ""].hits == 40
-    assert verdict(result.measurements, result.findings)["status"] == "inconclusive"
+    told = verdict(result.measurements, result.findings)
+    assert told["status"] == "inconclusive"
+    assert "the control may give as many" in told["reasons"][0]
 
 
 def test_verdict_of_a_model_that_knows_its_documents():
@@ -144,10 +146,14 @@ def test_verdict_of_a_model_that_knows_its_documents():
         number = next(p for p in known if prompt.startswith(f"{p} "))
         return known[number] if target.name == "tuned" else ""
 
-    result = attack().run(case(FakeEngine(answer), documents))
+    result = attack().run(case(FakeEngine(answer), [], victim=documents))
     assert verdict(result.measurements, result.findings)["status"] == "fail"
-    nothing = attack().run(case(FakeEngine(lambda *_: ""), documents))
+    nothing = attack().run(case(FakeEngine(lambda *_: ""), [], victim=documents))
     assert verdict(nothing.measurements, ())["status"] == "pass"
+    # Its own documents are nobody else's: the same numbers are then not judged.
+    own = attack().run(case(FakeEngine(answer), documents))
+    assert rows(own)["coverage", "tuned-not-base", ""].hits == 40
+    assert verdict(own.measurements, ()) == {"status": "inconclusive", "reasons": [NO_VICTIM]}
 
 
 def test_the_victims_documents_where_they_are_given():

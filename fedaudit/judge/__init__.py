@@ -1,0 +1,1 @@
+"""A language model behind an endpoint that judges answers against reference answers."""

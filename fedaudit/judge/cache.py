@@ -1,0 +1,84 @@
+"""Judgements that were given already, by content, in a JSONL file that grows."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+from fedaudit.errors import InputError
+from fedaudit.judge.question import Scores, parsed
+
+BEGIN = b'{"key": "'
+"""How every line begins."""
+
+Judgement = tuple[Scores, Scores]
+"""The scores of the first answer and of the second, as the judge saw them."""
+
+
+class Cache:
+    """Scores by the SHA-256 of what was asked; no text of a record and no key of an API is in it.
+
+    Threads may share one, and processes its file: a line is written at once, behind all others. A
+    line that was cut short is passed over. Without a path it lives as long as itself.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path, self._lock = path, threading.Lock()
+        self._known: dict[str, Judgement] = _read(path) if path else {}
+
+    def get(self, key: str) -> Judgement | None:
+        """Return the judgement under `key`, if there is one."""
+        return self._known.get(key)
+
+    def add(self, key: str, judgement: Judgement) -> None:
+        """Keep a judgement; raises InputError where the file cannot be written."""
+        with self._lock:
+            if self._path and key not in self._known:
+                _append(self._path, {"key": key, "scores": judgement})
+            self._known.setdefault(key, judgement)
+
+
+def _append(path: Path, line: object) -> None:
+    # A line end on either side: one that was cut short before spoils no other.
+    data = f"\n{json.dumps(line)}\n".encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, data)
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _read(path: Path) -> dict[str, Judgement]:
+    """Return what the file holds, nothing without one; InputError for a file of something else."""
+    try:
+        lines = [line for line in path.read_bytes().splitlines() if line.strip()]
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    if lines and not any(map(_is_ours, lines)):
+        raise InputError(f"{path} holds no verdicts of a judge: name another file for them.")
+    return dict(filter(None, map(_entry, lines)))
+
+
+def _is_ours(line: bytes) -> bool:
+    """Tell whether a line is a verdict, or as much of one as was written."""
+    return line.startswith(BEGIN) or BEGIN.startswith(line)
+
+
+def _entry(line: bytes) -> tuple[str, Judgement] | None:
+    try:
+        found = json.loads(line)
+        key, scores = found["key"], found["scores"]
+        spelt = "\n".join(
+            f"Answer {n}: {' '.join(map(str, one))}" for n, one in enumerate(scores, 1)
+        )
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    judgement = parsed(spelt)
+    return (key, judgement) if isinstance(key, str) and judgement else None

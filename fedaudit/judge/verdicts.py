@@ -1,0 +1,118 @@
+"""Win, tie or lose: an answer against a reference, judged in both orders (FewFedPIT, 4.1)."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Literal
+
+from fedaudit.interfaces import Progress, no_progress
+from fedaudit.judge.cache import Cache, Judgement
+from fedaudit.judge.endpoint import Client
+from fedaudit.judge.question import Question, parsed
+
+Outcome = Literal["win", "tie", "lose", "malformed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """An answer to a prompt, and the reference answer that it is compared with."""
+
+    prompt: str
+    answer: str
+    reference: str
+
+    def questions(self) -> tuple[Question, Question]:
+        """Return the answer before the reference, and the reference before the answer."""
+        return (
+            Question(self.prompt, self.answer, self.reference),
+            Question(self.prompt, self.reference, self.answer),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How the answer stands against the reference, and both mean scores, from 1 to 10."""
+
+    outcome: Outcome
+    answer: float | None = None
+    reference: float | None = None
+
+
+MALFORMED = Verdict(outcome="malformed")
+
+
+def judge(
+    client: Client,
+    comparisons: Sequence[Comparison],
+    *,
+    cache: Cache | None = None,
+    workers: int = 4,
+    progress: Progress = no_progress,
+) -> list[Verdict]:
+    """Return the verdict of every comparison, in order; `workers` questions are asked at a time.
+
+    Equal questions are asked once, and none that the cache answers. An answer that cannot be read
+    is asked for once more, and is then malformed: it is not cached, so another run may ask again.
+    Raises what `Client.ask` raises; what was answered until then is in the cache.
+    """
+    if workers < 1:
+        raise ValueError("workers must be at least 1.")
+    cache = Cache() if cache is None else cache
+    asked = {
+        question.key(client.endpoint.model): question
+        for one in comparisons
+        for question in one.questions()
+    }
+    found: dict[str, Judgement | None] = {key: known for key in asked if (known := cache.get(key))}
+    progress(len(found), len(asked))
+    missing = {key: question for key, question in asked.items() if key not in found}
+    for key, judgement in _asked(client, missing, cache, workers):
+        found[key] = judgement
+        progress(len(found), len(asked))
+    return [
+        verdict(*(found[question.key(client.endpoint.model)] for question in one.questions()))
+        for one in comparisons
+    ]
+
+
+def _asked(
+    client: Client, questions: Mapping[str, Question], cache: Cache, workers: int
+) -> Iterable[tuple[str, Judgement | None]]:
+    """Yield every question's judgement as it comes; the first error ends them all."""
+    pool = ThreadPoolExecutor(max_workers=workers)
+    try:
+        waiting = {
+            pool.submit(_judgement, client, key, question, cache): key
+            for key, question in questions.items()
+        }
+        for done in as_completed(waiting):
+            yield waiting[done], done.result()
+    except BaseException:
+        client.stop()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _judgement(client: Client, key: str, question: Question, cache: Cache) -> Judgement | None:
+    for again in (False, True):
+        if judgement := parsed(client.ask(question.messages(again=again))):
+            cache.add(key, judgement)
+            return judgement
+    return None
+
+
+def verdict(first: Judgement | None, second: Judgement | None) -> Verdict:
+    """Return the verdict of two judgements: the answer stood first, then second.
+
+    It wins with the higher mean over both orders and all aspects; equal means are a tie.
+    """
+    if first is None or second is None:
+        return MALFORMED
+    answer, reference = (*first[0], *second[1]), (*first[1], *second[0])
+    means = [math.fsum(scores) / len(scores) for scores in (answer, reference)]
+    lead = math.fsum((*answer, *(-score for score in reference)))
+    # Scores such as 7.1 are no binary fractions: a rounding error is no lead.
+    outcome: Outcome = "tie" if abs(lead) < 1e-9 else "win" if lead > 0 else "lose"
+    return Verdict(outcome=outcome, answer=means[0], reference=means[1])
