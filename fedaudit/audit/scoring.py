@@ -137,7 +137,7 @@ def nothing(plugin: str, case: Case, *, chosen: bool = False) -> Result:
     any_pii = any(document.pii for document in case.victim or ())
     kinds = " of the chosen kinds" if chosen else ""
     why = (
-        f"Every PII string{kinds} of the victim stands in the attacker's documents too."
+        f"Every PII string{kinds} that the victim has stands in the attacker's documents too."
         if any_pii
         else f"The victim's documents hold no PII{kinds} that anybody annotated or found."
     )

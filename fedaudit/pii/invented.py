@@ -33,7 +33,7 @@ _AGE = re.compile(
     r"(?P<after>(?:\s*-?(?:years?|yrs?\.?)(?:[ -](?:old|of age))?|\s*y\.?/?o\.?|\s*周?岁)?)",
     re.IGNORECASE,
 )
-_IS_NUMBER = re.compile(r"(?:NUMBER|LICEN[CS]E_PLATE|VEHICLE_REGISTRATION)$")
+_IS_NUMBER = re.compile(r"(?:NUMBER|LICEN[CS]E_PLATE|VEHICLE_REGISTRATION)$", re.IGNORECASE)
 
 
 def like(string: str, label: str, rng: random.Random) -> str | None:

@@ -41,9 +41,8 @@ def _units(text: str) -> list[Unit]:
     """
     bounds: list[tuple[int, int]] = []
     for at, char in enumerate(text):
-        joined = bounds and (
-            unicodedata.combining(char) or (char.isspace() and text[at - 1].isspace())
-        )
+        after_space = at > 0 and text[at - 1].isspace()
+        joined = at > 0 and (char.isspace() if after_space else unicodedata.combining(char))
         bounds[-1:] = [(bounds[-1][0], at + 1)] if joined else [*bounds[-1:], (at, at + 1)]
     return [(_compared(text[start:end]), start, end) for start, end in bounds]
 

@@ -313,23 +313,27 @@ def test_a_tuned_copy_is_made_for_each_attacker(federation, tmp_path, monkeypatc
 
 def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    text = "The claimant Ann Lee lives in Hull."
-    pii = (PiiSpan(13, 20, "PERSON"), PiiSpan(30, 34, "ADDRESS"))
-    both = Document(id="x", text=text, pii=pii)
-    files = [lines(tmp_path / "x.jsonl", both), lines(tmp_path / "y.jsonl", *DATA["b"])]
-    options = {"samples": 1, "pairs": 4, "rank": 2, "new_tokens": 2, "labels": ("ADDRESS",)}
-    audit = matrix.run(
-        request(
-            federation, clients=parties(None, files), attacks=("laft",), options={"laft": options}
-        ),
-        lambda: Redactor(bytes(32)),
+    text = "The claimant Gil Roe lives in Hull."
+    both = Document(id="x", text=text, pii=(PiiSpan(13, 20, "PERSON"), PiiSpan(30, 34, "ADDRESS")))
+    clients = parties(
+        None, [lines(tmp_path / "x.jsonl", both), lines(tmp_path / "y.jsonl", *DATA["b"])]
     )
-    rows = {
-        (r.scope["attacker"], r.scope["victim"]): r.reason
-        for r in audit.report.measurements
-        if r.metric == "coverage" and r.value is None
-    }
-    assert rows == {
+    small = {"samples": 1, "pairs": 4, "rank": 2, "new_tokens": 2}
+
+    def audited(labels):
+        options = {"laft": {**small, "labels": labels}}
+        one = request(federation, clients=clients, attacks=("laft",), options=options)
+        rows = matrix.run(one, lambda: Redactor(bytes(32))).report.measurements
+        return {
+            (r.scope["attacker"], r.scope["victim"]): r.n if r.value is not None else r.reason
+            for r in rows
+            if (r.metric, r.scope["source"], r.scope["set"]) == ("coverage", "tuned", "all")
+            and not {"label", "budget"} & r.scope.keys()
+        }
+
+    # y has no address, but people to learn from.
+    assert audited("PERSON,ADDRESS") == {("x", "y"): 2, ("y", "x"): 2}
+    assert audited("ADDRESS") == {
         ("x", "y"): "the victim has no PII of the chosen kinds of its own",
         ("y", "x"): matrix.NOTHING_TO_ASK,
     }

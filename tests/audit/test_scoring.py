@@ -199,9 +199,8 @@ def test_what_a_victim_lacks_may_be_the_chosen_kinds_only():
         "The victim's documents hold no PII of the chosen kinds that anybody annotated or found."
     )
     found = attacked(victim=[VICTIM[0]], attacker=more, options={"labels": "ADDRESS"})
-    assert found.limits == (
-        "Every PII string of the chosen kinds of the victim stands in the attacker's documents too.",
-    )
+    [said] = found.limits
+    assert said.startswith("Every PII string of the chosen kinds that the victim has stands in the")
     [said] = attacked(victim=[Document(id="x", text="nothing", pii=())]).limits
     assert said == "The victim's documents hold no PII that anybody annotated or found."
 

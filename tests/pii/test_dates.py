@@ -67,6 +67,7 @@ def test_any_date_becomes_one_of_the_same_form(old, form, seed):
 
     written = old.strftime(form)
     new = date_like(written, random.Random(seed))
-    assert datetime.strptime(new, form)
+    # May is short and long at once, and taken for long.
+    assert datetime.strptime(new, form.replace("%b", "%B") if old.month == 5 else form)
     if form in WRITTEN[:4]:
         assert re.sub(r"\d", "0", new) == re.sub(r"\d", "0", written)

@@ -96,6 +96,7 @@ def test_what_does_not_match_the_form_is_not_changed_in_part(string, label):
     [
         ("4510 123456", "PASSPORT", r"\d{4} \d{6}"),
         ("AB-12/x", "CASE_NUMBER", r"[A-Z]{2}-\d\d/[a-z]"),
+        ("12-3", "case number", r"\d\d-\d"),
         ("7ABC123", "LICENSE_PLATE", r"\d[A-Z]{3}\d{3}"),
         ("(020) 7946-0958 ext. 12", "PHONE", r"\(0\d\d\) \d{4}-\d{4} ext\. \d\d"),
         ("34", "AGE", r"\d\d"),

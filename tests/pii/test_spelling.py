@@ -51,7 +51,7 @@ def test_places_are_those_pieces_of_the_text_that_are_plainly_the_string(text, s
         for end in range(start + 1, len(text) + 1)
         if plain(text[start:end]) == plain(string)
         and not text[start].isspace() and not text[end - 1].isspace()
-        and not (start and unicodedata.combining(text[start]))
+        and not (start and unicodedata.combining(text[start]) and not text[start - 1].isspace())
         and not (end < len(text) and unicodedata.combining(text[end]))
     }  # fmt: skip
     assert {(start, end) for _, start, end in places([string], text)} == slow

@@ -132,25 +132,22 @@ def test_no_copy_is_made_where_there_is_nothing_to_look_for(engine, adapter, cac
     assert not cache.exists()
 
 
-def test_only_the_chosen_kinds_are_learnt(engine, adapter, cache):
-    """A run restricts once; who prepares a case by itself has restricted it."""
+def test_only_the_chosen_kinds_are_learnt(engine, adapter, cache, monkeypatch):
     text = "Claimant: Gil Roe, of Hull."
-    both = Document(
-        id="b",
-        text=text,
-        pii=(PiiSpan(*at(text, "Gil Roe"), "PERSON"), PiiSpan(*at(text, "Hull"), "ADDRESS")),
-    )
-    plain = attack().prepared(case(engine, adapter, attacker=DOCUMENTS))[0].tuned
-    victim = [replace(VICTIM[0], pii=VICTIM[0].pii), both]
-    attack(labels="ADDRESS").run(case(engine, adapter, attacker=[*DOCUMENTS, both], victim=VICTIM))
-    assert len(list(cache.iterdir())) == 1  # nobody's address is the victim's: nothing was tuned
-    result = attack(labels="PERSON").run(case(engine, adapter, victim=victim))
-    assert len(list(cache.iterdir())) == 1
-    assert plain.adapter.rpartition("/")[2] in result.limits[0]
-    # Nobody here has an address: what is left of a restricted case is not refused again.
-    with pytest.raises(InputError, match="own PII"):
-        bare = [replace(one, pii=()) for one in DOCUMENTS]
-        attack(labels="ADDRESS").prepared(case(engine, adapter, attacker=bare))
+    pii = (PiiSpan(*at(text, "Gil Roe"), "PERSON"), PiiSpan(*at(text, "Hull"), "ADDRESS"))
+    both = [Document(id="b", text=text, pii=pii)]
+    learnt = []
+
+    def tune(engine, adapter, lessons, *others):
+        learnt.append({engine.base.tokenizer.decode(one.answer).strip() for one in lessons})
+        raise InputError("enough")
+
+    monkeypatch.setattr(tuning, "tune", tune)
+    for labels, wanted in (("", {"Gil Roe", "Hull"}), ("PERSON", {"Gil Roe"})):
+        made = attack(labels=labels) if labels else attack()
+        with pytest.raises(InputError, match="enough"):
+            made.run(case(engine, adapter, attacker=both))
+        assert learnt.pop() == wanted
 
 
 def test_a_copy_that_is_not_whole_or_was_changed_is_made_again(engine, adapter, cache):
