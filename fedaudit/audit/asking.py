@@ -1,4 +1,4 @@
-"""Asking a model the questions of a plan piece by piece, and no question twice in one audit."""
+"""Asking a model the questions of a plan piece by piece, remembering the answers of one audit."""
 
 import json
 from array import array

@@ -234,6 +234,5 @@ def _finding(m: Measured, name: str, some: Sequence[int]) -> Finding:
             "pairs": len(some),
             "rouge_l": m.tuned.scores[best],
             "rouge_l_of_base": m.base.scores[best] if m.base else None,
-            **({"task": cut.task} if cut.task else {}),
         },
     )

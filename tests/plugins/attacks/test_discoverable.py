@@ -125,7 +125,6 @@ def test_a_finding_where_the_base_does_not_know_it_too():
         "pairs": 1,
         "rouge_l": 1.0,
         "rouge_l_of_base": 0.0,
-        "task": "summary",
     }
     assert [one["text"] for one in result.revealed] == [long, TOLD["Who sues"]]
     assert [one["id"] for one in result.revealed] == [f.id for f in result.findings]
