@@ -115,10 +115,11 @@ def leaks(report: Row, most: int) -> list[Table]:
     some = [one for one in worst(report) if not any(is_it(one) for is_it in own)]
     more = len(some) - most
     by = dict.fromkeys(one["measurement"] for one in some)
-    names = _evidence_names(some)
+    names = _evidence_names(some[:most])
+    headings = tuple(name.replace("_", " ") for name in names)
     table = Table(
         title="Findings",
-        columns=("severity", "leak", *(("by",) if len(by) > 1 else ()), *names, "id"),
+        columns=("severity", "leak", *(("by",) if len(by) > 1 else ()), *headings, "id"),
         rows=tuple(
             (
                 one["severity"],
@@ -129,7 +130,7 @@ def leaks(report: Row, most: int) -> list[Table]:
             )
             for one in some[:most]
         ),
-        numeric=frozenset(names),
+        numeric=frozenset(headings),
         notes=(
             *([f"Found by: {next(iter(by))}."] if len(by) == 1 else []),
             *([f"and {more:,} more in report.json"] if more > 0 else []),
