@@ -151,14 +151,14 @@ def _check_sums(finished: Round, path: Path) -> None:
     for name, members in finished.sums.items():
         named = isinstance(members, tuple) and all(isinstance(who, str) for who in members)
         if not named or not members:
-            raise InputError(f"{path}: {name} needs a list of the clients that it sums up.")
+            raise InputError(f"{path}: {name!r} needs a list of the clients that it sums up.")
         if strangers := set(members) - set(finished.participants):
             raise InputError(
-                f"{path}: {name} sums up {sorted(strangers)[0]!r}, who took no part in "
+                f"{path}: {name!r} sums up {sorted(strangers)[0]!r}, who took no part in "
                 f"round {finished.round}."
             )
         if len(set(members)) != len(members):
-            raise InputError(f"{path}: {name} sums up a client twice.")
+            raise InputError(f"{path}: {name!r} sums up a client twice.")
 
 
 def _named(manifest: Manifest) -> Iterator[Any]:

@@ -2,7 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedaudit.errors import InputError
@@ -203,6 +203,7 @@ PLACES = (
 )
 
 
+@example(("rounds", 1, "sums"), {"\n": None})
 @given(st.sampled_from(PLACES), JSON)
 def test_whatever_stands_in_it_it_is_read_or_refused(tmp_path_factory, path, value):
     folder = put(tmp_path_factory.mktemp("m"), damaged(path, value))
