@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.attribution import run as attribution
@@ -86,13 +87,16 @@ def study(
         watch.variant(variant.name, number, len(chosen))
         config = configured(profile, scale, variant, settings)
         place = federations / config.sha256()[:12]
+        begun, started = place.exists(), monotonic()
         done = simulation.simulate(config, place, listener=watch.training)
+        training = 0.0 if begun else monotonic() - started
         reports = [
             *attacked(variant, place, config, redactor, watch.bar),
             *_attributed(variant, place, config, watch),
             *memorized(variant, place, config, redactor, watch.bar),
         ]
         rows = [row for report in reports for row in report.measurements]
+        rows += overheads(rows, training)
         measured[variant.name] = [
             replace(row, scope={**row.scope, "variant": variant.name})
             for row in (*done.measurements, *rows, *pooled((*done.measurements, *rows)))
@@ -119,6 +123,20 @@ def study(
         data=tuple(data),
         limits=tuple(limits),
     )
+
+
+def overheads(rows: Sequence[Measurement], training: float) -> list[Measurement]:
+    """Return each step's seconds as a share of the `training` seconds of its federation.
+
+    Nothing where the federation was there before (0), or where the rows say it themselves.
+    """
+    if not training or any(row.metric == "overhead" for row in rows):
+        return []
+    return [
+        replace(row, metric="overhead", value=row.value / training)
+        for row in rows
+        if row.metric == "seconds" and "step" in row.scope and row.value is not None
+    ]
 
 
 def _together(

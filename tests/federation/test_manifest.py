@@ -151,7 +151,11 @@ def damaged(path, value):
         (("rounds", 1, "clients"), {"c9": "x"}, "'c9'"),
         (("rounds", 1, "clients"), ["c0"], "clients"),
         (("rounds", 2, "sums"), ["x"], "sums"),
-        (("rounds", 2, "sums"), {"x": ["c0", "c9"]}, "'x' sums up 'c9', who took no part in round 2"),
+        (
+            ("rounds", 2, "sums"),
+            {"x": ["c0", "c9"]},
+            "'x' sums up 'c9', who took no part in round 2",
+        ),
         (("rounds", 1, "sums"), {"x": ["c0", "银行"]}, "'x' sums up '银行', who took no part"),
         (("rounds", 2, "sums"), {"x": ["c0", "银行", "c0"]}, "'x' sums up a client twice"),
         (("rounds", 2, "sums"), {"x": []}, "'x' needs a list"),

@@ -1,10 +1,11 @@
-"""Which variants of a study run."""
+"""Which variants of a study run, and what their steps cost."""
 
 import pytest
 
 from fedaudit.errors import UsageError
 from fedaudit.profile import parse
-from fedaudit.study.run import variants
+from fedaudit.records import Measurement
+from fedaudit.study.run import overheads, variants
 
 PROFILE = {
     "name": "some",
@@ -34,3 +35,19 @@ def test_a_scale_without_variants_is_refused():
     only = {**PROFILE, "study": [{"name": "large", "only": "paper"}]}
     with pytest.raises(UsageError, match="no study"):
         variants(parse(only), "nano", quick=False)
+
+
+def test_steps_are_set_against_the_training():
+    def row(metric, value, **scope):
+        return Measurement(
+            kind="attribution", plugin="fed_attr", metric=metric, value=value, scope=scope
+        )
+
+    rows = [row("seconds", 5.0, step="sums"), row("seconds", 20.0, step="scoring")]
+    rows += [row("seconds", 9.0), row("seconds", None, step="lost"), row("tpr", 1.0)]
+    found = overheads(rows, 200.0)
+    assert [(one.metric, one.value, one.scope) for one in found] == [
+        ("overhead", 0.025, {"step": "sums"}),
+        ("overhead", 0.1, {"step": "scoring"}),
+    ]
+    assert overheads(rows, 0.0) == overheads([*found, *rows], 200.0) == []
