@@ -5,12 +5,22 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from fedaudit.report import heat_map, lines, memorization, rows, running, story, sweeps, tables
+from fedaudit.report import (
+    heat_map,
+    lines,
+    memorization,
+    rows,
+    running,
+    story,
+    sweeps,
+    tables,
+    verbatim,
+)
 from fedaudit.report.attribution import attribution
 from fedaudit.report.categories import clauses
 from fedaudit.report.figures import measured
 from fedaudit.report.glossary import GLOSSARY
-from fedaudit.report.matrix import charted
+from fedaudit.report.matrix import apart, charted
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import SETS, SOURCES, Row
 from fedaudit.report.tried import tried
@@ -107,8 +117,34 @@ def charts(report: Row) -> list[Chart]:
         groups[f"Recall by the attack {name}"] = group
     for plugin, group in rows.by_plugin(rows.inference(report, labelled=False)).items():
         groups[f"Accuracy of the attack {plugin}"] = group
-    drawn = {title: _bars(group) for title, group in groups.items()}
+    drawn = {title: _bars(group) for title, group in groups.items()} | _kinds(report)
+    drawn |= {
+        f"Edit distance by the attack {plugin}": _distances(group)
+        for plugin, group in rows.by_plugin(verbatim.distances(report)).items()
+    }
     return [_chart(title, some) for title, some in drawn.items() if some]
+
+
+def _kinds(report: Row) -> dict[str, list[tuple[str, Row]]]:
+    """Return what each attack found of each kind of PII, as its table has it."""
+    drawn = {}
+    for plugin, group in rows.by_plugin(rows.coverages(apart(report), labelled=True)).items():
+        if not any("key" in row["scope"] for row in group):
+            some = rows.most_telling(lines.one(group) if lines.viewed(group) else group)
+            named = [(visible(str(row["scope"]["label"])), row) for row in some if _known(row)]
+            drawn[f"Kinds of PII by the attack {plugin}"] = named[:MOST_BARS]
+    return drawn
+
+
+def _distances(group: Sequence[Row]) -> list[tuple[str, Row]]:
+    """Return mean edit distances: of every task, or of all together for each variant."""
+    several = len({lines.variant(row) for row in group}) > 1
+    some = [row for row in group if _known(row) and not (several and "task" in row["scope"])]
+    return [(_name(row, {"variant"} if several else ()), row) for row in some][:MOST_BARS]
+
+
+def _known(row: Row) -> bool:
+    return row["value"] is not None and row["high"] is not None
 
 
 def _bars(group: Sequence[Row]) -> list[tuple[str, Row]]:

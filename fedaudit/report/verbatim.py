@@ -13,7 +13,7 @@ METRICS = ("edit_distance", "edit_deviation")
 
 def verbatim(report: Row) -> list[Table]:
     """Return a table an attack with a line for each task and model."""
-    groups = measurements.by_plugin(_distances(report, "edit_distance"))
+    groups = measurements.by_plugin(distances(report))
     return [_table(report, plugin, rows) for plugin, rows in groups.items()]
 
 
@@ -22,8 +22,9 @@ def shown(row: Row) -> bool:
     return row["kind"] == "extraction" and row["metric"] in METRICS
 
 
-def _distances(report: Row, metric: str) -> list[Row]:
-    return [row for row in report["measurements"] if shown(row) and row["metric"] == metric]
+def distances(report: Row) -> list[Row]:
+    """Return the mean edit distances of a report, in their order."""
+    return [row for row in report["measurements"] if shown(row) and row["metric"] == METRICS[0]]
 
 
 def _table(report: Row, plugin: str, rows: Sequence[Row]) -> Table:

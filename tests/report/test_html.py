@@ -108,7 +108,11 @@ def test_findings_are_masked_and_counted():
 
 def test_bars_are_drawn_to_scale():
     report = example(measurements=extraction()).to_json()
-    (chart,) = charts(report)
+    chart, kinds = charts(report)
+    assert kinds.title == chart.title.replace("Coverage", "Kinds of PII")
+    labels = {row["scope"].get("label") for row in report["measurements"]}
+    assert {bar.name for bar in kinds.bars} == labels - {None}
+    assert max(bar.high for bar in kinds.bars) == 300
     tuned = chart.bars[0]
     # 300 units for the longest interval, which ends at the disjoint set's upper bound
     longest = max(
