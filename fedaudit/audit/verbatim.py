@@ -251,10 +251,9 @@ def _finding(plugin: str, name: str, cut: Cut, base: Continued | None, index: in
     It names no task: what a record calls its task is free text, and nothing would mask it.
     """
     distance = base.distances[index] if base else None
-    severity = {None: "unverified", 0: "low"}.get(distance, "high")
     return Finding(
         id=name,
-        severity=severity,  # type: ignore[arg-type]
+        severity="unverified" if distance is None else "high" if distance else "low",
         label=LABEL,
         measurement=f"{plugin} edit_distance",
         evidence={

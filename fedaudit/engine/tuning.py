@@ -198,7 +198,7 @@ def _optimise(
     named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
     weights = [weight for _, weight in named]
     hooks = [
-        weight.register_hook(_only_new(name, old))  # type: ignore[no-untyped-call]
+        weight.register_hook(_only_new(name, old))  # type: ignore[no-untyped-call]  # torch leaves it untyped
         for name, weight in named
     ]
     # Without weight decay: a weight whose gradient is zero then stays as it is.
