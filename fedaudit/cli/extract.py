@@ -9,6 +9,7 @@ import typer
 from fedaudit.cli import attack as attacking
 from fedaudit.cli.options import (
     Adapter,
+    BatchSize,
     Client,
     Detector,
     Device,
@@ -64,9 +65,7 @@ def extract(
     key: Key = None,
     set_: Set = None,
     seed: Seed = None,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", help="Continuations drawn at once; 0 chooses.", min=0)
-    ] = 0,
+    batch_size: BatchSize = 0,
     detector: Detector = "presidio",
     template: Template = "fed_pii",
     out: Out = None,

@@ -9,6 +9,7 @@ import typer
 from fedaudit.cli.attack import audited
 from fedaudit.cli.options import (
     Adapter,
+    BatchSize,
     Detector,
     Device,
     Dtype,
@@ -86,9 +87,7 @@ def memorize(
     round_: Round = None,
     set_: Set = None,
     seed: Seed = None,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", help="Continuations drawn at once; 0 chooses.", min=0)
-    ] = 0,
+    batch_size: BatchSize = 0,
     workers: Annotated[
         int, typer.Option("--workers", help="Processes that compare; 0: one a core.", min=0)
     ] = 0,

@@ -43,6 +43,9 @@ Detector = Annotated[
 Template = Annotated[
     str, typer.Option("--template", help="The prompt template, where the target names none.")
 ]
+BatchSize = Annotated[
+    int, typer.Option("--batch-size", help="Continuations drawn at once; 0 chooses.", min=0)
+]
 Reveal = Annotated[
     bool,
     typer.Option("--reveal", help="Write the leaks in plain text to a file only you can read."),

@@ -84,11 +84,6 @@ class _Pieces:
                 yield number, string
 
 
-def histogram(frequencies: Iterable[int]) -> list[tuple[int, int]]:
-    """Return (document frequency, strings that have it), rising; for a figure."""
-    return sorted(Counter(frequencies).items())
-
-
 def frequency_rows(
     frequencies: Mapping[str, int], plugin: str, scope: Mapping[str, object]
 ) -> list[Measurement]:

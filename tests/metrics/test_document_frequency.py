@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.metrics import frequency
-from fedaudit.metrics.frequency import document_frequency, frequency_rows, histogram
+from fedaudit.metrics.frequency import document_frequency, frequency_rows
 from fedaudit.nano.generator import corpus
 
 TEXTS = st.text("aab张\U0001f600\0\ud800", max_size=30)
