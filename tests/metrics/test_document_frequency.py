@@ -95,7 +95,3 @@ def test_without_strings_there_is_a_reason():
     for row in frequency_rows({}, "x", {}):
         assert row.value is None
         assert row.reason
-
-
-def test_a_histogram_rises():
-    assert histogram([3, 0, 0, 1, 0]) == [(0, 3), (1, 1), (3, 1)]
