@@ -9,14 +9,13 @@ ratios are of their times, with the spread over the repeats. Answers are compare
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 from peft import PeftModel
+from turns import in_turn, line
 
 from fedaudit.engine.loader import attach, load_base
 from fedaudit.engine.local import LocalEngine
@@ -112,24 +111,14 @@ def main() -> None:
             ],
             "PEFT mixed batch": lambda: mixed(asked, given.new),
         }
-        spent: dict[str, list[float]] = {name: [] for name in ways}
-        found: dict[str, list[list[list[int]]]] = {}
-        for _ in range(given.repeats):
-            for name, way in ways.items():
-                began = time.perf_counter()
-                found[name] = way()
-                spent[name].append(time.perf_counter() - began)
+        spent, found = in_turn(ways, given.repeats)
     same = sum(
         ours == theirs
         for row, other in zip(found["together"], found["PEFT mixed batch"], strict=True)
         for ours, theirs in zip(row, other, strict=True)
     )
-    for name, seconds in spent.items():
-        ratios = sorted(s / o for s, o in zip(seconds, spent["together"], strict=True))
-        print(
-            f"{name:<18} {median(seconds):6.2f} s   {median(ratios):5.2f} x the time of together "
-            f"({ratios[0]:.2f} to {ratios[-1]:.2f})"
-        )
+    for peer in ("one by one", "PEFT mixed batch"):
+        print(line(f"{peer} / together", spent, peer, "together"))
     print(f"{same} of {given.adapters * given.questions} answers are PEFT's, token by token.")
 
 

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedaudit.errors import UsageError
-from fedaudit.interfaces import Aggregator, Plugin, Progress, Result, Update, no_progress
+from fedaudit.interfaces import (
+    Aggregator,
+    Engine,
+    Plugin,
+    Progress,
+    Result,
+    Update,
+    no_progress,
+)
+from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Document, Request, Routed
 
 if TYPE_CHECKING:
@@ -38,6 +47,31 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One client in one round once its shared adapter is trained, for a defence that goes on.
+
+    Folders of adapters can be asked: `Target(name=..., adapter=str(folder))`.
+    """
+
+    engine: Engine
+    """Of the base."""
+    template: PromptTemplate
+    documents: Sequence[Document]
+    """What the shared adapter was trained on."""
+    start: Path
+    """The global adapter that the round began with."""
+    trained: Path
+    """The shared adapter that training made of it; no server has seen it yet."""
+    folder: Path
+    """Where to write what is to be known of this turn later; it never leaves the client."""
+    max_length: int
+    """Tokens that a document is cut to in training."""
+    round: int
+    seed: int
+    """Follows from the run's seed, the round and the client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
     """A client at the end of a federation; folders are adapters on disk."""
 
@@ -54,6 +88,8 @@ class Party:
     """How many rounds it took part in."""
     steps: int
     """Optimizer steps of the shared adapter in each of them."""
+    turns: Mapping[int, Path] = field(default_factory=dict)
+    """The folder of its turn in each of them, where a defence goes on after training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +166,21 @@ KeyChange = Literal["rotate", "add", "revoke"]
 class Defense(Plugin):
     """What a federation does against leaks; every stage that is not overridden changes nothing.
 
-    In the order in which the stages come: `prepare` and `private` once, `train` and `upload` at
-    each client in each round, `server` at the server, `deploy` after the last round, `responder`
-    whenever the deployed model is asked.
+    In the order in which the stages come: `prepare` and `private` once, `train`, `material` and
+    `upload` at each client in each round, `server` at the server, `deploy` after the last round,
+    `responder` whenever the deployed model is asked.
     """
 
     needs_annotation: ClassVar[bool] = False
     """Whether `prepare` or `private` must know where the PII is."""
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The names of the adapters that `material` is for."""
+        return ()
+
+    def check(self, template: PromptTemplate) -> None:
+        """Raise UsageError for a prompt template that the defence cannot work with."""
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return what a client trains the shared adapter on in place of its documents."""
@@ -157,8 +201,21 @@ class Defense(Plugin):
         """
         return None
 
+    def material(self, turn: Turn) -> Mapping[str, Sequence[Document]]:
+        """Return what a client trains each of its `further` adapters on in this round.
+
+        It is asked once the shared adapter is trained. Each further adapter then starts from the
+        round's global one, is trained in the ordinary steps, and goes to `upload` under its name;
+        without documents it stays what it started as. The client keeps all of them, the shared
+        adapter as it was trained too: only what `upload` returns leaves it.
+        """
+        return {}
+
     def upload(self, start: Update, trained: Update, private: Mapping[str, Update]) -> Update:
-        """Return what a client sends to the server for what it `trained` from `start`."""
+        """Return what a client sends to the server for what it `trained` from `start`.
+
+        `private` has its private and its further adapters by name.
+        """
         return trained
 
     def server(self, aggregator: Aggregator) -> Aggregator:

@@ -4,6 +4,7 @@
   x UsageError             2    the command, an option or a name in it is wrong
     + PluginError          2    a plugin does not load, or two share a name
   x InputError             3    a file or folder is not what it should be
+    + TooShortError        3    no text is long enough for what is to be asked
   x TargetError            4    the model under audit is unreachable or degraded
   x NoEffectError          5    the adapter does not change the base
   x Interrupted            6    stopped before the end, can be resumed
@@ -38,6 +39,10 @@ class InputError(FedauditError):
     """A file or folder that cannot be used as it is."""
 
     exit_code = 3
+
+
+class TooShortError(InputError):
+    """No client has a text that is long enough for what is to be asked with it."""
 
 
 class TargetError(FedauditError):

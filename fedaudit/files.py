@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedaudit.errors import InputError, Interrupted
+from fedaudit.errors import FedauditError, InputError, Interrupted
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
@@ -47,11 +47,24 @@ def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        kind = Interrupted if error.errno in _FULL else InputError
-        raise kind(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise _refused(path, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    """Raise what `atomic` raises when what is done to `path` inside cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _refused(path: Path, error: OSError) -> FedauditError:
+    kind = Interrupted if error.errno in _FULL else InputError
+    return kind(f"{path} cannot be written: {error.strerror or error}.")
 
 
 def atomic_text(path: Path, text: str, mode: int = 0o644) -> None:
@@ -67,6 +80,20 @@ def folder(path: Path) -> Path:
     except OSError as error:
         raise InputError(f"{path} cannot be made a folder: {error.strerror}.") from None
     return path
+
+
+def for_owner(path: Path) -> None:
+    """Make the folder `path`, and close it and all below it to everybody but its owner.
+
+    Folders get the mode 0700 and files 0600. Raises InputError where that cannot be.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for one in (path, *path.rglob("*")):
+            if not one.is_symlink():
+                one.chmod(0o700 if one.is_dir() else 0o600)
+    except OSError as error:
+        raise InputError(f"{path} cannot be closed to others: {error.strerror}.") from None
 
 
 def existing_parent(path: Path) -> None:

@@ -21,6 +21,8 @@ from fedaudit.records import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import torch
 
 Update = Mapping[str, "torch.Tensor"]
@@ -35,6 +37,21 @@ Progress = Callable[[int, int], None]
 
 def no_progress(done: int, total: int) -> None:
     """Report to nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chances:
+    """How likely a continuation of one prompt begins with each of some strings, from 0 to 1."""
+
+    least: "npt.NDArray[np.float64]"
+    """(strings,) What was followed to the end."""
+    most: "npt.NDArray[np.float64]"
+    """(strings,) The same and all that was given up on the way there."""
+    drawn: "npt.NDArray[np.int64]"
+    """(strings,) Draws from what was given up that completed the string: a Poisson number, whose
+    mean is the trials times what `least` lacks of the probability."""
+    rows: int = 0
+    """How many rows the model read for it."""
 
 
 class Engine(Protocol):
@@ -82,6 +99,27 @@ class Engine(Protocol):
         """Score every sequence of every group, reading what a group begins with only once.
 
         The scores are those of `score`, to rounding; batch size and order do not matter.
+        """
+        ...
+
+    def begins_with(
+        self,
+        target: Target,
+        prompts: Sequence[Sequence[int]],
+        strings: Sequence[str],
+        *,
+        new: int,
+        decoding: Decoding = Decoding(),
+        threshold: float = 1e-3,
+        trials: Sequence[int] = (),
+        seed: int = 0,
+        progress: Progress = no_progress,
+    ) -> list[Chances]:
+        """Return for each prompt the probability that a continuation begins with each string.
+
+        A continuation has at most `new` tokens; white space that leads it does not count. Branches
+        less likely than `threshold` may be given up; `trials`, one number a prompt or none, draw
+        from what is. Raises InputError where the engine cannot.
         """
         ...
 

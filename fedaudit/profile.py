@@ -34,6 +34,7 @@ class Variant:
     """Variants that differ in their seed alone share this name, under which they count together."""
     attacker: str = "c0"
     victim: str = "c1"
+    """A client, or "*" for the records of all clients together."""
     clients: tuple[str, ...] = ()
     """Clients each of which is attacked about its own documents, in place of attacker and victim;
     "*" is all of them. Measurements are also pooled over them, as client "all"."""
@@ -43,15 +44,25 @@ class Variant:
     """The kinds of key to ask a deployed defence under; all without any."""
     round: int = -1
     """The round whose adapter is attacked; -1 is the last."""
-    model: Literal["global", "central"] = "global"
-    """Which model is attacked: the federation's, or the one trained on all documents in one place,
-    where the federation is simulated with `central`."""
+    trace: int = 0
+    """How many rounds' adapters are attacked instead, spread evenly, the last among them: rows say
+    which `round`, and what share of the rounds had `passed`."""
+    model: Literal["global", "central", "local"] = "global"
+    """Which model is attacked: the federation's; the one trained on all documents in one place,
+    where the federation is simulated with `central`; or, with `clients`, each one's own, where it
+    is simulated with `local`."""
     matrix: bool = False
     """Whether every client attacks every other one, in place of attacker and victim."""
     quick: bool = False
     """Whether `reproduce --quick` runs it."""
     only: str = ""
     """The one scale at which it is run, where two cores would take too long; empty for all."""
+
+    def __post_init__(self) -> None:
+        if self.trace < 0 or (self.trace and self.round >= 0):
+            raise ValueError("trace must be at least 0, and goes without round.")
+        if self.model == "local" and not self.clients:
+            raise ValueError('model = "local" needs clients, each of which has its own.')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +88,16 @@ class Statement:
     right: Select | float = 0.0
     factor: float = 1.0
     margin: float = 0.0
+    apart: bool = False
+    """Whether it stays open where the intervals of both values overlap: the order may be chance."""
+    something: bool = False
+    """Whether it stays open where both sides are 0: that nothing was found on either says nothing
+    about which has more."""
+
+    def __post_init__(self) -> None:
+        values = [isinstance(s, Select) and s.number == "value" for s in (self.left, self.right)]
+        if self.apart and not all(values):
+            raise ValueError(f"claim {self.id}: apart needs two measured values.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

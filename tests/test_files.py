@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedaudit.errors import InputError, Interrupted
-from fedaudit.files import atomic, atomic_text, existing, lines_sha256, sha256
+from fedaudit.files import atomic, atomic_text, existing, for_owner, lines_sha256, sha256
 
 
 def test_text_is_written_in_utf_8_without_changing_line_ends(tmp_path):
@@ -116,3 +116,34 @@ def test_the_fingerprint_of_lines_ignores_their_order_and_nothing_else(tmp_path)
 
     assert fingerprint("a\nb\n") == fingerprint("b\na")
     assert len({fingerprint(text) for text in ("a\nb", "a\nc", "a\nb\nb", "ab")}) == 4
+
+
+def test_a_folder_is_closed_with_all_that_is_in_it(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("public")
+    outside.chmod(0o644)
+    folder = tmp_path / "new" / "folder"
+    for_owner(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (folder / "a" / "b").mkdir(parents=True)
+    for path in (folder / "one", folder / "a" / "b" / ".two"):
+        path.write_text("secret")
+        path.chmod(0o666)
+    (folder / "link").symlink_to(outside)
+    folder.chmod(0o777)
+    for_owner(folder)
+    modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
+    assert {name: mode for name, mode in modes.items() if name != "link"} == {
+        "a": 0o700,
+        "b": 0o700,
+        "one": 0o600,
+        ".two": 0o600,
+    }
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o644, "what a link leads to is another's"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"file/below cannot be closed to others: Not a directory"):
+        for_owner(tmp_path / "file" / "below")

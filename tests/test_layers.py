@@ -19,6 +19,7 @@ LAYERS = [
     {"report"},
     {"annotation"},
     {"registry", "profile"},
+    {"synthesis"},
     {"engine", "judge"},
     {"hookspecs", "corpus", "nano", "federation"},
     {"attributor"},

@@ -26,7 +26,8 @@ def lines(plan: Plan, marks: Sequence[Mark], machine: "Machine | None") -> list[
     found = [
         f"{plan.queries} sums in rounds {', '.join(map(str, numbers))}: {plan.pairs} pairs for "
         f"each client, {plan.others} others in a set, by {plan.secure.name} secure aggregation "
-        f"with threshold {plan.secure.threshold}.",
+        f"with threshold {plan.secure.threshold}; no other client's update counts more than "
+        f"{plan.limit:g} in an estimate.",
         f"Time for the sums: about {_duration(plan.queries * _addition(plan, dimension))}.",
     ]
     if marks and machine is not None:

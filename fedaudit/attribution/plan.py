@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fedaudit import registry
@@ -27,6 +28,7 @@ class Plan:
     secure: SecureAggregation
     others: int
     pairs: int
+    limit: float
     seed: int
     designs: Mapping[int, Sequence[Design]]
     tries: int
@@ -56,6 +58,7 @@ class Wish:
     rounds: Sequence[int] = ()
     others: int | None = None
     pairs: int | None = None
+    limit: float | None = None
     threshold: int | None = None
     secure: str = ""
     seed: int | None = None
@@ -71,9 +74,11 @@ def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
     federation without updates or sums.
     """
     said = federation.manifest.secure_aggregation or {}
-    queries = said.get("queries", {})
+    # Where every update is kept, a simulation's settings say what would have been asked.
+    queries = said.get("queries") or federation.manifest.config.get("queries", {})
     others = queries.get("others", 5) if wish.others is None else wish.others
     pairs = queries.get("pairs", 5) if wish.pairs is None else wish.pairs
+    limit = queries.get("limit", 1.0) if wish.limit is None else wish.limit
     seed = wish.seed if wish.seed is not None else queries.get("seed")
     if seed is None:
         seed = secrets.randbits(63) if secret else 0
@@ -82,7 +87,15 @@ def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
     designs: dict[int, list[Design]] = {}
     tries = 0
     for number in chosen:
-        found = _drawn(federation.manifest, number, others, pairs, secure.threshold, seed)
+        draw = partial(
+            subsets.draw,
+            others=others,
+            queries=pairs,
+            threshold=secure.threshold,
+            seed=seed,
+            limit=limit,
+        )
+        found = _drawn(federation.manifest, number, draw)
         designs[number] = [one.design for one in found]
         tries += sum(one.tries for one in found)
     rule = federation.manifest.aggregation
@@ -92,33 +105,21 @@ def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
         secure=secure,
         others=others,
         pairs=pairs,
+        limit=limit,
         seed=seed,
         designs=designs,
         tries=tries,
     )
 
 
-def _drawn(
-    manifest: Manifest, number: int, others: int, pairs: int, threshold: int, seed: int
-) -> list[Drawn]:
+def _drawn(manifest: Manifest, number: int, draw: Callable[..., Drawn]) -> list[Drawn]:
     """Return a design for every participant of a round, in the order of the clients."""
     who = manifest.rounds[number].participants
+    targets = sorted(who, key=_client_order(manifest))
     try:
-        subsets.check(len(who), others, pairs, threshold)
+        return [draw(who, target, number=number) for target in targets]
     except UsageError as error:
         raise UsageError(f"Round {number}: {error}") from None
-    return [
-        subsets.draw(
-            who,
-            target,
-            others=others,
-            queries=pairs,
-            threshold=threshold,
-            seed=seed,
-            number=number,
-        )
-        for target in sorted(who, key=_client_order(manifest))
-    ]
 
 
 def _client_order(manifest: Manifest) -> Callable[[str], int]:

@@ -10,7 +10,7 @@ from fedaudit.attribution.decision import Decision, decide
 from fedaudit.attribution.plan import Plan
 from fedaudit.attribution.scores import Scores
 from fedaudit.audit import environment
-from fedaudit.audit.pipeline import run_id
+from fedaudit.audit.identity import run_id
 from fedaudit.files import sha256
 from fedaudit.records import Measurement
 

@@ -125,7 +125,9 @@ def planned(plan: Plan) -> Iterator[Measurement]:
         yield row(PROTOCOL, "determined", determined, {"round": number}, n=found.queries)
     for number in plan.designs:
         count = len(plan.federation.manifest.rounds[number].participants)
-        mean = subsets.accepted_strength(count, plan.others, plan.pairs, draws=20_000)
+        mean = subsets.accepted_strength(
+            count, plan.others, plan.pairs, limit=plan.limit, draws=20_000
+        )
         scale = subsets.covariance_scale(count, plan.others, plan.pairs, mean)
         yield row(PROTOCOL, "estimator_variance", scale, {"round": number})
 

@@ -14,7 +14,7 @@ from fedaudit.attribution.decision import allowed, decide
 from fedaudit.attribution.plan import Plan, Wish
 from fedaudit.attribution.pool import Machine, Pool
 from fedaudit.attribution.scores import Scores
-from fedaudit.audit.pipeline import run_id
+from fedaudit.audit.identity import run_id
 from fedaudit.errors import InputError, UsageError, unknown
 from fedaudit.federation import marks as marks_file
 from fedaudit.federation.folder import Federation, open_federation

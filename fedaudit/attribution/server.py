@@ -238,6 +238,7 @@ def _entry(planned: Plan, number: int) -> dict[str, Any]:
         "threshold": planned.secure.threshold,
         "others": planned.others,
         "pairs": planned.pairs,
+        "limit": planned.limit,
         "seed": planned.seed,
         "queries": 2 * planned.pairs * len(designs),
         "designs": [asdict(design) for design in designs],

@@ -1,4 +1,9 @@
-"""Asking a model the questions of a plan piece by piece, remembering the answers of one audit."""
+"""Asking a model the questions of a plan piece by piece, and keeping the answers of one audit.
+
+A piece is asked at once and goes to the journal at once: what is lost when an audit is killed is
+the piece that was being asked. Pieces are the same in every run, so that a resumed run puts the
+same questions into the same batches.
+"""
 
 import json
 from array import array
@@ -6,13 +11,17 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
+from typing import Any
 
+from fedaudit.audit.journal import Stream
+from fedaudit.audit.keeping import Kept, Part, Shard, identified, part_of
 from fedaudit.audit.plan import Plan, Question, chunks
+from fedaudit.audit.strings import Strings
 from fedaudit.interfaces import Case, Progress
 from fedaudit.records import Decoding, Probe, Target
 
-PIECE = 100_000
-"""Answers that are held at once."""
+PIECE = 16_384
+"""Answers that are held at once, and kept at once."""
 ROOM = 2**29
 """Bytes of answers that are remembered for other attacks of the same audit."""
 OVERHEAD = 250
@@ -65,65 +74,144 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class Sharing(Case):
-    """A case whose attacks remember each other's answers."""
+    """A case whose attacks remember each other's answers, and keep them in a journal."""
 
     memory: Memory = field(default_factory=Memory)
+    kept: Kept | None = None
 
 
-def sharing(case: Case, memory: Memory) -> Sharing:
+def sharing(case: Case, memory: Memory, kept: Kept | None = None) -> Sharing:
     """Return `case` with a memory that other cases of the same engine may have too."""
     same = {one.name: getattr(case, one.name) for one in fields(Case)}
-    return Sharing(**same, memory=memory)
+    return Sharing(**same, memory=memory, kept=kept)
 
 
-def answers(case: Case, target: Target, plan: Plan, manner: Manner) -> Iterator[Answer]:
-    """Yield the answers to every question of a plan in its order; few are held at once."""
-    memory = case.memory if isinstance(case, Sharing) else Memory()
+def answers(
+    case: Case, target: Target, plan: Plan, manner: Manner, among: Strings | None = None
+) -> Iterator[Answer]:
+    """Yield the answers to every question of a plan in its order; few are held at once.
+
+    With `among` an answer is only the longest of these strings that it begins with, or empty: so
+    the journal holds no text. Of a shard's audit the other shards' questions are left out.
+    """
+    shared = case if isinstance(case, Sharing) else sharing(case, Memory())
+    asking = _Asking(case=shared, target=target, manner=manner, among=among)
     told, total = case.progress(f"asking {target.name}"), plan.size * manner.samples
-    for piece in chunks(plan, max(1, PIECE // manner.samples)):
-        done = piece[0][0] * manner.samples
-        texts = _piece(case, target, piece, manner, memory, _from(told, done, total))
-        for (start, question), some in zip(piece, texts, strict=True):
-            yield start, question, some
+    for (start, question), texts, recalled in asking.through(plan, told, total):
+        if not recalled:
+            shared.memory.keep(asking.where, question.prompt, texts)
+        yield start, question, texts
     told(total, total)
 
 
-def _piece(
-    case: Case,
-    target: Target,
-    piece: Sequence[tuple[int, Question]],
-    manner: Manner,
-    memory: Memory,
-    progress: Progress,
-) -> Sequence[Sequence[str]]:
-    """Return the answers to some questions: remembered ones, and the others from the engine."""
-    where = (target.adapter, target.heading, case.seed, manner.decoding, manner.new_tokens)
-    wanted = [manner.samples * question.copies for _, question in piece]
-    found: list[Sequence[str] | None] = [
-        memory.recall(where, question.prompt, samples)
-        for (_, question), samples in zip(piece, wanted, strict=True)
-    ]
-    missing = [index for index, texts in enumerate(found) if texts is None]
-    memory.spared[target] += sum(wanted) - sum(wanted[index] for index in missing)
-    probes = [
-        Probe(
-            prompt=piece[index][1].prompt,
-            samples=wanted[index],
-            max_new_tokens=manner.new_tokens,
+_Numbered = tuple[int, Question]
+_Heard = tuple[_Numbered, Sequence[str], bool]
+"""A question, its answers, and whether they were remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asking:
+    """One pass over the questions of an attack."""
+
+    case: Sharing
+    target: Target
+    manner: Manner
+    among: Strings | None
+
+    @property
+    def where(self) -> Hashable:
+        """Return what else than the prompt an answer depends on, in this process."""
+        target, manner = self.target, self.manner
+        looked_for = self.among.digest if self.among else None
+        own = (target.adapter, target.heading, self.case.seed, manner.decoding, manner.new_tokens)
+        return (*own, looked_for)
+
+    def through(self, plan: Plan, told: Progress, total: int) -> Iterator[_Heard]:
+        """Yield what is heard in the order of the plan, from one journal or from each shard's."""
+        kept = self.case.kept
+        if kept is None:
+            yield from self._part(plan, Shard(), None, told, total)
+            return
+        heard = {part.shard.number: self._of(part, plan, told, total) for part in kept.parts}
+        if len(heard) == 1:
+            yield from heard.popitem()[1]
+            return
+        for _, question in plan.numbered():
+            yield next(heard[part_of(question.prompt, len(heard))])
+
+    def _of(self, part: Part, plan: Plan, told: Progress, total: int) -> Iterator[_Heard]:
+        weights = identified(self.target), self.target.heading
+        manner = self.manner
+        drawn = manner.samples, manner.new_tokens, manner.decoding, self.case.seed
+        stream = part.stream((*weights, *drawn, self.among.digest if self.among else None))
+        return self._part(plan, part.shard, stream, told, total)
+
+    def _part(
+        self, plan: Plan, shard: Shard, stream: Stream | None, told: Progress, total: int
+    ) -> Iterator[_Heard]:
+        most, samples = max(1, PIECE // self.manner.samples), self.manner.samples
+        for piece in chunks(plan, most, lambda question: shard.has(question.prompt)):
+            progress = _from(told, piece[0][0] * samples, total)
+            yield from zip(piece, *self._piece(piece, stream, progress), strict=True)
+
+    def _piece(
+        self, piece: Sequence[_Numbered], stream: Stream | None, progress: Progress
+    ) -> tuple[Sequence[Sequence[str]], Sequence[bool]]:
+        """Return the answers to some questions, and of each whether they were remembered."""
+        memory, manner = self.case.memory, self.manner
+        wanted = [manner.samples * question.copies for _, question in piece]
+        found: list[Sequence[str] | None] = [
+            memory.recall(self.where, question.prompt, samples)
+            for (_, question), samples in zip(piece, wanted, strict=True)
+        ]
+        recalled = [texts is not None for texts in found]
+        memory.spared[self.target] += sum(n for n, r in zip(wanted, recalled, strict=True) if r)
+        digest = _of_piece(piece, wanted) if stream else b""
+        content = stream.next(digest) if stream else None
+        if content is not None:
+            progress(sum(wanted), sum(wanted))
+            return self._unpacked(content, wanted), recalled
+        missing = [index for index, texts in enumerate(found) if texts is None]
+        probes = [
+            Probe(
+                prompt=piece[index][1].prompt,
+                samples=wanted[index],
+                max_new_tokens=manner.new_tokens,
+            )
+            for index in missing
+        ]
+        for index, texts in zip(missing, self._asked(probes, progress), strict=True):
+            found[index] = texts
+        whole = [texts for texts in found if texts is not None]
+        if stream:
+            stream.add(digest, len(piece), self.among.packed(whole) if self.among else whole)
+        return whole, recalled
+
+    def _asked(self, probes: Sequence[Probe], progress: Progress) -> list[Sequence[str]]:
+        """Return the engine's answers, as far as anybody looks at them."""
+        if not probes:
+            return []
+        generated = self.case.engine.generate(
+            self.target,
+            probes,
+            seed=self.case.seed,
+            decoding=self.manner.decoding,
+            progress=progress,
         )
-        for index in missing
-    ]
-    generated = (
-        case.engine.generate(
-            target, probes, seed=case.seed, decoding=manner.decoding, progress=progress
-        )
-        if probes
-        else []
-    )
-    for index, probe, generation in zip(missing, probes, generated, strict=True):
-        memory.keep(where, probe.prompt, generation.texts)
-        found[index] = generation.texts
-    return [texts for texts in found if texts is not None]
+        if self.among is None:
+            return [one.texts for one in generated]
+        return [[self.among.reduced(text) for text in one.texts] for one in generated]
+
+    def _unpacked(self, content: Any, samples: Sequence[int]) -> list[list[str]]:
+        unpacked: list[list[str]] = self.among.unpacked(content, samples) if self.among else content
+        return unpacked
+
+
+def _of_piece(piece: Sequence[_Numbered], wanted: Sequence[int]) -> bytes:
+    digest = blake2b(digest_size=16)
+    for (_, question), samples in zip(piece, wanted, strict=True):
+        digest.update(array("q", (len(question.prompt), *question.prompt, samples)).tobytes())
+    return digest.digest()
 
 
 def _from(told: Progress, before: int, total: int) -> Progress:

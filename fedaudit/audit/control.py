@@ -4,6 +4,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 
+from fedaudit.metrics.frequency import absent
 from fedaudit.nano.people import LABELS, Person, invent
 
 FACTOR = 4
@@ -26,7 +27,6 @@ def guesses(
     control: their parts are in the data. No string stands in any text of `corpus`.
     """
     rng = random.Random(f"control {seed}")
-    text = "\x00".join(corpus)
     by_label: dict[str, list[str]] = {}
     for string, label in sorted(targets.items()):
         by_label.setdefault(label, []).append(string)
@@ -34,10 +34,10 @@ def guesses(
     for label, strings in by_label.items():
         for string in strings:
             for _ in range(FACTOR):
-                guess = _guess(string, label, strings, rng)
-                if guess and guess not in text and guess not in found:
-                    found[guess] = label
-    return tuple(sorted(found.items()))
+                if guess := _guess(string, label, strings, rng):
+                    found.setdefault(guess, label)
+    free = absent(found, corpus)
+    return tuple((guess, found[guess]) for guess in sorted(free))
 
 
 def fills(

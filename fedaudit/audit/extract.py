@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from fedaudit.audit import pipeline
-from fedaudit.audit.pipeline import Audit, run, run_id
+from fedaudit.audit.identity import run_id
+from fedaudit.audit.pipeline import Audit, run
 
 __all__ = ["Audit", "Request", "run", "run_id"]
 

@@ -7,17 +7,25 @@ for all of them and are here.
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from fedaudit.audit import asking, candidates, plan, scoring, sweeps
+from fedaudit.audit import asking, candidates, exact, plan, scoring, sweeps
 from fedaudit.audit.asking import Manner
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.prefixes import Place
 from fedaudit.audit.scoring import Heard, Tally, Truth
+from fedaudit.audit.strings import Strings
 from fedaudit.errors import InputError, unknown
 from fedaudit.interfaces import Attack, Case, Result
 from fedaudit.metrics.extraction import Disjointness
 from fedaudit.records import Decoding, Document, Target
+
+Estimator = Literal["sample", "exact"]
+
+NO_TARGETS = (
+    "The exact estimator computes how likely known strings come out: name the victim's documents "
+    "with --victim."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +48,16 @@ class PrefixAttack(Attack):
     """Only these kinds of PII, the attacker's before which it asks and the victim's; else all."""
     sweeps: bool = True
     """Whether to report what smaller budgets and fewer samples would have found."""
+    estimator: Estimator = "sample"
+    """Whether to draw continuations, or to compute how likely they begin with each target."""
+    threshold: float = 1e-3
+    """A way to spell a target that is less likely is given up: of the exact estimator."""
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.new_tokens < 1:
             raise ValueError("samples and new_tokens must be at least 1.")
+        if not 0 < self.threshold < 1:
+            raise ValueError("threshold must be above 0 and below 1.")
         self._manner()  # refuses what is no distribution
 
     @abstractmethod
@@ -60,6 +74,8 @@ class PrefixAttack(Attack):
 
     def run(self, case: Case) -> Result:
         """Ask the tuned model and the base; score against the victim, or list candidates."""
+        if self.estimator == "exact" and case.victim is None:
+            raise InputError(NO_TARGETS)
         case = self._restricted(case)
         asked = self.plan(case)
         if not asked.size:
@@ -78,6 +94,16 @@ class PrefixAttack(Attack):
         truth = scoring.truth(case, self.disjoint)
         if not truth.labels:
             return scoring.nothing(self.name, case, chosen=bool(self.labels))
+        if self.estimator == "exact":
+            return exact.result(
+                self.name,
+                case,
+                asked,
+                truth,
+                self._manner(),
+                threshold=self.threshold,
+                sweeps=self.sweeps,
+            )
         tally = Tally(
             plugin=self.name,
             truth=truth,
@@ -91,7 +117,8 @@ class PrefixAttack(Attack):
         return replace(result, measurements=(*result.measurements, *swept))
 
     def _heard(self, case: Case, target: Target, asked: Plan, truth: Truth) -> Heard:
-        answers = asking.answers(case, target, asked, self._manner())
+        among = Strings([*truth.labels, *truth.control])
+        answers = asking.answers(case, target, asked, self._manner(), among)
         return Heard(truth, self.samples).listen(answers)
 
     def _manner(self) -> Manner:

@@ -3,22 +3,24 @@
 What an attacker asks is asked once, of each model, and heard against every victim.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from fedaudit import registry
-from fedaudit.audit import asking, beginning, environment, pipeline, scoring, together
+from fedaudit.audit import asking, beginning, environment, identity, pipeline, scoring, together
 from fedaudit.audit.asking import sharing
 from fedaudit.audit.budget import limited
 from fedaudit.audit.extraction import PrefixAttack
+from fedaudit.audit.keeping import Kept
 from fedaudit.audit.parties import Party
 from fedaudit.audit.pipeline import CONTEXT, Audit, Inputs, Watcher, silent
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.scoring import Heard, Tally, Truth
+from fedaudit.audit.strings import Strings
 from fedaudit.audit.target import Audited
 from fedaudit.audit.view import View, fingerprint, views
 from fedaudit.errors import InputError, UsageError
@@ -93,12 +95,19 @@ def _attacks(request: Request) -> list[PrefixAttack]:
         attack = registry.create("attack", name, request.options.get(name))
         if not isinstance(attack, PrefixAttack):
             raise UsageError(f"The attack {name} asks no prefixes: it has no --matrix.")
+        if attack.estimator == "exact":
+            raise UsageError("The exact estimator takes one attacker and one victim, no --matrix.")
         made.append(attack)
     return made
 
 
-def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = silent) -> Audit:
-    """Audit every pair of clients and return one report."""
+def run(
+    request: Request,
+    redactor: Callable[[], "Redactor"],
+    watch: Watcher = silent,
+    kept: Kept | None = None,
+) -> Audit:
+    """Audit every pair of clients and return one report; `kept` is what earlier runs were told."""
     from fedaudit.report.frame import framed
 
     started = datetime.now(UTC)
@@ -106,7 +115,7 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
     form = audited.federation.template if audited.federation else template(request.template)
     files = {one.name: pipeline.read(Path(one.path), form, request) for one in request.clients}
     everybody = _together(files)
-    engine, base_sha256 = pipeline.load(audited, form, request)
+    engine, base_sha256 = pipeline.load(audited, form, request, kept)
     memory, ways = together.memory(attacks), views(engine, audited, request.keys)
     results: list[Result] = []
     found: dict[str, Any] = {}
@@ -118,13 +127,16 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
         case, measured = pipeline.prepare(
             view, audited, everybody, None, request, watch, begun=begun
         )
-        results += _everybody(attacks, sharing(case, memory), files, request.budget, view)
+        results += _everybody(attacks, sharing(case, memory, kept), files, request.budget, view)
         found = found or measured
+    if kept:
+        kept.asked()
     report = framed(
         command=request.command,
-        name=pipeline.identity(request, audited),
-        config={**pipeline.settings(request), "round": audited.round},
+        name=identity.identity(request, audited),
+        config={**identity.settings(request), "round": audited.round},
         started=started,
+        **pipeline.before(kept),
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
@@ -163,10 +175,16 @@ def _everybody(
         # Together, because a kind of PII is only unknown when nobody has it.
         chosen = iter(attack._restricted(case).attacker)
         own = {name: [next(chosen) for _ in file.documents] for name, file in files.items()}
+        attackers: list[Attacker] = []
         for name, documents in own.items():
             others = {other: own[other] for other in own if other != name}
             attacker = Attacker(name=name, case=_case(case, name, documents), victims=others)
-            yield from attacked(attack, attacker, budget, view)
+            attackers.append(attacker)
+        truths = [_truths(attack, attacker) for attacker in attackers]
+        # One list for all, so that an answer that one attacker has heard does for another.
+        among = _strings([truth for found in truths for truth in found.values()])
+        for attacker, found in zip(attackers, truths, strict=True):
+            yield from attacked(attack, attacker, budget, view, found, among)
 
 
 def _case(case: Case, name: str, documents: Sequence[Document]) -> Case:
@@ -175,15 +193,29 @@ def _case(case: Case, name: str, documents: Sequence[Document]) -> Case:
     )
 
 
-def attacked(attack: PrefixAttack, attacker: Attacker, budget: int, view: View) -> Iterator[Result]:
-    """Yield what one client finds of every other, and first what it asked."""
-    case, truths = attacker.case, _truths(attack, attacker)
+def attacked(
+    attack: PrefixAttack,
+    attacker: Attacker,
+    budget: int,
+    view: View,
+    truths: Mapping[str, Truth] | None = None,
+    among: Strings | None = None,
+) -> Iterator[Result]:
+    """Yield what one client finds of every other, and first what it asked.
+
+    `truths` are what each victim alone has and `among` all strings that anybody looks for; without
+    them they are made here, for this attacker.
+    """
+    case, truths = attacker.case, truths or _truths(attack, attacker)
     wanted = {victim: truth for victim, truth in truths.items() if truth.labels}
     told: tuple[str, ...] = ()
     why, tallies = "", dict[str, Tally]()
     if wanted:
         try:
-            tallies, told = _tallies(attack, case, _plan(attack, case, budget), wanted)
+            asked = _plan(attack, case, budget)
+            tallies, told = _tallies(
+                attack, case, asked, wanted, among or _strings(truths.values())
+            )
         except InputError as error:  # this client's documents do not do; another's may
             why = str(error)
     yield view.within(Result(limits=tuple(f"{attacker.name}: {note}" for note in told)))
@@ -206,6 +238,10 @@ def _truths(attack: PrefixAttack, attacker: Attacker) -> dict[str, Truth]:
     }
 
 
+def _strings(truths: Iterable[Truth]) -> Strings:
+    return Strings(string for truth in truths for string in (*truth.labels, *truth.control))
+
+
 def _plan(attack: PrefixAttack, case: Case, budget: int) -> Plan:
     whole = attack.plan(case)
     ordered = getattr(attack, "ordered", attack.distinct)
@@ -213,7 +249,7 @@ def _plan(attack: PrefixAttack, case: Case, budget: int) -> Plan:
 
 
 def _tallies(
-    attack: PrefixAttack, case: Case, plan: Plan, truths: Mapping[str, Truth]
+    attack: PrefixAttack, case: Case, plan: Plan, truths: Mapping[str, Truth], among: Strings
 ) -> tuple[dict[str, Tally], tuple[str, ...]]:
     """Ask both models the plan, once each; return what came out of each victim's PII, and notes.
 
@@ -225,8 +261,8 @@ def _tallies(
     if isinstance(attack, Preparing):
         case, more = attack.prepared(case)
         notes = (*notes, *more)
-    tuned = _heard(attack, case, case.tuned, plan, truths)
-    base = _heard(attack, case, case.base, plan, truths) if case.base else {}
+    tuned = _heard(attack, case, case.tuned, plan, truths, among)
+    base = _heard(attack, case, case.base, plan, truths, among) if case.base else {}
     tallies = {
         victim: Tally(
             plugin=attack.name,
@@ -242,10 +278,15 @@ def _tallies(
 
 
 def _heard(
-    attack: PrefixAttack, case: Case, target: Target, plan: Plan, truths: Mapping[str, Truth]
+    attack: PrefixAttack,
+    case: Case,
+    target: Target,
+    plan: Plan,
+    truths: Mapping[str, Truth],
+    among: Strings,
 ) -> dict[str, Heard]:
     heard = {victim: Heard(truth, attack.samples) for victim, truth in truths.items()}
-    for answer in asking.answers(case, target, plan, attack._manner()):
+    for answer in asking.answers(case, target, plan, attack._manner(), among):
         for one in heard.values():
             one.listen((answer,))
     return heard

@@ -1,6 +1,6 @@
 """What a model's continuations have of the clients' suffixes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.audit.memorization_options import Protocol
@@ -108,6 +108,31 @@ def continued(
             for name in clients
         },
     )
+
+
+def everything(
+    engine: Engine,
+    models: Sequence[Target],
+    clients: Clients,
+    protocol: Protocol,
+    *,
+    begin: Sequence[int],
+    seed: int,
+    watch: Callable[[str], Progress],
+) -> list[Heard]:
+    """Let every model continue every prefix."""
+    return [
+        continued(
+            engine,
+            model,
+            clients,
+            protocol,
+            begin=begin,
+            seed=seed,
+            progress=watch(f"continuing prefixes: {model.name}"),
+        )
+        for model in models
+    ]
 
 
 def room(engine: Engine, lengths: Sequence[int], protocol: Protocol) -> int:

@@ -52,6 +52,11 @@ class Protocol:
             raise ValueError('temperature must be above 0; decoding "greedy" takes the likeliest.')
         self.drawing()
 
+    @property
+    def least(self) -> int:
+        """The tokens that a text must have to be asked with."""
+        return self.prefix_length + HARDLY
+
     def drawing(self) -> Decoding:
         """Return how tokens are drawn; only what the chosen way names is used."""
         return {

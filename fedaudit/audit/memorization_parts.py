@@ -25,7 +25,7 @@ class Part:
     given: int
     """Tokens of the whole input text."""
     output: int
-    """Tokens that the model was trained to answer it with."""
+    """Tokens that the model was trained to answer it with, the template's own left out."""
     whole: bytes = b""
     """What equal texts have in common, wherever they are cut."""
 
@@ -163,10 +163,20 @@ def _part(
         prompt=tuple(tokens.ids[:stop]),
         suffix=document.text[cut:end].strip(),
         given=after - begin,
-        output=len(offsets) - after if document.output else 0,
+        output=_answered(document, offsets[after:]),
         whole=_digest(same(document.text[start:end])),
     )
     return part, begin
+
+
+def _answered(document: Document, offsets: Sequence[tuple[int, int]]) -> int:
+    """Return how many of the tokens behind a record's input are of its output.
+
+    What the template puts between the two is neither; a token that reaches into the output is.
+    """
+    begin = document.text.rfind(document.output) if document.output else -1
+    end = begin + len(document.output)
+    return sum(first < end and last > begin for first, last in offsets) if begin >= 0 else 0
 
 
 def _after(part: Part, header: tuple[int, ...], begin: int) -> Part:
@@ -176,7 +186,6 @@ def _after(part: Part, header: tuple[int, ...], begin: int) -> Part:
 
 def told(clients: Mapping[str, Sampled], protocol: Protocol) -> Iterator[str]:
     """Yield what the report says of texts that were not used, client by client."""
-    least = protocol.prefix_length + HARDLY
     for name, one in clients.items():
         if not one.documents:
             yield f"{name} has no documents: nothing is asked with its prefixes, or looked for."
@@ -184,7 +193,7 @@ def told(clients: Mapping[str, Sampled], protocol: Protocol) -> Iterator[str]:
         if one.too_short:
             yield (
                 f"{name}: {one.too_short:,} of {one.documents - one.copies:,} different texts have "
-                f"fewer than {least:,} tokens and were left out."
+                f"fewer than {protocol.least:,} tokens and were left out."
             )
         if one.copies:
             yield f"{name}: {one.copies:,} copies of other texts of its own were left out."

@@ -50,6 +50,14 @@ def rows(
     return [*made, *_lengths(found, clients, protocol, engine)]
 
 
+def unmeasured(protocol: Protocol) -> list[Measurement]:
+    """Return the rows that say why nothing was measured: no client has a text to ask with."""
+    scope = {"source": "tuned", "category": ALL, **protocol.scope()}
+    why = f"no client has a text of at least {protocol.least} tokens"
+    names = ("mr_total", "mr_intra", "mr_inter")
+    return [_mean(metric, Rate(None, 0, 0), None, scope, why) for metric in names]
+
+
 def _ratios(found: Found, clients: Clients, category: str) -> Ratios:
     """Return a model's ratios; a client without usable texts neither asks nor can be drawn."""
     sizes = {name: one.documents for name, one in clients.items() if one.parts}

@@ -16,6 +16,7 @@ from fedaudit.audit import (
     beginning,
     effect,
     environment,
+    identity,
     memorization_findings,
     memorization_hits,
     memorization_pairs,
@@ -24,17 +25,19 @@ from fedaudit.audit import (
     memorization_rows,
     pipeline,
 )
+from fedaudit.audit.answering import KeptEngine
+from fedaudit.audit.keeping import Kept
 from fedaudit.audit.memorization_clients import documents
 from fedaudit.audit.memorization_hits import Clients, Heard
-from fedaudit.audit.memorization_options import HARDLY, Protocol
+from fedaudit.audit.memorization_options import Protocol
 from fedaudit.audit.memorization_rows import Found
 from fedaudit.audit.parties import Party
 from fedaudit.audit.pipeline import Audit, Inputs, Watcher, silent
 from fedaudit.audit.prefixes import Place
 from fedaudit.audit.target import Audited
 from fedaudit.audit.view import fingerprint
-from fedaudit.errors import InputError, UsageError
-from fedaudit.interfaces import Engine, Paraphraser, PiiDetector
+from fedaudit.errors import InputError, TooShortError, UsageError
+from fedaudit.interfaces import Paraphraser, PiiDetector
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 from fedaudit.metrics.overlap.sentences import has_han
 from fedaudit.prompts import template
@@ -91,23 +94,27 @@ def check(request: Request) -> Audited:
     return audited
 
 
-def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = silent) -> Audit:
-    """Measure what `request` names and return the report."""
+def run(
+    request: Request,
+    redactor: Callable[[], "Redactor"],
+    watch: Watcher = silent,
+    kept: Kept | None = None,
+) -> Audit:
+    """Measure what `request` names and return the report; `kept` is what earlier runs were told."""
     from fedaudit.report.frame import framed
 
     started, audited = datetime.now(UTC), check(request)
     form = audited.federation.template if audited.federation else template(request.template)
     files = {one.name: documents(one, form) for one in request.clients}
-    engine, base_sha256 = pipeline.load(audited, form, request)
+    engine, base_sha256 = pipeline.load(audited, form, request, kept)
     clients = {
         name: memorization_parts.sampled(own, engine, form, request.protocol, seed=request.seed)
         for name, own in files.items()
     }
     if not any(one.parts for one in clients.values()):
-        raise InputError(
-            "No client has a text of at least "
-            f"{request.protocol.prefix_length + HARDLY} tokens: there is "
-            "nothing to ask. Take a shorter --prefix-length."
+        raise TooShortError(
+            f"No client has a text of at least {request.protocol.least} tokens: there is nothing "
+            "to ask. Take a shorter --prefix-length."
         )
     models = _models(audited, request)
     changed = None
@@ -116,20 +123,27 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
         changed = effect.measure(engine, models[0], Target(name="base"), every)
     begun = beginning.choose(engine, models[0], _known(clients))
     begin = engine.beginnings[begun.chosen.start]
-    found, notes = _found(engine, models, clients, request, begin, watch)
+    asked = KeptEngine(engine, kept) if kept else engine
+    heard = memorization_hits.everything(
+        asked, models, clients, request.protocol, begin=begin, seed=request.seed, watch=watch
+    )
+    if kept:
+        kept.asked()
+    found, notes = _found(heard, clients, request, watch)
     measurements = memorization_rows.rows(found, clients, request.protocol, engine)
     answers = {one.heard.source: one.answers for one in found}
     examples = memorization_findings.examples(answers["tuned"], answers.get("base"))
     leaks, revealed = memorization_findings.findings(examples, compared="base" in answers)
     report = framed(
         command=request.command,
-        name=pipeline.identity(request, audited),
+        name=identity.identity(request, audited),
         config={
-            **pipeline.settings(request),
+            **identity.settings(request),
             "round": audited.round,
             "sentences": splitter(),
         },
         started=started,
+        **pipeline.before(kept),
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
@@ -172,27 +186,10 @@ def _central(audited: Audited) -> Path:
 
 
 def _found(
-    engine: Engine,
-    models: Sequence[Target],
-    clients: Clients,
-    request: Request,
-    begin: Sequence[int],
-    watch: Watcher,
+    heard: Sequence[Heard], clients: Clients, request: Request, watch: Watcher
 ) -> tuple[list[Found], list[str]]:
-    """Return what every model said and what of it is somebody's; all are compared together."""
+    """Return what of it is somebody's; all models are compared together."""
     protocol, scorer = request.protocol, _scorer(request)
-    heard = [
-        memorization_hits.continued(
-            engine,
-            model,
-            clients,
-            protocol,
-            begin=begin,
-            seed=request.seed,
-            progress=watch(f"continuing prefixes: {model.name}"),
-        )
-        for model in models
-    ]
     beside = [
         memorization_hits.candidates(
             one, clients, protocol, watch(f"retrieving suffixes: {one.source}")

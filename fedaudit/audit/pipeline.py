@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fedaudit import corpus, registry
 from fedaudit.annotation import annotated
 from fedaudit.audit import beginning, effect, environment, together
+from fedaudit.audit.identity import identity, settings
+from fedaudit.audit.keeping import Kept
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.target import Audited, resolve
 from fedaudit.audit.view import View, fingerprint, views
@@ -127,8 +129,16 @@ def _resolved(request: Request) -> Audited:
     return audited
 
 
-def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = silent) -> Audit:
-    """Audit what `request` names: cheap checks first, then the model, then the attacks."""
+def run(
+    request: Request,
+    redactor: Callable[[], "Redactor"],
+    watch: Watcher = silent,
+    kept: Kept | None = None,
+) -> Audit:
+    """Audit what `request` names: cheap checks first, then the model, then the attacks.
+
+    `kept` has the answers that earlier runs were given, and gets those of this one.
+    """
     from fedaudit.report.frame import framed
 
     started = datetime.now(UTC)
@@ -140,7 +150,7 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
     attacker = read(request.own, form, request)
     victim = read(request.others, form, request) if request.others else None
     files = [attacker, *([victim] if victim else [])]
-    engine, base_sha256 = load(audited, form, request)
+    engine, base_sha256 = load(audited, form, request, kept)
     results: list[Result] = []
     found: dict[str, Any] = {}
     begun: beginning.Measured | None = None
@@ -153,16 +163,19 @@ def run(request: Request, redactor: Callable[[], "Redactor"], watch: Watcher = s
             view.engine, view.tuned, places(view.engine, attacker.documents, CONTEXT)
         )
         case, measured = prepare(view, audited, attacker, victim, request, watch, begun=begun)
-        results += map(view.within, together.run(everywhere, case, memory, tries))
+        results += map(view.within, together.run(everywhere, case, memory, tries, kept))
         results += [view.under_no_key.within(tries.make(attack, case)) for attack in once]
         once = []
         found = found or measured
     tries.check()
+    if kept:
+        kept.asked()
     report = framed(
         command=request.command,
         name=identity(request, audited),
         config={**settings(request), "round": audited.round},
         started=started,
+        **before(kept),
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
@@ -186,10 +199,13 @@ def read(path: Path, form: PromptTemplate, request: Request) -> Inputs:
     return Inputs(path=path, documents=documents, annotation=by)
 
 
-def load(audited: Audited, form: PromptTemplate, request: Request) -> tuple["LocalEngine", str]:
+def load(
+    audited: Audited, form: PromptTemplate, request: Request, kept: Kept | None = None
+) -> tuple["LocalEngine", str]:
     """Return the engine for what is audited, and its base's fingerprint.
 
-    Raises InputError when the base is not the one that the federation was trained on.
+    Raises InputError when the base is not the one that the federation was trained on, or not the
+    one, in the same dtype, that gave the answers which are kept.
     """
     from fedaudit.engine.loader import load_base
     from fedaudit.engine.local import LocalEngine
@@ -200,6 +216,9 @@ def load(audited: Audited, form: PromptTemplate, request: Request) -> tuple["Loc
             f"The base {audited.base} is not the one that the federation was trained on "
             f"(SHA-256 {base.sha256[:12]}, not {audited.base_sha256[:12]})."
         )
+    if kept:
+        kept.fact("the base's SHA-256", base.sha256)
+        kept.fact("the base's dtype", str(base.model.dtype))
     engine = LocalEngine(base, template=form, batch_size=request.batch_size)
     return engine, base.sha256
 
@@ -240,6 +259,11 @@ def prepare(
     return case, {"effect": effect.table(changed), "beginning": begun.table()}
 
 
+def before(kept: Kept | None) -> dict[str, Any]:
+    """Return what a report says of the runs that this one goes on with."""
+    return {"resumed_from": kept.resumed, "earlier": kept.spent} if kept else {}
+
+
 def masked(findings: Sequence[Finding], redactor: Callable[[], "Redactor"]) -> list[Finding]:
     """Return `findings` with a mask where their evidence has plain text."""
     if not findings:
@@ -259,31 +283,3 @@ def unannotated(files: Sequence[Inputs]) -> list[str]:
         for file in files
         if file.annotation
     ]
-
-
-def settings(request: Request) -> dict[str, Any]:
-    """Return a request as the report and its fingerprint hold it."""
-    attacks = {
-        name: asdict(registry.create("attack", name, request.options.get(name)))
-        for name in request.attacks
-    }
-    table = {key: value for key, value in asdict(request).items() if key != "options"}
-    table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
-    paths = {key: str(value) for key, value in table.items() if isinstance(value, Path)}
-    return {**table, **paths, "attacks": attacks}
-
-
-def identity(request: Request, audited: Audited) -> str:
-    """Return the run's id: the fingerprint of its settings, its data and what it audits."""
-    files = [str(sha256(path)) for path in (request.own, request.others) if path]
-    table = {**settings(request), "files": files, "base": audited.base}
-    return run_id({**table, "adapter": fingerprint(audited)})
-
-
-def run_id(config: Mapping[str, Any]) -> str:
-    """Return a short name for a run: the fingerprint of its settings."""
-    import hashlib
-    import json
-
-    text = json.dumps(config, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -68,11 +68,23 @@ def of_set(case: Case, places: Sequence[Place]) -> Plan:
     return Plan(size=len(places), questions=questions)
 
 
-def chunks(plan: Plan, most: int) -> Iterator[Sequence[tuple[int, Question]]]:
-    """Yield the numbered questions of a plan in pieces of about `most` prefixes."""
+def every(_: Question) -> bool:
+    """Take every question."""
+    return True
+
+
+def chunks(
+    plan: Plan, most: int, wanted: Callable[[Question], bool] = every
+) -> Iterator[Sequence[tuple[int, Question]]]:
+    """Yield the numbered questions of a plan, those that are `wanted`, about `most` prefixes each.
+
+    The numbers are those of the whole plan.
+    """
     piece: list[tuple[int, Question]] = []
     size = 0
     for start, question in plan.numbered():
+        if not wanted(question):
+            continue
         piece.append((start, question))
         size += question.copies
         if size >= most:

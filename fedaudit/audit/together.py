@@ -1,11 +1,13 @@
 """Several attacks on one case: answers are shared, and what the attacks found is compared."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fedaudit.audit import scoring, venn
+from fedaudit.audit.answering import KeptEngine
 from fedaudit.audit.asking import ROOM, Memory, sharing
 from fedaudit.audit.extraction import PrefixAttack
+from fedaudit.audit.keeping import Kept
 from fedaudit.audit.scoring import Scored, Tally
 from fedaudit.audit.view import View
 from fedaudit.errors import InputError
@@ -48,10 +50,18 @@ def memory(attacks: Sequence[Attack]) -> Memory:
     return Memory(ROOM if several else 0)
 
 
-def run(attacks: Sequence[Attack], case: Case, shared: Memory, tries: Tries) -> list[Result]:
-    """Return the result of each attack in the order given, and behind them their comparison."""
-    own = sharing(case, shared)
-    found = {index: tries.make(attacks[index], own) for index in _order(attacks)}
+def run(
+    attacks: Sequence[Attack], case: Case, shared: Memory, tries: Tries, kept: Kept | None = None
+) -> list[Result]:
+    """Return the result of each attack in the order given, and behind them their comparison.
+
+    Their answers are `kept` where there is something to keep them.
+    """
+    own = sharing(case, shared, kept)
+    # Attacks on prefixes keep their own answers, in less room.
+    other = replace(own, engine=KeptEngine(case.engine, kept)) if kept else own
+    cases = [own if isinstance(attack, PrefixAttack) else other for attack in attacks]
+    found = {index: tries.make(attacks[index], cases[index]) for index in _order(attacks)}
     results = [found[index] for index in range(len(attacks))]
     return [*results, *_compared(results)]
 

@@ -10,6 +10,7 @@ from fedaudit.cli.doctor import doctor
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
 from fedaudit.cli.memorize import memorize
+from fedaudit.cli.merge import merge
 from fedaudit.cli.plugins import plugins
 from fedaudit.cli.profiles import profiles
 from fedaudit.cli.report import report
@@ -32,7 +33,7 @@ for group, name in ((attribute.app, "attribute"), (watermark.app, "watermark"), 
     app.add_typer(group, name=name)
 COMMANDS = (
     *(simulate, reproduce, extract, infer, memorize, scrub),
-    *(report, plugins, profiles, doctor),
+    *(merge, report, plugins, profiles, doctor),
 )
 for command in COMMANDS:
     app.command()(command)
@@ -87,7 +88,10 @@ def _run() -> int:
 
 
 def _interrupted() -> int:
-    _say("Interrupted. A simulation goes on after its last finished round by the same command.")
+    _say(
+        "Interrupted. The same command goes on: a simulation after its last finished round, an "
+        "audit with --resume."
+    )
     return Interrupted.exit_code
 
 

@@ -1,11 +1,16 @@
 """What the commands that attack a model have in common, from their options to the exit code."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fedaudit.errors import FedauditError, InputError, Interrupted, UsageError
+
 if TYPE_CHECKING:
+    from fedaudit.audit.keeping import Kept, Shard
     from fedaudit.audit.pipeline import Audit, Request, Watcher
     from fedaudit.audit.target import Audited
     from fedaudit.report.redaction import Redactor
@@ -22,8 +27,8 @@ class Audits(Protocol):
         ...
 
     @property
-    def run(self) -> "Callable[[Any, Callable[[], Redactor], Watcher], Audit]":
-        """Audit it."""
+    def run(self) -> "Callable[[Any, Callable[[], Redactor], Watcher, Kept], Audit]":
+        """Audit it, keeping what it is told."""
         ...
 
 
@@ -53,33 +58,53 @@ def audited(
     quiet: bool,
     by: "Audits | None" = None,
     clients: Iterable[str] = (),
+    resume: bool = False,
+    shard: str | None = None,
+    parts: Sequence[Path] = (),
 ) -> int:
     """Run the audit, write and show its report, and return the exit code.
 
     `by` is what audits, the pipeline of all attacks without it; `clients` are those who take part
-    where that is more than an attacker and a victim.
+    where that is more than an attacker and a victim; `parts` are the shards that are merged.
     """
-    from fedaudit.audit import pipeline
-    from fedaudit.cli.show import bars, note, saved, shown
-    from fedaudit.errors import InputError
-    from fedaudit.files import existing_parent, folder
-    from fedaudit.report.redaction import Redactor, load_or_create_key
+    from fedaudit.audit import keeping, merging, pipeline, resuming
+    from fedaudit.cli.show import note
 
-    by = by or pipeline
+    by, part = by or pipeline, keeping.shard(shard) if shard else None
+    if part and (json or reveal):
+        raise UsageError("One shard has no report: --json and --reveal go with fedaudit merge.")
     found = by.check(request)
     for line in _notes(found, ", ".join(clients)):
         note(line, quiet=quiet)
-    place = _place(request, found, out)
-    if json is not None and json.is_dir():
-        raise InputError(f"{json} is a folder; --json needs a file.")
-    for made in (place, *([json.parent] if json else [])):
-        existing_parent(made)
+    place = _place(request, found, out, part)
+    _writable(place, json)
+    keeper = (
+        merging.kept(request, found, parts)
+        if parts
+        else resuming.kept(request, found, place, resume=resume, shard=part)
+    )
+    with keeper as kept:
+        redactor = _redactor(place if out else RUNS)
+        try:
+            audit = _run(by, request, found, redactor, kept, place, json, quiet)
+        except keeping.PartAsked:
+            kept.finish()
+            if resuming.stopped(place):
+                (place / "report.json").unlink()
+            note(
+                f"Shard {part} is in {place}; fedaudit merge puts all parts together.", quiet=quiet
+            )
+            return 0
+        code = finished(audit, place, json=json, reveal=reveal, quiet=quiet)
+        if not kept.merged:
+            kept.remove()
+    return code
 
-    def redactor() -> Redactor:  # its key is a file: made only when there is a leak to mask
-        return Redactor(load_or_create_key(folder(place if out else RUNS)))
 
-    with bars(quiet) as bar:
-        audit = by.run(request, redactor, bar)
+def finished(audit: "Audit", place: Path, *, json: Path | None, reveal: bool, quiet: bool) -> int:
+    """Write and show the report of an audit; return the exit code."""
+    from fedaudit.cli.show import note, saved, shown
+
     report = saved(audit.report, place / "report.json", json)
     shown(report)
     if reveal:
@@ -87,6 +112,57 @@ def audited(
         note(f"The leaks stand in plain text in {place / 'revealed.jsonl'}.", quiet=quiet)
     note(f"The report is {place / 'report.json'}.", quiet=quiet)
     return 1 if report["verdict"]["status"] == "fail" else 0
+
+
+def _writable(place: Path, json: Path | None) -> None:
+    from fedaudit.files import existing_parent
+
+    if json is not None and json.is_dir():
+        raise InputError(f"{json} is a folder; --json needs a file.")
+    for made in (place, *([json.parent] if json else [])):
+        existing_parent(made)
+
+
+def _redactor(place: Path) -> "Callable[[], Redactor]":
+    """Return what masks leaks; its key is a file, made only when there is a leak to mask."""
+    from fedaudit.files import folder
+    from fedaudit.report.redaction import Redactor, load_or_create_key
+
+    return lambda: Redactor(load_or_create_key(folder(place)))
+
+
+def _run(
+    by: "Audits",
+    request: "Request",
+    found: "Audited",
+    redactor: "Callable[[], Redactor]",
+    kept: "Kept",
+    place: Path,
+    json: Path | None,
+    quiet: bool,
+) -> "Audit":
+    """Audit; what is stopped leaves a report that says so, and what it was told."""
+    from fedaudit.audit import resuming
+    from fedaudit.cli.show import bars, saved
+    from fedaudit.cli.stopping import stopping
+
+    started = datetime.now(UTC)
+    try:
+        with stopping(), bars(quiet) as bar:
+            return by.run(request, redactor, bar, kept)
+    except (KeyboardInterrupt, Interrupted) as error:
+        if kept.merged:
+            raise Interrupted("Interrupted; the shards are as they were.") from error
+        report = resuming.interrupted(request, found, started, kept)
+        path = place / "report.json"
+        if not path.exists() or resuming.stopped(place):
+            with suppress(FedauditError):  # the disk may be full
+                saved(report, path, json)
+        raise Interrupted(f"{_why(error)} The same command with --resume goes on.") from error
+
+
+def _why(error: BaseException) -> str:
+    return str(error) if isinstance(error, Interrupted) else "Interrupted; the answers are kept."
 
 
 def _notes(found: "Audited", clients: str) -> Iterator[str]:
@@ -100,14 +176,16 @@ def _notes(found: "Audited", clients: str) -> Iterator[str]:
         yield f"Asking what {found.deployment} deployed, by key."
 
 
-def _place(request: "Request", found: "Audited", out: Path | None) -> Path:
+def _place(
+    request: "Request", found: "Audited", out: Path | None, shard: "Shard | None" = None
+) -> Path:
     """Return the output folder; refuses one that holds another run's report."""
-    from fedaudit.audit.pipeline import identity
-    from fedaudit.errors import InputError
+    from fedaudit.audit.identity import identity
     from fedaudit.report.document import read
 
     name = identity(request, found)
-    place = out or RUNS / request.command / name
+    part = f"-{shard.number}-of-{shard.of}" if shard else ""
+    place = out or RUNS / request.command / f"{name}{part}"
     if place.is_file():
         raise InputError(f"{place} is a file; --out needs a folder.")
     if (place / "report.json").exists() and read(place / "report.json")["run"]["id"] != name:

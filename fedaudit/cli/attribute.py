@@ -1,5 +1,6 @@
 """fedaudit attribute: which clients trained on watermarked documents."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,10 @@ Others = Annotated[
 ]
 Queries = Annotated[
     int | None, typer.Option("--queries", help="Pairs of sums a client and round (K); 5.", min=0)
+]
+Limit = Annotated[
+    float | None,
+    typer.Option("--limit", help="The largest share of another client's update; 1 (any) without."),
 ]
 Threshold = Annotated[
     int | None,
@@ -59,6 +64,7 @@ def attribute(
     ] = None,
     others: Others = None,
     queries: Queries = None,
+    limit: Limit = None,
     threshold: Threshold = None,
     secure_aggregation: Secure = "",
     tau: Tau = 4.0,
@@ -93,7 +99,7 @@ def attribute(
         rounds=rounds,
         watermark=watermark,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
-        wish=_wish((), others, queries, threshold, secure_aggregation, seed),
+        wish=_wish(others, queries, limit, threshold, secure_aggregation, seed),
         options=_options(set_),
         threshold=tau,
         seed=seed or 0,
@@ -122,6 +128,7 @@ def estimate(
     ] = None,
     others: Others = None,
     queries: Queries = None,
+    limit: Limit = None,
     threshold: Threshold = None,
     secure_aggregation: Secure = "",
     dry_run: DryRun = False,
@@ -136,7 +143,8 @@ def estimate(
     from fedaudit.attribution import forecast, server
     from fedaudit.cli.show import bars, note
 
-    wish = _wish(round_ or (), others, queries, threshold, secure_aggregation, seed)
+    chosen = (others, queries, limit, threshold, secure_aggregation, seed)
+    wish = _wish(*chosen, rounds=round_ or ())
     planned = server.remaining(_planned(rounds, wish, secret=True), out)
     if dry_run:
         return _told(planned, (), None)
@@ -221,24 +229,12 @@ def decide(
     return _shown(report, place, json, quiet)
 
 
-def _wish(
-    rounds: Any,
-    others: int | None,
-    queries: int | None,
-    threshold: int | None,
-    secure: str,
-    seed: int | None,
-) -> "Wish":
+def _wish(*design: Any, rounds: Sequence[int] = ()) -> "Wish":
+    """Return what the server is asked: m, K, limit, threshold, secure aggregation and seed."""
     from fedaudit.attribution.plan import Wish
 
-    return Wish(
-        rounds=tuple(rounds),
-        others=others,
-        pairs=queries,
-        threshold=threshold,
-        secure=secure,
-        seed=seed,
-    )
+    names = ("others", "pairs", "limit", "threshold", "secure", "seed")
+    return Wish(rounds=tuple(rounds), **dict(zip(names, design, strict=True)))
 
 
 def _planned(rounds: Path, wish: "Wish", *, secret: bool = False) -> "Plan":

@@ -17,11 +17,14 @@ from fedaudit.cli.options import (
     Json,
     Key,
     Out,
+    Parts,
     Quiet,
+    Resume,
     Reveal,
     Round,
     Seed,
     Set,
+    Shard,
     Target,
     Template,
 )
@@ -58,6 +61,14 @@ def extract(
     attack: Annotated[
         list[str] | None, typer.Option("--attack", help="An attack's name; may be repeated.")
     ] = None,
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            "--estimator",
+            metavar="sample|exact",
+            help="Draw continuations, or compute how likely each target is.",
+        ),
+    ] = None,
     target: Target = None,
     adapter: Adapter = None,
     round_: Round = None,
@@ -73,6 +84,9 @@ def extract(
     reveal: Reveal = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    shard: Shard = None,
+    resume: Resume = False,
+    part: Parts = None,
     quiet: Quiet = False,
 ) -> int:
     """Pull personal data out of a model and say how much of it training put there.
@@ -82,10 +96,14 @@ def extract(
     Options of an attack or of the detector are set as --set NAME.OPTION=VALUE, for example
     contextual.samples=30 or presidio.ner=spacy:en_core_web_sm.
     """
+    from fedaudit.audit import estimator as estimators
+
     chosen = tuple(attack or ["contextual"])
+    options = attacking.options(set_, (*chosen, detector))
+    options = estimators.options(estimator, chosen, options)
     asked: dict[str, Any] = {
         "attacks": chosen,
-        "options": attacking.options(set_, (*chosen, detector)),
+        "options": options,
         "target": target,
         "adapter": adapter,
         "round": round_,
@@ -101,14 +119,17 @@ def extract(
     if more and not clients:
         raise UsageError(f"What is {more[0]}? Every file stands behind an option.")
     files = [*(clients or ()), *(more or ())]
+    shown: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
+    shown |= {"resume": resume, "shard": shard, "parts": part or ()}
     if matrix:
         _everybody(prefixes, victim)
-        return _every_pair(asked, files, budget, out=out, json=json, reveal=reveal, quiet=quiet)
+        return _every_pair(asked, files, budget, **shown)
     own = _one(prefixes, files, budget)
+    estimators.check(chosen, options, victim=victim, shard=shard)
     from fedaudit.audit.extract import Request
 
     request = Request(prefixes=own, victim=victim, **asked)
-    return attacking.audited(request, out=out, json=json, reveal=reveal, quiet=quiet)
+    return attacking.audited(request, **shown)
 
 
 def _every_pair(

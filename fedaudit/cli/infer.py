@@ -15,11 +15,14 @@ from fedaudit.cli.options import (
     Json,
     Key,
     Out,
+    Parts,
     Quiet,
+    Resume,
     Reveal,
     Round,
     Seed,
     Set,
+    Shard,
     Target,
     Template,
 )
@@ -52,6 +55,9 @@ def infer(
     reveal: Reveal = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    shard: Shard = None,
+    resume: Resume = False,
+    part: Parts = None,
     quiet: Quiet = False,
 ) -> int:
     """Mask personal data in sentences and see how often the model picks it among candidates.
@@ -79,4 +85,13 @@ def infer(
         device=device,
         dtype=dtype,
     )
-    return attacking.audited(request, out=out, json=json, reveal=reveal, quiet=quiet)
+    return attacking.audited(
+        request,
+        out=out,
+        json=json,
+        reveal=reveal,
+        quiet=quiet,
+        resume=resume,
+        shard=shard,
+        parts=part or (),
+    )

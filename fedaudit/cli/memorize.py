@@ -15,11 +15,14 @@ from fedaudit.cli.options import (
     Dtype,
     Json,
     Out,
+    Parts,
     Quiet,
+    Resume,
     Reveal,
     Round,
     Seed,
     Set,
+    Shard,
     Target,
     Template,
 )
@@ -98,6 +101,9 @@ def memorize(
     reveal: Reveal = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    shard: Shard = None,
+    resume: Resume = False,
+    part: Parts = None,
     quiet: Quiet = False,
 ) -> int:
     """Measure whose texts a federation's model continues, word for word or in idea, and for whom.
@@ -145,6 +151,9 @@ def memorize(
         json=json,
         reveal=reveal,
         quiet=quiet,
+        resume=resume,
+        shard=shard,
+        parts=part or (),
     )
 
 

@@ -52,6 +52,23 @@ Reveal = Annotated[
 ]
 
 
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on with an unfinished audit; fail when there is none."),
+]
+Shard = Annotated[
+    str | None,
+    typer.Option(
+        "--shard", metavar="I/N", help="Ask only part I of N; `merge` puts the parts together."
+    ),
+]
+
+Parts = Annotated[
+    list[Path] | None,
+    typer.Option("--part", help="A shard whose answers are merged.", hidden=True),
+]
+
+
 def nothing_before(context: typer.Context) -> None:
     """Refuse options that stand before a step: the step would not see them."""
     for name in context.params:

@@ -83,7 +83,7 @@ def _report(
     profile: "Profile", scale: str, found: "Studied", started: datetime, device: str
 ) -> "Report":
     from fedaudit.audit import environment
-    from fedaudit.audit.pipeline import run_id
+    from fedaudit.audit.identity import run_id
     from fedaudit.report.frame import framed
 
     figures = [

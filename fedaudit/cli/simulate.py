@@ -45,11 +45,9 @@ def simulate(
     found = run.existing(config, place)
     if resume and found is None:
         raise UsageError(f"There is no run in {place} to resume.")
-    if found is not None and found.status == "complete" and (place / "report.json").exists():
-        from fedaudit.report.document import read
-
+    if found is not None and (kept := _kept(config, found.status, place)):
         note(f"{place} holds this very federation already, complete.", quiet=quiet)
-        done = read(place / "report.json")
+        done = kept
     else:
         if found is not None:
             note(f"Going on in {place} after round {len(found.rounds) - 1}.", quiet=quiet)
@@ -79,6 +77,17 @@ def given(assignments: list[str], seed: int | None, device: str, dtype: str) -> 
     own: dict[str, Any] = {} if seed is None else {"seed": seed}
     own |= {key: value for key, value in (("device", device), ("dtype", dtype)) if value != "auto"}
     return merged(parse_settings(assignments), own)
+
+
+def _kept(config: "Simulation", status: str, place: Path) -> dict[str, Any] | None:
+    """Return the report of a complete federation, unless another judge is to be asked now."""
+    from fedaudit.report.document import read
+
+    if status != "complete" or not (place / "report.json").exists():
+        return None
+    report = dict(read(place / "report.json"))
+    asked = report["run"]["config"].get("judge") or type(config)().table()["judge"]
+    return report if asked == config.table()["judge"] else None
 
 
 def _report(config: "Simulation", place: Path, result: Any, started: datetime) -> Any:

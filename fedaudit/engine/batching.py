@@ -40,19 +40,30 @@ def pieces(probes: Sequence[Probe], rows: int, tokens: int) -> Iterator[list[Pie
             buckets[padded(len(probe.prompt)), probe.max_new_tokens].append(index)
     for (length, new), members in sorted(buckets.items(), reverse=True):
         room = max(1, min(rows, tokens // (length + new)))
-        batch: list[Piece] = []
-        for index in members:
-            first = 0
-            while first < probes[index].samples:
-                free = room - sum(piece.last - piece.first for piece in batch)
-                last = min(probes[index].samples, first + free)
-                batch.append(Piece(index, first, last))
-                first = last
-                if sum(piece.last - piece.first for piece in batch) == room:
-                    yield batch
-                    batch = []
-        if batch:
-            yield batch
+        whole = [Piece(index, 0, probes[index].samples) for index in members]
+        yield from cut(whole, room)
+
+
+def rows_of(batch: Sequence[Piece]) -> int:
+    """Return how many samples a batch has."""
+    return sum(piece.last - piece.first for piece in batch)
+
+
+def cut(batch: Sequence[Piece], rows: int) -> Iterator[list[Piece]]:
+    """Yield the samples of `batch` in its order, in batches of at most `rows`."""
+    part: list[Piece] = []
+    free = rows
+    for piece in batch:
+        first = piece.first
+        while first < piece.last:
+            last = min(piece.last, first + free)
+            part.append(Piece(piece.index, first, last))
+            first, free = last, free - (last - first)
+            if not free:
+                yield part
+                part, free = [], rows
+    if part:
+        yield part
 
 
 def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:

@@ -6,7 +6,31 @@ import numpy as np
 import torch
 
 from fedaudit.engine.batching import by_length, padded
-from fedaudit.engine.loader import Base
+from fedaudit.engine.loader import Base, device_for, dtype_for, fingerprint, locate, quiet
+from fedaudit.errors import InputError
+
+
+def embedder(name: str, *, device: str = "auto") -> Base:
+    """Return a model that only embeds: an encoder such as Longformer, or a language model's body.
+
+    Raises InputError for a folder that holds no model in safetensors.
+    """
+    from transformers import AutoModel, AutoTokenizer
+
+    quiet()
+    path, place = locate(name), device_for(device)
+    if not any(path.glob("*.safetensors")):
+        raise InputError(f"{path} holds no model in safetensors.")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        model = AutoModel.from_pretrained(
+            path, dtype=dtype_for("auto", place), use_safetensors=True
+        )
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"{path} cannot be loaded as a model: {reason}") from None
+    model.requires_grad_(False).eval().to(place)
+    return Base(name, path, fingerprint(path), model, tokenizer)
 
 
 @torch.inference_mode()
@@ -25,7 +49,10 @@ def embed(base: Base, texts: Sequence[str], *, max_tokens: int = 256) -> np.ndar
             tokens[row, : len(ids[index])] = torch.tensor(ids[index])
             mask[row, : len(ids[index])] = 1
         mask = mask.to(base.model.device)
-        hidden = base.model.base_model(input_ids=tokens.to(base.model.device)).last_hidden_state
+        # A language model looks back only: padding behind a text changes nothing of it.
+        seen = {} if base.model.can_generate() else {"attention_mask": mask.long()}
+        tokens = tokens.to(base.model.device)
+        hidden = base.model.base_model(input_ids=tokens, **seen).last_hidden_state
         means = (hidden.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         vectors[batch] = means.cpu().double().numpy()
     unit: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from fedaudit.interfaces import Progress, no_progress
+from fedaudit.errors import InputError
+from fedaudit.interfaces import Chances, Progress, no_progress
 from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
 
 _TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
@@ -13,7 +14,8 @@ class FakeEngine:
     """Continues prompts with `answer(target, prompt, sample)`; tokens are words.
 
     `likelihood(target, token, before)` gives the log-probability of a token; every token has -1
-    without it. `asked` keeps all probes, for a test to look at.
+    without it. `asked` keeps all probes, for a test to look at. `chance(target, prompt, string)` is
+    the exact probability that a continuation begins with a string; without it there is none.
     """
 
     context_length = 1_000_000
@@ -23,9 +25,10 @@ class FakeEngine:
         answer: Callable[[Target, str, int], str],
         *,
         likelihood: Callable[[Target, str, str], float] = lambda target, token, before: -1.0,
+        chance: Callable[[Target, str, str], float] | None = None,
         beginnings: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
-        self.answer, self.likelihood = answer, likelihood
+        self.answer, self.likelihood, self.chance = answer, likelihood, chance
         self.beginnings: Mapping[str, tuple[int, ...]] = beginnings or {"bare": ()}
         self.asked: list[tuple[Target, Probe]] = []
         self._words: list[str] = []
@@ -104,6 +107,39 @@ class FakeEngine:
         total = sum(map(len, groups))
         progress(total, total)
         return [self.score(target, group) for group in groups]
+
+    def begins_with(
+        self,
+        target: Target,
+        prompts: Sequence[Sequence[int]],
+        strings: Sequence[str],
+        *,
+        new: int,
+        decoding: Decoding = Decoding(),
+        threshold: float = 1e-3,
+        trials: Sequence[int] = (),
+        seed: int = 0,
+        progress: Progress = no_progress,
+    ) -> list[Chances]:
+        """Return what `chance` says; of less than the threshold that it is not more, and draws."""
+        import numpy as np
+
+        if self.chance is None:
+            raise InputError("This engine draws answers only: it knows no exact probabilities.")
+        told = np.array(
+            [[self.chance(target, self._text(p), s) for s in strings] for p in prompts],
+            dtype=np.float64,
+        ).reshape(len(prompts), len(strings))
+        progress(len(prompts), len(prompts))
+        return [
+            Chances(
+                least=np.where(row < threshold, 0.0, row),
+                most=np.where(row < threshold, threshold, row),
+                drawn=np.where(row < threshold, row * draws, 0).round().astype(np.int64),
+                rows=1,
+            )
+            for row, draws in zip(told, trials or [0] * len(told), strict=True)
+        ]
 
     def _id(self, word: str) -> int:
         if word not in self._ids:

@@ -1,18 +1,20 @@
 """The engine for a model in this process: CUDA, bfloat16 or CPU."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from fedaudit.engine import flops, generate, loader, lora, mixed, score, shared, states
-from fedaudit.engine.batching import by_length, pieces
+from fedaudit.engine import batches, exact, flops, loader, lora, mixed, shared, states
+from fedaudit.engine.beginnings import beginnings
+from fedaudit.engine.memory import Memory
+from fedaudit.engine.parting import Walk
+from fedaudit.engine.spelling import Spellings
 from fedaudit.errors import InputError
-from fedaudit.interfaces import Progress, no_progress
+from fedaudit.interfaces import Chances, Progress, no_progress
 from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
 
@@ -45,6 +47,10 @@ class LocalEngine:
         self.context_length = base.context_length
         self.beginnings = beginnings(base.tokenizer, template)
         self._adapters: dict[str, str] = {}
+        self._room = batches.Room(self.rows, self.tokens, Memory())
+        self._reading = batches.Room(self.rows, min(self.tokens, self._logits()), Memory())
+        self._limits = shared.Limits(shared.Bounds(self.rows, self.tokens, self._logits()))
+        self._spellings = Spellings(base)
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are code points."""
@@ -72,11 +78,9 @@ class LocalEngine:
             self._check_length(len(probe.prompt), probe.max_new_tokens)
         texts: list[list[str]] = [[""] * probe.samples for probe in probes]
         done, total = 0, sum(probe.samples for probe in probes)
+        work = batches.Drawing(probes, seed, decoding, self._end())
         with self._target(target) as model:
-            for batch in pieces(probes, self.rows, self.tokens):
-                drawn = generate.continuations(
-                    model, probes, batch, seed=seed, decoding=decoding, end=self._end()
-                )
+            for batch, drawn in batches.drawn(model, work, self._room):
                 decoded = iter(self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True))
                 for piece in batch:
                     for sample in range(piece.first, piece.last):
@@ -103,22 +107,11 @@ class LocalEngine:
         probes = [Probe(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions]
         found: list[list[Generation]] = [[Generation(("",))] * len(probes) for _ in targets]
         loras = [lora.read(Path(t.adapter)) if t.adapter else None for t in targets]
-        rows, room = (most // max(1, len(targets)) for most in (self.rows, self.tokens))
         done, total = 0, len(probes) if targets else 0
+        work = batches.Drawing(probes[:total], 0, decoding, self._end())
         with self._target(Target(name="base")) as model:
             together = mixed.Adapters(model, loras)
-            for batch in pieces(probes[:total], max(1, rows), room):
-                rows_of_all = list(batch) * together.count
-                with together.active(len(rows_of_all)):
-                    drawn = generate.continuations(
-                        model,
-                        probes,
-                        rows_of_all,
-                        seed=0,
-                        decoding=decoding,
-                        end=self._end(),
-                        kept=together.kept,
-                    )
+            for batch, drawn in batches.drawn_together(model, work, together, self._room):
                 texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
                 for row, (text, tokens) in enumerate(zip(texts, drawn, strict=True)):
                     which, place = divmod(row, len(batch))
@@ -138,14 +131,12 @@ class LocalEngine:
         for sequence in sequences:
             self._check_length(len(sequence), 0)
         scores: list[list[float]] = [[] for _ in sequences]
-        done, room = 0, min(self.tokens, self._logits())
+        done = 0
         with self._target(target) as model:
-            for batch in by_length([max(1, len(s)) for s in sequences], room):
-                chosen = [sequences[index] or (0,) for index in batch]
-                found = score.log_probabilities(model, chosen)
-                for index, row in zip(batch, found, strict=True):
+            for indices, found in batches.scored(model, sequences, self._reading):
+                for index, row in zip(indices, found, strict=True):
                     scores[index] = row
-                done += len(batch)
+                done += len(indices)
                 progress(done, len(sequences))
         return scores
 
@@ -162,21 +153,46 @@ class LocalEngine:
                 self._check_length(len(sequence), 0)
         scores: list[list[list[float]]] = [[[] for _ in group] for group in groups]
         done, total = 0, sum(map(len, groups))
-        begins = {g: shared.beginning(group) for g, group in enumerate(groups)}
-        alone = [(g, i) for g, begin in begins.items() if not begin for i in range(len(groups[g]))]
+        alone = [
+            (g, i)
+            for g, group in enumerate(groups)
+            if not shared.beginning(group)
+            for i in range(len(group))
+        ]
         rows = [groups[g][i] for g, i in alone]
         plain = self.score(target, rows, progress=lambda n, _: progress(n, total)) if rows else []
         for (g, i), row in zip(alone, plain, strict=True):
             scores[g][i] = row
         done = len(alone)
-        bounds = shared.Bounds(self.rows, self.tokens, self._logits())
         with self._target(target) as model:
-            for members, found in shared.log_probabilities(model, groups, begins, bounds):
-                for member, row in zip(members, found, strict=True):
-                    scores[member.group][member.index] = row
-                done += len(members)
+            for places, found in batches.scored_groups(model, groups, self._limits):
+                for (g, i), row in zip(places, found, strict=True):
+                    scores[g][i] = row
+                done += len(places)
                 progress(done, total)
         return scores
+
+    def begins_with(
+        self,
+        target: Target,
+        prompts: Sequence[Sequence[int]],
+        strings: Sequence[str],
+        *,
+        new: int,
+        decoding: Decoding = Decoding(),
+        threshold: float = 1e-3,
+        trials: Sequence[int] = (),
+        seed: int = 0,
+        progress: Progress = no_progress,
+    ) -> list[Chances]:
+        """Walk all ways to spell the strings; raises InputError for a tokenizer without bytes."""
+        for prompt in prompts:
+            self._check_length(len(prompt), new)
+        spelt = self._spellings.of(strings, self._end())
+        walk = Walk(spelling=spelt, new=new, decoding=decoding, threshold=threshold)
+        asked = exact.Asked(prompts=prompts, trials=trials or [0] * len(prompts), seed=seed)
+        with self._target(target) as model:
+            return exact.chances(model, asked, strings, walk, self._limits.bounds, progress)
 
     def states(
         self, prompts: Sequence[Sequence[int]], vectors: torch.Tensor | None = None
@@ -254,25 +270,3 @@ def _few_threads(model: PreTrainedModel) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def beginnings(tokenizer: Any, template: PromptTemplate | None) -> Mapping[str, tuple[int, ...]]:
-    """Return the ways a prompt may begin under this tokenizer, by name.
-
-    "bare" is nothing; "bos" the token that begins texts; "template" what stands before the
-    user's words in the chat template, or in the federation's prompt template.
-    """
-    found: dict[str, tuple[int, ...]] = {"bare": ()}
-    bos = getattr(tokenizer, "bos_token_id", None)
-    if bos is not None:
-        found["bos"] = (bos,)
-    if getattr(tokenizer, "chat_template", None):
-        message = [{"role": "user", "content": "\x00"}]
-        rendered = tokenizer.apply_chat_template(message, tokenize=False)
-        header, ids = rendered.partition("\x00")[0], found["bare"]
-    else:
-        header, ids = (template.header() if template else ""), found.get("bos", ())
-    if header:
-        encoded = tokenizer(header, add_special_tokens=False)["input_ids"]
-        found["template"] = (*ids, *encoded)
-    return found

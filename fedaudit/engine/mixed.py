@@ -62,12 +62,16 @@ class Adapters:
         return hook
 
     def _change(self, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        """Return x A B block by block, (rows, length, out)."""
+        """Return x A B block by block, in the shape of x but for the last size.
+
+        Rows are those of a batch, or (where samples are branches) stand in a line, (1, rows, in).
+        """
         if len(set(self._sizes)) == 1:
             rows = x.reshape(self.count, -1, x.shape[-1])
             return torch.bmm(torch.bmm(rows, a), b).reshape(*x.shape[:-1], b.shape[-1])
-        parts = torch.split(x, self._sizes)
-        return torch.cat([part @ a[k] @ b[k] for k, part in enumerate(parts)])
+        rows_at = 0 if len(x) == len(self._owner) else 1
+        parts = torch.split(x, self._sizes, dim=rows_at)
+        return torch.cat([part @ a[k] @ b[k] for k, part in enumerate(parts)], dim=rows_at)
 
 
 def _block(model: PreTrainedModel, name: str, loras: Sequence[Lora | None]) -> Block:

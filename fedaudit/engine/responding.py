@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fedaudit.defense import Responder
-from fedaudit.interfaces import Engine, Progress, no_progress
+from fedaudit.interfaces import Chances, Engine, Progress, no_progress
 from fedaudit.records import Decoding, Generation, Probe, Request, Routed, Target, Tokens
 
 T = TypeVar("T")
@@ -103,6 +103,37 @@ class RespondingEngine:
             )
 
         return _by_adapter(target, some, ask, progress)
+
+    def begins_with(
+        self,
+        target: Target,
+        prompts: Sequence[Sequence[int]],
+        strings: Sequence[str],
+        *,
+        new: int,
+        decoding: Decoding = Decoding(),
+        threshold: float = 1e-3,
+        trials: Sequence[int] = (),
+        seed: int = 0,
+        progress: Progress = no_progress,
+    ) -> list[Chances]:
+        """Return how likely what the responder leaves of every prompt goes on with each string."""
+        routed = self._routed(target, prompts)
+
+        def ask(one: Target, some: Sequence[int], told: Progress) -> list[Chances]:
+            return self.engine.begins_with(
+                one,
+                [routed[i].prompt for i in some],
+                strings,
+                new=new,
+                decoding=decoding,
+                threshold=threshold,
+                trials=[trials[i] for i in some] if trials else (),
+                seed=seed,
+                progress=told,
+            )
+
+        return _by_adapter(target, routed, ask, progress)
 
     def _routed(self, target: Target, prompts: Sequence[Sequence[int]]) -> list[Routed]:
         if target.heading is None:

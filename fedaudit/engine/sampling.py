@@ -8,6 +8,8 @@ import torch
 
 from fedaudit.records import Decoding
 
+BLOCK = 64
+"""Tokens that are drawn from together, once their sum was drawn."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -17,20 +19,23 @@ def probe_key(seed: int, prompt: Sequence[int]) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def uniforms(keys: Sequence[int], samples: Sequence[int], step: int) -> np.ndarray:
+def uniforms(
+    keys: Sequence[int] | np.ndarray, samples: Sequence[int] | np.ndarray, step: int
+) -> np.ndarray:
     """Return one number in [0, 1) a row: a function of (key, sample, step) alone.
 
     Splitmix64 (Steele et al., 2014) is applied to key, sample and step in turn; the top 53 bits
     become the float64. Shapes: (rows,), (rows,) -> (rows,).
     """
     with np.errstate(over="ignore"):
-        state = _mixed(np.asarray(keys, dtype=np.uint64))
-        state = _mixed(state + np.asarray(samples, dtype=np.uint64) * _GOLDEN)
-        state = _mixed(state + np.uint64(step) * _GOLDEN)
+        state = mixed(np.asarray(keys, dtype=np.uint64))
+        state = mixed(state + np.asarray(samples, dtype=np.uint64) * _GOLDEN)
+        state = mixed(state + np.uint64(step) * _GOLDEN)
     return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _mixed(state: np.ndarray) -> np.ndarray:
+def mixed(state: np.ndarray) -> np.ndarray:
+    """Return one step of splitmix64 for each number, uint64; sums of them may wrap around."""
     state = state + _GOLDEN
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -57,12 +62,52 @@ def probabilities(logits: torch.Tensor, decoding: Decoding) -> torch.Tensor:
     return chances
 
 
-def draw(logits: torch.Tensor, uniform: np.ndarray, decoding: Decoding) -> torch.Tensor:
-    """Return one token a row, shape (rows,): inverse transform sampling, or the likeliest."""
+def draw(
+    logits: torch.Tensor,
+    uniform: np.ndarray,
+    decoding: Decoding,
+    rows: np.ndarray | None = None,
+) -> torch.Tensor:
+    """Return one token a number of `uniform`, (samples,): inverse transform, or the likeliest.
+
+    Sample i draws from row rows[i] of the logits; without `rows`, from row i.
+    """
+    where = torch.as_tensor(np.arange(len(uniform)) if rows is None else rows, device=logits.device)
     if decoding.temperature == 0:
-        return logits.argmax(dim=-1)
-    cumulative = probabilities(logits, decoding).cumsum(dim=-1)
-    # Scaled to the row's own total, so that rounding never points past the last token.
-    wanted = torch.as_tensor(uniform, device=logits.device)[:, None] * cumulative[:, -1:]
-    found = torch.searchsorted(cumulative, wanted, right=True).squeeze(-1)
-    return found.clamp(max=logits.shape[-1] - 1)
+        return logits.argmax(dim=-1)[where]
+    number = torch.as_tensor(uniform, device=logits.device)
+    chances = weights(logits, decoding)
+    blocks = torch.nn.functional.pad(chances, (0, -chances.shape[-1] % BLOCK))
+    blocks = blocks.view(len(chances), -1, BLOCK)
+    # First the block, then the token in it: only sums over blocks are made of every row.
+    totals = blocks.sum(dim=-1).double().cumsum(dim=-1)
+    block, rest = _found(totals[where], number)
+    token, _ = _found(blocks[where, block].double().cumsum(dim=-1), rest)
+    return block * BLOCK + token
+
+
+def _found(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return which entry each number in [0, 1) falls on, and how far into that entry it is."""
+    total = cumulative[:, -1]
+    # Below the total whatever is rounded: then an entry without weight is never found.
+    wanted = (number * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
+    entry = torch.searchsorted(cumulative, wanted[:, None], right=True)
+    before = torch.nn.functional.pad(cumulative, (1, 0))
+    start, end = before.gather(-1, entry).squeeze(-1), cumulative.gather(-1, entry).squeeze(-1)
+    return entry.squeeze(-1), (wanted - start) / (end - start)
+
+
+def weights(logits: torch.Tensor, decoding: Decoding) -> torch.Tensor:
+    """Return numbers in proportion to the chances of tokens, (rows, vocabulary).
+
+    In float32, which is all that the logits have, but where top-p asks for more.
+    """
+    if decoding.top_p < 1.0:
+        return probabilities(logits, decoding)
+    logits = logits.float()
+    if decoding.temperature != 1.0:
+        logits = logits / decoding.temperature
+    if 0 < decoding.top_k < logits.shape[-1]:
+        kth = logits.topk(decoding.top_k, dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < kth, -torch.inf)
+    return (logits - logits.amax(dim=-1, keepdim=True)).exp_()

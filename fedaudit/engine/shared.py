@@ -30,6 +30,19 @@ class Bounds:
     """Tokens whose logits are in memory."""
 
 
+@dataclass
+class Limits:
+    """The bounds that hold by now."""
+
+    bounds: Bounds
+
+    def halve(self) -> bool:
+        """Halve every bound; say whether there was anything left to halve."""
+        before = self.bounds
+        self.bounds = Bounds(*(max(1, n // 2) for n in (before.rows, before.tokens, before.logits)))
+        return self.bounds != before
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A sequence of a group, less what the group shares."""
@@ -153,14 +166,14 @@ def _rests(model: PreTrainedModel, chunk: Sequence[Member], read: Read) -> list[
         input_ids=ids[:, :-1],
         attention_mask=torch.nn.functional.pad(mask, (0, width), value=1),
         position_ids=mask.sum(-1, keepdim=True) + steps,
-        past_key_values=_selected(read.cache, rows),
+        past_key_values=selected(read.cache, rows),
         use_cache=True,
     ).logits
     found = of_following(logits, ids[:, 1:]).cpu()
     return [scores[: len(m.rest) - 1].tolist() for scores, m in zip(found, chunk, strict=True)]
 
 
-def _selected(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:
+def selected(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:
     """Return a cache of its own with `rows` of `cache`, which stays as it is."""
     own = copy.copy(cache)
     own.layers = [copy.copy(layer) for layer in cache.layers]

@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from fedaudit.metrics.frequency import absent
+
 Disjointness = Literal["prefix-free", "literal"]
 
 
@@ -19,9 +21,8 @@ def victim_exclusive(
     for text, label in victim:
         if string := text.strip():
             labels[string] = min(label, labels.get(string, label))
-    # One text with a separator that no PII string crosses.
-    corpus = "\x00".join(attacker_texts)
-    return {string: labels[string] for string in sorted(labels) if string not in corpus}
+    own = absent(labels, attacker_texts)
+    return {string: labels[string] for string in sorted(own)}
 
 
 def prefix_disjoint(strings: Iterable[str], form: Disjointness = "prefix-free") -> list[str]:

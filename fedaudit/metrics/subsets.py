@@ -10,11 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 
 from fedaudit.errors import UsageError
+
+TRIES = 10_000
+"""Designs that are drawn for one client before no more are tried."""
 
 BLOCK = 1 << 21
 """How many random numbers a simulation of designs holds at a time."""
@@ -69,12 +71,14 @@ def draw(
     threshold: int,
     seed: int,
     number: int,
+    limit: float = 1.0,
 ) -> Drawn:
     """Return a design for one target of the round `number`, drawn until its masks are strong.
 
-    A draw is accepted when rho >= E[rho] / 2 (FedAttr, equation 5), before anything is asked. It
-    depends on the seed, the round, the target and the set of participants, not on their order or
-    on other targets. Raises UsageError where no design is admissible, see `check`.
+    A draw is accepted when rho >= E[rho] / 2 (FedAttr, equation 5) and no |c_j| is above `limit`,
+    before anything is asked. It depends on the seed, the round, the target and the set of
+    participants, not on their order or on other targets. Raises UsageError where no design is
+    admissible, see `check`, and where none of `TRIES` draws is accepted.
     """
     check(len(participants), others, queries, threshold)
     rest = sorted(set(participants) - {target})
@@ -83,12 +87,18 @@ def draw(
     if target not in participants:
         raise UsageError(f"{target} took no part in the round: there is nothing to estimate.")
     rng = _generator(seed, number, target)
-    draws = (_picked(rng, (2 * queries, len(rest)), others) for _ in count())
-    picked, tries = next(
+    draws = (_picked(rng, (2 * queries, len(rest)), others) for _ in range(TRIES))
+    good = (
         (picked, tries)
         for tries, picked in enumerate(draws, start=1)
-        if accepted(_difference(picked), others, queries)
+        if accepted(_difference(picked), others, queries, limit)
     )
+    picked, tries = next(good, (None, TRIES))
+    if picked is None:
+        raise UsageError(
+            f"None of {TRIES:,} designs of {queries} pairs keeps every other client's share within "
+            f"{limit:g}; a limit is a multiple of 1/{queries} and 1 allows any."
+        )
     sets = [[rest[at] for at in np.flatnonzero(row)] for row in picked]
     include = tuple(tuple(sorted([*members, target])) for members in sets[:queries])
     exclude = tuple(tuple(members) for members in sets[queries:])
@@ -116,14 +126,17 @@ def _difference(picked: np.ndarray) -> np.ndarray:
     return signed
 
 
-def accepted(difference: np.ndarray, others: int, queries: int) -> np.ndarray:
+def accepted(difference: np.ndarray, others: int, queries: int, limit: float = 1.0) -> np.ndarray:
     """Return whether rho >= E[rho] / 2 for K c along the last axis, in whole numbers.
 
-    n_eff >= E[rho] / 2, the paper's second condition, follows from |c_j| <= 1.
+    n_eff >= E[rho] / 2, the paper's second condition, follows from |c_j| <= 1. A `limit` below 1
+    is ours: no |c_j| may be above it. Both keep c and -c equally likely and the law exchangeable.
     """
     rest = difference.shape[-1]
-    enough: np.ndarray = (difference**2).sum(-1) * rest >= queries * others * (rest - others)
-    return enough
+    enough = (difference**2).sum(-1) * rest >= queries * others * (rest - others)
+    even = np.abs(difference).max(-1) <= math.floor(limit * queries + 1e-9)
+    both: np.ndarray = enough & even
+    return both
 
 
 def signed(design: Design) -> dict[tuple[str, ...], float]:
@@ -199,25 +212,37 @@ def sample(
 
 
 def acceptance(
-    participants: int, others: int, queries: int, *, draws: int = 100_000, seed: int = 0
+    participants: int,
+    others: int,
+    queries: int,
+    *,
+    limit: float = 1.0,
+    draws: int = 100_000,
+    seed: int = 0,
 ) -> float:
     """Return the share of designs that are accepted, by seeded simulation.
 
     Its standard error is sqrt(rate (1 - rate) / draws).
     """
     kept = [
-        accepted(block, others, queries)
+        accepted(block, others, queries, limit)
         for block in _blocks(participants, others, queries, draws, seed)
     ]
     return float(np.concatenate(kept).mean())
 
 
 def accepted_strength(
-    participants: int, others: int, queries: int, *, draws: int = 100_000, seed: int = 0
+    participants: int,
+    others: int,
+    queries: int,
+    *,
+    limit: float = 1.0,
+    draws: int = 100_000,
+    seed: int = 0,
 ) -> float:
     """Return E[rho | accepted] by seeded simulation; divided by E[rho], 1.094 at (10, 5, 5)."""
     squares = [
-        np.square(block[accepted(block, others, queries)]).sum(-1)
+        np.square(block[accepted(block, others, queries, limit)]).sum(-1)
         for block in _blocks(participants, others, queries, draws, seed)
     ]
     return float(np.concatenate(squares).mean()) / queries**2

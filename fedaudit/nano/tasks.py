@@ -91,12 +91,23 @@ def case_matching(case: CaseFile, which: int, chosen: Sequence[int], rng: random
     )
 
 
+def request(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+    """Ask for something in the case's own words, of a record of it or, every other time, of none."""
+    form = rng.choice(templates()["requests"][case.language])
+    return Posed(
+        instruction=fill(form["instruction"], case)[0],
+        given=_record(case, which) if form.get("record") else ("", ()),
+        answer=fill(form["answer"], case),
+    )
+
+
 POSED: Mapping[str, Poser] = {
     "reading": reading,
     "summary": summary,
     "classification": classification,
     "exam": exam,
     "case_matching": case_matching,
+    "request": request,
 }
 """The tasks of instruction records; further ones go to the end."""
 

@@ -40,6 +40,8 @@ def defense(report: Row) -> list[Table]:
         *_each(report, "fpr", _accepted),
         *_each(report, "routing_accuracy", _routed),
         *_each(report, "loss", _fused),
+        *_each(report, "dropped", _filtered),
+        *_each(report, "kept", _kept),
     ]
 
 
@@ -114,6 +116,32 @@ def _fused(plugin: str, rows: Sequence[Row]) -> Table:
         ("adapter", "weights", "loss"),
         hidden=("adapter", "weights", "stage"),
     )
+    return shortened(table, MOST_FUSED)
+
+
+def _filtered(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return how many made-up examples each filter dropped in all rounds together."""
+    whole = [row for row in rows if "round" not in row["scope"]]
+    some = _chosen(whole, lambda row: row["value"], each_client=True)
+    cells = [
+        {"filter": cell(row["scope"].get("filter")), "dropped": counted(row)} for row, _ in some
+    ]
+    title = f"What the filters of made-up examples dropped: {plugin}"
+    return _laid_out(title, whole, some, cells, ("filter", "dropped"), hidden=("filter",))
+
+
+def _kept(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return how many made-up examples were trained on at the client that kept fewest."""
+    some = _chosen(rows, lambda row: -row["value"], each_client=True)
+    shown = ("round", "mean", "highest", "alike")
+    cells = [
+        {"round": cell(row["scope"].get("round")), "kept": measured(row)}
+        | {name: cell(row["scope"].get(name)) for name in shown[1:]}
+        for row, _ in some
+    ]
+    title = f"Made-up examples that were kept: {plugin}"
+    columns = ("round", "kept", *shown[1:])
+    table = _laid_out(title, rows, some, cells, columns, hidden=(*shown, "clients"))
     return shortened(table, MOST_FUSED)
 
 

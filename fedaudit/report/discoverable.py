@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedaudit.report import lines
 from fedaudit.report import rows as measurements
 from fedaudit.report.figures import measured
 from fedaudit.report.rows import SOURCES, Row, places, reasons
@@ -15,6 +16,13 @@ MODELS = {**SOURCES, "tuned-not-base": "difference", "control": "other answers"}
 def discoverable(report: Row) -> list[Table]:
     """Return a table an attack with a line for each task and model."""
     rows = [row for row in report["measurements"] if shown(row)]
+    if len(lines.variants(rows)) > 1:
+        # A study's variants are compared after the last round, all tasks together.
+        rows = [
+            row
+            for row in lines.together(rows)
+            if "task" not in row["scope"] and row["scope"].get("passed", 1) == 1
+        ]
     return [_table(report, plugin, some) for plugin, some in measurements.by_plugin(rows).items()]
 
 

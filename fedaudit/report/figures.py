@@ -5,9 +5,10 @@ from typing import Any
 
 RATES = {
     "coverage", "accuracy", "inference_accuracy", "extraction_precision", "extraction_recall",
-    "routing_accuracy", "tpr", "fpr", "overlap", "unseen",
+    "routing_accuracy", "tpr", "fpr", "overlap", "unseen", "extractable",
     "mr_pair", "mr_intra", "mr_inter", "mr_total", "repetitive", "too_short",
     "judge_win", "judge_tie", "judge_lose", "judge_win_tie", "judge_malformed",
+    "dropped",
 }  # fmt: skip
 """Metrics that are shares of n, shown in per cent."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from fedaudit.report.document import Report
 
@@ -21,18 +21,20 @@ def framed(
     effect: Mapping[str, Any] | None = None,
     beginning: Mapping[str, Any] | None = None,
     resumed_from: str | None = None,
+    earlier: float = 0.0,
     spent: Mapping[str, int | None] | None = None,
+    status: Literal["success", "interrupted"] = "success",
     **sections: Any,
 ) -> Report:
     """Return the report of a run that `started` then and ends now.
 
-    `name` becomes the run's id, `spent` the budget besides its seconds; `sections` are those of
-    Report that need no framing.
+    `name` becomes the run's id, `spent` the budget besides its seconds, of which runs that it goes
+    on with took some `earlier`; `sections` are those of Report that need no framing.
     """
     finished = datetime.now(UTC)
-    seconds = round((finished - started).total_seconds(), 1)
+    seconds = round((finished - started).total_seconds() + earlier, 1)
     return Report(
-        status="success",
+        status=status,
         run={
             "id": name,
             "command": command,

@@ -5,6 +5,8 @@ GLOSSARY = {
     "attribution": "Telling which clients trained on documents that their owner had marked with a"
     " watermark. A flag is evidence, as strong as its Z; no flag is no proof of innocence.",
     "base": "The model as it was before the parties trained it.",
+    "BLEU": "How many of an answer's words, pairs, triples and fours of words are the reference"
+    " answer's, from 0, none, to 100, all. Answers that are too short lose.",
     "budget": "How many beginnings the attacker may have the model continue, each several times. An"
     " attack uses those first that it expects most of.",
     "category": "Kinds of personal data that belong together, after the standard GB/T 35273:"
@@ -12,6 +14,8 @@ GLOSSARY = {
     "95 % interval": "The range [low, high] in which the true share lies, 19 times out of 20.",
     "control": "Personal data of the same kinds that is in nobody's records. What comes out of it"
     " is what guessing gets.",
+    "expected": "Computed from the model's probabilities instead of by asking it and counting: what"
+    " one would find on average, without the luck of a single run.",
     "coverage": "The share of the targets that came out of the model word for word.",
     "determined": "A client's update is determined when it can be computed exactly from sums over"
     " several clients, although each of these sums was over enough of them: the sums together give"
@@ -43,6 +47,9 @@ GLOSSARY = {
     " it knows of the records; under a wrong one, none or another client's it should not.",
     "leakage": "The most, in bits, that an estimate can tell of a client's update, as far as theory"
     " bounds it. The fewer, the better the client is hidden.",
+    "made-up example": "An instruction and an answer that a client's model wrote, after a few of"
+    " the client's own, to be trained on. Filters drop what is no such thing, and what is too like"
+    " the client's own.",
     "masking strength": "How much of other clients' updates remains in the estimate of one"
     " client's. It hides that client: the higher, the less the estimate gives away, and the more"
     " noise the test has to see through.",

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedaudit.report import (
     heat_map,
+    leakage,
     lines,
     memorization,
     rows,
@@ -89,6 +90,7 @@ def _content(report: Row) -> dict[str, Any]:
         "tried": tried(report),
         "charts": charts(report),
         "sweeps": sweeps.figures(report),
+        "plots": leakage.figures(report),
         "maps": heat_map.maps(report),
         "passages": memorization.examples({"findings": tables.worst(report)}, MOST_FINDINGS),
         "extraction": [*tables.attacks(report), *clauses(report)],

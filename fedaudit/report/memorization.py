@@ -11,6 +11,7 @@ from fedaudit.report.table import NONE, Table, cell, laid_out, named, shortened,
 WHOLE = ("mr_intra", "mr_inter", "mr_total")
 COLUMNS = {"mr_intra": "own", "mr_inter": "others'", "mr_total": "any"}
 LEGEND = "own: the client's own texts; others': other clients'; any: anybody's. In brackets: 95 %."
+OF_BASE = "base: other clients' texts, from the untuned base."
 ALL = "all"
 
 CATEGORIES = {
@@ -132,21 +133,27 @@ def _variants(some: Sequence[Row]) -> Table:
         line = {"variant": name or NONE}
         for row in group:
             if source(row) == "tuned":
-                line[COLUMNS[row["metric"]]] = measured(row)
+                line[f"{COLUMNS[row['metric']]} %"] = _bare(measured(row))
             elif row["metric"] == "mr_total" and source(row) == "central":
-                line["central, any"] = percent(row["value"])
+                line["central, any %"] = _bare(percent(row["value"]))
             elif row["metric"] == "mr_inter" and source(row) == "base":
-                line["base, others'"] = percent(row["value"])
+                line["base %"] = _bare(percent(row["value"]))
         cells.append(line)
-    columns = ("variant", *COLUMNS.values(), "base, others'", "central, any")
+    shares = (f"{title} %" for title in COLUMNS.values())
+    columns = ("variant", *shares, "base %", "central, any %")
     table = laid_out(
         "Memorization by variant: prefixes that drew a text",
         cells,
         columns,
         numeric=columns[1:],
-        notes=(LEGEND, *throughout(_throughout(whole)), *reasons(whole)),
+        notes=(LEGEND, OF_BASE, *throughout(_throughout(whole)), *reasons(whole)),
     )
     return shortened(table, MOST_VARIANTS)
+
+
+def _bare(share: str) -> str:
+    """Return a share without its sign, which the column's title has: names need the room."""
+    return share.replace(" %", "")
 
 
 def _pairs(report: Row) -> Table:

@@ -15,6 +15,7 @@ SOURCES = {
     "tuned-not-base": "tuned, not base",
     "control": "control",
     "central": "central",
+    "local": "local",
 }
 """Values of scope.source in reading order, as people read them."""
 
@@ -22,13 +23,16 @@ SETS = {"all": "all", "prefix-disjoint": "disjoint"}
 """Values of scope.set, likewise."""
 
 INFERENCE = ("inference_accuracy",)
-EXTRACTION = ("coverage", "efficiency", "queries", "vx_pii", "overlap")
+EXTRACTION = (
+    *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
+)
 UNPROMPTED = ("extraction_recall", "extraction_precision")
 UTILITY = (
     *("loss", "perplexity", "rouge_l", "bleu", "accuracy", "edit_distance"),
     *("judge_win", "judge_tie", "judge_lose", "judge_win_tie", "judge_malformed"),
 )
 COSTS = ("parameters", "bytes_sent", "flops", "seconds")
+GUARDS = ("epsilon", "routing_accuracy", "dropped", "kept")
 MEMORIZATION = (
     *("mr_pair", "mr_intra", "mr_inter", "mr_total"),
     *("repetitive", "too_short", "median_length", "drawn"),
@@ -173,7 +177,7 @@ def _candidates(row: Row) -> int:
 def utility(report: Row) -> list[Row]:
     """Return the measurements of how well a model does its tasks, in reading order."""
     rows = [r for r in report["measurements"] if r["kind"] == "utility" and r["metric"] in UTILITY]
-    order = ("base", "tuned", "central")
+    order = ("base", "tuned", "central", "local")
     rows.sort(key=lambda r: order.index(s) if (s := r["scope"].get("source")) in order else 9)
     return sorted(rows, key=lambda row: str(row["scope"].get("task", "")))
 
@@ -199,7 +203,7 @@ def _guards(row: Row) -> bool:
     """Tell whether a row of a defence is of those that a table of their own shows."""
     scope = row["scope"]
     own = {"fpr": "attempt" in scope, "loss": bool(scope.get("stage") == "fusion")}
-    return own.get(row["metric"], row["metric"] in ("epsilon", "routing_accuracy"))
+    return own.get(row["metric"], row["metric"] in GUARDS)
 
 
 def attribution(report: Row, part: str = "") -> list[Row]:

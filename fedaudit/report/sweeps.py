@@ -6,6 +6,7 @@ from math import log10
 
 from fedaudit.report import lines
 from fedaudit.report import rows as measurements
+from fedaudit.report.expected import is_exact
 from fedaudit.report.figures import found, measured, number, percent
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import SOURCES, Row, sibling, telling_rank
@@ -99,6 +100,7 @@ def _swept(report: Row) -> list[Row]:
         if row["kind"] == "extraction"
         and row["metric"] in TITLES
         and measurements.swept(row)
+        and not is_exact(row)
         and not {"label", "category"} & row["scope"].keys()
         and all(_counts(row["scope"][part]) for part in ("budget", "samples"))
         and None not in (row["value"], row["low"], row["high"])

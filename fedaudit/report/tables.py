@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedaudit.report import memorization
+from fedaudit.report import leakage, memorization
 from fedaudit.report import rows as measurements
 from fedaudit.report.categories import categories
 from fedaudit.report.costs import costs
 from fedaudit.report.defense import defense
 from fedaudit.report.discoverable import discoverable
 from fedaudit.report.discoverable import shown as in_discoverable
+from fedaudit.report.expected import expected
 from fedaudit.report.extraction import extraction, labels
 from fedaudit.report.figures import count, measured
 from fedaudit.report.inference import inference
@@ -25,7 +26,7 @@ from fedaudit.report.verbatim import shown as in_verbatim
 from fedaudit.report.verbatim import verbatim
 
 SEVERITIES = ("high", "medium", "low", "unverified")
-HOLDS = {True: "yes", False: "no", None: "not measured"}
+HOLDS = {True: "yes", False: "no", None: "cannot tell"}
 MOST_OTHERS = 100
 
 FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "rounds": "rounds"}
@@ -40,9 +41,11 @@ def attacks(report: Row) -> list[Table]:
         *matrix(whole),
         *verbatim(whole),
         *discoverable(whole),
+        *leakage.tables(whole),
         *extraction(report),
         *labels(report),
         *by_budget(report),
+        *expected(report),
         *overlaps(report),
         *unprompted(report),
         *inference(report),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedaudit.records import Finding, Measurement
-from fedaudit.report import flags, inter_client
+from fedaudit.report import answers, flags, inter_client
 
 RIGHT = "right"
 """scope.key of what was asked with a key that opens it."""
@@ -58,8 +58,9 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     * pass          otherwise
 
     A gate that lets an attempt in (fpr with scope.attempt and hits) fails. So does an attribution
-    whose protocol flags a client; `fedaudit.report.flags` judges it, and
-    `fedaudit.report.inter_client` the memorization of one client's texts by another's prefixes.
+    whose protocol flags a client; `fedaudit.report.flags` judges it,
+    `fedaudit.report.inter_client` the memorization of one client's texts by another's prefixes, and
+    `fedaudit.report.answers` whether answers to training prompts are nearer to the true ones.
 
     What comes out under a right key (scope.key "right") is meant to and is not judged, nor is what
     was tried on the attacker's own records (scope.records "own"), which is no other party's; where
@@ -80,7 +81,7 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     ]
     guessed = [*_inference(judging), *_opened(measurements)]
     attributed = flags.judged(measurements)
-    drawn = inter_client.judged(measurements)
+    drawn = [*inter_client.judged(measurements), *answers.judged(measurements)]
     enough = judged or ((guessed or drawn) and not rows) or (attributed and not tried)
     reasons = [] if enough else _nothing(rows, tried)
     statuses = {status for _, status, _ in (*judged, *guessed)} | {"inconclusive" for _ in reasons}
@@ -152,8 +153,12 @@ def _judge(row: Measurement, rows: Sequence[Measurement]) -> tuple[str, str]:
         return "inconclusive", f"{name}: {what} beyond the base was not measured: {why}"
     known = row.hits is not None and row.n is not None
     count = f"{row.hits:,} of {row.n:,}" if known else f"{row.value:.2%} of the"
+    none = not (row.value if row.hits is None else row.hits)
+    if row.scope.get("estimator") == "exact" and row.n is not None:
+        # Fewer than half a target expected: more likely than not, sampling would find none.
+        count, none = f"an expected {row.value * row.n:.3g} of {row.n:,}", row.value * row.n < 0.5
     found = f"{name}: {count} {CAME_OUT[row.metric]}"
-    if not (row.value if row.hits is None else row.hits):
+    if none:
         return "pass", f"{found} (at most {row.high:.2%})."
     bounds = {source: _upper(row, source, rows) for source in ("base", "control")}
     for source, bound in bounds.items():

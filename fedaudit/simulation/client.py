@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.defense import Course, Defense
 from fedaudit.interfaces import Aggregator
+from fedaudit.prompts import PromptTemplate
+from fedaudit.records import Document
 from fedaudit.simulation.config import Decay, Training
 from fedaudit.simulation.learned import given
 from fedaudit.simulation.memory import STATE, Gradients
@@ -20,6 +22,19 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 ADAPTER = "client"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sequel:
+    """What a client's defence goes on to once its shared adapter is trained."""
+
+    defense: Defense
+    documents: Sequence[Document]
+    template: PromptTemplate
+    folder: Path
+    """Where the turn's own files go."""
+    adapters: Mapping[str, tuple[Path, int]]
+    """Where each further adapter goes, by name, and the seed of its training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +57,7 @@ class Job:
     """The files of what the server and the client remember; None where neither is asked."""
     defenses: Sequence[Defense] = ()
     """Whose training stage applies: none for an adapter that nobody else sees."""
+    sequel: Sequel | None = None
     device: str
     dtype: str
     threads: int

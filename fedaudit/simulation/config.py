@@ -9,8 +9,12 @@ from typing import Any, Literal
 
 from fedaudit.errors import UsageError
 from fedaudit.files import existing, lines_sha256
+from fedaudit.judge.endpoint import Endpoint
 
 Decay = Literal["linear", "cosine", "none"]
+
+NO_PART = frozenset({"workers", "judge"})
+"""Settings that a federation does not depend on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,21 @@ class Partition:
     def __post_init__(self) -> None:
         if self.alpha <= 0 or self.clusters < 1:
             raise ValueError("alpha must be above 0 and clusters at least 1.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewShot:
+    """How few documents clients train on: some of every K-means cluster of all that there are."""
+
+    each: int = 0
+    """Documents drawn of every cluster; 0: clients train on all documents."""
+    clusters: int = 100
+    """Clusters of the embeddings that `partition.embedding` says; a partition by "cluster" then
+    goes by them, not by `partition.clusters`."""
+
+    def __post_init__(self) -> None:
+        if self.each < 0 or self.clusters < 1:
+            raise ValueError("each must be at least 0 and clusters at least 1.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,16 +139,40 @@ class Watermarked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queries:
-    """The sums that a server under secure aggregation asks for, to attribute watermarks later."""
+    """The sums that a server asks secure aggregation for, to attribute watermarks later."""
 
     others: int = 5
     """Clients beside the one that a pair of sums is about: m."""
     pairs: int = 5
     """Pairs of sums for each client in each round: K."""
+    limit: float = 1.0
+    """The largest share of another client's update in an estimate; the paper sets none, which is
+    1. An innocent client answers for a mark when a marked one's share is near 1."""
 
     def __post_init__(self) -> None:
         if self.others < 1 or self.pairs < 1:
             raise ValueError("others and pairs must be at least 1.")
+        if not 1 <= self.limit * self.pairs <= self.pairs:
+            raise ValueError("limit must lie between 1/pairs and 1.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The endpoint that judges held-out answers, see docs/judge.md; without `url` none is asked."""
+
+    url: str = ""
+    model: str = ""
+    key_variable: str = ""
+    timeout: float = 60.0
+    retries: int = 5
+    max_tokens: int = 256
+
+    def __post_init__(self) -> None:
+        self.endpoint()
+
+    def endpoint(self) -> Endpoint | None:
+        """Return the endpoint, None without one; raises ValueError for what cannot be."""
+        return Endpoint(**asdict(self)) if self.url else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +189,15 @@ class Simulation:
     """The share of clients drawn for each round."""
     held_out: float = 0.1
     """The share of documents that nobody trains on, for utility."""
+    test: str = ""
+    """A JSONL file of documents that nobody trains on, in place of that share."""
     evaluated: int = 64
     """At most this many held-out documents are evaluated."""
     central: bool = True
     """Also train one model on everybody's documents, to compare utility."""
+    local: Literal["no", "plain", "defended"] = "no"
+    """Also train a model of every client's own documents, without federation, to compare both; with
+    "defended", through the defences' stages, as if each client were all the federation there is."""
     template: str = "fed_pii"
     aggregation: str | Mapping[str, Any] = "fedavg"
     secure_aggregation: str | Mapping[str, Any] = ""
@@ -160,9 +208,12 @@ class Simulation:
     detector: str = "presidio"
     """What annotates documents for a defence that must know where their PII is."""
     records: Records = field(default_factory=Records)
+    few_shot: FewShot = field(default_factory=FewShot)
     partition: Partition = field(default_factory=Partition)
     watermark: Watermarked = field(default_factory=Watermarked)
     training: Training = field(default_factory=Training)
+    judge: Judged = field(default_factory=Judged)
+    """Who compares held-out answers with the reference answers. No part of the result."""
     device: str = "auto"
     dtype: str = "auto"
     threads: int = 1
@@ -206,9 +257,18 @@ class Simulation:
 
         A data file counts by the lines in it, wherever it lies and in whatever order.
         """
-        table = {key: value for key, value in self.table().items() if key != "workers"}
+        table = {key: value for key, value in self.table().items() if key not in NO_PART}
+        # What is not asked for counts as it did before there was such a setting: not at all.
+        absent = {
+            "few_shot": not self.few_shot.each,
+            "local": self.local == "no",
+            "test": not self.test,
+        }
+        table = {key: value for key, value in table.items() if not absent.get(key)}
         if self.data != "nano":
             table["data"] = lines_sha256(existing(Path(self.data), "file"))
+        if self.test:
+            table["test"] = lines_sha256(existing(Path(self.test), "file"))
         if self.watermark.documents.endswith(".jsonl"):
             owned = lines_sha256(existing(Path(self.watermark.documents), "file"))
             table["watermark"] = {**table["watermark"], "documents": owned}

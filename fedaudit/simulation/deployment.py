@@ -11,13 +11,14 @@ from fedaudit.defense import Deployed, Finished, Party, Responder
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import DEPLOYED
 from fedaudit.federation.manifest import Manifest
-from fedaudit.files import atomic_text
+from fedaudit.files import atomic_text, for_owner
 from fedaudit.interfaces import Progress
 from fedaudit.records import Document, Measurement
-from fedaudit.simulation import keyed
+from fedaudit.simulation import keyed, turns
 from fedaudit.simulation.client import steps_of
-from fedaudit.simulation.loop import PRIVATE, Run
+from fedaudit.simulation.loop import Run
 from fedaudit.simulation.material import Material
+from fedaudit.simulation.private import PRIVATE, place
 from fedaudit.simulation.setup import hashes
 
 MEASURED = "measured.json"
@@ -50,6 +51,7 @@ def deploy(
     if finished.status == "complete":
         return _read(finished, place / MEASURED)
     shutil.rmtree(place, ignore_errors=True)
+    for_owner(place)  # before anything secret is in it
     state = _state(run, finished, found, engine, progress)
     results = [defense.deploy(state) for defense in run.defenses]
     settings, responders = _responding(run, state)
@@ -63,6 +65,10 @@ def deploy(
     if rows or limits:
         table = {"measurements": [asdict(row) for row in rows], "limits": limits}
         atomic_text(place / MEASURED, json.dumps(table, indent=2) + "\n")
+    if any(place.iterdir()):
+        for_owner(place)
+    else:
+        place.rmdir()
     complete = replace(
         finished,
         status="complete",
@@ -127,9 +133,10 @@ def _party(run: Run, finished: Manifest, who: str, own: Material) -> Party:
         documents=own.documents,
         prepared=own.prepared,
         shared=out / last.clients.get(who, last.adapter),
-        private={name: out / PRIVATE / who / name / f"{last.round:03d}" for name in own.private},
+        private={name: place(out, who, name, last.round) for name in own.private},
         rounds=len(took_part),
         steps=steps_of(run.config.training, len(run.tokens.shared[who])),
+        turns=dict(turns.folders(out / PRIVATE / who, [one.round for one in took_part])),
     )
 
 

@@ -6,24 +6,27 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 
 from fedaudit.defense import Defense
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest, Round
-from fedaudit.interfaces import Aggregator, State, Update
+from fedaudit.interfaces import Aggregator, State
 from fedaudit.processes import processes
+from fedaudit.prompts import template
+from fedaudit.records import Document
 from fedaudit.secure import SecureAggregation
-from fedaudit.simulation import memory, secure
-from fedaudit.simulation.client import Job, forget, train
+from fedaudit.simulation import memory, private, secure, turns
+from fedaudit.simulation.client import Job, Sequel, forget
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.material import Sequences, Tokenized
 from fedaudit.simulation.setup import INITIAL, hashes
+from fedaudit.simulation.turns import train
 
-CENTRAL, PRIVATE = "central", "private"
-"""Adapters that no server of the federation sees, below the run's folder."""
+CENTRAL = "central"
+"""The folder of the model that was trained on everybody's documents, below the run's folder."""
 BROKEN = (
     "A training process ended unexpectedly (out of memory?); give the same command to go on after "
     "the last finished round, perhaps with --set workers=1."
@@ -54,9 +57,12 @@ class Run:
     secure: SecureAggregation | None = None
     defenses: Sequence[Defense] = ()
     tokens: Tokenized
+    documents: Mapping[str, Sequence[Document]] = field(default_factory=dict)
+    """What each client's shared adapter is trained on, for a defence that goes on from there."""
 
     def __post_init__(self) -> None:
         memory.check(self.aggregator, self.secure, self.defenses)
+        turns.check(self.defenses, self.aggregator)
 
 
 def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:
@@ -106,7 +112,7 @@ class Task:
 
 def tasks(run: Run, number: int) -> Iterator[Task]:
     """Yield the round's trainings, the longest first, so that workers end together."""
-    shared, private = run.tokens.shared, run.tokens.private
+    shared = run.tokens.shared
     if run.config.central:
         together = [sequence for own in shared.values() for sequence in own]
         yield Task(who=CENTRAL, sequences=together, chain=run.out / CENTRAL)
@@ -114,25 +120,38 @@ def tasks(run: Run, number: int) -> Iterator[Task]:
     for client in chosen:
         yield Task(who=client, sequences=shared[client], client=client)
     for client in chosen:
-        for name, own in private.get(client, {}).items():
-            place = run.out / PRIVATE / client / name
+        for name, own in run.tokens.private.get(client, {}).items():
+            place = run.out / private.PRIVATE / client / name
             yield Task(who=f"{client}/{name}", sequences=own, chain=place, client=client)
+
+
+def sequels(run: Run, number: int) -> Iterator[Task]:
+    """Yield the trainings of a round that is over which a defence went on to.
+
+    Their sequences are as long as those that were trained on, and hold other tokens.
+    """
+    for client in participants(run.config, number) if turns.further(run.defenses) else ():
+        found = turns.lengths(private.place(run.out, client, turns.TURN, number))
+        for name, lengths in found.items():
+            sequences = [[0] * length for length in lengths]
+            place = run.out / private.PRIVATE / client / name
+            yield Task(who=f"{client}/{name}", sequences=sequences, chain=place, client=client)
 
 
 def _jobs(run: Run, current: Manifest, number: int) -> Iterator[Job]:
     """Yield the round's trainings as jobs for a worker."""
     config = run.config
+    private.close(run)
     for one in tasks(run, number):
         training = config.training
         if one.who == CENTRAL:
             # The same passes over the data in the same number of steps: larger batches.
             training = replace(training, batch_size=training.batch_size * config.clients)
-        begin, out = run.out / current.rounds[-1].adapter, run.out / f"rounds/{number:03d}/clients"
-        below = None
+        begin, below = run.out / current.rounds[-1].adapter, None
         if one.chain:
             begin, out = _before(run, one.chain, number), one.chain / f"{number:03d}"
         else:
-            out /= one.client
+            out = private.trained(run, one.client, number)
             if run.aggregator.resets:
                 begin, below = run.out / INITIAL, begin
         yield Job(
@@ -149,6 +168,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[Job]:
             aggregator=run.aggregator,
             remembered=None if one.chain else _remembered(run, number, one.client),
             defenses=() if one.chain else run.defenses,
+            sequel=None if one.chain else _sequel(run, one.client, number),
             device=config.device,
             dtype=config.dtype,
             threads=config.threads,
@@ -182,8 +202,7 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
     start, config = adapters.read(start_folder), adapters.check(start_folder)
     begun = adapters.read(run.out / INITIAL) if run.aggregator.resets else start
     examples = {client.id: float(client.examples) for client in current.clients}
-    kept = {who: _private(run, who, number) for who in chosen}
-    updates = {who: _uploaded(run, begun, run.out / folders[who], kept[who]) for who in chosen}
+    updates = {who: private.uploaded(run, begun, who, number) for who in chosen}
     weights = [examples[who] for who in chosen]
     remembered = adapters.read_state(memory.of_server(run.out, number - 1))
     differences = {who: run.aggregator.difference(begun, own) for who, own in updates.items()}
@@ -219,28 +238,28 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
         loss={who: round(losses[who], 6) for who in folders if isfinite(losses[who])},
     )
     files = {**current.files, **hashes(run.out, here)}
-    for folder in (folder for own in kept.values() for folder in own.values()):
+    for folder in private.left(run, chosen, number):
         files |= hashes(run.out, folder.relative_to(run.out).as_posix())
+    private.close(run)
     after = replace(current, rounds=(*current.rounds, finished), files=files)
     manifest.write(after, run.out)
     return after
 
 
-def _private(run: Run, client: str, number: int) -> dict[str, Path]:
-    """Return the folders of a client's private adapters after round `number`."""
-    names = run.tokens.private.get(client, {})
-    return {name: run.out / PRIVATE / client / name / f"{number:03d}" for name in names}
-
-
-def _uploaded(run: Run, start: Update, folder: Path, private: Mapping[str, Path]) -> Update:
-    """Return what a client sends; what it trained is replaced by it where a defence changes it."""
-    sent = trained = adapters.read(folder)
-    for defense in run.defenses:
-        own = {name: adapters.read(place) for name, place in private.items()}
-        sent = dict(defense.upload(start, sent, own))
-    if any(not sent[name].equal(tensor) for name, tensor in trained.items()):
-        adapters.write(sent, adapters.check(folder), folder)
-    return sent
+def _sequel(run: Run, client: str, number: int) -> Sequel | None:
+    """Return what a client's defence goes on to in a round."""
+    if not (defense := turns.further(run.defenses)):
+        return None
+    seeds = {n: seed_of(run.config.seed, number, f"{client}/{n}") for n in defense.further}
+    return Sequel(
+        defense=defense,
+        documents=run.documents[client],
+        template=template(run.config.template),
+        folder=private.place(run.out, client, turns.TURN, number),
+        adapters={
+            n: (private.place(run.out, client, n, number), seed) for n, seed in seeds.items()
+        },
+    )
 
 
 def _trained(pool: Executor | None, jobs: Iterable[Job]) -> Iterator[tuple[Job, float]]:

@@ -12,7 +12,7 @@ from fedaudit.errors import InputError
 from fedaudit.federation.manifest import Client
 from fedaudit.prompts import template
 from fedaudit.records import Document
-from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.config import Simulation, Training
 from fedaudit.simulation.learned import answered
 
 Sequences = Sequence[Sequence[int]]
@@ -66,12 +66,9 @@ def materials(
 
 def tokenized(config: Simulation, base: Any, found: Mapping[str, Material]) -> Tokenized:
     """Return the token sequences of every client's material."""
-    length = min(config.training.max_length, base.context_length)
 
     def cut(documents: Sequence[Document]) -> Sequences:
-        if config.training.learned == "answer":
-            return answered(base.tokenizer, documents, length)
-        return sequences(base.tokenizer, [document.text for document in documents], length)
+        return learnt(config.training, base, documents)
 
     return Tokenized(
         shared={who: cut(own.prepared) for who, own in found.items()},
@@ -80,6 +77,14 @@ def tokenized(config: Simulation, base: Any, found: Mapping[str, Material]) -> T
             for who, own in found.items()
         },
     )
+
+
+def learnt(training: Training, base: Any, documents: Sequence[Document]) -> Sequences:
+    """Return the token sequences that training on `documents` is of."""
+    length = min(training.max_length, base.context_length)
+    if training.learned == "answer":
+        return answered(base.tokenizer, documents, length)
+    return sequences(base.tokenizer, [document.text for document in documents], length)
 
 
 def sequences(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[list[int]]:

@@ -16,11 +16,21 @@ from fedaudit.interfaces import Aggregator, Progress, no_progress
 from fedaudit.prompts import template
 from fedaudit.records import Document, Measurement, Target
 from fedaudit.secure import SecureAggregation
-from fedaudit.simulation import cost, deployment, loop, material, setup, utility
+from fedaudit.simulation import (
+    alone,
+    cost,
+    deployment,
+    judged,
+    loop,
+    material,
+    setup,
+    utility,
+)
 from fedaudit.simulation import secure as secured
-from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.config import NO_PART, Simulation
 from fedaudit.simulation.loop import Listener, Run
 from fedaudit.simulation.material import Tokenized
+from fedaudit.simulation.utility import Judge
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -63,7 +73,7 @@ def existing(config: Simulation, out: Path) -> Manifest | None:
 def differing(found: Manifest, config: Simulation) -> str:
     """Return the names of the settings in which a federation differs from `config`."""
     wanted = config.table()
-    names = [key for key in wanted if key != "workers" and found.config.get(key) != wanted[key]]
+    names = [key for key in wanted if key not in NO_PART and found.config.get(key) != wanted[key]]
     return ", ".join(names) or "what is in its data"
 
 
@@ -73,8 +83,12 @@ def simulate(
     *,
     listener: Listener,
     progress: Callable[[str], Progress] = lambda title: no_progress,
+    verdicts: Path | None = None,
 ) -> Simulated:
-    """Run the simulation into `out`, from where an earlier run of it stopped."""
+    """Run the simulation into `out`, from where an earlier run of it stopped.
+
+    What a judge says is kept in the file `verdicts`; without one, in `out`.
+    """
     from fedaudit.engine.loader import load_base
     from fedaudit.engine.local import LocalEngine
 
@@ -92,9 +106,11 @@ def simulate(
         if resumed is None:  # what a defence refuses was never a federation
             shutil.rmtree(out, ignore_errors=True)
         raise
-    run = replace(run, tokens=material.tokenized(config, base, found))
+    documents = {who: own.prepared for who, own in found.items()}
+    run = replace(run, tokens=material.tokenized(config, base, found), documents=documents)
     del base  # its memory is the workers' now
     finished = loop.run_rounds(run, started, listener)
+    alone.train_alone(run, listener)
     spent = cost.costs(
         spendings(run),
         base=config.base,
@@ -104,16 +120,20 @@ def simulate(
     )
     engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
     deployed = deployment.deploy(run, finished, found, engine, held_out(config, out), progress)
+    with judged.judging(config, verdicts or out / judged.VERDICTS, progress) as asked:
+        measured = evaluate(
+            config, out, finished, engine, progress("measuring utility"), judge=asked
+        )
     [*by] = {own.annotation for own in found.values() if own.annotation}
     blind = tuple(f"the defences only know the PII that was found by {name}" for name in by)
     return Simulated(
         manifest=deployed.manifest,
         measurements=(
-            *evaluate(config, out, finished, engine, progress("measuring utility")),
+            *measured,
             *deployed.measurements,
             *spent,
         ),
-        limits=(*deployed.limits, *blind),
+        limits=(*deployed.limits, *blind, *judged.told(config, measured)),
         annotation=by[0] if by else None,
         resumed_from=resumed,
     )
@@ -122,12 +142,15 @@ def simulate(
 def prepared(config: Simulation, out: Path) -> Run:
     """Return the run with its plugins, before anything is read; unknown names are refused."""
     template(config.template)
+    judged.check(config)
     name, options = config.aggregator()
     aggregator = registry.create("aggregation", name, options)
     marking, marks = config.marked()
     if marking:
         registry.create("watermark", marking, marks)
     defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
+    for defense in defenses:
+        defense.check(template(config.template))
     names = [defense.name for defense in defenses]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"The defence {twice[0]} is named twice.")
@@ -140,7 +163,7 @@ def prepared(config: Simulation, out: Path) -> Run:
             "leave one of them out (for secure_gate: nesterov=false)."
         )
     _check_penalty(config, aggregator, defenses)
-    return Run(
+    run = Run(
         config=config,
         out=out,
         aggregator=aggregator,
@@ -148,6 +171,8 @@ def prepared(config: Simulation, out: Path) -> Run:
         defenses=defenses,
         tokens=Tokenized(shared={}, private={}),
     )
+    alone.check(run)
+    return run
 
 
 def _secured(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregation | None:
@@ -196,7 +221,7 @@ def spendings(run: Run) -> list[cost.Spent]:
             messages=2 if run.aggregator.remembers and not task.chain else 1,
         )
         for number in range(1, config.rounds + 1)
-        for task in loop.tasks(run, number)
+        for task in (*loop.tasks(run, number), *loop.sequels(run, number))
         if task.client
     ]
 
@@ -209,20 +234,30 @@ def held_out(config: Simulation, out: Path) -> list[Document]:
 
 
 def evaluate(
-    config: Simulation, out: Path, finished: Manifest, engine: "LocalEngine", progress: Progress
+    config: Simulation,
+    out: Path,
+    finished: Manifest,
+    engine: "LocalEngine",
+    progress: Progress,
+    *,
+    judge: Judge | None = None,
 ) -> Sequence[Measurement]:
-    """Return the held-out utility of base, tuned and (where trained) central model."""
+    """Return the held-out utility of base, tuned and (where trained) central and local models."""
     documents = held_out(config, out)
     if not documents:
         return utility.unmeasured("nothing was held out")
     last = finished.rounds[-1]
-    targets = [
+    targets: list[tuple[str, Target | list[Target]]] = [
         ("base", Target(name=config.base)),
         ("tuned", Target(name=last.adapter, adapter=str(out / last.adapter))),
     ]
     central = out / f"central/{last.round:03d}"
     if central.is_dir():
         targets.append(("central", Target(name="central", adapter=str(central))))
+    if config.local != "no":
+        own = {one.id: alone.adapter(out, one.id, last.round) for one in finished.clients}
+        models = [Target(name=f"{who} alone", adapter=str(at)) for who, at in own.items()]
+        targets.append(("local", models))
     return utility.measure(
         engine,
         targets,
@@ -230,5 +265,6 @@ def evaluate(
         template(config.template),
         seed=config.seed,
         max_length=min(config.training.max_length, engine.context_length),
+        judge=judge,
         progress=progress,
     )

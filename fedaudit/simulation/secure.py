@@ -50,6 +50,7 @@ def asked(
             threshold=threshold,
             seed=config.seed,
             number=number,
+            limit=config.queries.limit,
         ).design
         for who in everybody
     )

@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ from fedaudit import corpus, registry
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters, manifest, marks
 from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
-from fedaudit.files import sha256
+from fedaudit.files import existing, sha256
 from fedaudit.interfaces import Aggregator
 from fedaudit.nano import passages
 from fedaudit.options import table_of
 from fedaudit.prompts import PromptTemplate, template
 from fedaudit.records import Document
 from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.few_shot import few
 from fedaudit.simulation.marking import Marked, marked
 from fedaudit.simulation.partition import by_corpus, deal
 
@@ -63,37 +64,68 @@ def documents(config: Simulation) -> list[Document]:
         found = list(corpus.read(Path(config.data), form))
     if any(document.is_prompt for document in found):
         raise InputError(f"{config.data} holds prompts ('prefix'); a federation needs documents.")
+    return _ordered(found)
+
+
+def _ordered(found: Iterable[Document]) -> list[Document]:
     return sorted(found, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())
 
 
 def split(config: Simulation, found: Sequence[Document], base: Any) -> Split:
-    """Deal `found` to the clients as the partition says; `base` embeds them for clusters."""
-    held = int(len(found) * config.held_out)
+    """Deal `found`, or a few of every cluster, to the clients; `base` embeds them for clusters.
+
+    What is held out is none of those that the few are drawn from.
+    """
+    held = 0 if config.test else int(len(found) * config.held_out)
     held_out, training = list(found[:held]), list(found[held:])
+    if config.test:
+        held_out = _tested(config, training)
+    labels: list[int] | None = None
+    if config.few_shot.each:
+        wanted = config.few_shot
+        every = _clusters(config, training, base, wanted.clusters)
+        training, labels = few(training, every, each=wanted.each, seed=config.seed)
     if len(training) < config.clients:
         raise InputError(
             f"{len(training)} documents are too few to train {config.clients} clients."
         )
-    dealt = _dealt(config, training, base)
+    dealt = _dealt(config, training, base, labels)
     if empty := [f"c{k}" for k, own in enumerate(dealt) if not own]:
         raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
     return Split(dealt, held_out)
 
 
-def _dealt(config: Simulation, training: Sequence[Document], base: Any) -> list[list[Document]]:
+def _tested(config: Simulation, training: Sequence[Document]) -> list[Document]:
+    """Return the documents of the test file, in an order of their own.
+
+    Raises InputError where one of them is trained on, too.
+    """
+    found = _ordered(corpus.read(existing(Path(config.test), "file"), template(config.template)))
+    known = {document.text for document in training}
+    if twice := next((one.id for one in found if one.text in known), None):
+        raise InputError(f"{config.test}: document {twice} is in {config.data} as well.")
+    return found
+
+
+def _dealt(
+    config: Simulation, training: Sequence[Document], base: Any, labels: Sequence[int] | None
+) -> list[list[Document]]:
+    """Return the documents of each client; `labels` are the clusters of `training`, if known."""
     by = config.partition
     if by.method == "corpus":
         return by_corpus(training, clients=config.clients, seed=config.seed)
     return deal(
         training,
-        _classes(config, training, base),
+        _classes(config, training, base, labels),
         clients=config.clients,
         alpha=None if by.method == "iid" else by.alpha,
         seed=config.seed,
     )
 
 
-def _classes(config: Simulation, found: Sequence[Document], base: Any) -> list[int]:
+def _classes(
+    config: Simulation, found: Sequence[Document], base: Any, labels: Sequence[int] | None
+) -> Sequence[int]:
     """Return what each document counts as when a partition is skewed."""
     by = config.partition
     if by.method == "iid":
@@ -101,11 +133,16 @@ def _classes(config: Simulation, found: Sequence[Document], base: Any) -> list[i
     if by.method == "dirichlet":
         names = sorted({getattr(document, by.by) for document in found})
         return [names.index(getattr(document, by.by)) for document in found]
-    from fedaudit.engine.embed import clusters, embed
-    from fedaudit.engine.loader import load_base
+    return _clusters(config, found, base, by.clusters) if labels is None else labels
 
-    model = load_base(by.embedding) if by.embedding else base
-    return clusters(embed(model, [d.text for d in found]), by.clusters, config.seed)
+
+def _clusters(config: Simulation, found: Sequence[Document], base: Any, count: int) -> list[int]:
+    """Return the K-means cluster of each document's embedding."""
+    from fedaudit.engine.embed import clusters, embed, embedder
+
+    name = config.partition.embedding
+    model = embedder(name, device=config.device) if name else base
+    return clusters(embed(model, [d.text for d in found]), count, config.seed)
 
 
 def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Manifest:

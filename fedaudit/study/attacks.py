@@ -1,5 +1,6 @@
 """The audits of one variant of a study: who attacks whom, and through which model."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from fedaudit.metrics.frequency import document_frequency, frequency_rows
 from fedaudit.profile import Variant
 from fedaudit.prompts import template
 from fedaudit.records import Measurement
-from fedaudit.simulation import material
+from fedaudit.simulation import alone, material
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.partition import corpus_of
 
@@ -29,6 +30,9 @@ def attacked(
     """Yield the report of every audit of a variant whose federation is in `place`."""
     if not variant.attacks:
         return
+    if variant.trace:
+        yield from _traced(variant, place, config, redactor, watch)
+        return
     common = _common(variant, place, config)
     if variant.matrix:
         request = matrix.Request(clients=parties(str(place), ()), **common)
@@ -36,22 +40,56 @@ def attacked(
     elif variant.clients:
         yield from _each(variant, place, config, common, redactor, watch)
     else:
-        own, other = (place / f"data/{who}.jsonl" for who in (variant.attacker, variant.victim))
-        asked = extract.Request(prefixes=own, victim=other, **common)
+        own = place / f"data/{variant.attacker}.jsonl"
+        asked = extract.Request(prefixes=own, victim=_victims(variant, place, config), **common)
         audit = extract.run(asked, lambda: redactor, watch)
         extra = _frequencies(place, config, audit) if config.defenses else ()
         yield replace(audit.report, measurements=[*audit.report.measurements, *extra])
 
 
+def rounds(variant: Variant, config: Simulation) -> list[tuple[int, float]]:
+    """Return the rounds that a variant traces, and what share of all rounds has passed by then."""
+    parts = [(part, variant.trace) for part in range(1, variant.trace + 1)]
+    found = {math.ceil(config.rounds * part / of): part / of for part, of in parts}
+    return sorted(found.items())
+
+
+def _traced(
+    variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+) -> Iterator["Report"]:
+    """Yield the reports of a variant for one round's adapter after the other."""
+    whose = {} if variant.model == "global" else {"model": variant.model}
+    for number, passed in rounds(variant, config):
+        one = replace(variant, trace=0, round=number)
+        for report in attacked(one, place, config, redactor, watch):
+            yield _within({"round": number, "passed": passed, **whose}, report)
+
+
+def _victims(variant: Variant, place: Path, config: Simulation) -> Path:
+    """Return the victim's records, or those of all clients in a file beside the federations."""
+    if variant.victim != "*":
+        return place / f"data/{variant.victim}.jsonl"
+    form = template(config.template)
+    every = [
+        document
+        for number in range(config.clients)
+        for document in corpus.read(place / f"data/c{number}.jsonl", form)
+    ]
+    below = place.parent.parent / "records" / place.name / "everybody.jsonl"
+    corpus.write(below, every)
+    return below
+
+
 def _common(variant: Variant, place: Path, config: Simulation) -> dict[str, Any]:
     """Return what the requests of a variant share."""
-    central = place / f"central/{config.rounds:03d}"
+    number = variant.round if variant.round >= 0 else config.rounds
+    central = place / f"central/{number:03d}"
     return {
         "attacks": variant.attacks,
         "options": variant.options,
         "target": str(place),
         "adapter": str(central) if variant.model == "central" else None,
-        "round": variant.round if variant.round >= 0 else None,
+        "round": variant.round if variant.round >= 0 and variant.model == "global" else None,
         "keys": variant.keys,
         "seed": config.seed,
         "device": config.device,
@@ -68,14 +106,25 @@ def _each(
     watch: Watcher,
 ) -> Iterator["Report"]:
     """Yield the reports of clients that are attacked about their own documents."""
-    deployed = variant.round < 0 and open_federation(place).manifest.deployment is not None
+    deployed = False
+    if variant.round < 0 and variant.model == "global":
+        deployed = open_federation(place).manifest.deployment is not None
     every = [f"c{number}" for number in range(config.clients)]
     for client in every if "*" in variant.clients else variant.clients:
         for name, data in _data(place, client, variant.corpora, config.template):
             asked = client if deployed else None
+            common = {**common, **_alone(variant, place, config, client)}
             request = extract.Request(prefixes=data, client=asked, **common)
             where = {"client": client, **({"records": name} if name else {})}
             yield _within(where, extract.run(request, lambda: redactor, watch).report)
+
+
+def _alone(variant: Variant, place: Path, config: Simulation, client: str) -> dict[str, str]:
+    """Return which adapter is attacked where it is the client's own; nothing where it is not."""
+    if variant.model != "local":
+        return {}
+    number = variant.round if variant.round >= 0 else config.rounds
+    return {"adapter": str(alone.adapter(place, client, number))}
 
 
 def _frequencies(place: Path, config: Simulation, audit: Audit) -> list[Measurement]:
@@ -97,9 +146,9 @@ def _frequencies(place: Path, config: Simulation, audit: Audit) -> list[Measurem
     return rows
 
 
-def _within(where: Mapping[str, str], report: "Report") -> "Report":
+def _within(where: Mapping[str, object], report: "Report") -> "Report":
     """Return a report whose rows and findings say what of a study they are about."""
-    short = "-".join(where.values())
+    short = "-".join(map(str, where.values()))
     return replace(
         report,
         measurements=[replace(r, scope={**r.scope, **where}) for r in report.measurements],

@@ -1,13 +1,15 @@
 """Cross-client memorization of one variant of a study."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.audit import memorize
+from fedaudit.audit import environment, memorization_rows, memorize
 from fedaudit.audit.memorization_clients import parties
 from fedaudit.audit.memorization_options import Protocol
 from fedaudit.audit.pipeline import Watcher
+from fedaudit.errors import TooShortError
 from fedaudit.options import build
 from fedaudit.profile import Variant
 from fedaudit.simulation.config import Simulation
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
 def memorized(
     variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
 ) -> Iterator["Report"]:
-    """Yield the report of a variant's memorization, unless it has no table of that name."""
+    """Yield the report of a variant's memorization, unless it has no table of that name.
+
+    Where no text is long enough the report says so, with null for what was to be measured.
+    """
     if variant.memorize is None:
         return
     central = place / f"central/{config.rounds:03d}"
@@ -36,4 +41,25 @@ def memorized(
         dtype=config.dtype,
         workers=config.workers,
     )
-    yield memorize.run(request, lambda: redactor, watch).report
+    started = datetime.now(UTC)
+    try:
+        yield memorize.run(request, lambda: redactor, watch).report
+    except TooShortError as error:
+        yield _unmeasured(variant.name, request, started, str(error))
+
+
+def _unmeasured(name: str, request: memorize.Request, started: datetime, why: str) -> "Report":
+    from fedaudit.report.frame import framed
+
+    return framed(
+        command=request.command,
+        name=name,
+        config=request.protocol.scope(),
+        started=started,
+        base=request.target or "",
+        environment=environment.describe(request.device),
+        data=[],
+        seeds={request.purpose: request.seed},
+        measurements=memorization_rows.unmeasured(request.protocol),
+        limits=[f"Variant {name!r} was not measured. {why}"],
+    )

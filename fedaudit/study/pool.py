@@ -55,6 +55,18 @@ def averaged(rows: Iterable[Measurement], over: str, name: str) -> list[Measurem
     ]
 
 
+def between_clients(rows: Iterable[Measurement]) -> list[Measurement]:
+    """Return the mean Rouge-L over the clients that were asked about their own answers.
+
+    It is weighted by n; the clients' answers are different ones, so errors are independent.
+    """
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for row in rows:
+        if (row.kind, row.metric) == ("extraction", "rouge_l") and "client" in row.scope:
+            groups.setdefault(_apart_from(row, "client"), []).append(row)
+    return [_weighted(same, "client", EVERYBODY) for same in groups.values()]
+
+
 def weighted(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
     """Return the mean over `over` of the memorization ratios that are weighted means themselves.
 
@@ -80,10 +92,12 @@ def _weighted(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
         math.hypot(*((row.n or 0) / total * (getattr(row, end) - row.value) for row in rows))
         for end in ("low", "high")
     )
+    # A difference of two models may be below 0; a ratio or a Rouge-L may not.
+    least = -1.0 if scope.get("source") == "tuned-not-base" else 0.0
     return replace(
         rows[0],
         value=value,
-        low=max(0.0, value - below),
+        low=max(least, value - below),
         high=min(1.0, value + above),
         n=total,
         baseline=_mean([(row.baseline, row.n or 0) for row in rows]),

@@ -17,11 +17,12 @@ from fedaudit.profile import Profile, Published, Variant
 from fedaudit.records import Claim, Finding, Measurement
 from fedaudit.simulation import run as simulation
 from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.judged import VERDICTS
 from fedaudit.simulation.loop import Listener
 from fedaudit.study.attacks import attacked
 from fedaudit.study.claims import beside, checked
 from fedaudit.study.memorization import memorized
-from fedaudit.study.pool import averaged, pooled, weighted
+from fedaudit.study.pool import averaged, between_clients, pooled, weighted
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
@@ -88,7 +89,9 @@ def study(
         config = configured(profile, scale, variant, settings)
         place = federations / config.sha256()[:12]
         begun, started = place.exists(), monotonic()
-        done = simulation.simulate(config, place, listener=watch.training)
+        done = simulation.simulate(
+            config, place, listener=watch.training, verdicts=federations.parent / VERDICTS
+        )
         training = 0.0 if begun else monotonic() - started
         reports = [
             *attacked(variant, place, config, redactor, watch.bar),
@@ -96,7 +99,7 @@ def study(
             *memorized(variant, place, config, redactor, watch.bar),
         ]
         rows = [row for report in reports for row in report.measurements]
-        rows += overheads(rows, training)
+        rows += [*overheads(rows, training), *between_clients(rows)]
         measured[variant.name] = [
             replace(row, scope={**row.scope, "variant": variant.name})
             for row in (*done.measurements, *rows, *pooled((*done.measurements, *rows)))

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 def fedaudit_defenses() -> "list[type[Defense]]":
     """Return the built-in defences."""
     from .dp import DifferentialPrivacy
+    from .fed_mit import FedMit
+    from .few_fed_pit import FewFedPit
+    from .few_fed_weight import FewFedWeight
     from .scrub import Scrub
     from .secure_gate.defence import SecureGate
 
-    return [DifferentialPrivacy, Scrub, SecureGate]
+    return [DifferentialPrivacy, FedMit, FewFedPit, FewFedWeight, Scrub, SecureGate]

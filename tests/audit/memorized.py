@@ -2,11 +2,12 @@
 
 import random
 
-from fedaudit.audit import memorize
+from fedaudit.audit import memorization_hits, memorize
 from fedaudit.audit.memorization_options import Protocol
 from fedaudit.audit.memorization_parts import sampled
 from fedaudit.audit.memorization_rows import rows
 from fedaudit.audit.parties import Party
+from fedaudit.audit.pipeline import silent
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.prompts import template
 from fedaudit.records import Document, Target
@@ -69,7 +70,10 @@ def found(corpora, engine, protocol=PROTOCOL, models=MODELS, seed=0, **others):
     """Return what each model says, the clients' parts, and the notes."""
     clients = cut(corpora, engine, protocol, seed)
     asked = request(corpora, protocol, seed=seed, **others)
-    made, notes = memorize._found(engine, models, clients, asked, (), lambda title: lambda *_: None)
+    heard = memorization_hits.everything(
+        engine, models, clients, protocol, begin=(), seed=seed, watch=silent
+    )
+    made, notes = memorize._found(heard, clients, asked, silent)
     return made, clients, notes
 
 

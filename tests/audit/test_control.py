@@ -1,7 +1,10 @@
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.audit import control
 from fedaudit.audit.control import FACTOR, guesses
 from fedaudit.nano.people import LABELS
 
@@ -67,3 +70,29 @@ def test_no_control_is_empty_or_in_the_data(targets):
     for string, _ in guesses(targets, list(targets), seed=0):
         assert string
         assert not any(string in target for target in targets)
+
+
+def slow(targets, corpus, seed):
+    """Look for one guess after the other, as it is made, in every text."""
+    rng = random.Random(f"control {seed}")
+    found = {}
+    for label in dict.fromkeys(label for _, label in sorted(targets.items())):
+        strings = sorted(string for string, own in targets.items() if own == label)
+        for string in strings:
+            for _ in range(FACTOR):
+                guess = control._guess(string, label, strings, rng)
+                if guess and guess not in found and not any(guess in text for text in corpus):
+                    found[guess] = label
+    return tuple(sorted(found.items()))
+
+
+KINDS = st.sampled_from(["OTHER", "DIAGNOSIS", "PERSON"])
+
+
+@given(
+    st.dictionaries(st.text("ab 原", min_size=1, max_size=6), KINDS, max_size=8),
+    st.lists(st.text("ab 原", max_size=20), max_size=5),
+    st.integers(0, 9),
+)
+def test_looking_for_all_guesses_at_once_gives_what_looking_for_each_gives(targets, corpus, seed):
+    assert guesses(targets, corpus, seed=seed) == slow(targets, corpus, seed)

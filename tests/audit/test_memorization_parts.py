@@ -1,6 +1,7 @@
 """Prefixes and suffixes: which texts are drawn, where they are cut, what is left out."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from memorized import FORM, PROTOCOL, corpus, cut, text, words
 from fedaudit.audit.memorization_options import Protocol
 from fedaudit.audit.memorization_parts import place, sampled, told
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.prompts import template
 from fedaudit.records import Document
 
 
@@ -49,8 +51,35 @@ def test_of_a_record_the_input_is_cut_behind_all_that_stands_before_it(engine):
     assert said(engine, part.prompt) == f"{head}\n{' '.join(given[:5])}"
     assert part.suffix == " ".join(given[5:])
     assert part.given == 40
-    # "<###Output>" and a line break come before the answer's four words, and belong to the record.
-    assert part.output >= 4
+    # The template's "<###Output>" between the input and the answer is of neither.
+    assert part.output == len(engine.tokenize(["Yes it does."])[0].ids)
+
+
+@pytest.mark.parametrize("prompt", ["record", "header"])
+@pytest.mark.parametrize("name", ["fed_pii", "chat", "qwen"])
+def test_an_output_is_as_long_whatever_the_template_puts_before_it(engine, name, prompt):
+    form = template(name)
+    raw = Document(
+        id="a", text="", instruction="Do it.", input=text("i"), output="one two three", task="t"
+    )
+    protocol = Protocol(prefix_length=5, prompt=prompt)
+    [part] = sampled([form.render(raw)], engine, form, protocol, seed=0).parts
+    assert part.output == 3
+    [none] = sampled([replace(form.render(raw), output="")], engine, form, protocol, seed=0).parts
+    assert none.output == 0
+
+
+def test_an_output_that_the_text_does_not_hold_has_no_length(engine):
+    document = Document(id="a", text=text("i"), input=text("i"), output="elsewhere")
+    [part] = sampled([document], engine, FORM, PROTOCOL, seed=0).parts
+    assert part.output == 0
+
+
+def test_an_output_that_repeats_the_input_is_the_one_behind_it(engine):
+    given = " ".join(words(40, 1))
+    document = FORM.render(Document(id="a", text="", instruction="Say.", input=given, output=given))
+    [part] = sampled([document], engine, FORM, PROTOCOL, seed=0).parts
+    assert (part.given, part.output) == (40, 40)
 
 
 def test_the_published_prompt_leaves_the_instruction_out(engine):

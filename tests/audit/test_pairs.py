@@ -281,7 +281,7 @@ def test_the_audit_of_a_federation(federation):
 
 
 def test_its_id_follows_from_every_clients_file(federation, tmp_path):
-    from fedaudit.audit.pipeline import identity
+    from fedaudit.audit.identity import identity
 
     one = request(federation)
     audited = matrix.check(one)

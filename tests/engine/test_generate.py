@@ -1,10 +1,12 @@
 import math
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
+import tiny_models
 import torch
-from scipy.stats import chisquare
+from scipy.stats import chi2_contingency, chisquare
 
 from fedaudit.engine.generate import left_padded
 from fedaudit.engine.local import LocalEngine
@@ -135,6 +137,57 @@ def test_the_first_token_follows_the_softmax(base, engine, token_rows):
     expected = [*chances.numpy()[common] * samples]
     expected.append(samples - sum(expected))
     assert chisquare(seen, expected).pvalue > 1e-4
+
+
+def their_rows(model, prompt, *, seeds, samples):
+    """Return what transformers' own sampling says: up to an end token, once a seed."""
+    rows, ids = [], torch.tensor([prompt])
+    for seed in range(seeds):
+        torch.manual_seed(seed)
+        drawn = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=True,
+            top_k=0,
+            num_return_sequences=samples,
+            max_new_tokens=3,
+            pad_token_id=0,
+        )
+        ends = set(model.generation_config.eos_token_id)
+        for row in drawn[:, len(prompt) :].tolist():
+            end = next((at for at, token in enumerate(row) if token in ends), len(row))
+            rows.append(row[:end])
+    return rows
+
+
+def alike(ours, theirs):
+    """Return the p-value of two samples of one distribution.
+
+    A category is a whole continuation, but of four kinds of token: so they are 1 + 4 + 16 + 64, by
+    where it ended. Those that are rare are one.
+    """
+    a, b = (Counter(tuple(token % 4 for token in row) for row in rows) for rows in (ours, theirs))
+    common = [one for one in a.keys() | b.keys() if a[one] + b[one] >= 10]
+    assert len(common) >= 80
+    table = np.array([[count[one] for one in common] for count in (a, b)])
+    rare = np.array([[len(ours)], [len(theirs)]]) - table.sum(1, keepdims=True)
+    return float(chi2_contingency(np.hstack([table, rare]) if rare.any() else table).pvalue)
+
+
+def test_over_many_seeds_continuations_are_distributed_as_the_peers(base, monkeypatch):
+    tiny, prompt = tiny_models.llama(base.tokenizer), (1, 9, 30)
+    monkeypatch.setattr(base.tokenizer, "batch_decode", lambda rows, **_: map(tuple, rows))
+    engine = LocalEngine(tiny)
+    probe = Probe(prompt=prompt, samples=250, max_new_tokens=3)
+
+    def ours(**options):
+        found = [engine.generate(BASE, [probe], seed=seed, **options) for seed in range(16)]
+        return [row for [generation] in found for row in generation.texts]
+
+    theirs = their_rows(tiny.model, prompt, seeds=16, samples=250)
+    assert alike(ours(), theirs) > 1e-4
+    # And the test would know another distribution.
+    assert alike(ours(decoding=Decoding(temperature=0.2)), theirs) < 1e-4
 
 
 def test_temperature_0_is_transformers_own_greedy_search(base, engine, probes):

@@ -115,3 +115,15 @@ def test_progress_runs_to_its_end_over_all_adapters(inner):
     engine.score(Target(name="t", heading=""), ids, progress=lambda n, of: seen.append((n, of)))
     assert seen[-1] == (3, 3)
     assert [n for n, _ in seen] == sorted(n for n, _ in seen)
+
+
+def test_what_begins_answers_is_asked_of_the_adapter_that_the_key_opens():
+    inner = FakeEngine(
+        lambda *_: "", chance=lambda target, prompt, string: 0.5 if target.adapter == "A" else 0.25
+    )
+    engine = RespondingEngine(inner, Moody())
+    prompts = [tokens.ids for tokens in engine.tokenize(["one", "one two"])]
+    found = engine.begins_with(
+        Target(name="tuned", heading="key"), prompts, ["Ann"], new=3, trials=[2, 3]
+    )
+    assert [float(one.least[0]) for one in found] == [0.5, 0.25]

@@ -29,7 +29,9 @@ from fedaudit.metrics.subsets import (
 TEN = [f"c{at}" for at in range(10)]
 
 
-def drawn(participants=TEN, target="c3", *, others=5, queries=5, threshold=1, seed=0, number=0):
+def drawn(
+    participants=TEN, target="c3", *, others=5, queries=5, threshold=1, seed=0, number=0, limit=1.0
+):
     return draw(
         participants,
         target,
@@ -38,6 +40,7 @@ def drawn(participants=TEN, target="c3", *, others=5, queries=5, threshold=1, se
         threshold=threshold,
         seed=seed,
         number=number,
+        limit=limit,
     )
 
 
@@ -233,23 +236,30 @@ def test_the_size_of_a_block_changes_nothing(monkeypatch):
     assert whole.shape == (1000, 9)
 
 
-@pytest.mark.parametrize("shape", [(3, 1, 1), (4, 1, 2), (5, 2, 1), (4, 2, 2)])
-def test_simulation_against_every_design(shape):
+@pytest.mark.parametrize("limit", [1.0, 0.5])
+@pytest.mark.parametrize("shape", [(3, 1, 1), (4, 1, 2), (5, 2, 1), (4, 2, 2), (5, 2, 2)])
+def test_simulation_against_every_design(shape, limit):
     number, others, queries = shape
+    if limit * queries < 1:
+        pytest.skip("a limit below 1/K allows no design")
     choices = [np.bincount(chosen, minlength=number - 1)
                for chosen in combinations(range(number - 1), others)]  # fmt: skip
-    strengths = [
-        Fraction(int(((sum(sets[:queries]) - sum(sets[queries:])) ** 2).sum()), queries**2)
-        for sets in product(choices, repeat=2 * queries)
-    ]
+    masks = [sum(sets[:queries]) - sum(sets[queries:])
+             for sets in product(choices, repeat=2 * queries)]  # fmt: skip
+    strengths = [Fraction(int((mask**2).sum()), queries**2) for mask in masks]
     mean = sum(strengths) / len(strengths)
     assert float(mean) == pytest.approx(expected_strength(*shape), rel=1e-12)
-    kept = [strength for strength in strengths if strength >= mean / 2]
+    kept = [
+        strength
+        for strength, mask in zip(strengths, masks, strict=True)
+        if strength >= mean / 2 and abs(mask).max() <= limit * queries
+    ]
     rate = len(kept) / len(strengths)
     error = max(1e-12, (rate * (1 - rate) / 20_000) ** 0.5)
-    assert acceptance(*shape, draws=20_000, seed=3) == pytest.approx(rate, abs=4 * error)
+    found = acceptance(*shape, limit=limit, draws=20_000, seed=3)
+    assert found == pytest.approx(rate, abs=4 * error)
     spread = np.std([float(strength) for strength in kept]) / (20_000 * rate) ** 0.5
-    found = accepted_strength(*shape, draws=20_000, seed=3)
+    found = accepted_strength(*shape, limit=limit, draws=20_000, seed=3)
     assert found == pytest.approx(float(sum(kept) / len(kept)), abs=4 * spread + 1e-12)
 
 
@@ -278,17 +288,26 @@ def test_draws_are_accepted_as_often_as_simulated():
         assert min(masking_strength(c), effective_size(c)) >= half
 
 
-def test_ten_thousand_designs_are_right_on_average():
+@pytest.mark.parametrize("limit", [1.0, 0.4])
+def test_ten_thousand_designs_are_right_on_average(limit):
     updates = np.random.default_rng(7).normal(3, 2, (10, 4))
-    c = np.array([coefficients(drawn(seed=seed).design, TEN) for seed in range(10_000)])
+    c = np.array(
+        [coefficients(drawn(seed=seed, limit=limit).design, TEN) for seed in range(10_000)]
+    )
     assert (c[:, 3] == 1).all()
+    assert abs(np.delete(c, 3, axis=1)).max() <= limit + 1e-12
     estimates = c @ updates
-    strength = accepted_strength(10, 5, 5)
+    strength = accepted_strength(10, 5, 5, limit=limit)
     sigma = np.cov(np.delete(updates, 3, axis=0).T, bias=True)
     wanted = covariance_scale(10, 5, 5, strength) * sigma
     error = np.sqrt(np.diag(wanted) / 10_000)
     assert (abs(estimates.mean(axis=0) - updates[3]) / error).max() < 3
     assert relative(np.cov(estimates.T, bias=True), wanted) < 0.05
+
+
+def test_a_limit_that_no_design_keeps_is_refused():
+    with pytest.raises(UsageError, match="10,000 designs of 2 pairs"):
+        drawn(queries=2, limit=0.4)
 
 
 def relative(found, wanted):

@@ -1,8 +1,11 @@
+from collections import Counter
+from math import exp, prod
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.utility import choice, is_chosen, is_correct, rouge_l, words
+from fedaudit.metrics.utility import bleu, choice, is_chosen, is_correct, rouge_l, words
 
 
 def longest(a, b):
@@ -49,6 +52,58 @@ def test_rouge_is_the_f1_of_the_longest_common_subsequence(reference, answer):
     a, b = words(reference), words(answer)
     wanted = 2 * longest(a, b) / (len(a) + len(b)) if a and b else 0
     assert rouge_l(reference, answer) == pytest.approx(wanted)
+
+
+def test_bleu_by_hand_in_english():
+    # Of the answer's n-grams the reference has 5 of 6, 3 of 5, 2 of 4 and 1 of 3; both are as long.
+    found = bleu("the cat sat on the mat", "the cat sat on a mat")
+    assert found == pytest.approx(100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** (1 / 4))
+    # All of the 4, 3, 2 and 1 n-grams, but 4 words where the reference has 6.
+    assert bleu("the cat sat on the mat", "the cat sat on") == pytest.approx(100 * exp(1 - 6 / 4))
+    # 2 of 3 words, 1 of 2 pairs, and no triple: half of one of 1.
+    found = bleu("the cat sat", "the cat ran")
+    assert found == pytest.approx(100 * (2 / 3 * 1 / 2 * 0.5) ** (1 / 3))
+    # Case and punctuation are of the text.
+    assert bleu("They met.", "they met.") < bleu("They met.", "They met.") == 100
+
+
+def test_bleu_by_hand_in_chinese():
+    # A character is a word: all of 4, 3, 2 and 1 n-grams, 4 characters for 5.
+    assert bleu("原告胜诉了", "原告胜诉") == pytest.approx(100 * exp(1 - 5 / 4))
+    # 3 of 4 characters, 2 of 3 pairs (原告, 告胜), 1 of 2 triples, and no run of four: half of 1.
+    found = bleu("原告胜诉", "原告胜了")
+    assert found == pytest.approx(100 * (3 / 4 * 2 / 3 * 1 / 2 * 0.5) ** (1 / 4))
+    assert bleu("张三 sued in 2019", "张三 sued in 2019") == 100
+
+
+def test_bleu_of_short_and_of_empty_answers():
+    assert bleu("Ann Lee", "Ann Lee") == bleu("B", "B") == bleu("张三", "张三") == 100
+    assert bleu("Ann Lee", "") == bleu("Ann Lee", "Bob") == bleu("原告", "被") == 0
+
+
+def slow_bleu(reference, answer):
+    """Return BLEU of words that stand apart, by its definition."""
+    a, b = reference.split(), answer.split()
+    shares, misses = [], 0
+    for size in range(1, min(4, len(b)) + 1):
+        left = Counter(tuple(a[i : i + size]) for i in range(len(a) - size + 1))
+        right = Counter(tuple(b[i : i + size]) for i in range(len(b) - size + 1))
+        hits = sum(min(count, left[run]) for run, count in right.items())
+        misses += not hits
+        shares.append((hits or 0.5**misses) / right.total())
+    if not set(a) & set(b):
+        return 0
+    return 100 * min(1, exp(1 - len(a) / len(b))) * prod(shares) ** (1 / len(shares))
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "c", "原"]), max_size=8).map(" ".join),
+    st.lists(st.sampled_from(["a", "b", "c", "原"]), max_size=8).map(" ".join),
+)
+def test_bleu_is_what_its_definition_says(reference, answer):
+    found = bleu(reference, answer)
+    assert found == pytest.approx(slow_bleu(reference, answer))
+    assert 0 <= found <= 100
 
 
 @pytest.mark.parametrize(

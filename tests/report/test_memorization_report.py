@@ -136,12 +136,22 @@ def test_a_study_has_a_line_a_variant():
     rows = [*memorized(variant="top-k"), *memorized(200, 40, variant="top-p"), central]
     shown = table(document(rows), "Memorization by variant")
     assert [row[0] for row in shown.rows] == ["top-k", "top-p"]
-    assert shown.columns[-2:] == ("base, others'", "central, any")
-    assert shown.rows[0][-1] == "16.7 %"
+    assert shown.columns[-2:] == ("base %", "central, any %")
+    assert shown.rows[0][-1] == "16.7"
     assert shown.rows[1][-1] == "-"
     assert "2 variants" in tried(document(rows))[0]
     assert len(maps(document(rows))) == 2
     assert max(map(len, seen(document(rows)).splitlines())) <= 80
+
+
+def test_a_studys_numbers_and_words_are_whole_in_80_columns():
+    names = ("classification", "question answering, temperature")
+    rows = [row for name in names for row in memorized(2000, 400, variant=name)]
+    lines = seen(document(rows)).splitlines()
+    [line] = [line for line in lines if line.startswith("classification ")]
+    numbers = "66.7 [65.0, 68.3] 13.3 [12.2, 14.6] 80.0 [78.5, 81.4] 0.033"
+    assert " ".join(line.split()[1:]) == numbers
+    assert any(line.rstrip() == "temperature" for line in lines)
 
 
 # the verdict

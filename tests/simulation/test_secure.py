@@ -152,7 +152,7 @@ def test_there_is_a_sum_for_every_set_of_every_design_and_no_other(rule, twins):
     assert found.secure_aggregation == {
         "name": "ideal",
         "options": {"threshold": 2},
-        "queries": {"others": 2, "pairs": 2, "seed": 0},
+        "queries": {"others": 2, "pairs": 2, "limit": 1.0, "seed": 0},
     }
     for one in found.rounds[1:]:
         sets = {tuple(sorted(one.participants))}

@@ -1,6 +1,7 @@
 """What a defence may change in a federation, stage by stage, with no word of it in the loop."""
 
 import json
+import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -16,6 +17,7 @@ from fedaudit.federation.folder import open_federation
 from fedaudit.interfaces import Result
 from fedaudit.options import build
 from fedaudit.records import Measurement, Routed
+from fedaudit.simulation import loop
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.run import simulate
 
@@ -187,6 +189,51 @@ def test_deployment_is_measured_once_and_kept_for_the_report(run):
     assert result.manifest.deployment == {"name": "everything", "options": {"answers": True}}
     assert "defense/c0/own/adapter_model.safetensors" in result.manifest.files
     assert "defense/measured.json" not in result.manifest.files
+
+
+def modes(place):
+    """Return the permissions of a folder and of everything below it, by path."""
+    return {path: stat.S_IMODE(path.stat().st_mode) for path in (place, *place.rglob("*"))}
+
+
+def test_what_is_private_or_deployed_is_its_owners_alone(run, monkeypatch):
+    early = []
+    deploy = Everything.deploy
+
+    def watched(self, finished):
+        early.append((stat.S_IMODE(finished.folder.stat().st_mode), [*finished.folder.iterdir()]))
+        return deploy(self, finished)
+
+    monkeypatch.setattr(Everything, "deploy", watched)
+    place, _ = run(answers=True)
+    for below in ("private", "defense"):
+        found = modes(place / below)
+        assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
+        assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
+    assert early == [(0o700, [])], "closed before anything was in it"
+    assert modes(place / "rounds")[place / "rounds/001/global/adapter_config.json"] == 0o644
+    open_federation(place)
+
+
+def test_the_folder_of_private_adapters_is_closed_before_one_is_trained(run, monkeypatch, tmp_path):
+    seen = []
+    train = loop.train
+
+    def watched(job):
+        if "/" in job.who:
+            seen.append(stat.S_IMODE((tmp_path / "run/private").stat().st_mode))
+        return train(job)
+
+    monkeypatch.setattr(loop, "train", watched)
+    run(answers=True)
+    assert seen == [0o700] * 4  # two clients, two rounds
+
+
+def test_without_anything_private_or_deployed_there_is_no_folder_for_it(run, monkeypatch):
+    monkeypatch.setattr(Everything, "deploy", lambda self, finished: Result())
+    place, _ = run()
+    assert not (place / "private").exists()
+    assert not (place / "defense").exists()
 
 
 def test_an_unfinished_deployment_is_begun_afresh(run, monkeypatch, tmp_path):

@@ -54,6 +54,7 @@ def test_there_is_a_row_for_every_source_metric_and_task():
             ("perplexity", None),
             ("accuracy", "exam"),
             ("rouge_l", "summary"),
+            ("bleu", "summary"),
         )
     }
     assert {row.kind for row in found.values()} == {"utility"}
@@ -109,6 +110,30 @@ def test_accuracy_and_rouge_by_hand():
     assert found["tuned", "rouge_l", "summary"].value == pytest.approx(2 / 3)
     assert found["base", "rouge_l", "summary"].value == 0
     assert found["tuned", "rouge_l", "summary"].hits is None
+    # 2 of 3 words, 1 of 2 pairs, half of one of 1 triple: the cube root of 1/6.
+    score = found["tuned", "bleu", "summary"]
+    assert score.value == score.low == score.high == pytest.approx(100 * (1 / 6) ** (1 / 3))
+    assert (score.n, score.hits) == (1, None)
+
+
+def test_bleu_has_the_bootstrap_interval_of_its_documents():
+    said = ["a b c d", "a b x d", "x", ""]
+    documents = [
+        FORM.render(
+            Document(id=str(n), text="", instruction=f"{n}.", output="a b c d", task="summary")
+        )
+        for n in range(len(said))
+    ]
+    known = dict(zip((FORM.prompt(d.instruction, "") for d in documents), said, strict=True))
+    engine = FakeEngine(lambda target, prompt, sample: known[prompt], likelihood=likelihood)
+    row = rows(engine, documents, targets=[("tuned", TUNED)])["tuned", "bleu", "summary"]
+    # 3 of 4 words, 1 of 3 pairs, half of one of 2 triples, a quarter of one of 1 run of four.
+    second = 100 * (3 / 4 * 1 / 3 * 1 / 4 * 1 / 4) ** (1 / 4)
+    wanted = bootstrap_mean([100, second, 0, 0], seed=0)
+    assert (row.value, row.low, row.high) == pytest.approx((wanted.value, wanted.low, wanted.high))
+    assert (row.n, row.reason) == (4, "")
+    turned = rows(engine, documents[::-1], targets=[("tuned", TUNED)])["tuned", "bleu", "summary"]
+    assert (turned.value, turned.low, turned.high) == (row.value, row.low, row.high)
 
 
 def test_every_legal_task_is_measured_by_the_papers_metric():
@@ -141,7 +166,11 @@ def test_every_legal_task_is_measured_by_the_papers_metric():
     # "they" is common to "they dispute rent" and "they met": P = 1/2, R = 1/3, F1 = 2/5.
     assert found["tuned", "rouge_l", "summary"].value == pytest.approx((1 + 2 / 5) / 2)
     assert found["tuned", "rouge_l", "reading"].value == 0.5
-    assert len(found) == 2 + 5
+    # 1 of 2 words, half of one of 1 pair, 2 words for 3: exp(1 - 3/2) * sqrt(1/2 * 1/2).
+    assert found["tuned", "bleu", "summary"].value == pytest.approx(50 + 25 * math.exp(-0.5))
+    # "Ann Lee." has the full stop as a third word: 2 of 3, 1 of 2, half of one of 1; "Bob" has 0.
+    assert found["tuned", "bleu", "reading"].value == pytest.approx(50 * (1 / 6) ** (1 / 3))
+    assert len(found) == 2 + 3 + 2 * 2
 
 
 def test_answers_are_greedy_and_see_the_prompt_only():

@@ -1,6 +1,7 @@
 """A study of memorization: a variant's table, pooled seeds, claims on what was measured."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from fedaudit.errors import UsageError
 from fedaudit.profile import parse
 from fedaudit.records import Measurement
+from fedaudit.report.document import write
 from fedaudit.study import memorization
+from fedaudit.study.claims import checked
 from fedaudit.study.pool import pooled, weighted
 
 SELECT = {"variant": "both", "metric": "mr_total"}
@@ -85,6 +88,27 @@ def test_a_study_measures_memorization_and_pools_it(tmp_path):
     assert len(intra) == 9
     assert any("Paraphrases were not looked for" in limit for limit in found.limits)
     json.dumps([str(path) for path in found.federations])
+
+
+def test_a_variant_whose_texts_are_too_short_is_told_and_ends_nothing(federation, small, tmp_path):
+    table = {"name": "long", "memorize": {"prefix_length": 300}}
+    variant = parse({**PROFILE, "study": [table], "claims": []}).study[0]
+    config = replace(small, device="cpu")
+    [report] = memorization.memorized(variant, federation.path, config, None, lambda title: None)
+    why = "no client has a text of at least 320 tokens"
+    assert [(row.metric, row.value, row.n, row.reason) for row in report.measurements] == [
+        (metric, None, 0, why) for metric in ("mr_total", "mr_intra", "mr_inter")
+    ]
+    for row in report.measurements:
+        assert row.scope["prefix_length"] == 300
+        assert (row.scope["source"], row.scope["category"]) == ("tuned", "all")
+    [limit] = report.limits
+    assert limit.startswith("Variant 'long' was not measured. No client has a text of at least 320")
+    claim = {**PROFILE["claims"][0], "left": {**SELECT, "variant": "long"}}
+    profile = parse({**PROFILE, "study": [table], "claims": [claim]})
+    [found] = checked(profile, {"long": report.measurements})
+    assert (found.holds, found.detail) == (None, f"not measured: {why}")
+    write(report, tmp_path / "report.json")  # valid by the schema
 
 
 def test_a_variant_without_the_table_measures_nothing():

@@ -171,7 +171,7 @@ def _write(folder: Path, keyring: Keyring, gate: Gate) -> None:
     content = gate.to_bytes()
     digest = hashlib.sha256(content).hexdigest()
     key_file.write(keyring, folder / WAITING, digest)
-    with atomic(folder / GATE) as temporary:
+    with atomic(folder / GATE, mode=0o600) as temporary:
         temporary.write_bytes(content)
     # Written, not renamed: whoever opened the folder meanwhile may have taken the one that waits.
     key_file.write(keyring, folder / KEYS, digest)

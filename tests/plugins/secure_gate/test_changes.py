@@ -138,7 +138,8 @@ def test_rotating_adding_and_revoking(place, engine):
     responder = changes.load(place, engine)
     assert asked(responder, *texts) == ["secure", "legal", "secure", "secure"]
     assert responder.adapters == ADAPTERS
-    assert stat.S_IMODE((place / "keys.json").stat().st_mode) == 0o600
+    for name in ("keys.json", "gate.safetensors"):
+        assert stat.S_IMODE((place / name).stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,137 @@
+"""Exact extraction probabilities beside sampling: the cost of each, and whether they agree.
+
+    fedaudit simulate --profile fed_pii --out RUN
+    python benchmarks/exact.py RUN [--repeats 3] [--threshold 1e-3] [--seeds 50] [--prefixes 12]
+
+The work is the contextual attack's on one model of a nano federation: client c0's prefixes of 50
+tokens, 10 new tokens, c1's personal data and the guess control as strings. Sampling draws 15
+continuations of each; the walk computes them all, with its draws from what it gives up. Both take
+turns in this process. With --seeds, so many runs of 1, 15 and 100 samples of --prefixes prefixes,
+evenly spaced, are drawn, and their coverages set beside the interval that the walk gives for them.
+"""
+
+import argparse
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import torch
+from turns import in_turn, line
+
+from fedaudit import corpus
+from fedaudit.audit import beginning, plan, scoring
+from fedaudit.audit.asking import Manner
+from fedaudit.audit.plan import Question
+from fedaudit.audit.prefixes import places
+from fedaudit.audit.sources import Exact, Sources
+from fedaudit.audit.walking import DRAWS, walked
+from fedaudit.engine.loader import load_base
+from fedaudit.engine.local import LocalEngine
+from fedaudit.interfaces import Case
+from fedaudit.metrics.extraction import extracted
+from fedaudit.prompts import template
+from fedaudit.records import Decoding, Probe, Target
+
+CONTEXT, SAMPLES, NEW = 50, 15, 10
+RUNS = (1, 15, 100)
+
+
+def made(run: Path) -> Case:
+    """Return the case of c0 against c1, on the last global adapter of a federation."""
+    engine, form = LocalEngine(load_base("fedaudit-nano", device="cpu")), template("fed_pii")
+    own, other = (list(corpus.read(run / "data" / f"{c}.jsonl", form)) for c in ("c0", "c1"))
+    adapter = max((run / "rounds").glob("*/global"))
+    tuned = Target(name="tuned", adapter=str(adapter))
+    begun = beginning.choose(engine, tuned, places(engine, own, CONTEXT)).chosen
+    base = Target(name="base")
+    return Case(engine=engine, tuned=tuned, base=base, attacker=own, victim=other, beginning=begun)
+
+
+def cost(case: Case, threshold: float, repeats: int) -> None:
+    """Print what walking takes beside sampling."""
+    asked = plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
+    questions, truth = list(asked.questions()), scoring.truth(case)
+    strings = [*truth.labels, *truth.control]
+    probes = [
+        Probe(prompt=one.prompt, samples=SAMPLES * one.copies, max_new_tokens=NEW)
+        for one in questions
+    ]
+    ways = {
+        "sampling": lambda: case.engine.generate(case.tuned, probes, seed=0),
+        "walking": lambda: case.engine.begins_with(
+            case.tuned,
+            [one.prompt for one in questions],
+            strings,
+            new=NEW,
+            threshold=threshold,
+            trials=[DRAWS * SAMPLES * one.copies for one in questions],
+        ),
+    }
+    spent, found = in_turn(ways, repeats)
+    rows = [one.rows for one in found["walking"]]
+    print(
+        f"{asked.size} prefixes, {len(questions)} different ones, {len(truth.labels)} targets and "
+        f"{len(truth.control)} controls, threshold {threshold:g}: {mean(rows):.1f} model rows a "
+        f"different prefix ({max(rows)} at most)"
+    )
+    print(line("sampling n = 15 / walking", spent, "sampling", "walking"))
+
+
+def agreement(case: Case, threshold: float, seeds: int, prefixes: int) -> None:
+    """Print how many sampled coverages lie within the interval that the walk gives."""
+    whole = plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
+    every = [Question(one.prompt) for one in whole.questions()]
+    some = every[:: max(1, len(every) // prefixes)][:prefixes]
+    asked, truth = plan.Plan(size=len(some), questions=lambda: iter(some)), scoring.truth(case)
+    targets = list(truth.labels)
+    manner = Manner(samples=SAMPLES, new_tokens=NEW, decoding=Decoding())
+    walk = walked(case, case.tuned, asked, targets, manner, threshold)
+    exact = Exact(
+        plugin="contextual",
+        truth=truth,
+        tuned=walk,
+        base=None,
+        size=asked.size,
+        samples=SAMPLES,
+        threshold=threshold,
+    )
+    # Samples of one prompt are independent, so every 100 of them are a run's of its own.
+    probes = [
+        Probe(prompt=one.prompt, samples=seeds * max(RUNS), max_new_tokens=NEW) for one in some
+    ]
+    texts = [one.texts for one in case.engine.generate(case.tuned, probes, seed=1)]
+    for n in RUNS:
+        wanted = Sources(exact, targets, control=False).coverage(n)["tuned"]
+        seen = np.array(
+            [
+                len(extracted((t for own in texts for t in own[at : at + n]), targets))
+                for at in range(0, seeds * max(RUNS), max(RUNS))
+            ]
+        ) / len(targets)
+        inside = int(((wanted.low <= seen) & (seen <= wanted.high)).sum())
+        print(
+            f"n = {n:>3}: computed {wanted.value:.4f} [{wanted.low:.4f}, {wanted.high:.4f}], "
+            f"mean of {seeds} runs {seen.mean():.4f} (standard error "
+            f"{seen.std(ddof=1) / seeds**0.5:.4f}), from {seen.min():.4f} to {seen.max():.4f}, "
+            f"{inside} within"
+        )
+
+
+def main() -> None:
+    """Print the ratio, and with --seeds the agreement."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--threshold", type=float, default=1e-3)
+    for name, value in (("repeats", 3), ("seeds", 0), ("prefixes", 12)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    case = made(given.run)
+    if given.repeats:
+        cost(case, given.threshold, given.repeats)
+    if given.seeds:
+        agreement(case, given.threshold, given.seeds, given.prefixes)
+
+
+if __name__ == "__main__":
+    main()

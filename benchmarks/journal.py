@@ -1,0 +1,109 @@
+"""How large a journal and its audit become: size on disk, memory, time.
+
+    python benchmarks/journal.py [--probes 1000000] [--samples 15]
+
+One process asks a model that costs nothing and keeps what it is told; a second one goes on with the
+whole journal. The share of answers that begin with a target is far above that of a real audit.
+"""
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedaudit.audit import asking
+from fedaudit.audit.asking import Manner, Memory, sharing
+from fedaudit.audit.journal import Journal, load
+from fedaudit.audit.keeping import Kept, Part
+from fedaudit.audit.plan import Plan, Question
+from fedaudit.audit.scoring import Heard, Truth
+from fedaudit.audit.strings import Strings
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.interfaces import Case
+from fedaudit.records import Decoding, Generation, Probe, Target
+
+TARGETS = [f"{first}{last} of the city" for first in range(80) for last in range(80)]
+TUNED = Target(name="tuned")
+LENGTH = 50
+"""Tokens of a prompt."""
+
+
+class Engine(FakeEngine):
+    """Says a random target in every `often`-th answer on average, and remembers no question."""
+
+    def __init__(self, often: int) -> None:
+        super().__init__(lambda *_: "")
+        self.often, self.said, self.rng = often, 0, random.Random(0)
+
+    def generate(self, target: Target, probes: Sequence[Probe], **options: Any) -> list[Generation]:
+        """Answer every probe."""
+        return [Generation(tuple(self._say() for _ in range(p.samples))) for p in probes]
+
+    def _say(self) -> str:
+        self.said += 1
+        if self.rng.randrange(self.often):
+            return " nobody that anybody knows of"
+        return f" {self.rng.choice(TARGETS)}, and more"
+
+
+def plan(probes: int) -> Plan:
+    """Return distinct prompts of 50 tokens, made as they are asked."""
+
+    def questions() -> Iterator[Question]:
+        for number in range(probes):
+            yield Question((*divmod(number, 1000), *range(LENGTH - 2)))
+
+    return Plan(size=probes, questions=questions)
+
+
+def audit(place: Path, probes: int, samples: int, often: int) -> dict[str, float]:
+    """Ask everything, or go on with what is kept; return what it took."""
+    started = time.process_time()
+    kept = load(place, write=True) or Journal(place, {"run": "benchmark", "config": {}})
+    known, engine = kept.known, Engine(often)
+    case = Case(engine=engine, tuned=TUNED, base=None, attacker=[], victim=None)
+    truth = Truth(labels=dict.fromkeys(TARGETS, "X"))
+    manner = Manner(samples=samples, new_tokens=10, decoding=Decoding())
+    answers = asking.answers(
+        sharing(case, Memory(), Kept((Part(kept),))), TUNED, plan(probes), manner, Strings(TARGETS)
+    )
+    heard = Heard(truth, samples).listen(answers)
+    kept.close()
+    return {
+        "known": known,
+        "drawn": engine.said,
+        "hits": heard.counts.total(),
+        "processor seconds": round(time.process_time() - started, 1),
+        "bytes": kept.path.stat().st_size,
+        "peak_kB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+
+
+def main() -> None:
+    """Run both processes and print what each took; with --place, one of them."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--probes", type=int, default=1_000_000)
+    parser.add_argument("--samples", type=int, default=15)
+    parser.add_argument("--often", type=int, default=10)
+    parser.add_argument("--place", type=Path)
+    options = parser.parse_args()
+    if options.place:
+        found = audit(options.place, options.probes, options.samples, options.often)
+        print(json.dumps(found))
+        return
+    with tempfile.TemporaryDirectory() as place:
+        for what in ("asked and kept", "gone on with"):
+            command = [sys.executable, __file__, *sys.argv[1:], "--place", place]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            print(f"{what}: {done.stdout.strip()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""An engine whose answers are kept: a stopped attack that asks in its own way goes on as well.
+
+Attacks that ask prefixes keep less (`asking`): what answers say of the strings looked for. Here
+whole answers are kept, texts and scores, because only the attack knows what it makes of them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from fedaudit.audit.keeping import Kept, Part, identified
+from fedaudit.interfaces import Engine, Progress, no_progress
+from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
+
+ROOM = 2**18
+"""Tokens that are written or read at once, and kept at once."""
+
+Item = TypeVar("Item")
+
+
+class KeptEngine:
+    """Answers from the journal what was answered before, and keeps what the engine answers.
+
+    Of a shard's audit only the questions of the shard are asked. What the others' would be answered
+    is empty, and nobody reports it.
+    """
+
+    def __init__(self, engine: Engine, kept: Kept) -> None:
+        self.engine, self.kept = engine, kept
+        self.context_length = engine.context_length
+        self.beginnings: Mapping[str, tuple[int, ...]] = engine.beginnings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """Tokenise as the engine does."""
+        return self.engine.tokenize(texts)
+
+    def generate(
+        self,
+        target: Target,
+        probes: Sequence[Probe],
+        *,
+        seed: int,
+        decoding: Decoding = Decoding(),
+        progress: Progress = no_progress,
+    ) -> list[Generation]:
+        """Continue every probe."""
+
+        def ask(some: Sequence[Probe], told: Progress) -> list[Any]:
+            found = self.engine.generate(target, some, seed=seed, decoding=decoding, progress=told)
+            return [(one.texts, one.tokens) for one in found]
+
+        answers = self._through(
+            ("generate", *_who(target), seed, decoding),
+            probes,
+            prompts=[probe.prompt for probe in probes],
+            sizes=[probe.samples * probe.max_new_tokens for probe in probes],
+            ask=ask,
+            progress=progress,
+        )
+        return [
+            Generation(tuple(answer[0]), tuple(map(tuple, answer[1])))
+            if answer
+            else Generation(("",) * probe.samples)
+            for probe, answer in zip(probes, answers, strict=True)
+        ]
+
+    def score(
+        self,
+        target: Target,
+        sequences: Sequence[Sequence[int]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[float]]:
+        """Score every sequence."""
+        answers = self._through(
+            ("score", *_who(target)),
+            sequences,
+            prompts=sequences,
+            sizes=list(map(len, sequences)),
+            ask=lambda some, told: self.engine.score(target, some, progress=told),
+            progress=progress,
+        )
+        return [
+            _zeros(sequence) if answer is None else answer
+            for sequence, answer in zip(sequences, answers, strict=True)
+        ]
+
+    def score_groups(
+        self,
+        target: Target,
+        groups: Sequence[Sequence[Sequence[int]]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[list[float]]]:
+        """Score every sequence of every group; a group is one question."""
+        answers = self._through(
+            ("groups", *_who(target)),
+            groups,
+            prompts=[group[0] if group else () for group in groups],
+            sizes=[sum(map(len, group)) for group in groups],
+            ask=lambda some, told: self.engine.score_groups(target, some, progress=told),
+            progress=progress,
+        )
+        return [
+            [_zeros(sequence) for sequence in group] if answer is None else answer
+            for group, answer in zip(groups, answers, strict=True)
+        ]
+
+    def _through(
+        self,
+        name: object,
+        items: Sequence[Item],
+        *,
+        prompts: Sequence[Sequence[int]],
+        sizes: Sequence[int],
+        ask: Callable[[Sequence[Item], Progress], list[Any]],
+        progress: Progress,
+    ) -> list[Any]:
+        """Return the answer to every item, None where it is another shard's."""
+        found: list[Any] = [None] * len(items)
+        done, total = 0, sum(sizes)
+        for part in self.kept.parts:
+            stream = part.stream(name)
+            for piece in _pieces(part, prompts, sizes):
+                some = [items[index] for index in piece]
+                digest = blake2b(repr(some).encode(), digest_size=16).digest()
+                content = stream.next(digest)
+                size = sum(sizes[index] for index in piece)
+                if content is None:
+                    content = ask(some, _share(progress, done, size, total))
+                    stream.add(digest, len(piece), content)
+                for index, answer in zip(piece, content, strict=True):
+                    found[index] = answer
+                done += size
+                progress(done, total)
+        return found
+
+
+def _pieces(
+    part: Part, prompts: Sequence[Sequence[int]], sizes: Sequence[int]
+) -> Iterator[list[int]]:
+    """Yield the places of a part's questions in pieces of about ROOM tokens."""
+    piece: list[int] = []
+    size = 0
+    for index, prompt in enumerate(prompts):
+        if not part.shard.has(prompt):
+            continue
+        piece.append(index)
+        size += sizes[index]
+        if size >= ROOM:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def _share(progress: Progress, before: int, size: int, total: int) -> Progress:
+    """Return what tells of a piece as of its part in the whole."""
+
+    def told(done: int, of: int) -> None:
+        progress(before + size * done // max(of, 1), total)
+
+    return told
+
+
+def _who(target: Target) -> tuple[str | None, str | None]:
+    return identified(target), target.heading
+
+
+def _zeros(sequence: Sequence[int]) -> list[float]:
+    return [0.0] * max(0, len(sequence) - 1)

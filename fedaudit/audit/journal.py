@@ -1,0 +1,268 @@
+"""What a model answered, kept while an audit runs: a killed audit goes on from there.
+
+The file is a line that names the format, and frames behind it (`sealed`). The first one is the
+header, JSON that says whose journal this is; all others are records, sealed under a key that lies
+beside the file. Each holds the answers to one piece of one pass; docs/journal.md tells the rest.
+"""
+
+import json
+import os
+import secrets
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fedaudit.audit import sealed
+from fedaudit.audit.sealed import NAME, Record
+from fedaudit.errors import InputError
+from fedaudit.files import atomic_text, folder, unwritable
+
+FILE, KEY = "journal.bin", "journal.key"
+FIRST = b"fedaudit journal 1\n"
+SYNC = 5.0
+"""Seconds after which what was written must be on the disk itself; it is a file's at once."""
+
+_END = b"\0" * NAME
+"""The pass of the last record of a journal that is whole."""
+
+
+class Journal:
+    """An append-only file of answers; nothing is written before the first of them.
+
+    A record goes to the file with one write before anything is made of it. What stands behind the
+    last whole record (a torn write, the zeros of a lost page) is cut off before the next one is
+    written: answers are functions of their questions, so they are asked again.
+    """
+
+    def __init__(self, place: Path, header: Mapping[str, Any]) -> None:
+        self.place, self.header = place, dict(header)
+        self.known = 0
+        """Questions whose answers were there when it was opened."""
+        self.spent = 0.0
+        """Seconds that earlier processes worked on it."""
+        self.finished = False
+        self._since, self._session = time.monotonic(), secrets.randbits(32)
+        self._key = b""
+        self._file: BinaryIO | None = None
+        self._end, self._synced = 0, 0.0
+        self._torn = False
+        self._pieces: dict[tuple[bytes, int], list[tuple[int, int]]] = defaultdict(list)
+        self._passes: Counter[bytes] = Counter()
+
+    @property
+    def path(self) -> Path:
+        """Return the file."""
+        return self.place / FILE
+
+    def stream(self, what: object) -> "Stream":
+        """Return the answers of one pass; of equal passes, the first time those of the first."""
+        name = blake2b(repr(what).encode(), digest_size=NAME).digest()
+        self._passes[name] += 1
+        return Stream(self, name, self._passes[name] - 1)
+
+    def fact(self, name: str, value: str) -> None:
+        """Note what is known of the run late; InputError where the journal says otherwise."""
+        facts = self.header.setdefault("facts", {})
+        if facts.setdefault(name, value) != value:
+            raise InputError(
+                f"{self.place} holds the answers of another run: {name} is {value[:16]} now, "
+                f"{str(facts[name])[:16]} then."
+            )
+
+    def finish(self) -> None:
+        """Note that every answer is there, and be done with writing."""
+        if not self.finished:
+            self.append(Record(name=_END))
+        self.finished = True
+        self.close()
+
+    def remove(self) -> None:
+        """Remove the file and its key: the report stands."""
+        self.close()
+        for path in (self.path, self.place / KEY):
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Write nothing any more."""
+        if self._file is not None:
+            with unwritable(self.path):
+                os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+
+    def append(self, record: Record) -> None:
+        """Add a record; raises Interrupted when the disk is full, and what was there still is."""
+        if self._file is None:
+            self._begin()
+        elif self._torn:
+            self._cut(self._file)
+        since = time.monotonic() - self._since
+        timed = replace(record, session=self._session, seconds=since)
+        self._write(sealed.framed(sealed.sealed(timed.packed(), self._key), self._key))
+
+    def record(self, name: bytes, number: int, turn: int) -> Record | None:
+        """Return piece `turn` of a pass; None where there is none."""
+        found = self._pieces.get((name, number), ())
+        if turn >= len(found):
+            return None
+        start, length = found[turn]
+        with self.path.open("rb") as file:
+            file.seek(start)
+            return sealed.read(sealed.opened(file.read(length), self._key))
+
+    def _begin(self) -> None:
+        """Make the file, which nobody but its owner can read, with its key and header."""
+        folder(self.place)
+        self._key = secrets.token_bytes(32)
+        atomic_text(self.place / KEY, self._key.hex() + "\n", mode=0o600)
+        header = json.dumps(self.header, sort_keys=True).encode()
+        with unwritable(self.path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+            self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
+        try:
+            _locked(self._file, self.place)
+            self._write(FIRST + sealed.framed(header))
+        except BaseException:
+            self._file.close()
+            self._file = None
+            self.path.unlink()
+            raise
+
+    def _write(self, record: bytes) -> None:
+        assert self._file is not None
+        try:
+            with unwritable(self.path):
+                if os.write(self._file.fileno(), record) < len(record):
+                    raise OSError(28, "No space left on device")
+                self._end += len(record)
+                if (now := time.monotonic()) > self._synced + SYNC:
+                    os.fsync(self._file.fileno())
+                    self._synced = now
+        except BaseException:
+            # Half a record at the end is found when the file is opened; better none at all.
+            self._cut(self._file)
+            raise
+
+    def _cut(self, file: BinaryIO) -> None:
+        """Let the file end behind its last whole record."""
+        file.truncate(self._end)
+        file.seek(self._end)
+        self._torn = False
+
+    def _index(self, file: BinaryIO) -> None:
+        """Find every whole record, and where the last one ends."""
+        spent: dict[int, float] = {}
+        for start, content in sealed.frames(file, self._key):
+            one = sealed.read(sealed.opened(content, self._key), whole=False)
+            self.finished = one.name == _END
+            if not self.finished:
+                self._pieces[one.name, one.number].append((start, len(content)))
+                self.known += one.questions
+            spent[one.session], self._end = one.seconds, start + len(content)
+        self.spent = sum(spent.values())
+
+
+class Stream:
+    """The answers of one pass over its questions, piece by piece, read and then written."""
+
+    def __init__(self, journal: Journal, name: bytes, number: int) -> None:
+        self._journal, self._name, self._number, self._turn = journal, name, number, 0
+
+    def next(self, piece: bytes) -> Any | None:
+        """Return what was kept of the next piece; None when this one has to be asked.
+
+        `piece` is a digest of its questions. Raises InputError where other ones come next, and
+        where a journal that should be whole has none.
+        """
+        found = self._journal.record(self._name, self._number, self._turn)
+        if found is None and not self._journal.finished:
+            return None
+        self._turn += 1
+        if found is None or found.piece != piece:
+            raise InputError(
+                f"{self._journal.path} holds answers to other questions than this audit asks: "
+                "remove it and begin again."
+            )
+        return found.content
+
+    def add(self, piece: bytes, questions: int, content: Any) -> None:
+        """Keep the answers to the next piece, anything that JSON has."""
+        self._turn += 1
+        if not self._journal.finished:
+            own = Record(
+                name=self._name,
+                number=self._number,
+                piece=piece,
+                questions=questions,
+                content=content,
+            )
+            self._journal.append(own)
+
+
+def load(place: Path, *, write: bool) -> Journal | None:
+    """Return the journal in a folder, None where nothing was kept yet; to `write`, it is locked.
+
+    Raises InputError for a file that is no journal, one without its key, and one that another
+    process is writing.
+    """
+    path = place / FILE
+    try:
+        file = path.open("r+b" if write else "rb", buffering=0)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    try:
+        return _read(file, place, write)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
+    if write:
+        _locked(file, place)
+    start = file.read(len(FIRST))
+    header = next(sealed.frames(file), None) if start == FIRST else None
+    if header is None:
+        file.close()
+        if not FIRST.startswith(start.rstrip(b"\0")):
+            raise InputError(f"{place / FILE} is no journal of this version of fedaudit.")
+        if write:  # stopped before there was anything to keep
+            (place / FILE).unlink()
+        return None
+    journal = Journal(place, json.loads(header[1]))
+    journal._key = _key(place / KEY)
+    journal._end = header[0] + len(header[1])
+    file.seek(journal._end)
+    journal._index(file)
+    if write and not journal.finished:
+        journal._file, journal._torn = file, True
+    else:
+        file.close()
+    return journal
+
+
+def _key(path: Path) -> bytes:
+    try:
+        return bytes.fromhex(path.read_text("ascii"))
+    except (OSError, ValueError):
+        raise InputError(
+            f"{path.parent / FILE} cannot be read without its key {path}: remove it to begin again."
+        ) from None
+
+
+def _locked(file: BinaryIO, place: Path) -> None:
+    """Keep other processes from the file; the lock goes with this one."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InputError(f"Another process is auditing into {place}.") from None

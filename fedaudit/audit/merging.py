@@ -1,0 +1,93 @@
+"""The shards of one audit as one: their journals together hold every answer."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.audit import identity, journal
+from fedaudit.audit.journal import FILE, Journal
+from fedaudit.audit.keeping import Kept, Part, shard
+from fedaudit.audit.target import Audited
+from fedaudit.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from fedaudit.audit.pipeline import Request
+
+ASIDE = ("--out", "--json", "--shard", "--device")
+"""Options of a shard's command that the merged audit has of its own; each takes a value."""
+FLAGS = ("--resume", "--reveal", "--quiet")
+
+
+@contextmanager
+def kept(request: "Request", audited: Audited, places: Sequence[Path]) -> Iterator[Kept]:
+    """Give all answers of the shards in some folders.
+
+    Raises InputError where a shard is missing, there twice, not finished or of another audit than
+    the others, and where what is audited has changed since.
+    """
+    parts = _parts(places)
+    differing = identity.changed(
+        identity.facts(request, audited), parts[0].journal.header["config"]
+    )
+    if differing:
+        raise InputError(f"What was asked of {places[0]} has changed since: {differing}.")
+    yield Kept(tuple(parts), merged=True)
+
+
+def words(places: Sequence[Path]) -> list[str]:
+    """Return the command of the whole audit, without where it writes to."""
+    given = iter(_parts(places)[0].journal.header["words"])
+    found = []
+    for word in given:
+        if word in ASIDE:
+            next(given, None)
+        elif word not in FLAGS and not word.startswith(tuple(f"{name}=" for name in ASIDE)):
+            found.append(word)
+    return found
+
+
+def _parts(places: Sequence[Path]) -> list[Part]:
+    """Return the shards in their order, all of them and each once."""
+    if not places:
+        raise UsageError("Name the folders of all shards.")
+    parts = [_part(place) for place in places]
+    first = parts[0]
+    for part, place in zip(parts, places, strict=True):
+        table, other = part.journal.header, first.journal.header
+        differing = identity.changed(
+            {**table["config"], **table.get("facts", {})},
+            {**other["config"], **other.get("facts", {})},
+        )
+        if differing:
+            raise InputError(f"{place} is of another audit than {places[0]}: {differing}.")
+        if part.shard.of != first.shard.of:
+            raise InputError(f"{place} is shard {part.shard}, and {places[0]} {first.shard}.")
+    return _each_once(parts)
+
+
+def _each_once(parts: Sequence[Part]) -> list[Part]:
+    found: dict[int, Part] = {}
+    for part in parts:
+        if other := found.get(part.shard.number):
+            raise InputError(
+                f"{part.journal.place} and {other.journal.place} are both shard {part.shard}."
+            )
+        found[part.shard.number] = part
+    numbers = range(1, parts[0].shard.of + 1)
+    if missing := [f"{number}/{len(numbers)}" for number in numbers if number not in found]:
+        raise InputError(f"There is no shard {', '.join(missing)}: all parts are needed.")
+    return [found[number] for number in numbers]
+
+
+def _part(place: Path) -> Part:
+    found: Journal | None = journal.load(place, write=False)
+    if found is None:
+        raise InputError(f"{place} holds no shard: there is no {FILE} in it.")
+    if found.header["shard"] is None:
+        raise InputError(f"{place} holds a whole audit's answers, not a shard's.")
+    if not found.finished:
+        raise InputError(
+            f"Shard {found.header['shard']} in {place} is not finished: go on with --resume."
+        )
+    return Part(found, shard(found.header["shard"]))

@@ -1,0 +1,33 @@
+"""fedaudit merge: the shards of one audit -> one report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.options import Device, Json, Out, Quiet, Reveal
+
+
+def merge(
+    parts: Annotated[
+        list[Path], typer.Argument(metavar="PART PART ...", help="The folders of all shards.")
+    ],
+    out: Out = None,
+    json: Json = None,
+    reveal: Reveal = False,
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Make one report of the shards of an audit, as if it had been made at once.
+
+    The data and the model are read again from where the shards read them; nothing is asked again
+    that a shard has asked.
+    """
+    from fedaudit.audit import merging
+    from fedaudit.cli import app
+
+    words = [*merging.words(parts), "--device", device]
+    words += [word for part in parts for word in ("--part", str(part))]
+    words += [w for name, to in (("--out", out), ("--json", json)) if to for w in (name, str(to))]
+    words += [name for name, on in (("--reveal", reveal), ("--quiet", quiet)) if on]
+    return int(app(words, standalone_mode=False, prog_name="fedaudit") or 0)

@@ -1,0 +1,174 @@
+"""Exact extraction probabilities: how likely continuations begin with strings, without drawing any.
+
+A walk over all token sequences that spell a string, under the model, with the distribution that
+`sampling` draws from. Each prompt is read once; branches of all prompts go through the model
+together, and each has its own row of the cache. What is too unlikely is not followed (branch and
+bound); `branches` has the book-keeping.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from fedaudit.engine.batching import padded
+from fedaudit.engine.generate import left_padded
+from fedaudit.engine.parting import Branches, Found, Walk, distribution, spread
+from fedaudit.engine.sampling import probe_key
+from fedaudit.engine.shared import Bounds, selected
+from fedaudit.engine.spelling import Integers
+from fedaudit.interfaces import Chances, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Rows that the model has read: what it remembers of them, and the logits of what follows."""
+
+    cache: DynamicCache
+    mask: torch.Tensor
+    """(rows, width)"""
+    position: torch.Tensor
+    """(rows, 1): of the last token."""
+    logits: torch.Tensor
+    """(rows, vocabulary)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Branches that are to be read: their last tokens, and the rows that they go on from."""
+
+    branches: Branches
+    before: Read
+    rows: Integers
+    tokens: Integers
+    used: int
+    """New tokens with these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Prompts, how often each is drawn from where the walk gives up, and the seed of that."""
+
+    prompts: Sequence[Sequence[int]]
+    trials: Sequence[int]
+    seed: int = 0
+
+    def __getitem__(self, chosen: Sequence[int]) -> "Asked":
+        return Asked(
+            prompts=[self.prompts[index] for index in chosen],
+            trials=[self.trials[index] for index in chosen],
+            seed=self.seed,
+        )
+
+
+@torch.inference_mode()
+def chances(
+    model: PreTrainedModel,
+    asked: Asked,
+    strings: Sequence[str],
+    walk: Walk,
+    bounds: Bounds,
+    progress: Progress,
+) -> list[Chances]:
+    """Return, for each prompt, P(a continuation begins with s) for `strings`, which `walk` spells.
+
+    `least` is the mass that was followed to the end, `most` adds all that was given up on branches
+    which might have spelt the string. Batches are of prompts of one padded length.
+    """
+    place = {string: index for index, string in enumerate(walk.spelling.strings)}
+    columns = np.array([place[string] for string in strings], dtype=np.int64)
+    found: dict[int, Chances] = {}
+    for batch in _batches(asked.prompts, walk.new, bounds):
+        some = asked[batch]
+        sums = Found(len(place), some.trials)
+        room = _room(padded(len(some.prompts[0])) + walk.new, bounds)
+        Walker(model=model, walk=walk, found=sums, room=room, logits=bounds.logits).go(some)
+        found |= zip(batch, sums.chances(columns), strict=True)
+        progress(len(found), len(asked.prompts))
+    return [found[index] for index in range(len(asked.prompts))]
+
+
+def _batches(prompts: Sequence[Sequence[int]], new: int, bounds: Bounds) -> Iterator[list[int]]:
+    """Yield the indices of prompts of one padded length, longest first."""
+    widths = [padded(len(prompt)) for prompt in prompts]
+    for width in sorted(set(widths), reverse=True):
+        alike = [index for index, own in enumerate(widths) if own == width]
+        room = _room(width + new, bounds)
+        for start in range(0, len(alike), room):
+            yield alike[start : start + room]
+
+
+def _room(width: int, bounds: Bounds) -> int:
+    return max(1, min(bounds.rows, bounds.tokens // width))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walker:
+    """One batch on its way: prompts of one padded length."""
+
+    model: PreTrainedModel
+    walk: Walk
+    found: Found
+    room: int
+    """Rows that go through the model at once."""
+    logits: int
+    """Rows whose distributions are in memory at once."""
+
+    def go(self, asked: Asked) -> None:
+        """Walk to the end, the latest branches first, so that few caches are held."""
+        begun = Branches.begun([probe_key(asked.seed, prompt) for prompt in asked.prompts])
+        levels = list(self._next(_prefilled(self.model, asked.prompts), begun, 0))
+        while levels:
+            level = levels.pop()
+            np.add.at(self.found.rows, level.branches.prompts, 1)
+            levels += self._next(_read(self.model, level), level.branches, level.used)
+
+    def _next(self, read: Read, branches: Branches, used: int) -> Iterator[Level]:
+        """Yield the branches one token on, at most `room` at a time."""
+        rows, tokens, longer = list[Integers](), list[Integers](), list[Branches]()
+        for start in range(0, len(branches), self.logits):
+            part = slice(start, start + self.logits)
+            table = distribution(read.logits[part], self.walk)
+            ends = used + 1 == self.walk.new
+            row, token, one = spread(table, branches[part], self.walk, self.found, ends=ends)
+            rows.append(row + start)
+            tokens.append(token)
+            longer.append(one)
+        row, token, all_ = np.concatenate(rows), np.concatenate(tokens), Branches.joined(longer)
+        for start in range(0, len(row), self.room):
+            part = slice(start, start + self.room)
+            yield Level(all_[part], read, row[part], token[part], used + 1)
+
+
+def _prefilled(model: PreTrainedModel, prompts: Sequence[Sequence[int]]) -> Read:
+    """Read prompts of one padded length."""
+    ids, mask = left_padded(prompts, padded(len(prompts[0])), model.device)
+    cache, positions = DynamicCache(config=model.config), (mask.cumsum(-1) - 1).clamp(min=0)
+    logits = model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    ).logits[:, -1]
+    return Read(cache, mask, positions[:, -1:], logits)
+
+
+def _read(model: PreTrainedModel, level: Level) -> Read:
+    """Read one more token of every branch, each behind its own row of what was read before."""
+    before = level.before
+    rows = torch.as_tensor(level.rows, device=model.device)
+    cache = selected(before.cache, rows)
+    mask = torch.nn.functional.pad(before.mask[rows], (0, 1), value=1)
+    position = before.position[rows] + 1
+    logits = model(
+        input_ids=torch.as_tensor(level.tokens, device=model.device)[:, None],
+        attention_mask=mask,
+        position_ids=position,
+        past_key_values=cache,
+        use_cache=True,
+    ).logits[:, -1]
+    return Read(cache, mask, position, logits)

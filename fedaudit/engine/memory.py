@@ -1,0 +1,82 @@
+"""What to do when a batch does not fit into memory: halve it, and remember what fitted."""
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+
+from fedaudit.engine.batching import Piece, cut, rows_of
+from fedaudit.errors import InputError
+
+Found = TypeVar("Found")
+
+_SAID = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""What torch's RuntimeErrors about memory say that have no class of their own: on CPUs mostly."""
+
+
+def exhausted(error: BaseException) -> bool:
+    """Say whether an error means that memory did not suffice."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _SAID)
+
+
+def release() -> None:
+    """Give back what a failed attempt held."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+class Memory:
+    """How many rows fit, by their length, as far as batches have failed."""
+
+    def __init__(self) -> None:
+        self._most: dict[int, int] = {}
+
+    def most(self, length: int) -> int | None:
+        """Return how many rows of `length` tokens to try at most; None while nothing failed.
+
+        What was too much for a shorter row is too much for a longer one.
+        """
+        return min((rows for known, rows in self._most.items() if known <= length), default=None)
+
+    def run(
+        self, length: int, batch: Sequence[Piece], work: Callable[[list[Piece]], Found]
+    ) -> Iterator[tuple[list[Piece], Found]]:
+        """Yield parts of `batch`, in order, and what `work` made of each: all at once if it fits.
+
+        `work` is tried again on half of what did not fit, and must give each row the same whatever
+        it is asked with. Raises InputError where a single row does not fit.
+        """
+        waiting = self._cut(length, [list(batch)])
+        while waiting:
+            found, fitted = _tried(work, waiting[0])
+            if fitted:
+                part, waiting = waiting[0], waiting[1:]
+                yield part, found[0]
+                continue
+            rows = rows_of(waiting[0])
+            release()
+            if rows < 2:
+                raise InputError(f"One row of {length} tokens does not fit into memory.")
+            self._most[length] = rows // 2
+            waiting = self._cut(length, waiting)
+
+    def _cut(self, length: int, batches: list[list[Piece]]) -> list[list[Piece]]:
+        most = self.most(length)
+        return batches if most is None else [part for one in batches for part in cut(one, most)]
+
+
+def _tried(work: Callable[[list[Piece]], Found], part: list[Piece]) -> tuple[list[Found], bool]:
+    """Return what `work` found, and whether memory sufficed for it.
+
+    The error goes with this frame, and with the error all tensors that its frames hold.
+    """
+    try:
+        return [work(part)], True
+    except (RuntimeError, MemoryError) as error:
+        if not exhausted(error):
+            raise
+        return [], False

@@ -1,0 +1,91 @@
+"""What an exact walk says of any number of samples: a table an attack."""
+
+from collections.abc import Sequence
+
+from fedaudit.report import lines
+from fedaudit.report import rows as measurements
+from fedaudit.report.figures import found, measured, number, percent
+from fedaudit.report.rows import SOURCES, Row, set_rank, sibling, telling_rank
+from fedaudit.report.table import NONE, Table, laid_out, named, shortened
+
+COVERAGE = "coverage [95 %]"
+PARTS = frozenset({"source", "set", "budget", "samples", "probability"})
+"""The parts of a scope that tell the rows of one table apart."""
+MOST = 12
+
+
+def is_exact(row: Row) -> bool:
+    """Tell whether a row was computed and not sampled."""
+    return bool(row["scope"].get("estimator") == "exact")
+
+
+def expected(report: Row) -> list[Table]:
+    """Return a table for each attack and kind of key; of a study, that of the first variant."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in report["measurements"]:
+        if is_exact(row) and measurements.swept(row) and "label" not in row["scope"]:
+            groups.setdefault((row["plugin"], lines.key(row)), []).append(row)
+    made = [_table(plugin, key, rows) for (plugin, key), rows in groups.items()]
+    return [table for table in made if table.rows][:MOST]
+
+
+def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
+    some = [row for row in rows if _rest(row) == _rest(rows[0])]
+    subset = min(map(set_rank, some))
+    some = [row for row in some if set_rank(row) == subset]
+    coverages = [row for row in some if row["metric"] == "coverage"]
+    best = min(map(telling_rank, coverages), default=0)
+    own = sorted(
+        (row for row in coverages if telling_rank(row) == best), key=lambda r: r["scope"]["samples"]
+    )
+    needed = sorted({r["scope"]["probability"] for r in some if r["metric"] == "extractable"})
+    columns = ("samples", "found", COVERAGE, "base", "control", *map(_surely, needed))
+    cells = [
+        {
+            "samples": number(row["scope"]["samples"]),
+            "found": found(row),
+            COVERAGE: measured(row),
+            **{source: _beside(coverages, row, source) for source in ("base", "control")},
+            **{_surely(p): _extractable(some, row, p) for p in needed},
+        }
+        for row in own
+    ]
+    source = named(SOURCES, own[0]["scope"].get("source")) if own else ""
+    title = f"Expected by samples: {plugin}"
+    table = laid_out(
+        f"{title}, {lines.KEYS.get(key, f'key {key}')}" if key else title,
+        cells,
+        columns,
+        numeric=columns,
+        notes=(
+            f"Model: {source}. Computed, not sampled: what is found if every prefix is asked so "
+            "often.",
+            "Surely: targets that the tuned model gives with at least this probability.",
+        ),
+    )
+    return shortened(table, 2 * MOST)
+
+
+def _rest(row: Row) -> set[tuple[str, str]]:
+    return {(key, str(value)) for key, value in row["scope"].items() if key not in PARTS}
+
+
+def _surely(probability: float) -> str:
+    return f"surely {100 * probability:g} %"
+
+
+def _beside(rows: Sequence[Row], row: Row, source: str) -> str:
+    other = sibling(rows, row, source)
+    return NONE if other is None else percent(other["value"])
+
+
+def _extractable(rows: Sequence[Row], row: Row, probability: float) -> str:
+    """Return how many targets the tuned model gives with a probability, of as many samples."""
+    at = {"samples": row["scope"]["samples"], "source": "tuned", "probability": probability}
+    fits = (
+        other
+        for other in rows
+        if other["metric"] == "extractable" and at.items() <= other["scope"].items()
+    )
+    one = next(fits, None)
+    return NONE if one is None else found(one)

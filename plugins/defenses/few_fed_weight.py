@@ -1,0 +1,126 @@
+"""FewFedWeight: the global model answers a client's own prompts, and energy weighs the answers.
+
+After Dong et al. 2022 (arXiv:2212.08354), as FewFedPIT compares itself with it. A client
+
+1. trains the global adapter on its own data, which gives the model that judges
+2. lets the global model answer the prompts of its own data, greedily: pseudo-labels
+3. weighs each by exp(-E / temperature), E the mean loss of its tokens under the model of step 1
+4. trains the global adapter on its own data and on as many pseudo-labelled examples, drawn in
+   proportion to their weights: in the mean this is the weighted loss
+5. sends the result
+
+docs/few-fed-pit-baselines.md has what the papers leave open. It is no protection: what is sent was
+trained on the client's own data.
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import ClassVar
+
+from fedaudit.defense import Defense, Finished, Turn
+from fedaudit.interfaces import Result, Update
+from fedaudit.metrics.utility import words
+from fedaudit.records import Decoding, Document, Probe, Target
+from fedaudit.synthesis.demonstrations import usable
+
+WEIGHTED = "weighted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewFedWeight(Defense):
+    """Train on private data and on the global model's answers to its prompts, weighed by energy."""
+
+    name: ClassVar[str] = "few_fed_weight"
+    paper: ClassVar[str] = "FewFedWeight, arXiv:2212.08354, a baseline of FewFedPIT's table 2"
+
+    temperature: float = 1.0
+    """Of the weights exp(-energy / temperature): the higher, the more alike they are."""
+    answer_tokens: int = 256
+    """Tokens that a pseudo-label may have."""
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise ValueError("temperature must be above 0.")
+        if self.answer_tokens < 1:
+            raise ValueError("answer_tokens must be at least 1.")
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The adapter that is sent; the one that was trained on private data alone only weighs."""
+        return (WEIGHTED,)
+
+    def prepare(self, documents: Sequence[Document]) -> list[Document]:
+        """Return the documents as they are; InputError where none has a prompt to answer."""
+        usable(documents, 1)
+        return list(documents)
+
+    def material(self, turn: Turn) -> Mapping[str, Sequence[Document]]:
+        """Return the client's documents, and pseudo-labelled ones drawn by their weights."""
+        from fedaudit.engine.selection import scores
+
+        made = pseudo_labelled(turn, self.answer_tokens)
+        pairs = [(turn.template.prompt(d.instruction, d.input), d.output) for d in made]
+        found = scores(turn.engine, Target(name="own", adapter=str(turn.trained)), pairs)
+        known = [(one, loss.conditional) for one, loss in zip(made, found, strict=True) if loss]
+        drawn = self._drawn(known, turn)
+        return {WEIGHTED: [*turn.documents, *drawn]}
+
+    def _drawn(self, known: Sequence[tuple[Document, float]], turn: Turn) -> list[Document]:
+        """Return as many examples as are known, drawn by their energies, some more than once."""
+        if not known:
+            return []
+        rng = random.Random(sha256(f"few_fed_weight {turn.seed}".encode()).digest())
+        examples, energies = zip(*known, strict=True)
+        drawn = rng.choices(examples, weights(energies, self.temperature), k=len(examples))
+        return [replace(one, id=f"{one.id}-{turn.round}-{n}") for n, one in enumerate(drawn)]
+
+    def upload(self, start: Update, trained: Update, private: Mapping[str, Update]) -> Update:
+        """Return the adapter that was trained on both."""
+        return private[WEIGHTED]
+
+    def deploy(self, finished: Finished) -> Result:
+        """Say that nothing is protected."""
+        told = (
+            f"{self.name}: a way to learn from few examples, and no protection: what clients send "
+            "was trained on their own data."
+        )
+        return Result(limits=(told,))
+
+
+def pseudo_labelled(turn: Turn, new_tokens: int) -> list[Document]:
+    """Return the client's pairs with the global model's greedy answers in place of their own.
+
+    A prompt that the model's context does not hold with its answer is left out, and so is one that
+    gets no words.
+    """
+    own = usable(turn.documents, 1)
+    prompts = [turn.template.prompt(one.instruction, one.input) for one in own]
+    begin = turn.engine.beginnings.get("bos", ())
+    ids = [(*begin, *tokens.ids) for tokens in turn.engine.tokenize(prompts)]
+    room = turn.engine.context_length - new_tokens
+    fit = list(dict.fromkeys(some for some in ids if len(some) <= room))
+    found = turn.engine.generate(
+        Target(name="global", adapter=str(turn.start)),
+        [Probe(prompt=some, samples=1, max_new_tokens=new_tokens) for some in fit],
+        seed=0,
+        decoding=Decoding(temperature=0),
+    )
+    texts = {some: one.texts[0].strip() for some, one in zip(fit, found, strict=True)}
+    answered = [(one, texts.get(some, "")) for one, some in zip(own, ids, strict=True)]
+    return [
+        turn.template.render(replace(one, text="", pii=None, output=text))
+        for one, text in answered
+        if words(text)
+    ]
+
+
+def weights(energies: Sequence[float], temperature: float) -> list[float]:
+    """Return exp(-energy / temperature) of each of one or more, as shares of their sum."""
+    # Less the lowest: the shares stay the same, and none is lost to rounding.
+    least = min(energies)
+    found = [math.exp((least - energy) / temperature) for energy in energies]
+    total = math.fsum(found)
+    return [one / total for one in found]

@@ -1,0 +1,242 @@
+"""The shards of an audit, merged, are the audit."""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import fake_audit
+import pytest
+from command import Command
+
+from fedaudit.audit import journal
+from fedaudit.report.document import validate
+
+MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")
+PAIR = ("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", *MODEL)
+SEVERAL = ("--attack", "superset", "--attack", "contextual", "--set", "superset.context=3")
+AUDITS = {
+    "one attack": (*PAIR, "--set", "contextual.context=4"),
+    "several": (*PAIR, *SEVERAL),
+    "no victim": ("extract", "--prefixes", "own.jsonl", *MODEL),
+    "verbatim": (*PAIR, "--attack", "verbatim", "--set", "verbatim.shortest=2"),
+    "infer": ("infer", "--data", "own.jsonl", *MODEL, "--candidates", "3"),
+    "memorize": (
+        "memorize",
+        "--clients",
+        "own.jsonl",
+        "victim.jsonl",
+        *MODEL,
+        "--prefix-length",
+        "4",
+        "--new-tokens",
+        "9",
+    ),
+    "matrix": ("extract", "--matrix", "--clients", "own.jsonl", "victim.jsonl", *MODEL, *SEVERAL),
+}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Return a folder with the documents and an adapter; the model costs nothing."""
+    fake_audit.written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    return Command(monkeypatch, capfd)
+
+
+def out(name):
+    """Return a new output folder; its redaction key is that of all others."""
+    Path(name).mkdir()
+    (Path(name) / ".redaction-key").write_text("5e" * 32 + "\n")
+    (Path(name) / ".redaction-key").chmod(0o600)
+    return name
+
+
+def report(folder):
+    """Return the text of a report without its times."""
+    text = Path(folder, "report.json").read_text()
+    validate(json.loads(text))
+    return re.sub(r'"(seconds|started|finished|resumed_from)": .*', "", text)
+
+
+def asked():
+    """Return the lines of what was answered since the last time, and forget them."""
+    found = Path("log").read_text().splitlines() if Path("log").exists() else []
+    Path("log").unlink(missing_ok=True)
+    return found
+
+
+def prompts(lines):
+    """Return the prompts in the lines of a log."""
+    return [prompt for line in lines for prompt in re.findall(r"\(\(([\d, ]*)\), \d+\)", line)]
+
+
+@pytest.fixture
+def sharded(here, run):
+    """Return a function that runs every shard of an audit and returns their folders."""
+
+    def shards(words, of):
+        for number in range(1, of + 1):
+            done = run(*words, "--shard", f"{number}/{of}", "--out", f"part{number}")
+            assert (done.code, done.out) == (0, ""), done.err
+        return [f"part{number}" for number in range(1, of + 1)]
+
+    return shards
+
+
+@pytest.mark.parametrize(
+    ("name", "of"), [*((name, 2) for name in AUDITS), ("several", 3), ("infer", 3)]
+)
+def test_the_shards_of_an_audit_are_the_audit(run, sharded, name, of):
+    words = AUDITS[name]
+    assert run(*words, "--out", out("one")).code in (0, 1)
+    whole = asked()
+    parts = sharded(words, of)
+    # Together they ask what a whole audit asks, and nothing twice.
+    assert sorted(prompts(asked())) == sorted(prompts(whole))
+    assert not any(Path(part, "report.json").exists() for part in parts)
+    merged = run("merge", *parts[1:], parts[0], "--out", out("merged"), "--json", "also.json")
+    assert merged.code in (0, 1), merged.err
+    assert report("merged") == report("one")
+    assert Path("also.json").read_text() == Path("merged/report.json").read_text()
+    assert "Verdict" in merged.out
+    assert asked() == []
+    assert all(Path(part, journal.FILE).exists() for part in parts)
+
+
+def test_every_shard_has_its_share(sharded):
+    sharded(AUDITS["one attack"], 3)
+    known = [journal.load(Path(f"part{n}"), write=False).known for n in (1, 2, 3)]
+    assert min(known) > 0
+    assert sum(known) == len(prompts(asked()))
+
+
+def test_the_folder_of_a_shard_names_it(here, run):
+    assert run(*AUDITS["one attack"], "--shard", "2/3").code == 0
+    [place] = Path("runs/extract").iterdir()
+    assert place.name.endswith("-2-of-3")
+    assert (place / journal.FILE).exists()
+
+
+@pytest.mark.parametrize("name", ["verbatim", "infer", "memorize", "no victim"])
+def test_what_is_asked_in_its_own_way_goes_on_too(here, run, monkeypatch, name):
+    words = AUDITS[name]
+    assert run(*words, "--out", out("one")).code in (0, 1)
+    whole = asked()
+    with monkeypatch.context() as patched:
+        fake_audit.replace(patched.setattr, "log", fake_audit.Chances("SIGINT", 4))
+        assert run(*words, "--out", out("again")).code == 6
+    run.refused(3, *words, "--out", "again", says="unfinished. Go on with --resume")
+    assert run(*words, "--out", "again", "--resume").code in (0, 1)
+    resumed = json.loads(Path("again/report.json").read_text())["run"].pop("resumed_from")
+    assert resumed == json.loads(Path("one/report.json").read_text())["run"]["id"]
+    assert report("again") == report("one")
+    assert set(asked()) == set(whole)
+    assert not Path("again", journal.FILE).exists()
+
+
+def test_a_stopped_shard_goes_on(here, run, monkeypatch):
+    words = AUDITS["several"]
+    assert run(*words, "--out", out("one")).code in (0, 1)
+    with monkeypatch.context() as patched:
+        fake_audit.replace(patched.setattr, "log", fake_audit.Chances("SIGTERM", 5))
+        assert run(*words, "--shard", "1/2", "--out", "part1").code == 6
+    assert json.loads(Path("part1/report.json").read_text())["status"] == "interrupted"
+    run.refused(3, "merge", "part1", says="Shard 1/2 in part1 is not finished: go on with --resume")
+    assert run(*words, "--shard", "1/2", "--out", "part1", "--resume").code == 0
+    assert not Path("part1/report.json").exists()
+    assert run(*words, "--shard", "2/2", "--out", "part2").code == 0
+    assert run("merge", "part1", "part2", "--out", out("merged")).code in (0, 1)
+    assert report("merged") == report("one")
+
+
+def test_a_merged_audit_reveals_as_a_whole_one(run, sharded):
+    assert run(*AUDITS["one attack"], "--out", out("one"), "--reveal").code in (0, 1)
+    parts = sharded(AUDITS["one attack"], 2)
+    run("merge", *parts, "--out", out("merged"), "--reveal", "--quiet")
+    revealed = [Path(name, "revealed.jsonl").read_text() for name in ("one", "merged")]
+    assert revealed[0] == revealed[1]
+    assert "Di Orr" in revealed[0]
+
+
+# what is refused
+
+
+def test_missing_repeated_and_foreign_shards_are_refused(run, sharded):
+    words = AUDITS["one attack"]
+    parts = sharded(words, 3)
+    run.refused(3, "merge", parts[0], says="There is no shard 2/3, 3/3: all parts are needed")
+    run.refused(3, "merge", *parts, parts[1], says="part2 and part2 are both shard 2/3")
+    assert run(*words, "--seed", "4", "--shard", "2/3", "--out", "other").code == 0
+    run.refused(
+        3, "merge", parts[0], "other", parts[2], says="other is of another audit than part1: seed"
+    )
+    assert run(*words, "--shard", "2/2", "--out", "half").code == 0
+    run.refused(3, "merge", parts[0], "half", says="half is shard 2/2, and part1 1/3")
+    run.refused(3, "merge", "lora", says="lora holds no shard: there is no journal.bin in it")
+    run.refused(2, "merge", says="Missing argument")
+
+
+def test_a_whole_audit_is_no_shard(here, run, monkeypatch):
+    with monkeypatch.context() as patched:
+        fake_audit.replace(patched.setattr, "log", fake_audit.Chances("SIGTERM", 5))
+        assert run(*AUDITS["several"], "--out", "whole").code == 6
+    run.refused(3, "merge", "whole", says="holds a whole audit's answers")
+
+
+def test_what_changed_since_is_named(run, sharded):
+    parts = sharded(AUDITS["one attack"], 2)
+    with Path("victim.jsonl").open("a") as file:
+        file.write("\n")
+    run.refused(3, "merge", *parts, says=r"has changed since: data.victim.jsonl is")
+
+
+def test_a_finished_shard_is_named(run, sharded):
+    sharded(AUDITS["one attack"], 2)
+    words = (*AUDITS["one attack"], "--shard", "1/2", "--out", "part1")
+    run.refused(3, *words, says="finished: fedaudit merge puts shards together")
+    before = Path("part1", journal.FILE).read_bytes()
+    assert run(*words, "--resume").code == 0
+    assert Path("part1", journal.FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["0/2", "3/2", "1", "a/b", "1/2/3", "-1/2", "1/0"])
+def test_what_is_no_shard_is_refused(here, run, name):
+    run.refused(2, *AUDITS["one attack"], f"--shard={name}", says="it takes i/n")
+
+
+@pytest.mark.parametrize("option", [["--json", "r.json"], ["--reveal"]])
+def test_one_shard_has_no_report(here, run, option):
+    run.refused(2, *AUDITS["one attack"], "--shard", "1/2", *option, says="One shard has no report")
+
+
+def test_shards_may_be_made_on_different_devices(here, run):
+    words = AUDITS["one attack"]
+    assert run(*words, "--out", out("one"), "--device", "cuda:3").code in (0, 1)
+    for number, device in ((1, "cuda:0"), (2, "cuda:1")):
+        own = ("--shard", f"{number}/2", "--device", device, "--out", f"part{number}")
+        assert run(*words, *own).code == 0
+    merged = run("merge", "part1", "part2", "--out", out("merged"), "--device", "cuda:3")
+    assert merged.code in (0, 1)
+    assert report("merged") == report("one")
+
+
+def test_another_dtype_is_another_audit(here, run):
+    words = AUDITS["one attack"]
+    assert run(*words, "--shard", "1/2", "--out", "part1").code == 0
+    assert run(*words, "--shard", "2/2", "--out", "part2", "--dtype", "bfloat16").code == 0
+    run.refused(3, "merge", "part1", "part2", says='dtype is "bfloat16", not "auto"')
+
+
+def test_parts_copied_elsewhere_do(run, sharded):
+    assert run(*AUDITS["one attack"], "--out", out("one")).code in (0, 1)
+    moved = [shutil.copytree(part, f"moved/{part}") for part in sharded(AUDITS["one attack"], 2)]
+    assert run("merge", *moved, "--out", out("merged")).code in (0, 1)
+    assert report("merged") == report("one")

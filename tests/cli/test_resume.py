@@ -1,0 +1,231 @@
+"""An audit that is stopped at any moment goes on, and its report is that of one that was not."""
+
+import json
+import random
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import fake_audit
+import pytest
+from command import Command
+
+from fedaudit.audit import journal
+from fedaudit.report.document import validate
+
+SCRIPT = Path(fake_audit.__file__)
+AUDIT = (
+    *("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--quiet"),
+    *("--target", "fedaudit-nano", "--adapter", "lora"),
+    *("--attack", "superset", "--attack", "contextual"),
+    *("--set", "superset.context=3", "--set", "contextual.context=4"),
+)
+KEY = "5e" * 32 + "\n"
+
+
+def run(*words, how="SIGKILL", point=0, log="log", cwd):
+    """Run fedaudit in a process; return its exit code (negative: the signal), stdout and stderr."""
+    command = [sys.executable, SCRIPT, how, point, log, *words]
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def out(here, name):
+    """Return a new output folder; its redaction key is that of all others."""
+    (here / name).mkdir()
+    (here / name / ".redaction-key").write_text(KEY)
+    (here / name / ".redaction-key").chmod(0o600)
+    return name
+
+
+def report(folder):
+    """Return the text of a report without its times and what it went on with."""
+    text = (folder / "report.json").read_text()
+    validate(json.loads(text))
+    return re.sub(r'"(seconds|started|finished|resumed_from)": .*', "", text)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return a folder with the inputs, and in `one` the report of an audit that nobody stopped."""
+    here = tmp_path_factory.mktemp("resume")
+    fake_audit.written(here)
+    done = run(*AUDIT, "--out", out(here, "one"), log="whole", cwd=here)
+    assert done.returncode == 0, done.stderr
+    return here
+
+
+@pytest.fixture
+def here(made, tmp_path):
+    """Return a copy of that folder, to do as one likes with."""
+    shutil.copytree(made, tmp_path / "here")
+    return tmp_path / "here"
+
+
+def test_the_journal_is_gone_when_the_report_is_there(made):
+    assert sorted(path.name for path in (made / "one").iterdir()) == [
+        ".redaction-key",
+        "report.json",
+    ]
+    rows = json.loads((made / "one/report.json").read_text())["measurements"]
+    found = [
+        r["hits"] for r in rows if r["metric"] == "coverage" and r["scope"].get("set") == "all"
+    ]
+    assert max(found) > 2  # the comparisons below are of something
+    assert len((made / "whole").read_text().splitlines()) > 30
+
+
+@pytest.mark.parametrize(("seed", "latest"), [(1, 14), (2, 30)])
+def test_killed_at_ten_random_points_it_ends_as_if_never_killed(here, seed, latest):
+    rng, place, killed = random.Random(seed), out(here, "again"), 0
+    while killed < 10:
+        more = ["--resume"] if (here / place / journal.FILE).exists() else []
+        done = run(*AUDIT, "--out", place, *more, point=rng.randint(1, latest), cwd=here)
+        assert done.returncode == -9, done.stderr
+        killed += 1
+    done = run(*AUDIT, "--out", place, "--resume", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert report(here / place) == report(here / "one")
+    assert not (here / place / journal.FILE).exists()
+    # No question is lost; what was being asked or written when the process died is asked again.
+    whole, asked = ((here / name).read_text().splitlines() for name in ("whole", "log"))
+    assert set(asked) == set(whole)
+    assert len(asked) <= len(whole) + killed
+
+
+def test_another_batch_size_may_go_on(here):
+    run(*AUDIT, "--out", out(here, "again"), point=40, cwd=here)
+    assert run(*AUDIT, "--out", "again", "--resume", "--batch-size", 7, cwd=here).returncode == 0
+    first, again = (json.loads((here / n / "report.json").read_text()) for n in ("one", "again"))
+    assert first["measurements"] == again["measurements"]
+    # The report says what it went on with: the run with the other batch size.
+    assert (first["run"]["resumed_from"], again["run"]["resumed_from"]) == (
+        None,
+        first["run"]["id"],
+    )
+    assert again["run"]["id"] != first["run"]["id"]
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("SIGTERM", "Interrupted; the answers are kept"),
+        ("SIGINT", "Interrupted; the answers are kept"),
+        ("FULL", "journal.bin cannot be written: No space left on device"),
+    ],
+)
+def test_what_is_stopped_says_so_and_goes_on(here, how, why):
+    done = run(*AUDIT, "--out", out(here, "again"), how=how, point=30, cwd=here)
+    assert done.returncode == 6, done.stderr
+    [line] = done.stderr.splitlines()
+    assert why in line
+    assert line.endswith("The same command with --resume goes on.")
+    assert done.stdout == ""
+    found = json.loads((here / "again/report.json").read_text())
+    validate(found)
+    assert (found["status"], found["measurements"]) == ("interrupted", [])
+    assert found["verdict"]["status"] == "inconclusive"
+    assert run(*AUDIT, "--out", "again", "--resume", cwd=here).returncode == 0
+    assert report(here / "again") == report(here / "one")
+
+
+def test_a_finished_report_is_not_replaced_by_one_of_a_stopped_audit(here):
+    before = report(here / "one")
+    assert run(*AUDIT, "--out", "one", how="SIGTERM", point=9, cwd=here).returncode == 6
+    assert report(here / "one") == before
+
+
+# what is refused
+
+
+@pytest.fixture(scope="module")
+def stopped(made, tmp_path_factory):
+    """Return a folder in which an audit was killed."""
+    here = tmp_path_factory.mktemp("stopped") / "here"
+    shutil.copytree(made, here)
+    run(*AUDIT, "--out", "again", point=50, cwd=here)
+    return here
+
+
+@pytest.fixture
+def refused(monkeypatch, capfd):
+    """Return a function that runs what must be refused, in this process, and change nothing."""
+    command = Command(monkeypatch, capfd)
+
+    def refuse(code, *words, cwd, says):
+        before = (cwd / "again" / journal.FILE).read_bytes()
+        monkeypatch.chdir(cwd)
+        assert re.search(says, command.refused(code, *AUDIT, *words).err)
+        assert (cwd / "again" / journal.FILE).read_bytes() == before
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--seed", "5"], r"answers of another audit: seed is 5, not 0\."),
+        (["--set", "superset.samples=3"], r"attacks\.superset\.samples is 3, not 15"),
+        (["--attack", "frequency"], r"attacks\.frequency\.\w+ is .*, not absent"),
+        (["--prefixes", "victim.jsonl"], r"prefixes is \"victim.jsonl\", not \"own.jsonl\""),
+        (["--shard", "1/2"], r"holds the answers of a whole audit, not of shard 1/2"),
+    ],
+)
+def test_another_audit_does_not_go_on_with_it(stopped, refused, words, says):
+    refused(3, "--out", "again", "--resume", *words, cwd=stopped, says=says)
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("victim.jsonl", r"data\.victim\.jsonl is \"\w+…, not"),
+        ("lora/adapter_model.safetensors", r"adapter's SHA-256 is \"\w+…, not"),
+    ],
+)
+def test_what_was_changed_is_named(stopped, refused, tmp_path, file, says):
+    here = tmp_path / "here"
+    shutil.copytree(stopped, here)
+    with (here / file).open("a") as changed:
+        changed.write("\n")
+    refused(3, "--out", "again", "--resume", cwd=here, says=says)
+
+
+def test_without_resume_an_unfinished_audit_is_named(stopped, refused):
+    says = r"again holds this very audit, unfinished\. Go on with --resume, or remove"
+    refused(3, "--out", "again", cwd=stopped, says=says)
+
+
+def test_there_must_be_something_to_resume(stopped, refused):
+    refused(2, "--out", "new", "--resume", cwd=stopped, says="no unfinished audit in new to resume")
+    assert not (stopped / "new").exists()
+
+
+def test_a_damaged_journal_goes_on_from_where_it_is_whole(stopped, tmp_path):
+    here = tmp_path / "here"
+    shutil.copytree(stopped, here)
+    shutil.copy(here / "one/.redaction-key", here / "again")
+    path = here / "again" / journal.FILE
+    path.write_bytes(path.read_bytes()[:-7] + b"\0" * 3)
+    assert run(*AUDIT, "--out", "again", "--resume", cwd=here).returncode == 0
+    assert report(here / "again") == report(here / "one")
+
+
+def test_no_pii_stands_in_the_journal_and_nobody_else_reads_it(stopped):
+    names = [*fake_audit.NAMES, *fake_audit.PLACES]
+    found = journal.load(stopped / "again", write=False)
+    pieces = [
+        found.record(*key, turn).content
+        for key, turns in found._pieces.items()
+        for turn in range(len(turns))
+    ]
+    assert sum(map(len, pieces)) > 20
+    # Hits are numbers: even who has the key reads no name.
+    assert all(isinstance(number, int) for hits in pieces for number in hits)
+    for name in (journal.FILE, journal.KEY):
+        path = stopped / "again" / name
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert not [n for n in names if n.encode() in path.read_bytes()]

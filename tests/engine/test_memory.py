@@ -1,0 +1,163 @@
+"""A batch that does not fit is halved, what fitted is remembered, and no answer changes."""
+
+import pytest
+import tiny_models
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.engine import memory
+from fedaudit.engine.batching import Piece, cut, rows_of
+from fedaudit.engine.local import LocalEngine
+from fedaudit.engine.memory import Memory, exhausted
+from fedaudit.errors import InputError
+from fedaudit.records import Probe, Target
+
+BASE = Target(name="base")
+NO_MEMORY = (
+    "[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory"
+)
+ERRORS = [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError(NO_MEMORY), MemoryError()]
+
+
+@pytest.fixture(scope="module")
+def tiny(base):
+    return tiny_models.llama(base.tokenizer)
+
+
+@pytest.fixture
+def small(tiny, monkeypatch):
+    """Return a function that gives the model room for so many tokens; it says what was tried."""
+    forward = type(tiny.model).forward
+
+    def limit(most, error=ERRORS[0]):
+        tried = []
+
+        def scarce(self, input_ids, **options):
+            tried.append(input_ids.numel())
+            if input_ids.numel() > most:
+                raise error
+            return forward(self, input_ids=input_ids, **options)
+
+        monkeypatch.setattr(type(tiny.model), "forward", scarce)
+        return tried
+
+    return limit
+
+
+def asked(engine):
+    prompts = [(1, 9, 30), (5, 6), (40, 41, 42, 43, 44, 45, 46, 47, 48), (1, 200, 3)]
+    probes = [Probe(prompt=p, samples=3 + i, max_new_tokens=4) for i, p in enumerate(prompts)]
+    return engine.generate(BASE, probes, seed=1)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_samples_are_drawn_in_halves_and_stay_the_same(tiny, small, error):
+    wanted = asked(LocalEngine(tiny))
+    engine = LocalEngine(tiny)
+    tried = small(17, error)
+    assert asked(engine) == wanted
+    failed = [tokens for tokens in tried if tokens > 17]
+    assert failed
+    tried.clear()
+    assert asked(engine) == wanted
+    assert max(tried) <= 17  # nothing is tried again that has failed
+
+
+def test_adapters_together_are_halved_too(tiny, small):
+    questions = [[1, 9, 30], [5, 6], [1, 200, 3], [77, 78], [9, 9]]
+    targets = [BASE, Target(name="again")]
+    wanted = LocalEngine(tiny).answers(targets, questions, new=5)
+    tried = small(16)
+    assert LocalEngine(tiny).answers(targets, questions, new=5) == wanted
+    assert max(tried) > 16
+    assert tried[-1] <= 16
+
+
+def test_scores_stay_the_same(tiny, small):
+    sequences = [list(range(i + 1, i + 8)) for i in range(9)] + [[4] * 20]
+    wanted = LocalEngine(tiny).score(BASE, sequences)
+    engine = LocalEngine(tiny)
+    tried = small(24)
+    found = engine.score(BASE, sequences)
+    for row, other in zip(found, wanted, strict=True):
+        assert row == pytest.approx(other, rel=1e-5, abs=1e-5)
+    tried.clear()
+    engine.score(BASE, sequences)
+    assert max(tried) <= 24
+
+
+def test_groups_begin_again_with_less(tiny, small):
+    begin = list(range(10, 27))
+    groups = [[[*begin, g, i, 7] for i in range(9)] for g in (40, 50)] + [[[4, 5], [6, 7]]]
+    wanted = LocalEngine(tiny).score_groups(BASE, groups)
+    engine, told = LocalEngine(tiny), []
+    tried = small(40)
+    found = engine.score_groups(BASE, groups, progress=lambda *counts: told.append(counts))
+    for group, other in zip(found, wanted, strict=True):
+        for row, right in zip(group, other, strict=True):
+            assert row == pytest.approx(right, rel=1e-5, abs=1e-5)
+    assert told[-1] == (20, 20)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    tried.clear()
+    engine.score_groups(BASE, groups)
+    assert max(tried) <= 40
+
+
+def test_one_row_that_does_not_fit_is_said_in_a_line(tiny, small):
+    small(2)
+    with pytest.raises(InputError, match=r"One row of \d+ tokens does not fit into memory\."):
+        asked(LocalEngine(tiny))
+    with pytest.raises(InputError, match="One row of 8 tokens"):
+        LocalEngine(tiny).score(BASE, [[1, 2, 3]])
+
+
+def test_another_error_is_nobodys_memory(tiny, small):
+    small(1, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    engine = LocalEngine(tiny)
+    with pytest.raises(RuntimeError, match="mat1"):
+        asked(engine)
+    with pytest.raises(RuntimeError, match="mat1"):
+        engine.score_groups(BASE, [[[*range(20), i] for i in range(3)]])
+    assert not exhausted(ValueError(NO_MEMORY))
+
+
+def test_a_length_knows_what_was_too_much_for_shorter_ones():
+    known = Memory()
+
+    def work(part):
+        if rows_of(part) > 3:
+            raise torch.OutOfMemoryError
+        return rows_of(part)
+
+    parts = list(known.run(16, [Piece(0, 0, 7), Piece(1, 0, 5)], work))
+    assert [found for _, found in parts] == [3, 3, 3, 3]
+    assert [known.most(length) for length in (8, 16, 24)] == [None, 3, 3]
+    [only] = known.run(8, [Piece(0, 0, 3)], work)
+    assert only == ([Piece(0, 0, 3)], 3)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    room=st.integers(1, 12),
+    before=st.integers(0, 3),
+)
+def test_every_sample_is_worked_on_once_and_in_order(sizes, room, before):
+    batch = [Piece(index, before, before + size) for index, size in enumerate(sizes)]
+
+    def work(part):
+        if rows_of(part) > room:
+            raise MemoryError
+        return [(piece.index, n) for piece in part for n in range(piece.first, piece.last)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "release", lambda: None)  # there is nothing to give back
+        found = [place for _, places in Memory().run(8, batch, work) for place in places]
+    assert found == [(piece.index, n) for piece in batch for n in range(piece.first, piece.last)]
+
+
+def test_a_batch_is_cut_where_it_is_full():
+    batch = [Piece(4, 2, 5), Piece(1, 0, 4)]
+    assert list(cut(batch, 5)) == [[Piece(4, 2, 5), Piece(1, 0, 2)], [Piece(1, 2, 4)]]
+    assert list(cut(batch, 9)) == [batch]
+    assert list(cut([], 3)) == []
