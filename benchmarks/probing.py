@@ -6,7 +6,7 @@ The work is an extraction attack's: prefixes of 50 tokens, 15 samples of 10 new 
 at temperature 1 from the whole vocabulary. Both have the same model object in the same dtype and
 the same batch budget: so many rows at once, 15 rows a prefix. They take turns in this process.
 The models are a Llama of 110 million random weights and `fedaudit-nano`; the first also runs in
-bfloat16 where the processor has instructions for it. A Llama of 8 billion runs on a GPU.
+bfloat16 where the processor has instructions for it.
 """
 
 import argparse
