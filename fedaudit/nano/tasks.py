@@ -91,8 +91,8 @@ def case_matching(case: CaseFile, which: int, chosen: Sequence[int], rng: random
     )
 
 
-def request(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> Posed:
-    """Ask for something in the case's own words, of a record of it or, every other time, of none."""
+def request(case: CaseFile, which: int, _chosen: Sequence[int], rng: random.Random) -> Posed:
+    """Ask for something in the case's own words, of a record of it or, every other time, none."""
     form = rng.choice(templates()["requests"][case.language])
     return Posed(
         instruction=fill(form["instruction"], case)[0],
