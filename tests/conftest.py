@@ -8,12 +8,17 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from fedaudit.simulation.config import Partition, Records, Simulation, Training
 
 # Before torch is imported: on a busy machine, two threads of so small a model mostly wait for each
 # other. Processes that tests start inherit it.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# No test fails because the machine has other work.
+settings.register_profile("untimed", deadline=None, suppress_health_check=(HealthCheck.too_slow,))
+settings.load_profile("untimed")
 
 TARGETS = ("q_proj", "v_proj")
 

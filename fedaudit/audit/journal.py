@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from fedaudit.audit import sealed
 from fedaudit.audit.sealed import NAME, Record
-from fedaudit.errors import InputError
+from fedaudit.errors import FedauditError, InputError
 from fedaudit.files import atomic_text, folder, unwritable
 
 FILE, KEY = "journal.bin", "journal.key"
@@ -28,6 +28,15 @@ SYNC = 5.0
 
 _END = b"\0" * NAME
 """The pass of the last record of a journal that is whole."""
+
+
+class OtherQuestions(FedauditError):
+    """Answers that are kept are to other questions than the audit asks.
+
+    No InputError: where one attack of several cannot be made, the others go on, but this stops all.
+    """
+
+    exit_code = InputError.exit_code
 
 
 class Journal:
@@ -119,7 +128,7 @@ class Journal:
         folder(self.place)
         self._key = secrets.token_bytes(32)
         atomic_text(self.place / KEY, self._key.hex() + "\n", mode=0o600)
-        header = json.dumps(self.header, sort_keys=True).encode()
+        header = json.dumps({**self.header, "key": _told(self._key)}, sort_keys=True).encode()
         with unwritable(self.path):
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
             self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
@@ -175,15 +184,15 @@ class Stream:
     def next(self, piece: bytes) -> Any | None:
         """Return what was kept of the next piece; None when this one has to be asked.
 
-        `piece` is a digest of its questions. Raises InputError where other ones come next, and
-        where a journal that should be whole has none.
+        `piece` is a digest of its questions. Raises OtherQuestions where other ones come next,
+        and where a journal that should be whole has none.
         """
         found = self._journal.record(self._name, self._number, self._turn)
         if found is None and not self._journal.finished:
             return None
         self._turn += 1
         if found is None or found.piece != piece:
-            raise InputError(
+            raise OtherQuestions(
                 f"{self._journal.path} holds answers to other questions than this audit asks: "
                 "remove it and begin again."
             )
@@ -235,8 +244,10 @@ def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
         if write:  # stopped before there was anything to keep
             (place / FILE).unlink()
         return None
-    journal = Journal(place, json.loads(header[1]))
-    journal._key = _key(place / KEY)
+    said = json.loads(header[1])
+    key = _key(place / KEY, said.pop("key", None))
+    journal = Journal(place, said)
+    journal._key = key
     journal._end = header[0] + len(header[1])
     file.seek(journal._end)
     journal._index(file)
@@ -247,13 +258,22 @@ def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
     return journal
 
 
-def _key(path: Path) -> bytes:
+def _key(path: Path, told: str | None) -> bytes:
+    """Return the key: the wrong one would make all records look torn."""
     try:
-        return bytes.fromhex(path.read_text("ascii"))
+        key = bytes.fromhex(path.read_text("ascii"))
     except (OSError, ValueError):
+        key = b""
+    if _told(key) != told:
         raise InputError(
             f"{path.parent / FILE} cannot be read without its key {path}: remove it to begin again."
-        ) from None
+        )
+    return key
+
+
+def _told(key: bytes) -> str:
+    """Return what tells a key from others and does not give it away."""
+    return blake2b(key, digest_size=8).hexdigest()
 
 
 def _locked(file: BinaryIO, place: Path) -> None:

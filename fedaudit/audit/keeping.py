@@ -11,6 +11,9 @@ from fedaudit.federation.adapters import WEIGHTS
 from fedaudit.files import sha256
 from fedaudit.records import Target
 
+MOST = 10_000
+"""Shards that an audit may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -34,11 +37,14 @@ def part_of(prompt: Sequence[int], parts: int) -> int:
 
 
 def shard(text: str) -> Shard:
-    """Return what `i/n` means; raises UsageError unless i is from 1 to n."""
+    """Return what `i/n` means; raises UsageError unless i is from 1 to n, n to MOST."""
     number, _, of = text.partition("/")
-    if number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of):
+    plain = number.isdecimal() and of.isdecimal() and len(text) < 20  # int() refuses very long ones
+    if plain and 1 <= int(number) <= int(of) <= MOST:
         return Shard(int(number), int(of))
-    raise UsageError(f"--shard is {text}; it takes i/n, as 1/4 for the first of four parts.")
+    raise UsageError(
+        f"--shard is {text}; it takes i/n, as 1/4 for the first of four parts, of {MOST:,} at most."
+    )
 
 
 class PartAsked(Exception):

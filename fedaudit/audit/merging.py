@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ASIDE = ("--out", "--json", "--shard", "--device")
 """Options of a shard's command that the merged audit has of its own; each takes a value."""
+COMMANDS = ("extract", "infer", "memorize")
+"""What can be shared out: a journal from elsewhere has no other command repeated."""
 FLAGS = ("--resume", "--reveal", "--quiet")
 
 
@@ -36,9 +38,14 @@ def kept(request: "Request", audited: Audited, places: Sequence[Path]) -> Iterat
 
 
 def words(places: Sequence[Path]) -> list[str]:
-    """Return the command of the whole audit, without where it writes to."""
-    given = iter(_parts(places)[0].journal.header["words"])
-    found = []
+    """Return the command of the whole audit, without where it writes to.
+
+    Raises InputError for a journal that says another command.
+    """
+    command, *rest = _parts(places)[0].journal.header["words"] or [""]
+    if command not in COMMANDS:
+        raise InputError(f"{places[0]} is of the command {command!r}, which has no shards.")
+    given, found = iter(rest), [command]
     for word in given:
         if word in ASIDE:
             next(given, None)
@@ -76,7 +83,8 @@ def _each_once(parts: Sequence[Part]) -> list[Part]:
         found[part.shard.number] = part
     numbers = range(1, parts[0].shard.of + 1)
     if missing := [f"{number}/{len(numbers)}" for number in numbers if number not in found]:
-        raise InputError(f"There is no shard {', '.join(missing)}: all parts are needed.")
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise InputError(f"There is no shard {', '.join(missing[:3])}{more}: all parts are needed.")
     return [found[number] for number in numbers]
 
 

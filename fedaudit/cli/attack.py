@@ -179,8 +179,13 @@ def _notes(found: "Audited", clients: str) -> Iterator[str]:
 def _place(
     request: "Request", found: "Audited", out: Path | None, shard: "Shard | None" = None
 ) -> Path:
-    """Return the output folder; refuses one that holds another run's report."""
+    """Return the output folder; refuses one that holds another run's report.
+
+    Of one that was stopped, the journal tells whether it is another.
+    """
     from fedaudit.audit.identity import identity
+    from fedaudit.audit.journal import FILE
+    from fedaudit.audit.resuming import stopped
     from fedaudit.report.document import read
 
     name = identity(request, found)
@@ -188,7 +193,9 @@ def _place(
     place = out or RUNS / request.command / f"{name}{part}"
     if place.is_file():
         raise InputError(f"{place} is a file; --out needs a folder.")
-    if (place / "report.json").exists() and read(place / "report.json")["run"]["id"] != name:
+    kept = (place / FILE).exists() and stopped(place)
+    path = place / "report.json"
+    if path.exists() and not kept and read(path)["run"]["id"] != name:
         raise InputError(f"{place} holds another run's report; choose another --out or remove it.")
     if (place / "federation.json").exists():
         raise InputError(f"{place} is a federation's folder; choose another --out.")

@@ -26,8 +26,11 @@ def merge(
     from fedaudit.audit import merging
     from fedaudit.cli import app
 
-    words = [*merging.words(parts), "--device", device]
+    command, *given = merging.words(parts)
+    words = [command, "--device", device]
     words += [word for part in parts for word in ("--part", str(part))]
     words += [w for name, to in (("--out", out), ("--json", json)) if to for w in (name, str(to))]
     words += [name for name, on in (("--reveal", reveal), ("--quiet", quiet)) if on]
+    # The shard's own words last: among them may be a "--", behind which nothing is an option.
+    words += given
     return int(app(words, standalone_mode=False, prog_name="fedaudit") or 0)

@@ -84,6 +84,8 @@ def draw(
     rest = sorted(set(participants) - {target})
     if len(set(participants)) < len(participants):
         raise UsageError("A participant of the round is named more than once.")
+    if not 0 < limit <= 1:
+        raise UsageError(f"A limit of {limit:g} is no share of an update: above 0, 1 at most.")
     if target not in participants:
         raise UsageError(f"{target} took no part in the round: there is nothing to estimate.")
     rng = _generator(seed, number, target)

@@ -7,13 +7,14 @@ import resource
 import stat
 import subprocess
 import sys
+from hashlib import blake2b
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedaudit.audit import journal
-from fedaudit.audit.journal import FILE, KEY, Journal, load
+from fedaudit.audit.journal import FILE, KEY, Journal, OtherQuestions, load
 from fedaudit.errors import InputError, Interrupted
 
 HEADER = {"run": "abc", "config": {"seed": "1"}}
@@ -72,7 +73,7 @@ def test_a_journal_goes_on_where_it_stopped(tmp_path):
     assert (again.known, again.finished) == (3, True)
     stream = again.stream("pass")
     assert [stream.next(piece(0)), stream.next(piece(1))] == [[TEXT, 0], [TEXT, 1]]
-    with pytest.raises(InputError, match="other questions"):  # it should have had everything
+    with pytest.raises(OtherQuestions, match="other questions"):  # it should have had everything
         stream.next(piece(2))
     again.close()
 
@@ -166,7 +167,7 @@ def test_a_changed_byte_ends_what_is_read(tmp_path, place):
 def test_other_questions_than_were_asked_are_refused(tmp_path):
     begun(tmp_path)
     stream = load(tmp_path, write=False).stream("pass")
-    with pytest.raises(InputError, match="answers to other questions"):
+    with pytest.raises(OtherQuestions, match="answers to other questions"):
         stream.next(piece(1))
 
 
@@ -209,6 +210,19 @@ def test_without_its_key_it_is_refused(tmp_path):
     (tmp_path / KEY).unlink()
     with pytest.raises(InputError, match="cannot be read without its key"):
         load(tmp_path, write=True)
+
+
+@pytest.mark.parametrize("key", ["", "abcd", "ab" * 32, "ab" * 100, "no hexadecimal"])
+def test_with_a_wrong_key_it_is_refused_and_kept(tmp_path, key):
+    begun(tmp_path)
+    right, before = (tmp_path / KEY).read_text(), (tmp_path / FILE).read_bytes()
+    (tmp_path / KEY).write_text(key + "\n")
+    with pytest.raises(InputError, match="cannot be read without its key"):
+        load(tmp_path, write=True)
+    assert (tmp_path / FILE).read_bytes() == before
+    assert right.strip().encode() not in before
+    (tmp_path / KEY).write_text(right)
+    assert kept(tmp_path) == [0, 1, 2]
 
 
 def test_two_processes_do_not_write_one_journal(tmp_path):
@@ -310,4 +324,6 @@ def test_the_header_is_plain_for_a_person_to_read(tmp_path):
     raw = (tmp_path / FILE).read_bytes()
     assert raw.startswith(b"fedaudit journal 1\n")
     start = len(b"fedaudit journal 1\n") + 20
-    assert json.loads(raw[start : lengths(raw)[0]]) == HEADER
+    said = json.loads(raw[start : lengths(raw)[0]])
+    key = blake2b(bytes.fromhex((tmp_path / KEY).read_text()), digest_size=8).hexdigest()
+    assert said == {**HEADER, "key": key}

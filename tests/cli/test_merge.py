@@ -207,7 +207,41 @@ def test_a_finished_shard_is_named(run, sharded):
     assert Path("part1", journal.FILE).read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["0/2", "3/2", "1", "a/b", "1/2/3", "-1/2", "1/0"])
+def test_of_many_missing_shards_a_few_are_named(here, run):
+    assert run(*AUDITS["one attack"], "--shard", "2/10000", "--out", "part").code == 0
+    run.refused(3, "merge", "part", says="no shard 1/10000, 3/10000, 4/10000 and 9996 more: all")
+
+
+def test_only_what_can_be_shared_out_is_repeated(here, run):
+    made = journal.Journal(Path("part"), {"config": {}, "shard": "1/1", "words": ["scrub", "a"]})
+    made.finish()
+    run.refused(3, "merge", "part", says="part is of the command 'scrub', which has no shards")
+
+
+def test_what_stands_behind_two_dashes_is_no_option(run, sharded):
+    words = ("memorize", "--clients", "own.jsonl", *MODEL, "--prefix-length", "4")
+    words = (*words, "--new-tokens", "9")
+    parts = []
+    for number in (1, 2):
+        own = ("--shard", f"{number}/2", "--out", f"part{number}")
+        assert run(*words, *own, "--", "victim.jsonl").code == 0
+        parts.append(f"part{number}")
+    assert run("merge", *parts, "--out", out("merged")).code in (0, 1)
+    assert Path("merged/report.json").exists()
+
+
+def test_answers_to_other_questions_stop_all_attacks(run, sharded, monkeypatch):
+    words = (*AUDITS["verbatim"], "--attack", "contextual", "--set", "contextual.context=4")
+    parts = sharded(words, 2)
+    # As if what one of them asks had changed: the other could go on.
+    monkeypatch.setattr(fake_audit.answering, "ROOM", 300)
+    run.refused(3, "merge", *parts, says="holds answers to other questions than this audit asks")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["0/2", "3/2", "1", "a/b", "1/2/3", "-1/2", "1/0", "1/10001", f"1/{10**30}", "1/" + "9" * 5000],
+)
 def test_what_is_no_shard_is_refused(here, run, name):
     run.refused(2, *AUDITS["one attack"], f"--shard={name}", says="it takes i/n")
 

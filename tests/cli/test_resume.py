@@ -110,6 +110,15 @@ def test_another_batch_size_may_go_on(here):
     assert again["run"]["id"] != first["run"]["id"]
 
 
+def test_another_batch_size_may_go_on_with_what_said_that_it_stopped(here):
+    done = run(*AUDIT, "--out", out(here, "again"), how="SIGTERM", point=30, cwd=here)
+    assert done.returncode == 6
+    assert (here / "again/report.json").exists()
+    assert run(*AUDIT, "--out", "again", "--resume", "--batch-size", 7, cwd=here).returncode == 0
+    first, again = (json.loads((here / n / "report.json").read_text()) for n in ("one", "again"))
+    assert first["measurements"] == again["measurements"]
+
+
 @pytest.mark.parametrize(
     ("how", "why"),
     [

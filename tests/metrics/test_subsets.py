@@ -305,6 +305,12 @@ def test_ten_thousand_designs_are_right_on_average(limit):
     assert relative(np.cov(estimates.T, bias=True), wanted) < 0.05
 
 
+@pytest.mark.parametrize("limit", [0, -0.5, 1.01, 2, float("nan"), float("inf"), -float("inf")])
+def test_what_is_no_limit_is_refused(limit):
+    with pytest.raises(UsageError, match="is no share of an update"):
+        drawn(limit=limit)
+
+
 def test_a_limit_that_no_design_keeps_is_refused():
     with pytest.raises(UsageError, match="10,000 designs of 2 pairs"):
         drawn(queries=2, limit=0.4)

@@ -70,10 +70,10 @@ def test_whoever_opens_the_folder_meanwhile_breaks_nothing(
     old, seen = ring(place), []
 
     @contextmanager
-    def watched(path):
+    def watched(path, **options):
         if when == "before":
             seen.append(changes.load(place, gate_engine).secrets)
-        with atomic(path) as temporary:
+        with atomic(path, **options) as temporary:
             yield temporary
         if when == "after":
             seen.append(changes.load(place, gate_engine).secrets)
