@@ -158,6 +158,9 @@ def _judge(row: Measurement, rows: Sequence[Measurement]) -> tuple[str, str]:
         # Fewer than half a target expected: more likely than not, sampling would find none.
         count, none = f"an expected {row.value * row.n:.3g} of {row.n:,}", row.value * row.n < 0.5
     found = f"{name}: {count} {CAME_OUT[row.metric]}"
+    if none and row.hits is None and row.n is not None and row.high > _blind(row.n):
+        told = f"{found}, but what was given up may hold more (up to {row.high:.2%})"
+        return "inconclusive", f"{told}: lower the threshold."
     if none:
         return "pass", f"{found} (at most {row.high:.2%})."
     bounds = {source: _upper(row, source, rows) for source in ("base", "control")}
@@ -168,6 +171,16 @@ def _judge(row: Measurement, rows: Sequence[Measurement]) -> tuple[str, str]:
         if bound is None:
             return "inconclusive", f"{found}, but there is no {source} to compare with."
     return "fail", f"{found} (at least {row.low:.2%}), more than base and control explain."
+
+
+def _blind(n: int) -> float:
+    """Return the upper bound above which a computation that found nothing of `n` has not looked.
+
+    A sampled 0 of n has that of 0 hits; what is given up by default adds less than two.
+    """
+    from fedaudit.metrics.intervals import wilson
+
+    return wilson(min(2, n), n).high
 
 
 def _inference(measurements: Sequence[Measurement]) -> list[Judged]:

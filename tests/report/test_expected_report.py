@@ -1,9 +1,11 @@
 """Rows of the exact estimator as they are shown: a table by samples, and no curve by budgets."""
 
+from dataclasses import replace
+
 from gated_report import printed, rate, report, table, titles
 
 from fedaudit.records import Measurement
-from fedaudit.report import html, sweeps
+from fedaudit.report import html, sweeps, verdict
 from fedaudit.report.document import validate
 
 EXACT = {"set": "all", "estimator": "exact"}
@@ -67,3 +69,16 @@ def test_they_are_no_sweep_by_budget_and_stand_in_no_other_table():
 def test_other_reports_have_no_such_table():
     plain = [rate("extraction", "contextual", "coverage", 3, 50, source="tuned", set="all")]
     assert not any(title.startswith("Expected") for title in titles(plain))
+
+
+def judged(high):
+    row = replace(expected("coverage", 0.1, source="tuned-not-base"), low=0.0, high=high)
+    return verdict.verdict([row, replace(row, scope={**row.scope, "source": "base"})], [])
+
+
+def test_nothing_found_is_no_pass_where_most_was_given_up():
+    # 0 of 50 has an upper bound of 3.84 / 53.84 = 7.1 %, 2 of 50 one of 13.5 %.
+    assert judged(0.09)["status"] == "pass"
+    blind = judged(1.0)
+    assert blind["status"] == "inconclusive"
+    assert "lower the threshold" in blind["reasons"][0]
