@@ -6,7 +6,7 @@ Only the new part is trained, so the old one stays what it was to the last bit.
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -197,40 +197,29 @@ def _optimise(
     """Take the steps of every epoch and return the loss before each."""
     named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
     weights = [weight for _, weight in named]
-    hooks = [
-        weight.register_hook(_only_new(name, old))  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        for name, weight in named
-    ]
     # Without weight decay: a weight whose gradient is zero then stays as it is.
     optimiser = torch.optim.AdamW(weights, lr=tuning.learning_rate, weight_decay=0.0)
     losses: list[float] = []
     done, total = 0, tuning.epochs * len(lessons)
     model.eval()  # nothing here drops out, and the answers are those of the model that is asked
-    try:
-        for batch in batches([len(x.prompt) + len(x.answer) for x in lessons], tuning):
-            loss = model(**_padded([lessons[i] for i in batch], model.device)).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(weights, tuning.clip)
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
-            losses.append(_finite(loss))
-            done += len(batch)
-            progress(done, total)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    for batch in batches([len(x.prompt) + len(x.answer) for x in lessons], tuning):
+        loss = model(**_padded([lessons[i] for i in batch], model.device)).loss
+        loss.backward()
+        _only_new(named, old)
+        torch.nn.utils.clip_grad_norm_(weights, tuning.clip)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        losses.append(_finite(loss))
+        done += len(batch)
+        progress(done, total)
     return losses
 
 
-def _only_new(name: str, old: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return a hook that sets the gradient of a weight's old part to zero."""
-
-    def hook(gradient: torch.Tensor) -> torch.Tensor:
-        new = gradient.clone()
-        (new if ".lora_A." in name else new.T)[:old] = 0
-        return new
-
-    return hook
+def _only_new(named: Sequence[tuple[str, torch.nn.Parameter]], old: int) -> None:
+    """Set the gradient of each weight's old part to zero: the first `old` ranks stay."""
+    for name, weight in named:
+        if weight.grad is not None:
+            (weight.grad if ".lora_A." in name else weight.grad.T)[:old] = 0
 
 
 def _finite(loss: torch.Tensor) -> float:
