@@ -120,3 +120,14 @@ def read_json(path: Path, missing: str) -> Any:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+
+
+def check_version(table: Any, path: Path, known: str) -> None:
+    """Raise InputError when what `path` holds has another major schema version than `known`.
+
+    Without a version it is taken for `known`.
+    """
+    version = str(table.get("schema_version", known)) if isinstance(table, dict) else known
+    own = known.partition(".")[0]
+    if version.partition(".")[0] != own:
+        raise InputError(f"{path} has schema version {version}; this fedaudit reads {own}.x.")

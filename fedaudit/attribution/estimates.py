@@ -14,7 +14,7 @@ from typing import Any
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import adapters
 from fedaudit.federation.manifest import Base
-from fedaudit.files import atomic_text, read_json, sha256
+from fedaudit.files import atomic_text, check_version, read_json, sha256
 from fedaudit.options import build
 
 SCHEMA_VERSION = "1.0"
@@ -73,9 +73,7 @@ def read(folder: Path) -> Estimates:
     """
     path = folder / NAME
     table = _table(path)
-    version = str(table.get("schema_version", SCHEMA_VERSION))
-    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-        raise InputError(f"{path} has schema version {version}; this fedaudit reads 1.x.")
+    check_version(table, path, SCHEMA_VERSION)
     try:
         rounds = tuple(_round(item) for item in table.get("rounds", ()))
         found = build(Estimates, {**table, "rounds": rounds}, NAME)

@@ -33,6 +33,7 @@ def score(
 ) -> Scores:
     """Return the scores of every round of `estimates`; those that are `known` are not asked again.
 
+    A known score of a round whose estimates were made anew, with another design, is none of them.
     `keep` is told the scores so far after every round, so that nothing is lost by an interruption.
     Raises InputError when `known` are of another run or of other marks.
     """
@@ -76,7 +77,14 @@ def _begun(estimates: Estimates, marks: Sequence[Mark], known: Scores | None) ->
             "The scores are of other marks than these, or of other settings of theirs; choose "
             "another --out."
         )
-    return known
+    designs = {one.round: _masks(one) for one in estimates.rounds}
+    same = (s for s in known.rounds if designs.get(s.round, s.strength) == s.strength)
+    return replace(known, rounds=tuple(same))
+
+
+def _masks(one: Estimated) -> dict[str, float]:
+    """Return the masks' strength by client: another design has another."""
+    return {estimate.client: estimate.strength for estimate in one.estimates}
 
 
 def _digits(mark: Mark) -> str:
@@ -102,7 +110,7 @@ def _scored(one: Estimated, measured: Sequence[dict[str, Score]]) -> Scored:
         round=one.round,
         reference=reference,
         clients={e.client: found for e, found in zip(one.estimates, own, strict=True)},
-        strength={estimate.client: estimate.strength for estimate in one.estimates},
+        strength=_masks(one),
         effective={estimate.client: estimate.effective for estimate in one.estimates},
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text, read_json
+from fedaudit.files import atomic_text, check_version, read_json
 from fedaudit.options import build
 from fedaudit.watermark import Score
 
@@ -55,9 +55,7 @@ def write(scores: Scores, path: Path) -> None:
 def read(path: Path) -> Scores:
     """Return the scores in `path`; raises InputError for a file that holds none."""
     table = read_json(path, f"There is no file of scores {path}.")
-    version = str(table.get("schema_version", "1.0")) if isinstance(table, dict) else "1.0"
-    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-        raise InputError(f"{path} has schema version {version}; this fedaudit reads 1.x.")
+    check_version(table, path, SCHEMA_VERSION)
     try:
         rounds = tuple(_round(item) for item in table["rounds"])
         found = build(Scores, {**table, "rounds": rounds}, path.name)

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text, read_json
+from fedaudit.files import atomic_text, check_version, read_json
 from fedaudit.options import build
 
 SCHEMA_VERSION = "1.0"
@@ -92,9 +92,7 @@ def read(folder: Path) -> Manifest:
     table = read_json(path, f"{folder} is no federation: it has no {NAME}.")
     if not isinstance(table, dict):
         raise InputError(f"{path} must hold a JSON object.")
-    version = str(table.get("schema_version", SCHEMA_VERSION))
-    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-        raise InputError(f"{path} has schema version {version}; this fedaudit reads 1.x.")
+    check_version(table, path, SCHEMA_VERSION)
     try:
         manifest = build(Manifest, _with_nested(table, path), NAME)
     except UsageError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text, read_json
+from fedaudit.files import atomic_text, check_version, read_json
 from fedaudit.options import build
 from fedaudit.watermark import Mark
 
@@ -26,6 +26,7 @@ def write(marks: Sequence[Mark], path: Path) -> None:
 def read(path: Path) -> list[Mark]:
     """Return the marks in `path`; raises InputError for a file that holds none."""
     table = read_json(path, f"There is no watermark file {path}.")
+    check_version(table, path, SCHEMA_VERSION)
     items: Any = table.get("marks") if isinstance(table, Mapping) else None
     if not isinstance(items, list) or not items:
         raise InputError(f"{path} holds no marks; `fedaudit watermark make` writes such a file.")

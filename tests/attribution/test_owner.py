@@ -90,6 +90,17 @@ def test_rounds_that_are_known_are_not_asked_again(given, monkeypatch):
     assert engine.asked == []
 
 
+def test_a_round_whose_estimates_were_made_anew_is_asked_again(given, monkeypatch):
+    folder, marks = given
+    whole = scored(folder, marks)
+    first, second = whole.rounds
+    other = replace(second, strength={**second.strength, next(iter(second.strength)): 0.123})
+    engine = handmade.reading(monkeypatch, marks[0])
+    again = scored(folder, marks, known=replace(whole, rounds=(first, other)))
+    assert again.rounds == whole.rounds
+    assert {target.adapter.split("/")[-2] for target, _ in engine.asked} == {"002"}
+
+
 def test_what_was_scored_is_kept_round_by_round(given):
     folder, marks = given
     kept = []

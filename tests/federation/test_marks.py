@@ -48,6 +48,12 @@ def test_what_is_written_is_read(tmp_path):
     assert "银行" in path.read_text("utf-8")
 
 
+def test_a_file_of_another_version_is_refused(tmp_path):
+    path = put(tmp_path, {**table(), "schema_version": "2.0"})
+    assert refused(path) == f"{path} has schema version 2.0; this fedaudit reads 1.x."
+    assert marks.read(put(tmp_path, {**table(), "schema_version": "1.7"})) == MARKS
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_only_its_owner_can_read_it(umask, tmp_path):
     path = tmp_path / "w.json"
