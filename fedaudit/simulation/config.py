@@ -255,7 +255,8 @@ class Simulation:
     def sha256(self) -> str:
         """Return the fingerprint of everything that the result depends on.
 
-        A data file counts by the lines in it, wherever it lies and in whatever order.
+        A data file counts by the lines in it, wherever it lies and in whatever order; so does one
+        that an option of a defence names.
         """
         table = {key: value for key, value in self.table().items() if key not in NO_PART}
         # What is not asked for counts as it did before there was such a setting: not at all.
@@ -272,7 +273,20 @@ class Simulation:
         if self.watermark.documents.endswith(".jsonl"):
             owned = lines_sha256(existing(Path(self.watermark.documents), "file"))
             table["watermark"] = {**table["watermark"], "documents": owned}
+        table["defenses"] = [_with_content(defense) for defense in table["defenses"]]
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def _with_content(chosen: Any) -> Any:
+    """Return a plugin's table with the content of each file of records in place of its name."""
+    if not isinstance(chosen, Mapping):
+        return chosen
+    return {
+        key: lines_sha256(existing(Path(value), "file"))
+        if isinstance(value, str) and value.endswith(".jsonl")
+        else value
+        for key, value in chosen.items()
+    }
 
 
 def _plugin(chosen: str | Mapping[str, Any], default: str) -> tuple[str, dict[str, Any]]:

@@ -226,3 +226,17 @@ def test_the_cosine_begins_every_round_at_that_rounds_rate():
 def test_the_rate_follows_the_round_and_not_how_often_a_client_was_drawn():
     """What trains a client that is drawn in round 3 for the first time: that round's rate."""
     assert span(Training(decay="cosine"), 5, 3, 30) == (10, 150)
+
+
+def test_a_file_that_a_defence_draws_from_counts_by_its_lines(tmp_path):
+    every = documents(config())
+    for name, chosen in (("a", every[:9]), ("b", every[8::-1]), ("c", every[:8])):
+        corpus.write(tmp_path / f"{name}.jsonl", chosen)
+
+    def digest(name):
+        source = {"name": "few_fed_pit", "source": str(tmp_path / f"{name}.jsonl")}
+        return replace(config(), defenses=(source,)).sha256()
+
+    assert digest("a") == digest("b") != digest("c")
+    with pytest.raises(InputError, match=r"There is no file .*d\.jsonl"):
+        digest("d")
