@@ -87,8 +87,16 @@ def check(request: Request) -> Known:
 
 
 def with_options(mark: Mark, options: Mapping[str, Mapping[str, Any]]) -> Mark:
-    """Return a mark with the options that its plugin was given anew."""
-    return replace(mark, options={**mark.options, **options.get(mark.name, {})})
+    """Return a mark with the options that its plugin was given anew.
+
+    Raises UsageError for one that was settled when the mark was made.
+    """
+    own = options.get(mark.name, {})
+    if settled := [name for name in own if name in mark.secret]:
+        raise UsageError(
+            f"{mark.name}.{settled[0]} was settled when the mark was made: it cannot be set anew."
+        )
+    return replace(mark, options={**mark.options, **own})
 
 
 def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report":

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from fedaudit import registry
 from fedaudit.attribution import measure
+from fedaudit.attribution.run import with_options
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.errors import UsageError
 from fedaudit.interfaces import no_progress
 from fedaudit.records import Decoding, Generation, Probe, Target
 from fedaudit.watermark import Mark, Score, Watermark
@@ -150,3 +152,13 @@ def test_marks_of_kgw_that_are_sampled_differently_are_asked_differently():
         (prompts, 5, Decoding(temperature=0.7)),
     ]
     assert scores["drawn"] == scores["same"]
+
+
+def test_what_was_settled_with_the_mark_cannot_be_set_anew():
+    mark = Mark(id="m", name="kgw", options={"tokens": 8}, secret={"key": 5, "gamma": 0.25})
+    assert with_options(mark, {"kgw": {"tokens": 9}, "direct": {}}).options == {"tokens": 9}
+    with pytest.raises(UsageError) as error:
+        with_options(mark, {"kgw": {"tokens": 9, "gamma": 0.5}})
+    assert (
+        str(error.value) == "kgw.gamma was settled when the mark was made: it cannot be set anew."
+    )
