@@ -67,6 +67,15 @@ def configured(profile: Profile, scale: str, variant: Variant, settings: Any) ->
     return build(Simulation, table, f"variant {variant.name}")
 
 
+def shared(configs: Sequence[Simulation]) -> list[Simulation]:
+    """Return the federations, each with its central model where one of them asks for that."""
+    wanted = [config for config in configs if config.central]
+    beside = (replace(config, central=True) for config in configs)
+    return [
+        whole if whole in wanted else config for config, whole in zip(configs, beside, strict=True)
+    ]
+
+
 def study(
     profile: Profile,
     scale: str,
@@ -77,16 +86,19 @@ def study(
     redactor: "Redactor",
     watch: Watch,
 ) -> Studied:
-    """Run every variant; a federation of equal settings is trained once and kept."""
+    """Run every variant; a federation of equal settings is trained once and kept.
+
+    One that another variant wants with a central model beside it is trained with that at once.
+    """
     measured: dict[str, Sequence[Measurement]] = {}
     findings: list[Finding] = []
     places: list[Path] = []
     data: list[Mapping[str, Any]] = []
     limits: dict[str, None] = {}
     chosen = variants(profile, scale, quick)
-    for number, variant in enumerate(chosen, 1):
+    configs = shared([configured(profile, scale, variant, settings) for variant in chosen])
+    for number, (variant, config) in enumerate(zip(chosen, configs, strict=True), 1):
         watch.variant(variant.name, number, len(chosen))
-        config = configured(profile, scale, variant, settings)
         place = federations / config.sha256()[:12]
         begun, started = place.exists(), monotonic()
         done = simulation.simulate(

@@ -5,7 +5,8 @@ import pytest
 from fedaudit.errors import UsageError
 from fedaudit.profile import parse
 from fedaudit.records import Measurement
-from fedaudit.study.run import overheads, variants
+from fedaudit.simulation.config import Simulation
+from fedaudit.study.run import overheads, shared, variants
 
 PROFILE = {
     "name": "some",
@@ -35,6 +36,13 @@ def test_a_scale_without_variants_is_refused():
     only = {**PROFILE, "study": [{"name": "large", "only": "paper"}]}
     with pytest.raises(UsageError, match="no study"):
         variants(parse(only), "nano", quick=False)
+
+
+def test_a_federation_is_not_trained_twice_for_its_central_model():
+    plain, other = Simulation(central=False), Simulation(central=False, seed=1)
+    whole = Simulation(central=True)
+    assert shared([plain, other, whole]) == [whole, other, whole]
+    assert shared([plain, other]) == [plain, other]
 
 
 def test_steps_are_set_against_the_training():
