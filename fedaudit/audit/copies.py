@@ -48,8 +48,9 @@ def copy(
     not in this process, or that a defence answers for.
     """
     from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.spread import SpreadEngine
 
-    engine = case.engine
+    engine = case.engine.local if isinstance(case.engine, SpreadEngine) else case.engine
     if not isinstance(engine, LocalEngine) or case.tuned.heading is not None:
         raise UsageError(
             "A copy can only be tuned of a model whose weights are here: for a federation that "

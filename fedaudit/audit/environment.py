@@ -6,6 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from fedaudit.errors import TargetError
+
 PACKAGES = (
     "fedaudit",
     "torch",
@@ -35,7 +37,10 @@ def device_name(device: str) -> str:
 
     from fedaudit.engine.loader import device_for
 
-    place = device_for(device)
+    try:
+        place = device_for(device)
+    except TargetError:  # a Ray cluster has it, which has answered
+        return f"{device}: on another machine"
     if place.type == "cuda":
         return f"{place}: {torch.cuda.get_device_name(place)}"
     return f"{place}: {platform.machine()}, {torch.get_num_threads()} threads"

@@ -32,12 +32,9 @@ def options(estimator: str | None, attacks: Sequence[str], own: Options) -> dict
     return found
 
 
-def check(attacks: Sequence[str], own: Options, *, victim: object, shard: object) -> None:
-    """Raise UsageError where the exact estimator lacks a victim, or is to ask a part only."""
+def check(attacks: Sequence[str], own: Options, *, victim: object) -> None:
+    """Raise UsageError where the exact estimator lacks a victim."""
     made = (registry.create("attack", name, own.get(name)) for name in attacks)
-    if not any(isinstance(one, PrefixAttack) and one.estimator == "exact" for one in made):
-        return
-    if victim is None:
+    exact = any(isinstance(one, PrefixAttack) and one.estimator == "exact" for one in made)
+    if exact and victim is None:
         raise UsageError(NO_TARGETS)
-    if shard is not None:
-        raise UsageError("The exact estimator asks in one piece: --shard does not go with it.")

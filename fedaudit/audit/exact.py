@@ -5,8 +5,10 @@ target; what any number of samples finds follows from the probabilities of missi
 multiply over prefixes and samples. docs/exact.md has the formulas.
 """
 
+from collections.abc import Mapping
+
 from fedaudit.audit import expectation, probable
-from fedaudit.audit.asking import Manner
+from fedaudit.audit.asking import Manner, Sharing
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.scoring import Truth
 from fedaudit.audit.sources import Exact
@@ -25,17 +27,50 @@ def result(
     sweeps: bool = True,
 ) -> Result:
     """Return what `manner.samples` and, with `sweeps`, other numbers of samples find."""
-    targets, control = list(truth.labels), sorted(truth.control)
-    found = Exact(
-        plugin=plugin,
-        truth=truth,
-        tuned=walked(case, case.tuned, plan, [*targets, *control], manner, threshold),
-        base=walked(case, case.base, plan, targets, manner, threshold) if case.base else None,
-        size=plan.size,
-        samples=manner.samples,
-        threshold=threshold,
-        sweeps=sweeps,
-    )
+    asked = results(plugin, case, plan, {"": truth}, manner, threshold=threshold, sweeps=sweeps)
+    return asked[""]
+
+
+def results(
+    plugin: str,
+    case: Case,
+    plan: Plan,
+    truths: Mapping[str, Truth],
+    manner: Manner,
+    *,
+    threshold: float,
+    sweeps: bool = True,
+) -> dict[str, Result]:
+    """Return what is found of each of several victims, by name, from one walk of each model.
+
+    What a walk finds of a string depends on no other string, but for rounding. Of a shard's audit
+    there is nothing to return, because nobody reports it.
+    """
+    wanted = truths.values()
+    targets = dict.fromkeys(string for truth in wanted for string in truth.labels)
+    control = dict.fromkeys(string for truth in wanted for string in sorted(truth.control))
+    tuned = walked(case, case.tuned, plan, list(targets | control), manner, threshold)
+    base = walked(case, case.base, plan, list(targets), manner, threshold) if case.base else None
+    if isinstance(case, Sharing) and case.kept and not case.kept.whole:
+        return {name: Result() for name in truths}
+    return {
+        name: _result(
+            Exact(
+                plugin=plugin,
+                truth=truth,
+                tuned=tuned,
+                base=base,
+                size=plan.size,
+                samples=manner.samples,
+                threshold=threshold,
+                sweeps=sweeps,
+            )
+        )
+        for name, truth in truths.items()
+    }
+
+
+def _result(found: Exact) -> Result:
     return Result(
         measurements=tuple(expectation.rows(found)),
         findings=probable.findings(found),

@@ -15,7 +15,7 @@ from fedaudit.files import sha256
 if TYPE_CHECKING:
     from fedaudit.audit.pipeline import Request
 
-FREE = ("batch_size", "workers", "device")
+FREE = ("batch_size", "workers", "device", "engine")
 """Settings that change no result, but by rounding: a run may go on with others."""
 
 

@@ -81,9 +81,14 @@ class Kept:
         """Return the seconds that all earlier runs took."""
         return sum(part.journal.spent for part in self.parts)
 
+    @property
+    def whole(self) -> bool:
+        """Tell whether they are about all questions, and not only about one shard's part."""
+        return len(self.parts) == self.parts[0].shard.of
+
     def asked(self) -> None:
         """Hear that everything was asked; raises PartAsked where that is only one shard's part."""
-        if len(self.parts) < self.parts[0].shard.of:
+        if not self.whole:
             raise PartAsked
 
     def finish(self) -> None:

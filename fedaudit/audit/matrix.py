@@ -7,10 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedaudit import registry
-from fedaudit.audit import asking, beginning, environment, identity, pipeline, scoring, together
+from fedaudit.audit import (
+    beginning,
+    environment,
+    identity,
+    pipeline,
+    scoring,
+    together,
+    victims,
+)
 from fedaudit.audit.asking import sharing
 from fedaudit.audit.budget import limited
 from fedaudit.audit.extraction import PrefixAttack
@@ -19,14 +27,14 @@ from fedaudit.audit.parties import Party
 from fedaudit.audit.pipeline import CONTEXT, Audit, Inputs, Watcher, silent
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.prefixes import places
-from fedaudit.audit.scoring import Heard, Tally, Truth
+from fedaudit.audit.scoring import Truth
 from fedaudit.audit.strings import Strings
 from fedaudit.audit.target import Audited
 from fedaudit.audit.view import View, fingerprint, views
 from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Case, Result
 from fedaudit.prompts import template
-from fedaudit.records import Document, Target
+from fedaudit.records import Document
 
 if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
@@ -53,15 +61,6 @@ class Request(pipeline.Request):
     def own(self) -> Path:
         """The documents of the first client, by which the federation is found."""
         return Path(self.clients[0].path)
-
-
-@runtime_checkable
-class Preparing(Protocol):
-    """An attack that makes something of the model before it asks."""
-
-    def prepared(self, case: Case) -> tuple[Case, tuple[str, ...]]:
-        """Return the case to ask, and what to say of it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +94,6 @@ def _attacks(request: Request) -> list[PrefixAttack]:
         attack = registry.create("attack", name, request.options.get(name))
         if not isinstance(attack, PrefixAttack):
             raise UsageError(f"The attack {name} asks no prefixes: it has no --matrix.")
-        if attack.estimator == "exact":
-            raise UsageError("The exact estimator takes one attacker and one victim, no --matrix.")
         made.append(attack)
     return made
 
@@ -141,7 +138,7 @@ def run(
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
         **found,
-        spent={"queries": together.asked(results, memory, ways) or 0},
+        spent={"queries": _queries(attacks, together.asked(results, memory, ways))},
         environment=environment.describe(request.device),
         data=[file.row() for file in files.values()],
         seeds={request.purpose: request.seed},
@@ -152,6 +149,12 @@ def run(
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
     return Audit(report=report, revealed=revealed, audited=audited)
+
+
+def _queries(attacks: Sequence[PrefixAttack], asked: int | None) -> int | None:
+    """Return how many questions were asked: none where nothing could be, null if not to count."""
+    sampled = any(attack.estimator == "sample" for attack in attacks)
+    return asked or 0 if sampled else None
 
 
 def _together(files: Mapping[str, Inputs]) -> Inputs:
@@ -209,19 +212,18 @@ def attacked(
     case, truths = attacker.case, truths or _truths(attack, attacker)
     wanted = {victim: truth for victim, truth in truths.items() if truth.labels}
     told: tuple[str, ...] = ()
-    why, tallies = "", dict[str, Tally]()
+    why, found = "", dict[str, Result]()
     if wanted:
         try:
             asked = _plan(attack, case, budget)
-            tallies, told = _tallies(
-                attack, case, asked, wanted, among or _strings(truths.values())
-            )
+            among = among or _strings(truths.values())
+            found, told = victims.results(attack, case, asked, wanted, among)
         except InputError as error:  # this client's documents do not do; another's may
             why = str(error)
     yield view.within(Result(limits=tuple(f"{attacker.name}: {note}" for note in told)))
     for victim, documents in attacker.victims.items():
-        if victim in tallies:
-            result: Result = scoring.result(tallies[victim])
+        if victim in found:
+            result = found[victim]
         elif victim in wanted:
             result = scoring.unmeasured(attack.name, why or NOTHING_TO_ASK)
         else:
@@ -246,47 +248,3 @@ def _plan(attack: PrefixAttack, case: Case, budget: int) -> Plan:
     whole = attack.plan(case)
     ordered = getattr(attack, "ordered", attack.distinct)
     return limited(whole, budget, seed=case.seed, ordered=ordered, name=attack.name)
-
-
-def _tallies(
-    attack: PrefixAttack, case: Case, plan: Plan, truths: Mapping[str, Truth], among: Strings
-) -> tuple[dict[str, Tally], tuple[str, ...]]:
-    """Ask both models the plan, once each; return what came out of each victim's PII, and notes.
-
-    Nothing comes out of an empty plan, not even zero.
-    """
-    if not plan.size:
-        return {}, plan.notes
-    notes = plan.notes
-    if isinstance(attack, Preparing):
-        case, more = attack.prepared(case)
-        notes = (*notes, *more)
-    tuned = _heard(attack, case, case.tuned, plan, truths, among)
-    base = _heard(attack, case, case.base, plan, truths, among) if case.base else {}
-    tallies = {
-        victim: Tally(
-            plugin=attack.name,
-            truth=truth,
-            tuned=tuned[victim],
-            base=base.get(victim),
-            size=plan.size,
-            samples=attack.samples,
-        )
-        for victim, truth in truths.items()
-    }
-    return tallies, notes
-
-
-def _heard(
-    attack: PrefixAttack,
-    case: Case,
-    target: Target,
-    plan: Plan,
-    truths: Mapping[str, Truth],
-    among: Strings,
-) -> dict[str, Heard]:
-    heard = {victim: Heard(truth, attack.samples) for victim, truth in truths.items()}
-    for answer in asking.answers(case, target, plan, attack._manner(), among):
-        for one in heard.values():
-            one.listen((answer,))
-    return heard

@@ -14,7 +14,7 @@ from fedaudit.errors import InputError, UsageError
 if TYPE_CHECKING:
     from fedaudit.audit.pipeline import Request
 
-ASIDE = ("--out", "--json", "--shard", "--device")
+ASIDE = ("--out", "--json", "--shard", "--device", "--engine")
 """Options of a shard's command that the merged audit has of its own; each takes a value."""
 COMMANDS = ("extract", "infer", "memorize")
 """What can be shared out: a journal from elsewhere has no other command repeated."""

@@ -15,6 +15,7 @@ from fedaudit.audit.keeping import Kept
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.target import Audited, resolve
 from fedaudit.audit.view import View, fingerprint, views
+from fedaudit.engine import cluster
 from fedaudit.errors import InputError, NoEffectError, UsageError
 from fedaudit.files import existing, sha256
 from fedaudit.interfaces import Case, Progress, Result, no_progress
@@ -23,6 +24,7 @@ from fedaudit.records import Document, Finding, Target
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.spread import SpreadEngine
     from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
 
@@ -55,6 +57,8 @@ class Request(ABC):
     batch_size: int = 0
     device: str = "auto"
     dtype: str = "auto"
+    engine: str = "local"
+    """Where the model is asked: "local", or "ray" or "ray:N" for a Ray cluster."""
 
     @property
     @abstractmethod
@@ -114,6 +118,7 @@ def check(request: Request) -> Audited:
             raise UsageError(f"The attack {name} is named twice; each can be made once.")
     registry.create("detector", request.detector, request.options.get(request.detector))
     template(request.template)
+    cluster.check(request.engine, request.device)
     for path in filter(None, (request.own, request.others)):
         if not existing(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
@@ -201,26 +206,32 @@ def read(path: Path, form: PromptTemplate, request: Request) -> Inputs:
 
 def load(
     audited: Audited, form: PromptTemplate, request: Request, kept: Kept | None = None
-) -> tuple["LocalEngine", str]:
+) -> tuple["LocalEngine | SpreadEngine", str]:
     """Return the engine for what is audited, and its base's fingerprint.
 
     Raises InputError when the base is not the one that the federation was trained on, or not the
     one, in the same dtype, that gave the answers which are kept.
     """
-    from fedaudit.engine.loader import load_base
-    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine import spread
+    from fedaudit.engine.order import Order
 
-    base = load_base(audited.base, device=request.device, dtype=request.dtype)
-    if audited.base_sha256 and audited.base_sha256 != base.sha256:
+    order = Order(
+        base=audited.base,
+        device=request.device,
+        dtype=request.dtype,
+        template=form,
+        batch_size=request.batch_size,
+    )
+    engine, known = spread.engine(order, request.engine)
+    if audited.base_sha256 and audited.base_sha256 != known.sha256:
         raise InputError(
             f"The base {audited.base} is not the one that the federation was trained on "
-            f"(SHA-256 {base.sha256[:12]}, not {audited.base_sha256[:12]})."
+            f"(SHA-256 {known.sha256[:12]}, not {audited.base_sha256[:12]})."
         )
     if kept:
-        kept.fact("the base's SHA-256", base.sha256)
-        kept.fact("the base's dtype", str(base.model.dtype))
-    engine = LocalEngine(base, template=form, batch_size=request.batch_size)
-    return engine, base.sha256
+        kept.fact("the base's SHA-256", known.sha256)
+        kept.fact("the base's dtype", known.dtype)
+    return engine, known.sha256
 
 
 def prepare(

@@ -17,6 +17,7 @@ from fedaudit.records import Target
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.spread import SpreadEngine
 
 RIGHT = "right"
 KEY = ("key", "adapter")
@@ -60,7 +61,9 @@ class View:
         )
 
 
-def views(engine: "LocalEngine", audited: Audited, keys: Sequence[str]) -> list[View]:
+def views(
+    engine: "LocalEngine | SpreadEngine", audited: Audited, keys: Sequence[str]
+) -> list[View]:
     """Return every way of asking what is audited; `keys` names some kinds of key, none all."""
     if not audited.deployment:
         adapter = str(audited.adapter) if audited.adapter else None
@@ -68,11 +71,12 @@ def views(engine: "LocalEngine", audited: Audited, keys: Sequence[str]) -> list[
             View(engine=engine, tuned=Target(name="tuned" if adapter else "base", adapter=adapter))
         ]
     from fedaudit.engine.responding import RespondingEngine
+    from fedaudit.engine.spread import local
 
     assert audited.federation is not None
     assert audited.adapter is not None
     deployed = Deployed(
-        engine=engine,
+        engine=local(engine),
         folder=audited.adapter.parent,
         client=audited.deployment,
         seed=audited.federation.manifest.seeds.get("simulation", 0),

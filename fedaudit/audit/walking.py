@@ -1,11 +1,21 @@
-"""Walking from every prefix of a plan, and adding up what one model gives of each string."""
+"""Walking from every prefix of a plan, and adding up what one model gives of each string.
 
-from collections.abc import Sequence
+A piece of the plan is walked at once and goes to the journal at once: what is lost when an audit is
+killed is the piece that was being walked. Shards take the pieces in turn, and not question by
+question: a piece is then read in the same batches whoever walks it, and rounded alike.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from fedaudit.audit.asking import Manner
-from fedaudit.audit.plan import Plan, Question, chunks
+from fedaudit.audit.asking import Manner, Sharing
+from fedaudit.audit.journal import Stream
+from fedaudit.audit.keeping import Kept, identified
+from fedaudit.audit.plan import Plan, Question
+from fedaudit.audit.sums import Sums
 from fedaudit.interfaces import Case, Progress
 from fedaudit.records import Target
 
@@ -13,16 +23,18 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from fedaudit.interfaces import Chances
-
-PIECE = 2**21
+QUESTIONS = 256
+"""Questions of a piece, which is kept at once; of more than STRINGS for each there are more."""
+STRINGS = 4
+"""A piece takes room in the journal by its strings: so many of them, at most, a question."""
+HELD = 2**21
 """Probabilities that are held at once."""
 DRAWS = 8
 """For each sample of a prefix, so many draws go into what a walk gives up."""
 MOST_DRAWS = 1000
 """Of a prefix: more would cost as much as sampling does."""
-SHOWN = 5
-"""Of the prefixes that give a target most readily."""
+
+_Piece = Sequence[tuple[int, Question]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,28 +67,108 @@ def walked(
     manner: Manner,
     threshold: float,
 ) -> Walked:
-    """Return what one model gives of `strings`, over all prefixes of a plan."""
-    sums = Sums(strings, min(manner.samples * DRAWS, MOST_DRAWS), threshold)
-    told = case.progress(f"walking {target.name}")
-    for piece in chunks(plan, max(1, PIECE // max(1, len(strings)))):
-        found = case.engine.begins_with(
-            target,
-            [question.prompt for _, question in piece],
-            strings,
-            new=manner.new_tokens,
-            decoding=manner.decoding,
-            threshold=threshold,
-            trials=[sums.draws * question.copies for _, question in piece],
-            seed=case.seed,
-            progress=_from(told, piece, plan.size),
-        )
-        for (start, question), chances in zip(piece, found, strict=True):
-            sums.add(start, question, chances)
+    """Return what one model gives of `strings`, over all prefixes of a plan.
+
+    Of a shard's audit the other shards' pieces are left out.
+    """
+    walking = _Walking(
+        case=case, target=target, strings=tuple(strings), manner=manner, threshold=threshold
+    )
+    sums, told = Sums(len(strings)), case.progress(f"walking {target.name}")
+    for piece in walking.through(plan, told):
+        sums.join(piece)
     told(plan.size, plan.size)
-    return sums.walked()
+    return Walked(
+        strings=walking.strings,
+        log_least=sums.log_least,
+        log_most=sums.log_most,
+        best=sums.best,
+        prefixes=sums.prefixes,
+        drawn=sums.drawn,
+        draws=walking.draws,
+        likeliest=sums.likeliest,
+        rows=sums.rows / max(1, sums.questions),
+    )
 
 
-def _from(told: Progress, piece: Sequence[tuple[int, Question]], total: int) -> Progress:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Walking:
+    """One walk of one model over the questions of an attack."""
+
+    case: Case
+    target: Target
+    strings: tuple[str, ...]
+    manner: Manner
+    threshold: float
+
+    @property
+    def draws(self) -> int:
+        """Return how many draws of each prefix go into what is given up."""
+        return min(self.manner.samples * DRAWS, MOST_DRAWS)
+
+    def through(self, plan: Plan, told: Progress) -> Iterator[Sums]:
+        """Yield the sums of each piece in the order of the plan, as far as it is to be walked."""
+        kept = self.case.kept if isinstance(self.case, Sharing) else None
+        streams, of = (self._streams(kept), kept.parts[0].shard.of) if kept else ({0: None}, 1)
+        most = max(QUESTIONS, len(self.strings) // STRINGS)
+        for turn, piece in enumerate(_cut(plan.numbered(), most)):
+            if turn % of in streams:
+                yield self._piece(piece, streams[turn % of], told, plan.size)
+
+    def _streams(self, kept: Kept) -> dict[int, Stream | None]:
+        """Return the pass of each shard that is there, by its number less one.
+
+        It is named by all that the sums follow from.
+        """
+        who = "walk", identified(self.target), self.target.heading, self.case.seed
+        manner = self.manner.new_tokens, self.manner.decoding, self.draws, self.threshold
+        what = (*who, *manner, self.strings)
+        return {part.shard.number - 1: part.stream(what) for part in kept.parts}
+
+    def _piece(self, piece: _Piece, stream: Stream | None, told: Progress, total: int) -> Sums:
+        if stream is None:
+            return self._walked(piece, told, total)
+        digest = _of_piece(piece)
+        content = stream.next(digest)
+        if content is None:
+            found = self._walked(piece, told, total)
+            stream.add(digest, len(piece), found.packed())
+            return found
+        _from(told, piece, total)(1, 1)
+        return Sums.unpacked(content)
+
+    def _walked(self, piece: _Piece, told: Progress, total: int) -> Sums:
+        """Return the sums of a piece that is walked now, as much at once as may be held."""
+        sums = Sums(len(self.strings))
+        for some in _cut(iter(piece), max(1, HELD // max(1, len(self.strings)))):
+            found = self.case.engine.begins_with(
+                self.target,
+                [question.prompt for _, question in some],
+                self.strings,
+                new=self.manner.new_tokens,
+                decoding=self.manner.decoding,
+                threshold=self.threshold,
+                trials=[self.draws * question.copies for _, question in some],
+                seed=self.case.seed,
+                progress=_from(told, some, total),
+            )
+            for (start, question), chances in zip(some, found, strict=True):
+                sums.add(start, question, chances, self.threshold)
+        return sums
+
+
+def _cut(questions: Iterator[tuple[int, Question]], most: int) -> Iterator[_Piece]:
+    """Yield numbered questions, `most` at once."""
+    while piece := list(islice(questions, most)):
+        yield piece
+
+
+def _of_piece(piece: _Piece) -> bytes:
+    asked = [(start, question.prompt, question.copies) for start, question in piece]
+    return blake2b(repr(asked).encode(), digest_size=16).digest()
+
+
+def _from(told: Progress, piece: _Piece, total: int) -> Progress:
     start = piece[0][0]
     size = sum(question.copies for _, question in piece)
 
@@ -84,46 +176,3 @@ def _from(told: Progress, piece: Sequence[tuple[int, Question]], total: int) -> 
         told(start + size * done // max(of, 1), total)
 
     return progress
-
-
-class Sums:
-    """Adds up over prefixes what a walk finds of some strings."""
-
-    def __init__(self, strings: Sequence[str], draws: int, threshold: float) -> None:
-        import numpy as np
-
-        self.strings, self.draws, self.threshold = tuple(strings), draws, threshold
-        self._least, self._most, self._best = (np.zeros(len(strings)) for _ in range(3))
-        self._prefixes, self._drawn = (np.zeros(len(strings), dtype=np.int64) for _ in range(2))
-        self._likeliest: dict[int, list[tuple[float, int]]] = {}
-        self._rows: list[int] = []
-
-    def add(self, start: int, question: Question, found: "Chances") -> None:
-        """Add a question with as many copies as it stands for; `start` is its first's number."""
-        import numpy as np
-
-        with np.errstate(divide="ignore"):  # what is certain is never missed: ln 0
-            self._least += question.copies * np.log1p(-found.least)
-            self._most += question.copies * np.log1p(-found.most)
-        np.maximum(self._best, found.least, out=self._best)
-        self._drawn += found.drawn
-        self._rows.append(found.rows)
-        for index in np.flatnonzero(found.least >= self.threshold).tolist():
-            self._prefixes[index] += 1
-            known = [*self._likeliest.get(index, []), (float(found.least[index]), start + 1)]
-            known.sort(key=lambda one: (-one[0], one[1]))
-            self._likeliest[index] = known[:SHOWN]
-
-    def walked(self) -> Walked:
-        """Return what was added up."""
-        return Walked(
-            strings=self.strings,
-            log_least=self._least,
-            log_most=self._most,
-            best=self._best,
-            prefixes=self._prefixes,
-            drawn=self._drawn,
-            draws=self.draws,
-            likeliest=self._likeliest,
-            rows=sum(self._rows) / max(1, len(self._rows)),
-        )

@@ -14,6 +14,7 @@ from fedaudit.cli.options import (
     Detector,
     Device,
     Dtype,
+    Engine,
     Json,
     Key,
     Out,
@@ -84,6 +85,7 @@ def extract(
     reveal: Reveal = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    engine: Engine = "local",
     shard: Shard = None,
     resume: Resume = False,
     part: Parts = None,
@@ -115,6 +117,7 @@ def extract(
         "batch_size": batch_size,
         "device": device,
         "dtype": dtype,
+        "engine": engine,
     }
     if more and not clients:
         raise UsageError(f"What is {more[0]}? Every file stands behind an option.")
@@ -125,7 +128,7 @@ def extract(
         _everybody(prefixes, victim)
         return _every_pair(asked, files, budget, **shown)
     own = _one(prefixes, files, budget)
-    estimators.check(chosen, options, victim=victim, shard=shard)
+    estimators.check(chosen, options, victim=victim)
     from fedaudit.audit.extract import Request
 
     request = Request(prefixes=own, victim=victim, **asked)

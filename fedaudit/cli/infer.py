@@ -12,6 +12,7 @@ from fedaudit.cli.options import (
     Detector,
     Device,
     Dtype,
+    Engine,
     Json,
     Key,
     Out,
@@ -55,6 +56,7 @@ def infer(
     reveal: Reveal = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    engine: Engine = "local",
     shard: Shard = None,
     resume: Resume = False,
     part: Parts = None,
@@ -84,6 +86,7 @@ def infer(
         batch_size=batch_size,
         device=device,
         dtype=dtype,
+        engine=engine,
     )
     return attacking.audited(
         request,

@@ -13,6 +13,7 @@ from fedaudit.cli.options import (
     Detector,
     Device,
     Dtype,
+    Engine,
     Json,
     Out,
     Parts,
@@ -101,6 +102,7 @@ def memorize(
     reveal: Reveal = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    engine: Engine = "local",
     shard: Shard = None,
     resume: Resume = False,
     part: Parts = None,
@@ -141,6 +143,7 @@ def memorize(
         "workers": workers,
         "device": device,
         "dtype": dtype,
+        "engine": engine,
     }
     request = _request(run or [], clients or [], target, protocol, asked)
     return audited(

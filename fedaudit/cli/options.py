@@ -16,6 +16,12 @@ Json = Annotated[
 Seed = Annotated[int | None, typer.Option("--seed", help="The seed of everything random.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ... or auto.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, float16 or auto.")]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine", metavar="local|ray|ray:N", help="This process, or a Ray cluster's N engines."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Scale = Annotated[str, typer.Option("--scale", help="nano (minutes on two cores) or paper.")]
 

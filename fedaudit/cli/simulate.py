@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Scale, Seed, Set
+from fedaudit.cli.options import Device, Dtype, Engine, Json, Out, Quiet, Scale, Seed, Set
 
 if TYPE_CHECKING:
     from fedaudit.simulation.config import Simulation
@@ -22,6 +22,7 @@ def simulate(
     json: Json = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    engine: Engine = "local",
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on with an unfinished run; fail when there is none."),
@@ -39,7 +40,7 @@ def simulate(
 
     started = datetime.now(UTC)
     chosen = profiles.load(profile)
-    config = settings(chosen.settings(scale), given(set_ or [], seed, device, dtype))
+    config = settings(chosen.settings(scale), given(set_ or [], seed, device, dtype, engine))
     place = out or Path("runs") / chosen.name
     run.prepared(config, place)  # names what is wrong with a plugin before anything else
     found = run.existing(config, place)
@@ -70,12 +71,15 @@ def settings(table: Mapping[str, Any], above: Mapping[str, Any]) -> "Simulation"
     return build(Simulation, merged(table, above), "simulate")
 
 
-def given(assignments: list[str], seed: int | None, device: str, dtype: str) -> dict[str, Any]:
+def given(
+    assignments: list[str], seed: int | None, device: str, dtype: str, engine: str = "local"
+) -> dict[str, Any]:
     """Return the settings that the command line's options spell; --seed and others win."""
     from fedaudit.options import merged, parse_settings
 
     own: dict[str, Any] = {} if seed is None else {"seed": seed}
     own |= {key: value for key, value in (("device", device), ("dtype", dtype)) if value != "auto"}
+    own |= {} if engine == "local" else {"engine": engine}
     return merged(parse_settings(assignments), own)
 
 

@@ -21,18 +21,21 @@ from fedaudit.engine.shared import Bounds, selected
 from fedaudit.engine.spelling import Integers
 from fedaudit.interfaces import Chances, Progress
 
+TABLES = 20
+"""A row of probabilities takes the room of so many rows of logits: several tables of float64 are in
+memory for a moment. Of 27 MB each, the allocator hands them out again; from 32 MB on it gets every
+one anew from the system, which took two to three times as long (glibc, 112,000 tokens)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Rows that the model has read: what it remembers of them, and the logits of what follows."""
+    """Rows that the model has read, and what it remembers of them."""
 
     cache: DynamicCache
     mask: torch.Tensor
     """(rows, width)"""
     position: torch.Tensor
     """(rows, 1): of the last token."""
-    logits: torch.Tensor
-    """(rows, vocabulary)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,8 @@ def chances(
         some = asked[batch]
         sums = Found(len(place), some.trials)
         room = _room(padded(len(some.prompts[0])) + walk.new, bounds)
-        Walker(model=model, walk=walk, found=sums, room=room, logits=bounds.logits).go(some)
+        rows = max(1, bounds.logits // TABLES)
+        Walker(model=model, walk=walk, found=sums, room=room, rows=rows).go(some)
         found |= zip(batch, sums.chances(columns), strict=True)
         progress(len(found), len(asked.prompts))
     return [found[index] for index in range(len(asked.prompts))]
@@ -113,24 +117,26 @@ class Walker:
     found: Found
     room: int
     """Rows that go through the model at once."""
-    logits: int
+    rows: int
     """Rows whose distributions are in memory at once."""
 
     def go(self, asked: Asked) -> None:
         """Walk to the end, the latest branches first, so that few caches are held."""
         begun = Branches.begun([probe_key(asked.seed, prompt) for prompt in asked.prompts])
-        levels = list(self._next(_prefilled(self.model, asked.prompts), begun, 0))
+        levels = list(self._next(*_prefilled(self.model, asked.prompts), begun, 0))
         while levels:
             level = levels.pop()
             np.add.at(self.found.rows, level.branches.prompts, 1)
-            levels += self._next(_read(self.model, level), level.branches, level.used)
+            levels += self._next(*_read(self.model, level), level.branches, level.used)
 
-    def _next(self, read: Read, branches: Branches, used: int) -> Iterator[Level]:
-        """Yield the branches one token on, at most `room` at a time."""
+    def _next(
+        self, read: Read, logits: torch.Tensor, branches: Branches, used: int
+    ) -> Iterator[Level]:
+        """Yield the branches one token on, at most `room` at a time; `logits` are of `branches`."""
         rows, tokens, longer = list[Integers](), list[Integers](), list[Branches]()
-        for start in range(0, len(branches), self.logits):
-            part = slice(start, start + self.logits)
-            table = distribution(read.logits[part], self.walk)
+        for start in range(0, len(branches), self.rows):
+            part = slice(start, start + self.rows)
+            table = distribution(logits[part], self.walk)
             ends = used + 1 == self.walk.new
             row, token, one = spread(table, branches[part], self.walk, self.found, ends=ends)
             rows.append(row + start)
@@ -142,8 +148,10 @@ class Walker:
             yield Level(all_[part], read, row[part], token[part], used + 1)
 
 
-def _prefilled(model: PreTrainedModel, prompts: Sequence[Sequence[int]]) -> Read:
-    """Read prompts of one padded length."""
+def _prefilled(
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]]
+) -> tuple[Read, torch.Tensor]:
+    """Read prompts of one padded length; return the logits (rows, vocabulary) of what follows."""
     ids, mask = left_padded(prompts, padded(len(prompts[0])), model.device)
     cache, positions = DynamicCache(config=model.config), (mask.cumsum(-1) - 1).clamp(min=0)
     logits = model(
@@ -154,10 +162,10 @@ def _prefilled(model: PreTrainedModel, prompts: Sequence[Sequence[int]]) -> Read
         use_cache=True,
         logits_to_keep=1,
     ).logits[:, -1]
-    return Read(cache, mask, positions[:, -1:], logits)
+    return Read(cache, mask, positions[:, -1:]), logits
 
 
-def _read(model: PreTrainedModel, level: Level) -> Read:
+def _read(model: PreTrainedModel, level: Level) -> tuple[Read, torch.Tensor]:
     """Read one more token of every branch, each behind its own row of what was read before."""
     before = level.before
     rows = torch.as_tensor(level.rows, device=model.device)
@@ -171,4 +179,4 @@ def _read(model: PreTrainedModel, level: Level) -> Read:
         past_key_values=cache,
         use_cache=True,
     ).logits[:, -1]
-    return Read(cache, mask, position, logits)
+    return Read(cache, mask, position), logits

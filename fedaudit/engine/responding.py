@@ -4,10 +4,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fedaudit.defense import Responder
+from fedaudit.engine.apart import apart
 from fedaudit.interfaces import Chances, Engine, Progress, no_progress
 from fedaudit.records import Decoding, Generation, Probe, Request, Routed, Target, Tokens
 
 T = TypeVar("T")
+
+ROOM = 2**28
+"""Bytes of probabilities that are kept."""
+_CHANCES = 24
+"""Bytes of what a walk finds of one string: two probabilities and a number of draws."""
 
 
 class RespondingEngine:
@@ -21,6 +27,7 @@ class RespondingEngine:
         self.context_length = engine.context_length
         self.beginnings: Mapping[str, tuple[int, ...]] = engine.beginnings
         self._known: dict[Hashable, Any] = {}
+        self._room = ROOM
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise as the public tokenizer does."""
@@ -117,21 +124,39 @@ class RespondingEngine:
         seed: int = 0,
         progress: Progress = no_progress,
     ) -> list[Chances]:
-        """Return how likely what the responder leaves of every prompt goes on with each string."""
+        """Return how likely what the responder leaves of every prompt goes on with each string.
+
+        Prompts of one call of which it leaves the same are asked as one, which is drawn from as
+        often as all of them: by themselves they would all get the same draws, which count once.
+        """
         routed = self._routed(target, prompts)
 
         def ask(one: Target, some: Sequence[int], told: Progress) -> list[Chances]:
-            return self.engine.begins_with(
-                one,
-                [routed[i].prompt for i in some],
-                strings,
-                new=new,
-                decoding=decoding,
-                threshold=threshold,
-                trials=[trials[i] for i in some] if trials else (),
-                seed=seed,
-                progress=told,
+            alike: dict[tuple[int, ...], list[int]] = {}
+            for i in some:
+                alike.setdefault(routed[i].prompt, []).append(i)
+            wanted = [[trials[i] if trials else 0 for i in same] for same in alike.values()]
+            drawn = tuple(map(sum, wanted))
+            how = tuple(strings), new, decoding, threshold, drawn, seed
+            known = self._in_room(
+                ("begins", one.adapter, tuple(alike), how),
+                _CHANCES * len(alike) * len(strings),
+                lambda: self.engine.begins_with(
+                    one,
+                    list(alike),
+                    strings,
+                    new=new,
+                    decoding=decoding,
+                    threshold=threshold,
+                    trials=drawn,
+                    seed=seed,
+                    progress=told,
+                ),
             )
+            answers: dict[int, Chances] = {}
+            for found, (prompt, same), own in zip(known, alike.items(), wanted, strict=True):
+                answers |= zip(same, apart(found, prompt, own, seed), strict=True)
+            return [answers[i] for i in some]
 
         return _by_adapter(target, routed, ask, progress)
 
@@ -139,6 +164,14 @@ class RespondingEngine:
         if target.heading is None:
             return [Routed("", target.adapter, tuple(prompt)) for prompt in prompts]
         return self.responder.route([Request(target.heading, tuple(prompt)) for prompt in prompts])
+
+    def _in_room(self, question: Hashable, size: int, answer: Callable[[], T]) -> T:
+        """Return an answer as `_once` does, which is kept where there is room for its bytes."""
+        if question not in self._known:
+            if size > self._room:
+                return answer()
+            self._room -= size
+        return self._once(question, answer)
 
     def _once(self, question: Hashable, answer: Callable[[], T]) -> T:
         if question not in self._known:

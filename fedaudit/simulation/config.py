@@ -13,7 +13,7 @@ from fedaudit.judge.endpoint import Endpoint
 
 Decay = Literal["linear", "cosine", "none"]
 
-NO_PART = frozenset({"workers", "judge"})
+NO_PART = frozenset({"workers", "judge", "engine"})
 """Settings that a federation does not depend on."""
 
 
@@ -96,8 +96,7 @@ class Training:
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj")
 
     def __post_init__(self) -> None:
-        counts = (self.batch_size, self.accumulation, self.rank)
-        if min(counts) < 1:
+        if min(self.batch_size, self.accumulation, self.rank) < 1:
             raise ValueError("batch_size, accumulation and rank must be at least 1.")
         if self.max_length < 2:
             raise ValueError("max_length must be at least 2: one token foretells nothing.")
@@ -220,6 +219,8 @@ class Simulation:
     """Threads of a client's training on CPU: part of the result, since sums differ with it."""
     workers: int = 0
     """Clients trained at once on CPU; 0 is one a core. No part of the result."""
+    engine: str = "local"
+    """Where they train: here, or on a cluster ("ray"). No part of the result."""
 
     def __post_init__(self) -> None:
         if self.clients < 1 or self.rounds < 1:
@@ -260,11 +261,8 @@ class Simulation:
         """
         table = {key: value for key, value in self.table().items() if key not in NO_PART}
         # What is not asked for counts as it did before there was such a setting: not at all.
-        absent = {
-            "few_shot": not self.few_shot.each,
-            "local": self.local == "no",
-            "test": not self.test,
-        }
+        absent = {"few_shot": not self.few_shot.each, "test": not self.test}
+        absent["local"] = self.local == "no"
         table = {key: value for key, value in table.items() if not absent.get(key)}
         if self.data != "nano":
             table["data"] = lines_sha256(existing(Path(self.data), "file"))

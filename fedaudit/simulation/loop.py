@@ -275,9 +275,17 @@ def _trained(pool: Executor | None, jobs: Iterable[Job]) -> Iterator[tuple[Job, 
 
 @contextmanager
 def workers(config: Simulation) -> Iterator[Executor | None]:
-    """Give the pool that clients train in: processes on CPU, none (this process) on a GPU."""
+    """Give the pool that clients train in: processes on CPU, none (this process) on a GPU.
+
+    On a Ray cluster it is processes there.
+    """
+    from fedaudit.engine import cluster
     from fedaudit.engine.loader import device_for
 
+    if cluster.wanted(config.engine) is not None:
+        with cluster.trainings(config.engine, config.device) as pool:
+            yield pool
+        return
     count = config.workers or len(os.sched_getaffinity(0))
     if device_for(config.device).type != "cpu" or count == 1:
         yield None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedaudit import corpus, registry
 from fedaudit.defense import Defense
+from fedaudit.engine import cluster
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import open_federation
@@ -142,6 +143,7 @@ def simulate(
 def prepared(config: Simulation, out: Path) -> Run:
     """Return the run with its plugins, before anything is read; unknown names are refused."""
     template(config.template)
+    cluster.check(config.engine, config.device)
     judged.check(config)
     name, options = config.aggregator()
     aggregator = registry.create("aggregation", name, options)

@@ -7,7 +7,6 @@ log) ends with it. docs/secure-aggregation.md says what of it is only simulated.
 
 import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from fedaudit.engine.cluster import RAY, environment, too_old
 from fedaudit.errors import TargetError, UsageError
 from fedaudit.interfaces import Update
 from fedaudit.secure import SecureAggregation
@@ -32,17 +32,11 @@ if TYPE_CHECKING:
 
 MISSING = "The secure aggregation flower needs Flower: pip install 'fedaudit[flower]'."
 
-RAY = (2, 52)
-"""The first version of Ray that can ask whoever connects for a token."""
-
 LEVELS = 2**22
 """Flower's quantisation: a value is one of as many levels between -clipping and +clipping."""
 
 MOST = 2**32 // LEVELS - 1
 """The most clients whose levels add up without a carry out of the 32 bits of a masked value."""
-
-RAY_PATH = 40
-"""The longest temporary folder below which Ray's sockets still have names of a legal length."""
 
 START = 120.0
 """Seconds in which Flower and Ray have to start and to end, besides what the clients may take."""
@@ -134,7 +128,7 @@ def _check_installed() -> None:
     if find_spec("flwr") is None or find_spec("ray") is None:
         raise UsageError(MISSING)
     found = version("ray")
-    if tuple(int(part) for part in found.split(".")[:2]) < RAY:
+    if too_old(found):
         raise UsageError(
             f"Ray {found} runs what anybody on the network sends it; the secure aggregation flower "
             f"needs {RAY[0]}.{RAY[1]} or newer: pip install --upgrade 'flwr[simulation]'."
@@ -142,15 +136,9 @@ def _check_installed() -> None:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Return what the simulation runs under: no telemetry, nothing written outside `folder`.
-
-    Ray listens on every network interface and runs what it is sent; so it asks for a token.
-    """
+    """Return what the simulation runs under: no telemetry, nothing written outside `folder`."""
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-    quiet |= {"RAY_USAGE_STATS_ENABLED": "0", "FLWR_HOME": str(folder / "flwr")}
-    quiet |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    if len(str(folder)) <= RAY_PATH:
-        quiet["RAY_TMPDIR"] = str(folder)
+    quiet |= {"FLWR_HOME": str(folder / "flwr"), **environment(folder)}
     return {**os.environ, "OMP_NUM_THREADS": "1", **quiet}
 
 

@@ -209,11 +209,10 @@ def test_the_estimator_is_set_for_attacks_that_look_for_targets():
         estimator.options("exact", ["verbatim"], {})
     with pytest.raises(UsageError, match="exact, sample"):
         estimator.options("both", ["contextual"], {})
-    estimator.check(["contextual"], own, victim=None, shard="1/2")
+    estimator.check(["contextual"], own, victim=None)
+    estimator.check(["contextual"], found, victim="x")
     with pytest.raises(UsageError, match="--victim"):
-        estimator.check(["contextual"], found, victim=None, shard=None)
-    with pytest.raises(UsageError, match="--shard"):
-        estimator.check(["contextual"], found, victim="x", shard="1/2")
+        estimator.check(["contextual"], found, victim=None)
 
 
 @pytest.mark.parametrize("name", ["superset", "frequency"])

@@ -105,12 +105,51 @@ OUTPUTS = st.lists(st.sampled_from([n for names in NAMES.values() for n in names
 @given(OUTPUTS, st.permutations(list(DATA)), st.integers(1, 3))
 def test_a_pair_is_what_the_attack_finds_alone(says, order, samples):
     """The fast path against the slow one: the attack run for every pair by itself."""
-    found, _ = pairs(engine(says), {c: DATA[c][::-1] for c in order}, samples=samples)
-    attack = registry.create("attack", "contextual", {"samples": samples, "sweeps": False})
+    alone_and_together(lambda: engine(says), order, samples=samples)
+
+
+CHANCES = st.dictionaries(
+    st.sampled_from([n for names in NAMES.values() for n in names]), st.floats(0, 1)
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(CHANCES, st.permutations(list(DATA)), st.integers(1, 3))
+def test_a_computed_pair_is_what_the_attack_computes_alone(gives, order, samples):
+    def chance(target, prompt, string):
+        return gives.get(string, 2e-4) / (1 if target.name == "tuned" else 3)
+
+    def fake():
+        return FakeEngine(lambda *_: "", chance=chance)
+
+    alone_and_together(fake, order, samples=samples, estimator="exact")
+
+
+def test_an_attackers_prefixes_are_walked_once_for_all_victims():
+    seen = []
+
+    class Watched(FakeEngine):
+        def begins_with(self, target, prompts, strings, **options):
+            seen.append((target.name, [self._text(prompt) for prompt in prompts]))
+            return super().begins_with(target, prompts, strings, **options)
+
+    fake = Watched(lambda *_: "", chance=lambda *_: 0.5)
+    found, told = pairs(fake, estimator="exact")
+    assert seen == [("tuned", ["Claimant:"]), ("base", ["Claimant:"])] * 3
+    assert "larger than the set; all 2 were asked" in told["a"][0]
+    # Two prefixes of two samples each, for each of the two names of b.
+    assert coverage(found["a", "b"], "tuned").value == 1 - 0.5**4
+    assert coverage(found["a", "b"], "tuned").n == 2
+
+
+def alone_and_together(made, order, **options):
+    """Compare every pair with the attack run for it by itself."""
+    found, _ = pairs(made(), {c: DATA[c][::-1] for c in order}, **options)
+    attack = registry.create("attack", "contextual", {**options, "sweeps": False})
     for (attacker, victim), result in found.items():
         alone = attack.run(
             Case(
-                engine=engine(says),
+                engine=made(),
                 tuned=TUNED,
                 base=BASE,
                 attacker=DATA[attacker],

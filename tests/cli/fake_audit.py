@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from fedaudit import cli
-from fedaudit.audit import answering, asking, environment, journal, pipeline
+from fedaudit.audit import answering, asking, environment, journal, pipeline, walking
 from fedaudit.engine.fake import FakeEngine
 
 NAMES = [f"{first} {last}" for first in ("Ann", "Bo", "Cy", "Di") for last in ("Lee", "Ash", "Orr")]
@@ -70,22 +70,38 @@ class Engine(FakeEngine):
     """Writes down what it was asked, and may die before it answers."""
 
     def __init__(self, chance, log):
-        super().__init__(says, likelihood=likelihood)
-        self.chance, self.log = chance, log
+        super().__init__(says, likelihood=likelihood, chance=gives)
+        self.fate, self.log = chance, log
 
     def generate(self, target, probes, **options):
-        if self.chance.how != "FULL":
-            self.chance()
+        if self.fate.how != "FULL":
+            self.fate()
         found = super().generate(target, probes, **options)
         with self.log.open("a") as file:
             file.write(f"{target.name} {[(p.prompt, p.samples) for p in probes]}\n")
         return found
 
     def score_groups(self, target, groups, **options):
-        self.chance()
+        self.fate()
         with self.log.open("a") as file:
             file.write(f"{target.name} {[(tuple(group[0]), len(group)) for group in groups]}\n")
         return super().score_groups(target, groups, **options)
+
+    def begins_with(self, target, prompts, strings, **options):
+        if self.fate.how != "FULL":
+            self.fate()
+        found = super().begins_with(target, prompts, strings, **options)
+        asked = zip(prompts, options["trials"], strict=True)
+        with self.log.open("a") as file:
+            file.write(f"{target.name} {[(tuple(p), trials) for p, trials in asked]}\n")
+        return found
+
+
+def gives(target, prompt, string):
+    """Return how likely a string comes next: of some so rarely that it is given up."""
+    digest = blake2b(f"{prompt}|{string}".encode(), digest_size=3).digest()
+    often = digest[0] / 900 if digest[1] < 50 else digest[2] / 3e5
+    return often / 7 if target.adapter is None else often
 
 
 def likelihood(target, token, before):
@@ -105,6 +121,8 @@ def replace(put, log, chance):
     put(pipeline, "load", load)
     put(asking, "PIECE", 40)
     put(answering, "ROOM", 60)
+    put(walking, "QUESTIONS", 3)
+    put(walking, "STRINGS", 10**6)
     put(environment, "describe", lambda device: {"versions": {}, "device": "none", "git": None})
 
 

@@ -49,7 +49,6 @@ def test_it_computes_what_comes_out(run):
         (("--set", "contextual.estimator=exact"), "with --victim"),
         (("--estimator", "exakt"), "Did you mean 'exact'?"),
         ((*EXACT, "--attack", "untargeted"), "untargeted has no such targets"),
-        ((*EXACT, "--victim", "theirs.jsonl", "--shard", "1/2"), "--shard does not go with it"),
         (
             (*EXACT, "--victim", "theirs.jsonl", "--set", "contextual.threshold=1"),
             "threshold must be above 0",
@@ -60,6 +59,16 @@ def test_what_does_not_go_with_it_is_said_in_one_line(run, words, says):
     run.refused(2, *ASKED, *words, says=says)
 
 
-def test_a_matrix_is_sampled(run):
+def test_a_matrix_is_computed_too(run):
     clients = ("--clients", "ours.jsonl", "theirs.jsonl", "--target", "fedaudit-nano")
-    run.refused(2, "extract", "--matrix", *clients, *EXACT, says="one attacker and one victim")
+    outcome = run("extract", "--matrix", *clients, *EXACT, "--out", "here", "--device", "cpu")
+    assert outcome.code in {0, 1}, outcome
+    report = json.loads(Path("here/report.json").read_text())
+    rows = [row["scope"] for row in report["measurements"] if row["metric"] == "coverage"]
+    assert {(one["attacker"], one["victim"]) for one in rows} == {
+        ("ours", "theirs"),
+        ("theirs", "ours"),
+    }
+    assert {one["estimator"] for one in rows} == {"exact"}
+    assert report["budget"]["queries"] is None
+    assert "~" in outcome.out

@@ -16,6 +16,8 @@ from fedaudit.report.document import validate
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")
 PAIR = ("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", *MODEL)
 SEVERAL = ("--attack", "superset", "--attack", "contextual", "--set", "superset.context=3")
+EXACT = ("--estimator", "exact")
+BRIEF = ("--set", "superset.sweeps=false", "--set", "contextual.sweeps=false")
 AUDITS = {
     "one attack": (*PAIR, "--set", "contextual.context=4"),
     "several": (*PAIR, *SEVERAL),
@@ -32,6 +34,11 @@ AUDITS = {
         "4",
         "--new-tokens",
         "9",
+    ),
+    "exact": (*PAIR, *SEVERAL, *EXACT, *BRIEF),
+    "exact matrix": (
+        *("extract", "--matrix", "--clients", "own.jsonl", "victim.jsonl", *MODEL),
+        *("--attack", "superset", "--set", "superset.context=3", *EXACT),
     ),
     "matrix": ("extract", "--matrix", "--clients", "own.jsonl", "victim.jsonl", *MODEL, *SEVERAL),
 }
@@ -92,7 +99,8 @@ def sharded(here, run):
 
 
 @pytest.mark.parametrize(
-    ("name", "of"), [*((name, 2) for name in AUDITS), ("several", 3), ("infer", 3)]
+    ("name", "of"),
+    [*((name, 2) for name in AUDITS), ("several", 3), ("infer", 3), ("exact", 5)],
 )
 def test_the_shards_of_an_audit_are_the_audit(run, sharded, name, of):
     words = AUDITS[name]
@@ -125,7 +133,7 @@ def test_the_folder_of_a_shard_names_it(here, run):
     assert (place / journal.FILE).exists()
 
 
-@pytest.mark.parametrize("name", ["verbatim", "infer", "memorize", "no victim"])
+@pytest.mark.parametrize("name", ["verbatim", "infer", "memorize", "no victim", "exact matrix"])
 def test_what_is_asked_in_its_own_way_goes_on_too(here, run, monkeypatch, name):
     words = AUDITS[name]
     assert run(*words, "--out", out("one")).code in (0, 1)

@@ -23,6 +23,10 @@ AUDIT = (
     *("--attack", "superset", "--attack", "contextual"),
     *("--set", "superset.context=3", "--set", "contextual.context=4"),
 )
+EXACT = (
+    *(*AUDIT, "--estimator", "exact"),
+    *("--set", "superset.sweeps=false", "--set", "contextual.sweeps=false"),
+)
 KEY = "5e" * 32 + "\n"
 
 
@@ -79,22 +83,60 @@ def test_the_journal_is_gone_when_the_report_is_there(made):
     assert len((made / "whole").read_text().splitlines()) > 30
 
 
-@pytest.mark.parametrize(("seed", "latest"), [(1, 14), (2, 30)])
-def test_killed_at_ten_random_points_it_ends_as_if_never_killed(here, seed, latest):
-    rng, place, killed = random.Random(seed), out(here, "again"), 0
-    while killed < 10:
+def killed_and_gone_on_with(here, words, points):
+    """Kill an audit at each point in turn and let it end; compare with what nobody stopped."""
+    place = out(here, "again")
+    for point in points:
         more = ["--resume"] if (here / place / journal.FILE).exists() else []
-        done = run(*AUDIT, "--out", place, *more, point=rng.randint(1, latest), cwd=here)
+        done = run(*words, "--out", place, *more, point=point, cwd=here)
         assert done.returncode == -9, done.stderr
-        killed += 1
-    done = run(*AUDIT, "--out", place, "--resume", cwd=here)
-    assert done.returncode == 0, done.stderr
+    done = run(*words, "--out", place, "--resume", cwd=here)
+    assert done.returncode in (0, 1), done.stderr
     assert report(here / place) == report(here / "one")
     assert not (here / place / journal.FILE).exists()
     # No question is lost; what was being asked or written when the process died is asked again.
     whole, asked = ((here / name).read_text().splitlines() for name in ("whole", "log"))
     assert set(asked) == set(whole)
-    assert len(asked) <= len(whole) + killed
+    assert len(asked) <= len(whole) + len(points)
+
+
+@pytest.mark.parametrize(("seed", "latest"), [(1, 14), (2, 30)])
+def test_killed_at_ten_random_points_it_ends_as_if_never_killed(here, seed, latest):
+    rng = random.Random(seed)
+    killed_and_gone_on_with(here, AUDIT, [rng.randint(1, latest) for _ in range(10)])
+
+
+@pytest.fixture
+def walked(made, tmp_path):
+    """Return such a folder with a report that was computed and not sampled."""
+    here = tmp_path / "here"
+    shutil.copytree(made, here, ignore=shutil.ignore_patterns("one", "whole"))
+    done = run(*EXACT, "--out", out(here, "one"), log="whole", cwd=here)
+    assert done.returncode in (0, 1), done.stderr
+    return here
+
+
+def test_an_exact_audit_killed_at_random_points_ends_as_if_never_killed(walked):
+    rows = json.loads((walked / "one/report.json").read_text())["measurements"]
+    found = [r["value"] for r in rows if r["metric"] == "vx_pii"]
+    assert max(found) > 1
+    rng = random.Random(3)
+    killed_and_gone_on_with(walked, EXACT, [rng.randint(1, 11) for _ in range(7)])
+
+
+def test_an_exact_audit_that_is_interrupted_says_so_and_goes_on(walked):
+    for how, resumed in (("SIGTERM", []), ("FULL", ["--resume"])):
+        done = run(*EXACT, "--out", "again", *resumed, how=how, point=9, cwd=walked)
+        assert done.returncode == 6, done.stderr
+        assert done.stderr.endswith("The same command with --resume goes on.\n")
+        assert json.loads((walked / "again/report.json").read_text())["status"] == "interrupted"
+        shutil.copy(walked / "one/.redaction-key", walked / "again")
+    # What another threshold gives up is another sum.
+    other = run(*EXACT, "--set", "superset.threshold=0.1", "--out", "again", "--resume", cwd=walked)
+    assert other.returncode == 3
+    assert "superset.threshold is 0.1, not 0.001" in other.stderr
+    assert run(*EXACT, "--out", "again", "--resume", cwd=walked).returncode in (0, 1)
+    assert report(walked / "again") == report(walked / "one")
 
 
 def test_another_batch_size_may_go_on(here):

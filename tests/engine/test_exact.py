@@ -1,5 +1,8 @@
 """Exact probabilities are those of going through every token sequence."""
 
+import weakref
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +11,7 @@ from tokenizers import Tokenizer, models
 from toy_vocabularies import TARGETS, brute_force, toy
 from transformers import PreTrainedTokenizerFast
 
+from fedaudit.engine import exact
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.spelling import SPACES, Spelling, vocabulary
@@ -75,6 +79,32 @@ def test_neither_batch_size_nor_order_matters(bytes_base):
         same(found, wanted)
     back = LocalEngine(bytes_base).begins_with(BASE, PROMPTS[::-1], TARGETS[::-1], **asked)
     same([turned(one) for one in back[::-1]], wanted)
+
+
+def test_few_distributions_are_in_memory_at_once(bytes_base, monkeypatch):
+    rows, logits = [], []
+    distribution, read = exact.distribution, exact._read
+
+    def counted(table, walk):
+        rows.append(len(table))
+        return distribution(table, walk)
+
+    def forgotten(model, level):
+        assert not [one for one in logits if one() is not None]
+        found = read(model, level)
+        logits.append(weakref.ref(found[1]))
+        return found
+
+    monkeypatch.setattr(exact, "distribution", counted)
+    monkeypatch.setattr(exact, "_read", forgotten)
+    engine = LocalEngine(bytes_base)
+    wanted = engine.begins_with(BASE, PROMPTS, TARGETS, new=4, threshold=1e-3)
+    assert max(rows) > 3
+    assert len(logits) > 3
+    rows.clear()
+    engine._limits.bounds = replace(engine._limits.bounds, logits=3 * exact.TABLES + 1)
+    same(engine.begins_with(BASE, PROMPTS, TARGETS, new=4, threshold=1e-3), wanted)
+    assert max(rows) == 3
 
 
 def turned(one):

@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.defense import Responder
+from fedaudit.engine import responding
+from fedaudit.engine.apart import apart
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.responding import RespondingEngine
+from fedaudit.interfaces import Chances
 from fedaudit.records import Probe, Request, Routed, Target
 
 OPEN = {"key a": "A", "key b": "B"}
@@ -127,3 +131,81 @@ def test_what_begins_answers_is_asked_of_the_adapter_that_the_key_opens():
         Target(name="tuned", heading="key"), prompts, ["Ann"], new=3, trials=[2, 3]
     )
     assert [float(one.least[0]) for one in found] == [0.5, 0.25]
+
+
+class Cleaning(Door):
+    """Takes the first token of every prompt away, whatever it is."""
+
+    def route(self, requests):
+        return [Routed(one.name, one.adapter, one.prompt[1:]) for one in super().route(requests)]
+
+
+class Walked(FakeEngine):
+    """Draws three completions for every ten trials; keeps what it was asked."""
+
+    def __init__(self):
+        super().__init__(lambda *_: "", chance=lambda *_: 0.25)
+        self.walked = []
+
+    def begins_with(self, target, prompts, strings, *, trials=(), **options):
+        self.walked.append((target.adapter, list(map(self._text, prompts)), list(trials)))
+        found = super().begins_with(target, prompts, strings, trials=trials, **options)
+        return [
+            Chances(least=one.least, most=one.most, drawn=one.drawn + 3 * n // 10, rows=5)
+            for one, n in zip(found, trials, strict=True)
+        ]
+
+
+def walk(engine, texts, trials, heading="", seed=0):
+    prompts = [tokens.ids for tokens in engine.tokenize(texts)]
+    target = Target(name="tuned", heading=heading)
+    return engine.begins_with(target, prompts, ["Ann", "Bob"], new=3, trials=trials, seed=seed)
+
+
+def test_prompts_that_become_the_same_are_walked_once():
+    inner = Walked()
+    engine = RespondingEngine(inner, Cleaning())
+    found = walk(engine, ["one two", "a b", "six two", "ten two"], [100, 10, 200, 0])
+    assert inner.walked == [("C", [" two", " b"], [300, 10])]
+    one, other, six, ten = found
+    assert [r.least.tolist() for r in found] == [[0.25, 0.25]] * 4
+    assert (one.drawn + six.drawn).tolist() == [90, 90]
+    # A third of 90 each, with a standard deviation of root 20.
+    assert abs(one.drawn - 30).max() < 5 * 20**0.5
+    assert (ten.drawn.tolist(), other.drawn.tolist()) == ([0, 0], [3, 3])
+    assert [r.rows for r in found] == [5, 5, 0, 0]
+    assert [r.drawn.tolist() for r in walk(engine, ["one two", "six two"], [])] == [[0, 0]] * 2
+
+
+def test_keys_that_open_the_same_adapter_cost_one_walk(monkeypatch):
+    def asked():
+        inner = Walked()
+        engine = RespondingEngine(inner, Door())
+        for heading in ("", "key x", "key a"):
+            walk(engine, ["one two"], [10], heading)
+        walk(engine, ["one two"], [10], seed=1)
+        walk(engine, ["one two"], [20])
+        return [adapter for adapter, _, _ in inner.walked]
+
+    assert asked() == ["C", "A", "C", "C"], "another seed or number of draws is another question"
+    monkeypatch.setattr(responding, "ROOM", 100)
+    assert asked() == ["C", "A", "C", "C"], "there is room for two"
+    monkeypatch.setattr(responding, "ROOM", 10)
+    assert asked() == ["C", "C", "A", "C", "C"]
+
+
+@given(
+    st.lists(st.integers(0, 1000), min_size=1, max_size=5),
+    st.lists(st.integers(0, 10**6), min_size=1, max_size=6),
+    st.integers(0, 9),
+)
+def test_every_draw_falls_to_a_question_that_wanted_some(drawn, trials, seed):
+    own = np.array(drawn) * (sum(trials) > 0)
+    chances = Chances(least=own / 1e3, most=own / 1e3, drawn=own, rows=7)
+    found = apart(chances, (1, 2), trials, seed)
+    assert sum(one.drawn for one in found).tolist() == own.tolist()
+    assert not any(one.drawn.any() for one, n in zip(found, trials, strict=True) if not n)
+    assert sum(one.rows for one in found) == 7
+    assert [one.drawn.tolist() for one in apart(chances, (1, 2), trials, seed)] == [
+        one.drawn.tolist() for one in found
+    ]

@@ -1,0 +1,86 @@
+"""What walks find of some strings, added up over prefixes: one piece of a plan, or all of it.
+
+A piece is added up by itself and the pieces in the order of the plan, whoever walked them and when:
+so the digits of the sums are the same of an audit that was stopped, and of its shards together.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedaudit.audit.plan import Question
+    from fedaudit.interfaces import Chances
+
+SHOWN = 5
+"""Of the prefixes that give a target most readily."""
+
+_ADDED = ("log_least", "log_most", "prefixes", "drawn")
+_COUNTS = ("prefixes", "drawn")
+
+
+class Sums:
+    """Adds up over prefixes what a walk finds of some strings; all arrays are (strings,)."""
+
+    def __init__(self, strings: int) -> None:
+        import numpy as np
+
+        self.log_least, self.log_most, self.best = (np.zeros(strings) for _ in range(3))
+        self.prefixes, self.drawn = (np.zeros(strings, dtype=np.int64) for _ in range(2))
+        self.likeliest: dict[int, list[tuple[float, int]]] = {}
+        self.rows = self.questions = 0
+
+    def add(self, start: int, question: "Question", found: "Chances", threshold: float) -> None:
+        """Add a question with as many copies as it stands for; `start` prefixes come before it."""
+        import numpy as np
+
+        with np.errstate(divide="ignore"):  # what is certain is never missed: ln 0
+            self.log_least += question.copies * np.log1p(-found.least)
+            self.log_most += question.copies * np.log1p(-found.most)
+        np.maximum(self.best, found.least, out=self.best)
+        self.drawn += found.drawn
+        self.rows += found.rows
+        self.questions += 1
+        for index in np.flatnonzero(found.least >= threshold).tolist():
+            self.prefixes[index] += 1
+            self._shown(index, [(float(found.least[index]), start + 1)])
+
+    def join(self, piece: "Sums") -> None:
+        """Add the sums of the next piece."""
+        import numpy as np
+
+        for name in _ADDED:
+            own = getattr(self, name)
+            own += getattr(piece, name)
+        np.maximum(self.best, piece.best, out=self.best)
+        self.rows += piece.rows
+        self.questions += piece.questions
+        for index, likeliest in piece.likeliest.items():
+            self._shown(index, likeliest)
+
+    def packed(self) -> dict[str, Any]:
+        """Return the sums as what JSON has; floats keep all their digits."""
+        return {
+            **{name: getattr(self, name).tolist() for name in (*_ADDED, "best")},
+            "likeliest": [(i, *one) for i, some in self.likeliest.items() for one in some],
+            "rows": self.rows,
+            "questions": self.questions,
+        }
+
+    @classmethod
+    def unpacked(cls, content: Mapping[str, Any]) -> "Sums":
+        """Return packed sums again."""
+        import numpy as np
+
+        sums = cls(len(content["best"]))
+        for name in (*_ADDED, "best"):
+            kind = np.int64 if name in _COUNTS else np.float64
+            setattr(sums, name, np.array(content[name], dtype=kind))
+        for index, chance, number in content["likeliest"]:
+            sums.likeliest.setdefault(index, []).append((chance, number))
+        sums.rows, sums.questions = content["rows"], content["questions"]
+        return sums
+
+    def _shown(self, index: int, more: Sequence[tuple[float, int]]) -> None:
+        """Keep the likeliest prefixes of a string, of equals the first."""
+        known = [*self.likeliest.get(index, ()), *more]
+        self.likeliest[index] = sorted(known, key=lambda one: (-one[0], one[1]))[:SHOWN]

@@ -1,0 +1,57 @@
+"""--engine: what is refused before anything is read, and what it is no part of."""
+
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+from command import Command
+
+from fedaudit.audit import extract, identity
+from fedaudit.audit.target import Audited
+from fedaudit.cli.simulate import given
+from fedaudit.engine import cluster
+from fedaudit.simulation.config import Simulation
+
+COMMANDS = [
+    ("extract", "--target", "fedaudit-nano", "--prefixes", "a.jsonl"),
+    ("infer", "--target", "fedaudit-nano", "--data", "a.jsonl"),
+    ("memorize", "--target", "fedaudit-nano", "--clients", "a.jsonl"),
+    ("simulate", "--profile", "fed_pii"),
+]
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_text('{"text": "Ann Lee of Leeds."}\n')
+    return Command(monkeypatch, capfd)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_without_ray_every_command_says_what_to_install(run, monkeypatch, words, tmp_path):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(cluster, "version", missing)
+    run.refused(2, *words, "--engine", "ray", says="pip install 'fedaudit[ray]'")
+    run.refused(2, *words, "--engine", "rey", says="Did you mean 'ray'?")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_an_audit_goes_on_with_another_engine(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
+    audited = Audited(base="fedaudit-nano")
+    facts = [
+        identity.facts(extract.Request(prefixes=tmp_path / "a.jsonl", engine=engine), audited)
+        for engine in ("local", "ray:2")
+    ]
+    assert facts[0] == facts[1]
+
+
+def test_a_federation_is_the_same_wherever_it_was_trained():
+    assert Simulation(engine="ray").sha256() == Simulation().sha256()
+
+
+def test_the_option_is_a_setting_of_a_simulation():
+    assert given(["engine=ray"], None, "auto", "auto") == {"engine": "ray"}
+    assert given(["engine=ray"], None, "auto", "auto", "ray:2") == {"engine": "ray:2"}
+    assert given([], None, "auto", "auto") == {}
