@@ -16,19 +16,29 @@ def processes(count: int, broken: str) -> Iterator[Executor]:
 
     Raises Interrupted, saying `broken`, when one of them dies.
     """
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
+    pool = fresh(count)
     try:
         yield pool
     except BaseException as error:
-        running = list((pool._processes or {}).values())  # shutdown forgets them
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in running:
-            process.terminate()
+        end(pool)
         if isinstance(error, BrokenProcessPool):
             raise Interrupted(broken) from None
         raise
     pool.shutdown()
+
+
+def fresh(count: int) -> ProcessPoolExecutor:
+    """Return a pool of `count` processes that start when there is work; `end` ends them."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
+
+
+def end(pool: ProcessPoolExecutor) -> None:
+    """End a pool's processes at once, whatever they do."""
+    running = list((pool._processes or {}).values())  # shutdown forgets them
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in running:
+        process.terminate()
 
 
 def _follow_parent() -> None:

@@ -19,7 +19,9 @@ Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, float16 
 Engine = Annotated[
     str,
     typer.Option(
-        "--engine", metavar="local|ray|ray:N", help="This process, or a Ray cluster's N engines."
+        "--engine",
+        metavar="local[:N]|ray[:N]",
+        help="This process, N processes here, or a Ray cluster's N engines.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]

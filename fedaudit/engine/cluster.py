@@ -55,14 +55,24 @@ def wanted(engine: str) -> int | None:
     name, _, count = engine.partition(":")
     if engine == "local":
         return None
-    if name != "ray" or (count and not (count.isdecimal() and 0 < int(count) < 10_000)):
-        raise unknown("engine", engine, ("local", "ray", "ray:N"))
+    if name != "ray" or (count and not _number(count)):
+        raise unknown("engine", engine, ("local", "local:N", "ray", "ray:N"))
     return int(count or 0)
+
+
+def children(engine: str) -> int:
+    """Return how many processes of this machine "local:N" means; 0 for any other engine."""
+    name, _, count = engine.partition(":")
+    return int(count) if name == "local" and _number(count) else 0
+
+
+def _number(count: str) -> bool:
+    return count.isdecimal() and 0 < int(count) < 10_000
 
 
 def check(engine: str, device: str = "auto") -> None:
     """Raise UsageError for an engine that there is not, or that cannot run here."""
-    if wanted(engine) is None:
+    if children(engine) or wanted(engine) is None:
         return
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(

@@ -22,6 +22,11 @@ class Lost(Exception):
 class Staff(Protocol):
     """Starts workers, known by number, and asks them. A future raises Lost when its worker dies."""
 
+    where: str
+    """Where the workers are, as a message says it."""
+    fewer: str
+    """The option that asks for fewer of them."""
+
     def start(self) -> tuple[int, "Future[Any]"]:
         """Return a new worker, and what is done once it is there."""
         ...
@@ -76,7 +81,7 @@ class Crew:
                         waiting.appendleft(did.question)
                         failed = tries[did.question]
                     if failed >= ATTEMPTS:
-                        raise _given_up(lost) from None
+                        raise self._given_up(lost) from None
                     continue
                 if did.question is not None:
                     left -= 1
@@ -96,8 +101,8 @@ class Crew:
         done, _ = wait(self._doing, self.patience if all_start else None, FIRST_COMPLETED)
         if not done:
             raise TargetError(
-                f"The Ray cluster gave no engine a place within {self.patience:.0f} seconds: are "
-                "all of its slots taken?"
+                f"No engine found a place {self.staff.where} within {self.patience:.0f} seconds: "
+                "are all slots taken?"
             )
         future = next(iter(done))
         return self._doing.pop(future), future
@@ -117,9 +122,8 @@ class Crew:
         self._failed = 0
         return answer
 
-
-def _given_up(lost: Lost) -> Interrupted:
-    return Interrupted(
-        f"An engine on the Ray cluster died {ATTEMPTS} times at the same work ({lost}; out of "
-        "memory?): fewer engines at a time, as --engine ray:1, need less."
-    )
+    def _given_up(self, lost: Lost) -> Interrupted:
+        return Interrupted(
+            f"An engine {self.staff.where} died {ATTEMPTS} times at the same work ({lost}; out of "
+            f"memory?): fewer engines at a time, as {self.staff.fewer}, need less."
+        )

@@ -1,9 +1,10 @@
-"""The engine on a Ray cluster: it spreads questions over local engines, each in a process there.
+"""The engine of several processes, here or on a Ray cluster: each answers a part of the questions.
 
 An engine's answers do not depend on the company of a question (docs/engine.md), so it matters to
 no answer how questions are spread, nor how often one is asked because an engine has died.
 """
 
+import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -12,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from fedaudit.engine import cluster
+from fedaudit.engine.children import Children
 from fedaudit.engine.cluster import Cluster, Share
 from fedaudit.engine.crew import Crew
 from fedaudit.engine.local import LocalEngine
@@ -29,6 +31,9 @@ TEXTS = 256
 
 class Engines:
     """The engines of a cluster: a question is a function and what it is given there."""
+
+    where = "on the Ray cluster"
+    fewer = "--engine ray:1"
 
     def __init__(self, rays: Cluster, share: Share) -> None:
         self.rays, self.share = rays, share
@@ -206,25 +211,47 @@ def merged(
 
 
 def engine(order: Order, name: str) -> "tuple[LocalEngine | SpreadEngine, Facts]":
-    """Return the engine that `name` means, "local", "ray" or "ray:N", and what is known of it.
+    """Return the engine that `name` means, "local[:N]" or "ray[:N]", and what is known of it.
 
-    A cluster is given back when nobody has its engine any more, or when this process ends.
+    Processes end, and a cluster is given back, when nobody has the engine any more or this process
+    ends.
     """
-    count = cluster.wanted(name)
-    if count is None:
+    if children := cluster.children(name):
+        made = _among_children(order, children)
+    elif (count := cluster.wanted(name)) is not None:
+        made = _on_ray(order, count)
+    else:
         here = order.make()
         return here, told(here)
+    return made, made.facts
+
+
+def _among_children(order: Order, count: int) -> SpreadEngine:
+    staff = Children()
+    threads = max(1, (os.cpu_count() or 1) // count)
+    return _made(staff, Crew(staff, count), replace(order, threads=threads))
+
+
+def _on_ray(order: Order, count: int) -> SpreadEngine:
     rays = Cluster(count)
     try:
         size, share = rays.room.shared(count, order.device)
-        device = "cuda" if share.gpus else "cpu"
-        there = replace(order, device=device, threads=share.cpus)
-        made = SpreadEngine(Crew(Engines(rays, share), size), there)
     except BaseException:
         rays.close()
         raise
-    weakref.finalize(made, rays.close)
-    return made, made.facts
+    there = replace(order, device="cuda" if share.gpus else "cpu", threads=share.cpus)
+    return _made(rays, Crew(Engines(rays, share), size), there)
+
+
+def _made(held: "Children | Cluster", crew: Crew, order: Order) -> SpreadEngine:
+    """Return an engine that lets go of what it holds in the end."""
+    try:
+        made = SpreadEngine(crew, order)
+    except BaseException:
+        held.close()
+        raise
+    weakref.finalize(made, held.close)
+    return made
 
 
 def local(engine: "LocalEngine | SpreadEngine") -> LocalEngine:

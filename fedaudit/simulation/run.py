@@ -143,6 +143,8 @@ def simulate(
 def prepared(config: Simulation, out: Path) -> Run:
     """Return the run with its plugins, before anything is read; unknown names are refused."""
     template(config.template)
+    if cluster.children(config.engine):
+        raise UsageError("How many clients train at once on this machine, `workers` says.")
     cluster.check(config.engine, config.device)
     judged.check(config)
     name, options = config.aggregator()

@@ -34,7 +34,12 @@ def test_without_ray_every_command_says_what_to_install(run, monkeypatch, words,
     monkeypatch.setattr(cluster, "version", missing)
     run.refused(2, *words, "--engine", "ray", says="pip install 'fedaudit[ray]'")
     run.refused(2, *words, "--engine", "rey", says="Did you mean 'ray'?")
+    run.refused(2, *words, "--engine", "local:0", says="There is no engine local:0")
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_clients_are_trained_as_workers_says(run):
+    run.refused(2, *COMMANDS[-1], "--engine", "local:2", says="`workers` says")
 
 
 def test_an_audit_goes_on_with_another_engine(tmp_path):
@@ -42,9 +47,9 @@ def test_an_audit_goes_on_with_another_engine(tmp_path):
     audited = Audited(base="fedaudit-nano")
     facts = [
         identity.facts(extract.Request(prefixes=tmp_path / "a.jsonl", engine=engine), audited)
-        for engine in ("local", "ray:2")
+        for engine in ("local", "ray:2", "local:2")
     ]
-    assert facts[0] == facts[1]
+    assert facts[0] == facts[1] == facts[2]
 
 
 def test_a_federation_is_the_same_wherever_it_was_trained():

@@ -14,6 +14,8 @@ from fedaudit.errors import InputError, Interrupted, TargetError
 class Staff:
     """Workers that answer at once with the square; `fate` tells what becomes of an asking."""
 
+    where, fewer = "on the Ray cluster", "--engine ray:1"
+
     def __init__(self, fate=lambda asked, question: None, *, stillborn=0, places=99):
         self.fate, self.stillborn, self.places = fate, stillborn, places
         self.started, self.stopped, self.asked = 0, [], []
@@ -109,7 +111,7 @@ def test_starting_is_tried_three_times(stillborn):
 
 
 def test_without_a_place_it_does_not_wait_for_ever():
-    with pytest.raises(TargetError, match="no engine a place within 0 seconds"):
+    with pytest.raises(TargetError, match=r"No engine found a place .* within 0 seconds"):
         list(Crew(Staff(places=0), 2, patience=0.05).answers([1]))
 
 

@@ -1,0 +1,25 @@
+"""What processes are asked to do in tests; light, since each imports it anew."""
+
+import os
+import signal
+from pathlib import Path
+
+from fedaudit.errors import InputError
+
+
+def square(number):
+    if number < 0:
+        raise InputError(f"{number} is negative.")
+    return number**2
+
+
+def dies_once(path):
+    """End this process the first time, answer the second."""
+    if not Path(path).exists():
+        Path(path).touch()
+        dies(None)
+    return "alive"
+
+
+def dies(_value):
+    os.kill(os.getpid(), signal.SIGKILL)
