@@ -8,7 +8,7 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from fedaudit.engine import batches, exact, flops, loader, lora, mixed, shared, states
+from fedaudit.engine import batches, exact, flops, loader, lora, memory, mixed, shared, states
 from fedaudit.engine.beginnings import beginnings
 from fedaudit.engine.memory import Memory
 from fedaudit.engine.parting import Walk
@@ -43,7 +43,7 @@ class LocalEngine:
         self.base = base
         self.model: PreTrainedModel | PeftModel = base.model
         self.rows = batch_size or (512 if on_cpu else 1024)
-        self.tokens = tokens or (32_768 if on_cpu else 131_072)
+        self.tokens = tokens or (memory.tokens(base.model) if on_cpu else memory.MOST)
         self.context_length = base.context_length
         self.beginnings = beginnings(base.tokenizer, template)
         self._adapters: dict[str, str] = {}

@@ -5,11 +5,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
+from transformers import PreTrainedModel
 
 from fedaudit.engine.batching import Piece, cut, rows_of
 from fedaudit.errors import InputError
 
 Found = TypeVar("Found")
+
+FEWEST, MOST = 32_768, 131_072
+"""Bounds of the tokens that are held at once."""
+
+CACHE = 2**29
+"""The bytes of keys and values that a CPU holds at once, where that is more than FEWEST tokens."""
 
 _SAID = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
 """What torch's RuntimeErrors about memory say that have no class of their own: on CPUs mostly."""
@@ -80,3 +87,15 @@ def _tried(work: Callable[[list[Piece]], Found], part: list[Piece]) -> tuple[lis
         if not exhausted(error):
             raise
         return [], False
+
+
+def tokens(model: PreTrainedModel) -> int:
+    """Return how many tokens a CPU holds at once: as many as fit into CACHE bytes, within bounds.
+
+    A small model's steps are short, so that more rows make them cheaper each.
+    """
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    each = int(2 * config.num_hidden_layers * heads * size * model.dtype.itemsize)
+    return min(max(CACHE // each, FEWEST), MOST)

@@ -44,9 +44,7 @@ def test_a_process_that_dies_with_nothing_to_do_is_replaced(crew):
 
 
 def test_work_that_kills_whoever_does_it_ends(crew):
-    with pytest.raises(
-        Interrupted, match=r"of its own died 3 times .* --engine local"
-    ):
+    with pytest.raises(Interrupted, match=r"of its own died 3 times .* --engine local"):
         list(crew.answers([(dies, None)]))
 
 

@@ -1,10 +1,13 @@
 """A batch that does not fit is halved, what fitted is remembered, and no answer changes."""
 
+from types import SimpleNamespace
+
 import pytest
 import tiny_models
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import GPT2Config, LlamaConfig
 
 from fedaudit.engine import memory
 from fedaudit.engine.batching import Piece, cut, rows_of
@@ -161,3 +164,24 @@ def test_a_batch_is_cut_where_it_is_full():
     assert list(cut(batch, 5)) == [[Piece(4, 2, 5), Piece(1, 0, 2)], [Piece(1, 2, 4)]]
     assert list(cut(batch, 9)) == [batch]
     assert list(cut([], 3)) == []
+
+
+def test_how_many_tokens_fit_by_hand(monkeypatch):
+    config = LlamaConfig(
+        hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2
+    )
+    # Keys and values of 3 layers, 2 heads, 16 numbers of 4 bytes: 768 bytes a token.
+    model = SimpleNamespace(config=config, dtype=torch.float32)
+    monkeypatch.setattr(memory, "CACHE", 768 * 50_000 + 700)
+    assert memory.tokens(model) == 50_000
+    assert memory.tokens(SimpleNamespace(config=config, dtype=torch.bfloat16)) == 100_001
+    monkeypatch.setattr(memory, "CACHE", 768)
+    assert memory.tokens(model) == memory.FEWEST
+    monkeypatch.setattr(memory, "CACHE", 2**40)
+    assert memory.tokens(model) == memory.MOST
+
+
+def test_a_model_that_names_no_key_heads_has_as_many_as_others(monkeypatch):
+    config = GPT2Config(n_embd=64, n_layer=2, n_head=4)  # 2 x 2 x 64 x 4 = 1,024 bytes a token
+    monkeypatch.setattr(memory, "CACHE", 1024 * 40_000)
+    assert memory.tokens(SimpleNamespace(config=config, dtype=torch.float32)) == 40_000
