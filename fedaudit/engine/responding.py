@@ -4,7 +4,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fedaudit.defense import Responder
-from fedaudit.engine.apart import apart
 from fedaudit.interfaces import Chances, Engine, Progress, no_progress
 from fedaudit.records import Decoding, Generation, Probe, Request, Routed, Target, Tokens
 
@@ -129,6 +128,8 @@ class RespondingEngine:
         Prompts of one call of which it leaves the same are asked as one, which is drawn from as
         often as all of them: by themselves they would all get the same draws, which count once.
         """
+        from fedaudit.engine.apart import apart  # draws as the sampler does, with torch
+
         routed = self._routed(target, prompts)
 
         def ask(one: Target, some: Sequence[int], told: Progress) -> list[Chances]:

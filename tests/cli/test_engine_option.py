@@ -34,7 +34,7 @@ def test_without_ray_every_command_says_what_to_install(run, monkeypatch, words,
     monkeypatch.setattr(cluster, "version", missing)
     run.refused(2, *words, "--engine", "ray", says="pip install 'fedaudit[ray]'")
     run.refused(2, *words, "--engine", "rey", says="Did you mean 'ray'?")
-    run.refused(2, *words, "--engine", "local:0", says="There is no engine local:0")
+    run.refused(2, *words, "--engine", "local:0", says="No engine named 'local:0'")
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
