@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -33,6 +34,16 @@ def fresh(count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let processes that start meanwhile leave Ctrl-C to this one from their first moment."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def end(pool: ProcessPoolExecutor) -> None:
     """End a pool's processes at once, whatever they do."""
     running = list((pool._processes or {}).values())  # shutdown forgets them
@@ -43,7 +54,6 @@ def end(pool: ProcessPoolExecutor) -> None:
 
 def _follow_parent() -> None:
     """Leave Ctrl-C to the parent, and end when it does: a killed parent cannot tell its workers."""
-    import signal
     import threading
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

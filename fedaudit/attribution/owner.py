@@ -33,7 +33,7 @@ def score(
 ) -> Scores:
     """Return the scores of every round of `estimates`; those that are `known` are not asked again.
 
-    A known score of a round whose estimates were made anew, with another design, is none of them.
+    A known score of a round whose estimates were made anew is none of them.
     `keep` is told the scores so far after every round, so that nothing is lost by an interruption.
     Raises InputError when `known` are of another run or of other marks.
     """
@@ -46,7 +46,8 @@ def score(
     began, by_round = time.perf_counter(), {one.round: one for one in estimates.rounds}
     before = found.seconds
     for done, (number, measured) in enumerate(pool.run(jobs), 1):
-        rounds = (*found.rounds, _scored(by_round[number], measured))
+        one = by_round[number]
+        rounds = (*found.rounds, _scored(one, measured, _digest(estimates, one)))
         found = replace(
             found,
             rounds=tuple(sorted(rounds, key=lambda one: one.round)),
@@ -77,14 +78,16 @@ def _begun(estimates: Estimates, marks: Sequence[Mark], known: Scores | None) ->
             "The scores are of other marks than these, or of other settings of theirs; choose "
             "another --out."
         )
-    designs = {one.round: _masks(one) for one in estimates.rounds}
-    same = (s for s in known.rounds if designs.get(s.round, s.strength) == s.strength)
+    digests = {one.round: _digest(estimates, one) for one in estimates.rounds}
+    same = (s for s in known.rounds if digests.get(s.round, s.estimates) == s.estimates)
     return replace(known, rounds=tuple(same))
 
 
-def _masks(one: Estimated) -> dict[str, float]:
-    """Return the masks' strength by client: another design has another."""
-    return {estimate.client: estimate.strength for estimate in one.estimates}
+def _digest(estimates: Estimates, one: Estimated) -> str:
+    """Return a digest of a round's adapters: the global one and every client's estimate."""
+    folders = {one.start, *(estimate.adapter for estimate in one.estimates)}
+    own = sorted(pair for pair in estimates.files.items() if pair[0].rpartition("/")[0] in folders)
+    return hashlib.sha256(repr(own).encode()).hexdigest()[:16]
 
 
 def _digits(mark: Mark) -> str:
@@ -104,14 +107,15 @@ def _job(folder: Path, estimates: Estimates, one: Estimated, marks: Sequence[Mar
     )
 
 
-def _scored(one: Estimated, measured: Sequence[dict[str, Score]]) -> Scored:
+def _scored(one: Estimated, measured: Sequence[dict[str, Score]], digest: str) -> Scored:
     reference, *own = measured
     return Scored(
         round=one.round,
         reference=reference,
         clients={e.client: found for e, found in zip(one.estimates, own, strict=True)},
-        strength=_masks(one),
+        strength={estimate.client: estimate.strength for estimate in one.estimates},
         effective={estimate.client: estimate.effective for estimate in one.estimates},
+        estimates=digest,
     )
 
 

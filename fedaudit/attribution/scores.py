@@ -26,6 +26,8 @@ class Scored:
     """rho of each client's estimate."""
     effective: Mapping[str, float] = field(default_factory=dict)
     """n_eff of each client's estimate."""
+    estimates: str = ""
+    """A digest of the estimates that were tested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

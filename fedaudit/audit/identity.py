@@ -32,9 +32,13 @@ def settings(request: "Request") -> dict[str, Any]:
 
 
 def identity(request: "Request", audited: Audited) -> str:
-    """Return the run's id: the fingerprint of its settings, its data and what it audits."""
+    """Return the run's id: the fingerprint of its settings, its data and what it audits.
+
+    It goes on under the same id with other settings that change no result.
+    """
     files = [str(sha256(path)) for path in (request.own, request.others) if path]
-    table = {**settings(request), "files": files, "base": audited.base}
+    wanted = {key: value for key, value in settings(request).items() if key not in FREE}
+    table = {**wanted, "files": files, "base": audited.base}
     return run_id({**table, "adapter": fingerprint(audited)})
 
 

@@ -58,7 +58,7 @@ class Request(ABC):
     device: str = "auto"
     dtype: str = "auto"
     engine: str = "local"
-    """Where the model is asked: "local", or "ray" or "ray:N" for a Ray cluster."""
+    """Where the model is asked: "local[:N]" on this machine, "ray[:N]" on a Ray cluster."""
 
     @property
     @abstractmethod

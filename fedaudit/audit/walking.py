@@ -5,7 +5,7 @@ killed is the piece that was being walked. Shards take the pieces in turn, and n
 question: a piece is then read in the same batches whoever walks it, and rounded alike.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
@@ -16,6 +16,7 @@ from fedaudit.audit.journal import Stream
 from fedaudit.audit.keeping import Kept, identified
 from fedaudit.audit.plan import Plan, Question
 from fedaudit.audit.sums import Sums
+from fedaudit.errors import InputError
 from fedaudit.interfaces import Case, Progress
 from fedaudit.records import Target
 
@@ -27,6 +28,8 @@ QUESTIONS = 256
 """Questions of a piece, which is kept at once; of more than STRINGS for each there are more."""
 STRINGS = 4
 """A piece takes room in the journal by its strings: so many of them, at most, a question."""
+REFUSED = "refused"
+"""What the journal says of a piece that could not be walked, with the reason."""
 HELD = 2**21
 """Probabilities that are held at once."""
 DRAWS = 8
@@ -131,9 +134,15 @@ class _Walking:
         digest = _of_piece(piece)
         content = stream.next(digest)
         if content is None:
-            found = self._walked(piece, told, total)
+            try:
+                found = self._walked(piece, told, total)
+            except InputError as error:  # the report says it, and so must a merged one
+                stream.add(digest, len(piece), {REFUSED: str(error)})
+                raise
             stream.add(digest, len(piece), found.packed())
             return found
+        if isinstance(content, Mapping) and REFUSED in content:
+            raise InputError(content[REFUSED])
         _from(told, piece, total)(1, 1)
         return Sums.unpacked(content)
 

@@ -1,5 +1,7 @@
 """Engines in processes of this machine, one each."""
 
+import pickle
+import traceback
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -24,13 +26,14 @@ class Children:
         """Start a process."""
         number, pool = next(self._numbers), processes.fresh(1)
         self._pools[number] = pool
-        return number, _or_lost(pool.submit(int))
+        with processes.undisturbed():
+            return number, _or_lost(pool.submit(int))
 
     def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
         """Ask a process: a function and what it is given there."""
         function, value = question
         try:
-            return _or_lost(self._pools[worker].submit(function, value))
+            return _or_lost(self._pools[worker].submit(_answer, function, value))
         except BrokenProcessPool as error:  # it died when it had nothing to do
             gone: Future[Any] = Future()
             gone.set_exception(Lost(type(error).__name__))
@@ -45,6 +48,18 @@ class Children:
         """End all processes."""
         for worker in list(self._pools):
             self.stop(worker)
+
+
+def _answer(function: Callable[[Any], Any], value: Any) -> Any:
+    """Return the answer; an error that does not travel is told as one that does."""
+    try:
+        return function(value)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            raise RuntimeError(traceback.format_exc()) from None
+        raise
 
 
 def _or_lost(asked: "Future[Any]") -> "Future[Any]":

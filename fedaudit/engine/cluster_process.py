@@ -94,7 +94,9 @@ def done(work: bytes) -> bytes:
     except Exception as error:
         error.add_note(f"On the Ray cluster:\n{traceback.format_exc()}")
         try:
-            return pickle.dumps((None, error))
+            packed = pickle.dumps((None, error))
+            pickle.loads(packed)
+            return packed
         except Exception:  # an error that does not travel
             return pickle.dumps((None, RuntimeError(traceback.format_exc())))
 

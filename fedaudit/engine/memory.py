@@ -95,7 +95,10 @@ def tokens(model: PreTrainedModel) -> int:
     A small model's steps are short, so that more rows make them cheaper each.
     """
     config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    each = int(2 * config.num_hidden_layers * heads * size * model.dtype.itemsize)
-    return min(max(CACHE // each, FEWEST), MOST)
+    try:
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        each = int(2 * config.num_hidden_layers * heads * size * model.dtype.itemsize)
+    except (AttributeError, RuntimeError, TypeError):  # heads of several sizes, or none at all
+        return FEWEST
+    return min(max(CACHE // max(each, 1), FEWEST), MOST)

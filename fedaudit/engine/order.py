@@ -81,11 +81,11 @@ def answered(question: Question) -> Any:
     """
     engine, (base, adapter) = _here(question.order), question.files
     if engine.base.sha256 != base:
-        raise InputError(f"{question.order.base} is not the same on all machines of the cluster.")
+        raise InputError(f"{question.order.base} has changed, or is not the same on all machines.")
     if adapter is not None:
         folder = question.values[0].adapter
         if _weights(folder) != adapter:
-            raise InputError(f"{folder} is not the same on all machines of the cluster.")
+            raise InputError(f"{folder} has changed, or is not the same on all machines.")
     return getattr(engine, question.method)(*question.values, **question.named)
 
 

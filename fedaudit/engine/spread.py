@@ -12,12 +12,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from fedaudit.engine import cluster
+import torch
+
+from fedaudit.engine import cluster, loader
 from fedaudit.engine.children import Children
 from fedaudit.engine.cluster import Cluster, Share
 from fedaudit.engine.crew import Crew
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.order import Facts, Order, Question, answered, facts, fingerprint, told
+from fedaudit.errors import UsageError
 from fedaudit.interfaces import Chances, Progress, no_progress
 from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
 
@@ -54,8 +57,8 @@ class Engines:
 class SpreadEngine:
     """Answers as LocalEngine does, by as many of them as the crew has room for."""
 
-    def __init__(self, crew: Crew, order: Order) -> None:
-        self.crew, self.order = crew, order
+    def __init__(self, crew: Crew, order: Order, device: str = "auto") -> None:
+        self.crew, self.order, self.device = crew, order, device
         [(_, found)] = crew.answers([(facts, order)])
         self.facts: Facts = found
         self.context_length = self.facts.context_length
@@ -64,7 +67,8 @@ class SpreadEngine:
     @cached_property
     def local(self) -> LocalEngine:
         """An engine of the same base in this process, for what needs the model itself."""
-        return replace(self.order, device="auto", threads=0).make()
+        dtype = self.facts.dtype.removeprefix("torch.")  # what "auto" is here may be another
+        return replace(self.order, device=self.device, dtype=dtype, threads=0).make()
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are code points."""
@@ -227,9 +231,15 @@ def engine(order: Order, name: str) -> "tuple[LocalEngine | SpreadEngine, Facts]
 
 
 def _among_children(order: Order, count: int) -> SpreadEngine:
-    staff = Children()
-    threads = max(1, (os.cpu_count() or 1) // count)
-    return _made(staff, Crew(staff, count), replace(order, threads=threads))
+    """Return an engine of `count` processes; raises UsageError where that is no use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if count > (cores or 1):
+        raise UsageError(f"--engine local:{count} needs as many cores; there are {cores}.")
+    if loader.device_for(order.device).type != "cpu":
+        raise UsageError("--engine local:N is for CPUs: one engine uses a whole GPU.")
+    staff, threads = Children(), max(1, torch.get_num_threads() // count)
+    order = replace(order, device="cpu", threads=threads)
+    return _made(staff, Crew(staff, count), order, "cpu")
 
 
 def _on_ray(order: Order, count: int) -> SpreadEngine:
@@ -240,13 +250,13 @@ def _on_ray(order: Order, count: int) -> SpreadEngine:
         rays.close()
         raise
     there = replace(order, device="cuda" if share.gpus else "cpu", threads=share.cpus)
-    return _made(rays, Crew(Engines(rays, share), size), there)
+    return _made(rays, Crew(Engines(rays, share), size), there, order.device)
 
 
-def _made(held: "Children | Cluster", crew: Crew, order: Order) -> SpreadEngine:
+def _made(held: "Children | Cluster", crew: Crew, order: Order, device: str) -> SpreadEngine:
     """Return an engine that lets go of what it holds in the end."""
     try:
-        made = SpreadEngine(crew, order)
+        made = SpreadEngine(crew, order, device)
     except BaseException:
         held.close()
         raise

@@ -281,7 +281,7 @@ def _with_content(chosen: Any) -> Any:
         return chosen
     return {
         key: lines_sha256(existing(Path(value), "file"))
-        if isinstance(value, str) and value.endswith(".jsonl")
+        if isinstance(value, str) and (value.endswith(".jsonl") or Path(value).is_file())
         else value
         for key, value in chosen.items()
     }

@@ -67,13 +67,27 @@ def configured(profile: Profile, scale: str, variant: Variant, settings: Any) ->
     return build(Simulation, table, f"variant {variant.name}")
 
 
-def shared(configs: Sequence[Simulation]) -> list[Simulation]:
-    """Return the federations, each with its central model where one of them asks for that."""
+def shared(configs: Sequence[Simulation], federations: Path) -> list[Simulation]:
+    """Return the federations, each with its central model where one of them asks for that.
+
+    One that was trained without it before, and not yet with it, stays as it is.
+    """
     wanted = [config for config in configs if config.central]
     beside = (replace(config, central=True) for config in configs)
     return [
-        whole if whole in wanted else config for config, whole in zip(configs, beside, strict=True)
+        whole
+        if whole in wanted and (_there(federations, whole) or not _there(federations, config))
+        else config
+        for config, whole in zip(configs, beside, strict=True)
     ]
+
+
+def _place(federations: Path, config: Simulation) -> Path:
+    return federations / config.sha256()[:12]
+
+
+def _there(federations: Path, config: Simulation) -> bool:
+    return _place(federations, config).exists()
 
 
 def study(
@@ -96,10 +110,11 @@ def study(
     data: list[Mapping[str, Any]] = []
     limits: dict[str, None] = {}
     chosen = variants(profile, scale, quick)
-    configs = shared([configured(profile, scale, variant, settings) for variant in chosen])
+    wanted = [configured(profile, scale, variant, settings) for variant in chosen]
+    configs = shared(wanted, federations)
     for number, (variant, config) in enumerate(zip(chosen, configs, strict=True), 1):
         watch.variant(variant.name, number, len(chosen))
-        place = federations / config.sha256()[:12]
+        place = _place(federations, config)
         begun, started = place.exists(), monotonic()
         done = simulation.simulate(
             config, place, listener=watch.training, verdicts=federations.parent / VERDICTS

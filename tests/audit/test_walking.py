@@ -22,6 +22,7 @@ from fedaudit.audit.sums import SHOWN, Sums
 from fedaudit.audit.walking import walked
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
+from fedaudit.errors import InputError
 from fedaudit.interfaces import Case
 from fedaudit.records import Decoding, Target
 
@@ -263,3 +264,15 @@ def test_shards_of_a_real_model_have_its_digits(base, tmp_path):
         part.journal.finish()
     assert found(shards(tmp_path, 2)) == found()
     assert found()[0]["rows"] > 1
+
+
+def test_a_walk_that_the_engine_refuses_is_refused_from_the_journal_too(tmp_path):
+    class Refusing(Dying):
+        def begins_with(self, target, prompts, strings, **options):
+            raise InputError("this tokenizer has no bytes")
+
+    with pytest.raises(InputError, match="has no bytes"):
+        written(tmp_path, Refusing(), plan([1, 2]))
+    made = journal.load(tmp_path, write=False)
+    with pytest.raises(InputError, match="has no bytes"):
+        through(Dying(), plan([1, 2]), Kept((Part(made),)))

@@ -45,11 +45,13 @@ def test_clients_are_trained_as_workers_says(run):
 def test_an_audit_goes_on_with_another_engine(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
     audited = Audited(base="fedaudit-nano")
-    facts = [
-        identity.facts(extract.Request(prefixes=tmp_path / "a.jsonl", engine=engine), audited)
+    requests = [
+        extract.Request(prefixes=tmp_path / "a.jsonl", engine=engine)
         for engine in ("local", "ray:2", "local:2")
     ]
+    facts = [identity.facts(request, audited) for request in requests]
     assert facts[0] == facts[1] == facts[2]
+    assert len({identity.identity(request, audited) for request in requests}) == 1
 
 
 def test_a_federation_is_the_same_wherever_it_was_trained():

@@ -23,3 +23,14 @@ def dies_once(path):
 
 def dies(_value):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+class StaysError(Exception):
+    """An error that cannot be made again from its arguments."""
+
+    def __init__(self, *, why):
+        super().__init__(why)
+
+
+def stays(_value):
+    raise StaysError(why="cannot travel")

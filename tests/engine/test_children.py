@@ -3,14 +3,14 @@
 import gc
 
 import pytest
-from errands import dies, dies_once, square
+from errands import dies, dies_once, square, stays
 
 from fedaudit import processes
 from fedaudit.engine import cluster, spread
 from fedaudit.engine.children import Children
 from fedaudit.engine.crew import Crew
 from fedaudit.engine.order import Order
-from fedaudit.errors import InputError, Interrupted
+from fedaudit.errors import InputError, Interrupted, UsageError
 from fedaudit.records import Decoding, Probe, Target
 
 
@@ -27,6 +27,11 @@ def test_questions_are_answered_and_mistakes_come_back(crew):
     with pytest.raises(InputError, match="-3 is negative"):
         list(crew.answers([(square, -3)]))
     assert dict(crew.answers([(square, 9)])) == {0: 81}
+
+
+def test_an_error_that_does_not_travel_is_told(crew):
+    with pytest.raises(RuntimeError, match="StaysError: cannot travel"):
+        list(crew.answers([(stays, None)]))
 
 
 def test_a_process_that_dies_is_replaced(crew, tmp_path):
@@ -60,6 +65,7 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
     several, known = spread.engine(order, "local:2")
     local, told = spread.engine(order, "local")
     assert known == told
+    assert (several.device, several.local.base.model.device.type) == ("cpu", "cpu")
     ids = [tokens.ids for tokens in local.tokenize(["Ann Lee of Leeds", "The bank", "paid the"])]
     probes = [Probe(prompt=one, samples=3, max_new_tokens=6) for one in ids]
     for target in (Target(name="base"), Target(name="tuned", adapter=str(adapter))):
@@ -72,6 +78,12 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
     for process in running:
         process.join(10)
         assert not process.is_alive()
+
+
+def test_more_processes_than_cores_are_refused():
+    order = Order(base="none", device="cpu", dtype="auto", template=None, batch_size=0)
+    with pytest.raises(UsageError, match=r"local:9999 needs as many cores"):
+        spread.engine(order, "local:9999")
 
 
 @pytest.mark.parametrize(

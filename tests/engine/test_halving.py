@@ -7,7 +7,7 @@ import tiny_models
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import GPT2Config, LlamaConfig
+from transformers import Gemma4TextConfig, GPT2Config, LlamaConfig, MambaConfig
 
 from fedaudit.engine import memory
 from fedaudit.engine.batching import Piece, cut, rows_of
@@ -185,3 +185,9 @@ def test_a_model_that_names_no_key_heads_has_as_many_as_others(monkeypatch):
     config = GPT2Config(n_embd=64, n_layer=2, n_head=4)  # 2 x 2 x 64 x 4 = 1,024 bytes a token
     monkeypatch.setattr(memory, "CACHE", 1024 * 40_000)
     assert memory.tokens(SimpleNamespace(config=config, dtype=torch.float32)) == 40_000
+
+
+@pytest.mark.parametrize("config", [MambaConfig(), Gemma4TextConfig()], ids=lambda c: c.model_type)
+def test_a_model_without_one_size_of_head_holds_the_fewest(config):
+    model = SimpleNamespace(config=config, dtype=torch.float32)
+    assert memory.tokens(model) == memory.FEWEST

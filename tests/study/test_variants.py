@@ -38,11 +38,15 @@ def test_a_scale_without_variants_is_refused():
         variants(parse(only), "nano", quick=False)
 
 
-def test_a_federation_is_not_trained_twice_for_its_central_model():
+def test_a_federation_is_not_trained_twice_for_its_central_model(tmp_path):
     plain, other = Simulation(central=False), Simulation(central=False, seed=1)
     whole = Simulation(central=True)
-    assert shared([plain, other, whole]) == [whole, other, whole]
-    assert shared([plain, other]) == [plain, other]
+    assert shared([plain, other, whole], tmp_path) == [whole, other, whole]
+    assert shared([plain, other], tmp_path) == [plain, other]
+    (tmp_path / plain.sha256()[:12]).mkdir()  # from a study that did without
+    assert shared([plain, other, whole], tmp_path) == [plain, other, whole]
+    (tmp_path / whole.sha256()[:12]).mkdir()
+    assert shared([plain, other, whole], tmp_path) == [whole, other, whole]
 
 
 def test_steps_are_set_against_the_training():
