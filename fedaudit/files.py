@@ -53,6 +53,12 @@ def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def sweep(folder: Path) -> None:
+    """Remove what was left in a folder by writes whose process was killed."""
+    for left in folder.glob(".*.????????"):  # as `atomic` calls what is not whole yet
+        left.unlink(missing_ok=True)
+
+
 @contextmanager
 def unwritable(path: Path) -> Iterator[None]:
     """Raise what `atomic` raises when what is done to `path` inside cannot be written."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedaudit.errors import InputError, Interrupted
-from fedaudit.files import atomic, atomic_text, existing, for_owner, lines_sha256, sha256
+from fedaudit.files import atomic, atomic_text, existing, for_owner, lines_sha256, sha256, sweep
 
 
 def test_text_is_written_in_utf_8_without_changing_line_ends(tmp_path):
@@ -147,3 +147,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"file/below cannot be closed to others: Not a directory"):
         for_owner(tmp_path / "file" / "below")
+
+
+def test_what_a_killed_write_left_is_swept_away(tmp_path):
+    with pytest.raises(KeyboardInterrupt), atomic(tmp_path / "a.bin") as temporary:
+        left = tmp_path / temporary.name
+        kept = left.rename(tmp_path / ".kept")  # so that ending well does not remove it
+        raise KeyboardInterrupt
+    kept.rename(left)
+    (tmp_path / "a.bin").write_text("whole")
+    (tmp_path / ".hidden").write_text("somebody's")
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "a.bin"]
+    sweep(tmp_path / "none")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.defense import Course, Defense
+from fedaudit.files import sweep
 from fedaudit.interfaces import Aggregator
 from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Document
@@ -99,6 +100,7 @@ def train(job: Job) -> float:
         loss = _defended(model, weights, job)
         if loss is None:
             loss = _optimize(model, weights, start, job, gradients)
+    sweep(job.out)
     adapters.write(tensors_of(model, ADAPTER), config, job.out)
     if gradients:
         adapters.write_state(gradients.remembered(), job.out / STATE)
