@@ -15,7 +15,7 @@ Found = TypeVar("Found")
 FEWEST, MOST = 32_768, 131_072
 """Bounds of the tokens that are held at once."""
 
-CACHE = 2**30
+CACHE = 2**29
 """The bytes of keys and values that a CPU holds at once, where that is more than FEWEST tokens."""
 
 _SAID = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
