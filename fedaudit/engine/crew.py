@@ -104,7 +104,7 @@ class Crew:
                 f"No engine found a place {self.staff.where} within {self.patience:.0f} seconds: "
                 "are all slots taken?"
             )
-        future = next(iter(done))
+        future = next(one for one in self._doing if one in done)  # who was asked first
         return self._doing.pop(future), future
 
     def _result(self, did: _Doing, future: "Future[Any]") -> Any:

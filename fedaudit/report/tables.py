@@ -36,7 +36,7 @@ FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "roun
 def attacks(report: Row) -> list[Table]:
     """Return the tables of what came out of the model."""
     whole, report = report, apart(report)
-    return [
+    made = (
         *memorization.tables(whole),
         *matrix(whole),
         *verbatim(whole),
@@ -50,18 +50,20 @@ def attacks(report: Row) -> list[Table]:
         *unprompted(report),
         *inference(report),
         *categories(report),
-    ]
+    )
+    return [table for table in made if table.columns]
 
 
 def rest(report: Row) -> list[Table]:
     """Return the tables of what else was measured: defences, utility, costs."""
-    return [
+    made = (
         *defense(report),
         *utility(report),
         *under_keys(report),
         *costs(report),
         *others(report),
-    ]
+    )
+    return [table for table in made if table.columns]
 
 
 def others(report: Row) -> list[Table]:

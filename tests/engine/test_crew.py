@@ -54,6 +54,11 @@ def test_every_question_has_its_answer_once():
     assert staff.stopped == []
 
 
+def test_who_was_asked_first_is_heard_first():
+    for _ in range(20):  # the addresses of the futures differ each time
+        assert [place for place, _ in Crew(Staff(), 4).answers(range(9))] == list(range(9))
+
+
 def test_no_more_start_than_there_is_to_do_and_they_stay():
     staff = Staff()
     crew = Crew(staff, 8)

@@ -147,6 +147,25 @@ def test_any_rows_can_be_shown(rows):
     assert all(isinstance(sentence, str) for sentence in tried(document))
 
 
+def test_a_table_of_nothing_is_not_shown():
+    row = Measurement(
+        kind="defense",
+        plugin="a",
+        metric="dropped",
+        value=None,
+        low=None,
+        high=None,
+        n=3,
+        hits=None,
+        chance=None,
+        baseline=None,
+        reason="not tried",
+        scope={"round": 0},
+    )
+    for text in shown(report([row])):
+        assert "filters of made-up examples" not in text
+
+
 @given(st.lists(measurements() | attributions(), max_size=12), st.randoms(use_true_random=False))
 def test_the_verdict_is_the_same_in_any_order(rows, chance):
     mixed = list(rows)
