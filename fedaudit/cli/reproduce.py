@@ -27,6 +27,10 @@ def reproduce(
     json: Json = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    jobs: Annotated[
+        int,
+        typer.Option("--jobs", help="Variants at a time; 0: one a core at nano scale.", min=0),
+    ] = 0,
     quiet: Quiet = False,
 ) -> int:
     """Run a paper's study: its federations, attacks, claims, and its figures beside ours.
@@ -38,7 +42,8 @@ def reproduce(
     from fedaudit.cli.simulate import given
     from fedaudit.files import folder
     from fedaudit.report.redaction import Redactor, load_or_create_key
-    from fedaudit.study.run import Watch, study
+    from fedaudit.study.run import study
+    from fedaudit.study.variant import Watch
 
     started = datetime.now(UTC)
     chosen = profiles.load(profile)
@@ -59,6 +64,7 @@ def reproduce(
             federations=place / "federations",
             redactor=redactor,
             watch=watch,
+            jobs=jobs,
         )
     report = _report(chosen, scale, found, started, device)
     document = saved(report, place / "report.json", json)

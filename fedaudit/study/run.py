@@ -1,41 +1,23 @@
 """Running a study: each federation once, the attacks on it, then claims and figures."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.attribution import run as attribution
-from fedaudit.attribution.plan import Wish
-from fedaudit.attribution.pool import Machine
-from fedaudit.attribution.rows import PROTOCOL
 from fedaudit.errors import UsageError
-from fedaudit.interfaces import Progress
 from fedaudit.options import build, merged
 from fedaudit.profile import Profile, Published, Variant
 from fedaudit.records import Claim, Finding, Measurement
-from fedaudit.simulation import run as simulation
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.judged import VERDICTS
-from fedaudit.simulation.loop import Listener
-from fedaudit.study.attacks import attacked
 from fedaudit.study.claims import beside, checked
-from fedaudit.study.memorization import memorized
-from fedaudit.study.pool import averaged, between_clients, pooled, weighted
+from fedaudit.study.jobs import outcomes, usual
+from fedaudit.study.pool import averaged, pooled, weighted
+from fedaudit.study.variant import Task, Watch
 
 if TYPE_CHECKING:
-    from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """Who hears of progress."""
-
-    variant: Callable[[str, int, int], None]
-    training: Listener
-    bar: Callable[[str], Progress]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,74 +81,40 @@ def study(
     federations: Path,
     redactor: "Redactor",
     watch: Watch,
+    jobs: int = 0,
 ) -> Studied:
     """Run every variant; a federation of equal settings is trained once and kept.
 
     One that another variant wants with a central model beside it is trained with that at once.
+    `jobs` variants run at a time: with 0 as many as there are cores, for small models on CPU.
     """
-    measured: dict[str, Sequence[Measurement]] = {}
-    findings: list[Finding] = []
-    places: list[Path] = []
-    data: list[Mapping[str, Any]] = []
-    limits: dict[str, None] = {}
     chosen = variants(profile, scale, quick)
     wanted = [configured(profile, scale, variant, settings) for variant in chosen]
-    configs = shared(wanted, federations)
-    for number, (variant, config) in enumerate(zip(chosen, configs, strict=True), 1):
-        watch.variant(variant.name, number, len(chosen))
-        place = _place(federations, config)
-        begun, started = place.exists(), monotonic()
-        done = simulation.simulate(
-            config, place, listener=watch.training, verdicts=federations.parent / VERDICTS
+    tasks = [
+        Task(
+            variant=variant,
+            config=config,
+            place=_place(federations, config),
+            verdicts=federations.parent / VERDICTS,
+            redactor=redactor,
         )
-        training = 0.0 if begun else monotonic() - started
-        reports = [
-            *attacked(variant, place, config, redactor, watch.bar),
-            *_attributed(variant, place, config, watch),
-            *memorized(variant, place, config, redactor, watch.bar),
-        ]
-        rows = [row for report in reports for row in report.measurements]
-        rows += [*overheads(rows, training), *between_clients(rows)]
-        measured[variant.name] = [
-            replace(row, scope={**row.scope, "variant": variant.name})
-            for row in (*done.measurements, *rows, *pooled((*done.measurements, *rows)))
-        ]
-        findings += [
-            replace(f, id=f"{variant.name}-{f.id}", measurement=f"{f.measurement}, {variant.name}")
-            for report in reports
-            for f in report.findings
-        ]
-        limits |= dict.fromkeys(done.limits)
-        for report in reports:
-            # One audit for each client of many would say the same over and over.
-            limits |= dict.fromkeys(() if variant.clients else report.limits)
-        places.append(place)
-        data += [row for report in reports for row in report.data]
+        for variant, config in zip(chosen, shared(wanted, federations), strict=True)
+    ]
+    found = outcomes(tasks, jobs or usual(scale, tasks), watch)
+    measured: dict[str, Sequence[Measurement]] = {
+        task.variant.name: one.measurements for task, one in zip(tasks, found, strict=True)
+    }
     for name in dict.fromkeys(variant.pool for variant in chosen if variant.pool):
         measured[name] = _together(name, chosen, measured)
     return Studied(
         measurements=tuple(row for rows in measured.values() for row in rows),
-        findings=tuple(findings),
+        findings=tuple(finding for one in found for finding in one.findings),
         claims=tuple(checked(profile, measured)),
         figures=tuple(beside(profile.figures, measured)),
-        federations=tuple(places),
-        data=tuple(data),
-        limits=tuple(limits),
+        federations=tuple(task.place for task in tasks),
+        data=tuple(row for one in found for row in one.data),
+        limits=tuple(dict.fromkeys(limit for one in found for limit in one.limits)),
     )
-
-
-def overheads(rows: Sequence[Measurement], training: float) -> list[Measurement]:
-    """Return each step's seconds as a share of the `training` seconds of its federation.
-
-    Nothing where the federation was there before (0), or where the rows say it themselves.
-    """
-    if not training or any(row.metric == "overhead" for row in rows):
-        return []
-    return [
-        replace(row, metric="overhead", value=row.value / training)
-        for row in rows
-        if row.metric == "seconds" and "step" in row.scope and row.value is not None
-    ]
 
 
 def _together(
@@ -176,22 +124,3 @@ def _together(
     rows = [row for one in chosen if one.pool == name for row in measured[one.name]]
     together = (pooled, averaged, weighted)
     return [row for way in together for row in way(rows, "variant", name)]
-
-
-def _attributed(
-    variant: Variant, place: Path, config: Simulation, watch: Watch
-) -> Iterator["Report"]:
-    """Yield the report of a variant's attribution."""
-    if not variant.attribution:
-        return
-    options = {name: dict(own) for name, own in variant.options.items()}
-    wish = build(Wish, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}")
-    request = attribution.Request(
-        rounds=place,
-        methods=variant.attribution,
-        wish=replace(wish, seed=config.seed),
-        options=options,
-        seed=config.seed,
-        machine=Machine(device=config.device, dtype=config.dtype, workers=config.workers),
-    )
-    yield attribution.run(request, watch.bar)

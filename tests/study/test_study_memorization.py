@@ -51,22 +51,50 @@ PROFILE = {
 }
 
 
-def test_a_study_measures_memorization_and_pools_it(tmp_path):
-    from fedaudit.interfaces import no_progress
+def studied(place, jobs, heard):
     from fedaudit.report.redaction import Redactor
-    from fedaudit.study.run import Watch, study
+    from fedaudit.study.run import study
+    from fedaudit.study.variant import Watch
 
-    found = study(
+    return study(
         parse(PROFILE),
         "nano",
         quick=False,
         settings={},
-        federations=tmp_path / "federations",
+        federations=place / "federations",
         redactor=Redactor(bytes(32)),
         watch=Watch(
-            variant=lambda *_: None, training=lambda event: None, bar=lambda title: no_progress
+            variant=lambda *told: heard.append(told),
+            training=lambda event: None,
+            bar=lambda title: lambda *at: heard.append((title, *at)),
         ),
+        jobs=jobs,
     )
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return studied(tmp_path_factory.mktemp("study"), 1, [])
+
+
+def test_several_variants_at_a_time_measure_the_same(found, tmp_path):
+    heard = []
+    several = studied(tmp_path, 2, heard)
+    assert several.measurements == found.measurements
+    assert several.findings == found.findings
+    assert several.claims == found.claims
+    assert several.figures == found.figures
+    assert several.limits == found.limits
+    assert [path.name for path in several.federations] == [path.name for path in found.federations]
+    assert heard == [
+        ("seed 0", 1, 2),
+        ("seed 1", 2, 2),
+        ("variants", 1, 2),
+        ("variants", 2, 2),
+    ]
+
+
+def test_a_study_measures_memorization_and_pools_it(found):
     [claim] = found.claims
     assert claim.holds
     total = [

@@ -6,7 +6,8 @@ from fedaudit.errors import UsageError
 from fedaudit.profile import parse
 from fedaudit.records import Measurement
 from fedaudit.simulation.config import Simulation
-from fedaudit.study.run import overheads, shared, variants
+from fedaudit.study.run import shared, variants
+from fedaudit.study.variant import overheads
 
 PROFILE = {
     "name": "some",
