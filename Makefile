@@ -18,7 +18,7 @@ demo: .venv/installed
 	cd $(DEMO) && ../$(BIN)/fedaudit report report --format html
 
 test: .venv/installed check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: .venv/installed
 	$(BIN)/ruff check .

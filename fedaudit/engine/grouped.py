@@ -63,6 +63,12 @@ class Layer(CacheLayerMixin):
         values[where.group, :, where.entry] = value_states[0].transpose(0, 1)
         return keys[:, :, : where.length], values[:, :, : where.length]
 
+    def leave(self, stay: torch.Tensor) -> None:
+        """Forget all groups but those of `stay`."""
+        assert self.keys is not None
+        assert self.values is not None
+        self.keys, self.values = self.keys[stay], self.values[stay]
+
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Return how many keys there are, and that they begin at the first."""
         return self.get_seq_length(), 0
@@ -113,6 +119,13 @@ class Groups(Cache):
             layer.places = places
         return places
 
+    def leave(self, stay: Integers) -> None:
+        """Forget all groups but those of `stay`, which are counted anew, in their order."""
+        chosen = torch.as_tensor(stay, device=self.device)
+        for layer in self._own:
+            layer.leave(chosen)
+        self.used, self.position = self.used[stay], self.position[stay]
+
     def mask(self, places: Places, dtype: torch.dtype) -> torch.Tensor:
         """Return what is added to scores, (groups, 1, slots, length): 0 where a row sees a key."""
         seen = torch.as_tensor(self.seen[:, : places.length], device=self.device)
@@ -156,19 +169,28 @@ def grouped(sizes: Sequence[int], most: int) -> tuple[Integers, Integers]:
 
 
 class Branches:
-    """The samples of each prompt as a tree; its leaves are the rows."""
+    """The samples of each prompt as a tree; its leaves are the rows.
+
+    Groups of which all samples have ended are forgotten once they are a quarter.
+    """
 
     def __init__(
         self, model: PreTrainedModel, groups: Groups, kept: Callable[[torch.Tensor], None]
     ) -> None:
         self._model, self._groups, self._kept = model, groups, kept
+        self._left = np.arange(len(groups.used))
+        """The groups that are remembered, in order."""
 
     def grow(
         self, group: Integers, row: Integers, tokens: Integers
     ) -> tuple[torch.Tensor, Integers]:
         """Let each sample read its token; return logits, and which row of them is its own."""
+        alive = np.unique(group)
+        if 4 * len(alive) <= 3 * len(self._left):
+            self._groups.leave(np.searchsorted(self._left, alive))
+            self._left = alive
         # Samples of one group that drew the same from the same row are one row from now on.
-        told = np.stack([group, row, tokens])
+        told = np.stack([np.searchsorted(self._left, group), row, tokens])
         (group, parents, tokens), own = np.unique(told, axis=1, return_inverse=True)
         self._kept(torch.as_tensor(parents))
         return self._forward(parents, group, tokens), own.reshape(-1)

@@ -1,5 +1,7 @@
 """Samples that share a prompt's keys say what each says alone, in every kind of model."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tiny_models
@@ -223,6 +225,24 @@ def test_the_keys_of_a_prompt_are_kept_once(llama):
     [groups] = made_of
     # One group: 8 padded tokens of the prompt and 4 of each sample (the fifth is not read).
     assert groups.layers[0].keys.shape == (1, 2, 8 + 4 * 10, 8)
+
+
+def test_groups_that_have_ended_are_forgotten(llama, monkeypatch):
+    kept = []
+    real = grouped.Groups.leave
+
+    def spy(self, stay):
+        real(self, stay)
+        kept.append((len(stay), len(self.used), len(self.position), len(self.layers[1].values)))
+
+    monkeypatch.setattr(grouped.Groups, "leave", spy)
+    probes = [Probe(prompt=(1, 9 + i, 30), samples=1, max_new_tokens=30) for i in range(16)]
+    wanted = [slow(llama, probe, 0, Decoding()) for probe in probes]
+    assert asked(llama, probes, whole(probes), Decoding()) == wanted
+    assert len(kept) >= 3
+    assert all(len(set(sizes)) == 1 for sizes in kept)
+    sizes = [16, *(size for size, *_ in kept)]
+    assert all(4 * after <= 3 * before for before, after in itertools.pairwise(sizes))
 
 
 def test_groups_count_samples_piece_by_piece():
