@@ -102,7 +102,11 @@ def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
             place = place.setdefault(step, {})
             if not isinstance(place, dict):
                 raise UsageError(f"--set {key} goes into {step}, which is a value, not a table.")
-        place[last] = _value(text)
+        place[last] = value = _value(text)
+        if value == text and text.startswith(("[", "{")):
+            raise UsageError(
+                f"--set {key}: {text!r} is no list or table of TOML; are words in it quoted?"
+            )
     return table
 
 

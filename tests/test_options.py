@@ -167,6 +167,12 @@ def test_set_needs_a_key_and_a_value(setting):
         parse_settings([setting])
 
 
+@pytest.mark.parametrize("text", ["[a", '[{name="a", b=c}]', "{a = b}", "{}}"])
+def test_set_takes_no_list_or_table_for_text(text):
+    with pytest.raises(UsageError, match=r"--set a\.b: .* is no list or table of TOML"):
+        parse_settings([f"a.b={text}"])
+
+
 def test_set_does_not_go_into_a_value():
     with pytest.raises(UsageError, match=r"--set a\.b goes into a, which is a value"):
         parse_settings(["a=1", "a.b=2"])
