@@ -56,7 +56,11 @@ def _follow_parent() -> None:
     """Leave Ctrl-C to the parent, and end when it does: a killed parent cannot tell its workers."""
     import threading
 
+    from tqdm import tqdm
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The lock that libraries' bars make is a semaphore; a process that is ended leaves it behind.
+    tqdm.set_lock(threading.RLock())
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -40,3 +40,14 @@ def test_another_error_ends_the_workers_and_comes_through():
             return
         time.sleep(0.05)
     pytest.fail("the worker still runs")
+
+
+def lock_of_bars():
+    from tqdm import tqdm
+
+    return type(tqdm.get_lock()).__module__
+
+
+def test_bars_in_a_worker_make_no_semaphore_that_would_outlive_it():
+    with processes(1, "gone") as pool:
+        assert pool.submit(lock_of_bars).result() == "_thread"
