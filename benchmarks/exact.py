@@ -5,9 +5,10 @@
 
 The work is the contextual attack's on one model of a nano federation: client c0's prefixes of 50
 tokens, 10 new tokens, c1's personal data and the guess control as strings. Sampling draws 15
-continuations of each; the walk computes them all, with its draws from what it gives up. Both take
-turns in this process. With --seeds, so many runs of 1, 15 and 100 samples of --prefixes prefixes,
-evenly spaced, are drawn, and their coverages set beside the interval that the walk gives for them.
+continuations of each, to their ends or until it is settled which string they begin with; the walk
+computes them all, with its draws from what it gives up. They take turns in this process. With
+--seeds, so many runs of 1, 15 and 100 samples of --prefixes prefixes, evenly spaced, are drawn, and
+their coverages set beside the interval that the walk gives for them.
 """
 
 import argparse
@@ -58,6 +59,9 @@ def cost(case: Case, threshold: float, repeats: int) -> None:
     ]
     ways = {
         "sampling": lambda: case.engine.generate(case.tuned, probes, seed=0),
+        "sampling until settled": lambda: case.engine.generate(
+            case.tuned, probes, seed=0, strings=strings
+        ),
         "walking": lambda: case.engine.begins_with(
             case.tuned,
             [one.prompt for one in questions],
@@ -75,6 +79,9 @@ def cost(case: Case, threshold: float, repeats: int) -> None:
         f"different prefix ({max(rows)} at most)"
     )
     print(line("sampling n = 15 / walking", spent, "sampling", "walking"))
+    settled = "sampling until settled"
+    print(line("sampling n = 15 / the same until settled", spent, "sampling", settled))
+    print(line("sampling until settled / walking", spent, settled, "walking"))
 
 
 def agreement(case: Case, threshold: float, seeds: int, prefixes: int) -> None:

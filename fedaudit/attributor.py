@@ -1,13 +1,15 @@
 """What attribution is: telling which clients trained on watermarked documents."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from fedaudit.interfaces import Aggregator, Plugin, Progress, Update, no_progress
 from fedaudit.watermark import Mark, Score, Watermark
+
+T = TypeVar("T")
 
 Scores = Mapping[str, Score]
 """By the id of a mark."""
@@ -72,6 +74,14 @@ class Trial:
     """The z above which a client is flagged."""
     seed: int = 0
     progress: Callable[[str], Progress] = field(default=lambda title: no_progress)
+    _known: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, question: Hashable, answer: Callable[[], T]) -> T:
+        """Return `answer()`, or what it was when another method of this trial asked the same."""
+        if question not in self._known:
+            self._known[question] = answer()
+        known: T = self._known[question]
+        return known
 
 
 class Attributor(Plugin, ABC):

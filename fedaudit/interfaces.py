@@ -4,7 +4,7 @@ A plugin is a frozen dataclass: its fields are its options, its docstring's firs
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -74,9 +74,14 @@ class Engine(Protocol):
         *,
         seed: int,
         decoding: Decoding = Decoding(),
+        strings: Collection[str] | None = None,
         progress: Progress = no_progress,
     ) -> list[Generation]:
-        """Continue every probe; results do not depend on batch size or on order."""
+        """Continue every probe; results do not depend on batch size or on order.
+
+        With `strings` only which of these a continuation begins with counts, leading white space
+        aside: what is behind may be missing.
+        """
         ...
 
     def score(
@@ -87,6 +92,12 @@ class Engine(Protocol):
         progress: Progress = no_progress,
     ) -> list[list[float]]:
         """Return, for each sequence, the natural-log probability of every token but the first."""
+        ...
+
+    def scores(
+        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    ) -> list[list[list[float]]]:
+        """Score every sequence under every target; adapters may go through the model together."""
         ...
 
     def score_groups(

@@ -4,7 +4,7 @@ Attacks that ask prefixes keep less (`asking`): what answers say of the strings 
 whole answers are kept, texts and scores, because only the attack knows what it makes of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -44,16 +44,20 @@ class KeptEngine:
         *,
         seed: int,
         decoding: Decoding = Decoding(),
+        strings: Collection[str] | None = None,
         progress: Progress = no_progress,
     ) -> list[Generation]:
         """Continue every probe."""
 
         def ask(some: Sequence[Probe], told: Progress) -> list[Any]:
-            found = self.engine.generate(target, some, seed=seed, decoding=decoding, progress=told)
+            found = self.engine.generate(
+                target, some, seed=seed, decoding=decoding, strings=strings, progress=told
+            )
             return [(one.texts, one.tokens) for one in found]
 
+        looked_for = () if strings is None else (tuple(strings),)
         answers = self._through(
-            ("generate", *_who(target), seed, decoding),
+            ("generate", *_who(target), seed, decoding, *looked_for),
             probes,
             prompts=[probe.prompt for probe in probes],
             sizes=[probe.samples * probe.max_new_tokens for probe in probes],
@@ -87,6 +91,12 @@ class KeptEngine:
             _zeros(sequence) if answer is None else answer
             for sequence, answer in zip(sequences, answers, strict=True)
         ]
+
+    def scores(
+        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    ) -> list[list[list[float]]]:
+        """Score every sequence under every target, one after the other."""
+        return [self.score(target, sequences) for target in targets]
 
     def score_groups(
         self,

@@ -196,6 +196,7 @@ class _Asking:
             probes,
             seed=self.case.seed,
             decoding=self.manner.decoding,
+            strings=self.among.strings if self.among else None,
             progress=progress,
         )
         if self.among is None:

@@ -145,7 +145,7 @@ def _gains(case: Case, texts: Sequence[str], origins: Sequence[Origin]) -> list[
     drawn_as = [lead + text for text, (_, lead) in zip(texts, origins, strict=True)]
     tokens = [t.ids for t in case.engine.tokenize(drawn_as)]
     rows = [(*prompt, *ids) for (prompt, _), ids in zip(origins, tokens, strict=True)]
-    tuned, base = case.engine.score(case.tuned, rows), case.engine.score(case.base, rows)
+    tuned, base = case.engine.scores([case.tuned, case.base], rows)
     return [
         sum(a[len(a) - len(ids) :]) - sum(b[len(b) - len(ids) :])
         for a, b, ids in zip(tuned, base, tokens, strict=True)

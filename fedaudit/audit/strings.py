@@ -18,14 +18,14 @@ class Strings:
     """
 
     def __init__(self, strings: Iterable[str]) -> None:
-        self._strings = sorted(set(strings))
-        self._places = {string: place for place, string in enumerate(self._strings)}
-        self._matcher = Matcher(self._strings)
+        self.strings = sorted(set(strings))
+        self._places = {string: place for place, string in enumerate(self.strings)}
+        self._matcher = Matcher(self.strings)
 
     @cached_property
     def digest(self) -> str:
         """Return what tells this list from any other."""
-        joined = "\x00".join(self._strings).encode("utf-8", "surrogatepass")
+        joined = "\x00".join(self.strings).encode("utf-8", "surrogatepass")
         return blake2b(joined, digest_size=16).hexdigest()
 
     def reduced(self, text: str) -> str:
@@ -46,7 +46,7 @@ class Strings:
         """Return the answers again, `samples` of each question."""
         answers = [[""] * drawn for drawn in samples]
         for question, draw, place in _triples(hits):
-            answers[question][draw] = self._strings[place]
+            answers[question][draw] = self.strings[place]
         return answers
 
 

@@ -1,27 +1,15 @@
 """All of some work, batch by batch, each as large as memory allows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from transformers import PreTrainedModel
 
 from fedaudit.engine import generate, mixed, score, shared
-from fedaudit.engine.batching import Piece, by_length, padded, pieces
+from fedaudit.engine.batching import Piece, buckets, by_length, cut, padded, pieces
 from fedaudit.engine.memory import Memory, exhausted, release
-from fedaudit.records import Decoding, Probe
-
-Drawn = tuple[list[Piece], list[list[int]]]
-"""A batch, and the tokens that each of its samples drew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """What samples are drawn from, and how."""
-
-    probes: Sequence[Probe]
-    seed: int
-    decoding: Decoding
-    end: Sequence[int]
+from fedaudit.engine.samples import Answered, Drawing
+from fedaudit.records import Probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +22,54 @@ class Room:
     """What was found too much."""
 
 
-def drawn(model: PreTrainedModel, work: Drawing, room: Room) -> Iterator[Drawn]:
-    """Yield the samples of all probes."""
+def drawn(model: PreTrainedModel, work: Drawing, room: Room) -> Iterator[Answered]:
+    """Yield the samples of all probes, in the order in which they end.
 
-    def draw(part: list[Piece]) -> list[list[int]]:
-        return generate.continuations(
-            model, work.probes, part, seed=work.seed, decoding=work.decoding, end=work.end
-        )
+    What memory does not suffice for is begun again, fewer at once; what has ended counts.
+    """
+    for all_ in _by_new(work.probes):
+        waiting = all_
+        while waiting:
+            length = _length(work.probes, waiting)  # the longest is the first
+            rows = room.memory.fewer(length, min(room.rows, room.tokens // length))
+            waiting = [part for piece in waiting for [part] in cut([piece], rows)]
+            waiting = yield from _until_full(model, work, waiting, rows, room.memory)
 
-    for batch in pieces(work.probes, room.rows, room.tokens):
-        yield from room.memory.run(_length(work.probes, batch), batch, draw)
+
+def _by_new(probes: Sequence[Probe]) -> list[list[Piece]]:
+    """Return all samples by their number of new tokens, those of the longest prompts first."""
+    found: dict[int, list[Piece]] = {}
+    for (_, new), bucket in buckets(probes):
+        found.setdefault(new, []).extend(bucket)
+    return list(found.values())
+
+
+def _until_full(
+    model: PreTrainedModel, work: Drawing, waiting: list[Piece], rows: int, memory: Memory
+) -> Generator[Answered, None, list[Piece]]:
+    """Yield what ends until memory does not suffice; return what has not ended then."""
+    ended = set[Piece]()
+    try:
+        for some, tokens in generate.refilled(model, work, waiting, rows):
+            ended.update(some)
+            yield some, tokens
+        return []
+    except (RuntimeError, MemoryError) as error:
+        if not exhausted(error):
+            raise
+    memory.failed(_length(work.probes, waiting), rows)
+    return [piece for piece in waiting if piece not in ended]
 
 
 def drawn_together(
     model: PreTrainedModel, work: Drawing, adapters: mixed.Adapters, room: Room
-) -> Iterator[Drawn]:
+) -> Iterator[Answered]:
     """Yield the samples of all probes under each of `adapters`: adapter by adapter in a batch."""
 
     def draw(part: list[Piece]) -> list[list[int]]:
         everyone = part * adapters.count
         with adapters.active(len(everyone)):
-            return generate.continuations(
-                model,
-                work.probes,
-                everyone,
-                seed=work.seed,
-                decoding=work.decoding,
-                end=work.end,
-                kept=adapters.kept,
-            )
+            return generate.continuations(model, work, everyone, adapters.kept)
 
     rows, tokens = (max(1, most // max(1, adapters.count)) for most in (room.rows, room.tokens))
     for batch in pieces(work.probes, rows, tokens):
@@ -81,6 +88,27 @@ def scored(
     for batch in by_length(lengths, room.tokens):
         rows = [Piece(index, 0, 1) for index in batch]
         for part, found in room.memory.run(padded(lengths[batch[0]]), rows, read):
+            yield [piece.index for piece in part], found
+
+
+def scored_together(
+    model: PreTrainedModel,
+    sequences: Sequence[Sequence[int]],
+    adapters: mixed.Adapters,
+    room: Room,
+) -> Iterator[tuple[list[int], list[list[float]]]]:
+    """Yield indices of sequences and their scores under each of `adapters`, one after the other."""
+
+    def read(part: list[Piece]) -> list[list[float]]:
+        rows = [sequences[one.index] or (0,) for one in part] * adapters.count
+        with adapters.active(len(rows)):
+            return score.log_probabilities(model, rows)
+
+    lengths = [max(1, len(sequence)) for sequence in sequences]
+    for batch in by_length(lengths, max(1, room.tokens // max(1, adapters.count))):
+        rows = [Piece(index, 0, 1) for index in batch]
+        length = padded(lengths[batch[0]]) * adapters.count
+        for part, found in room.memory.run(length, rows, read):
             yield [piece.index for piece in part], found
 
 

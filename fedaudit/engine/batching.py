@@ -34,14 +34,18 @@ def pieces(probes: Sequence[Probe], rows: int, tokens: int) -> Iterator[list[Pie
     Probes of one padded length and one number of new tokens share a batch. The longest come
     first, so that memory that does not suffice shows at once.
     """
-    buckets: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for (length, new), whole in buckets(probes):
+        yield from cut(whole, max(1, min(rows, tokens // (length + new))))
+
+
+def buckets(probes: Sequence[Probe]) -> list[tuple[tuple[int, int], list[Piece]]]:
+    """Return all samples by padded length of the prompt and number of new tokens, longest first."""
+    found: dict[tuple[int, int], list[Piece]] = defaultdict(list)
     for index, probe in enumerate(probes):
         if probe.samples > 0:
-            buckets[padded(len(probe.prompt)), probe.max_new_tokens].append(index)
-    for (length, new), members in sorted(buckets.items(), reverse=True):
-        room = max(1, min(rows, tokens // (length + new)))
-        whole = [Piece(index, 0, probes[index].samples) for index in members]
-        yield from cut(whole, room)
+            place = padded(len(probe.prompt)), probe.max_new_tokens
+            found[place].append(Piece(index, 0, probe.samples))
+    return sorted(found.items(), reverse=True, key=lambda item: item[0])
 
 
 def rows_of(batch: Sequence[Piece]) -> int:

@@ -1,7 +1,7 @@
 """An engine without a model, for tests of plugins: it says what it is told to say."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Chances, Progress, no_progress
@@ -49,6 +49,7 @@ class FakeEngine:
         *,
         seed: int,
         decoding: Decoding = Decoding(),
+        strings: Collection[str] | None = None,
         progress: Progress = no_progress,
     ) -> list[Generation]:
         """Answer every sample of every probe."""
@@ -95,6 +96,12 @@ class FakeEngine:
             ]
             for s in sequences
         ]
+
+    def scores(
+        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    ) -> list[list[list[float]]]:
+        """Score every sequence under every target."""
+        return [self.score(target, sequences) for target in targets]
 
     def score_groups(
         self,

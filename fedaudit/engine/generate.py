@@ -1,19 +1,22 @@
-"""Continuing prompts: each prompt is read once, however many samples it asks for."""
+"""Continuing prompts: each prompt is read once, however many samples it asks for.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+Prompts of one padded length are read together, and the samples of all are drawn side by side. As
+they end, further prompts take their place. Where the kind of model does not allow for it, the
+samples of one reading are drawn by themselves.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.engine import grouped
 from fedaudit.engine.batching import Piece, padded
-from fedaudit.engine.grouped import Integers
-from fedaudit.engine.sampling import draw, probe_key, uniforms
-from fedaudit.records import Decoding, Probe
+from fedaudit.engine.remembered import Integers
+from fedaudit.engine.samples import Answered, Drawing, Drawn, Samples
 
 Kept = Callable[[torch.Tensor], None]
 
@@ -24,6 +27,13 @@ ENTRIES = 256
 class Rows(Protocol):
     """What goes through the model once the prompts were read."""
 
+    def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
+        """Take prompts in as they were read; return the row of the first.
+
+        Each further group continues prompt owner[group]; groups are counted on.
+        """
+        ...
+
     def grow(
         self, group: Integers, row: Integers, tokens: Integers
     ) -> tuple[torch.Tensor, Integers]:
@@ -33,90 +43,125 @@ class Rows(Protocol):
         """
         ...
 
-
-@dataclass
-class Samples:
-    """The samples of a batch that have not ended, and what all have drawn."""
-
-    keys: npt.NDArray[np.uint64]
-    numbers: Integers
-    """Which sample of its probe each is."""
-    group: Integers
-    row: Integers
-    """Row of the last logits that each draws from."""
-    drawn: Integers
-    """Tokens (all samples, new), -1 where a sample has ended."""
-    index: Integers
-    """Row in `drawn` of each."""
-
-    def draw(self, logits: torch.Tensor, decoding: Decoding, step: int) -> Integers:
-        """Draw the next token of each, and note it."""
-        number = uniforms(self.keys, self.numbers, step)
-        tokens: Integers = draw(logits, number, decoding, self.row).cpu().numpy()
-        self.drawn[self.index, step] = tokens
-        return tokens
-
-    def leave(self, stay: npt.NDArray[np.bool_]) -> None:
-        """Let all but those of `stay` go."""
-        for name in ("keys", "numbers", "group", "row", "index"):
-            setattr(self, name, getattr(self, name)[stay])
+    def remembered(self) -> Integers:
+        """Return the groups that take room."""
+        ...
 
 
 @torch.inference_mode()
 def continuations(
-    model: PreTrainedModel,
-    probes: Sequence[Probe],
-    batch: Sequence[Piece],
-    *,
-    seed: int,
-    decoding: Decoding,
-    end: Sequence[int],
-    kept: Kept = lambda rows: None,
+    model: PreTrainedModel, work: Drawing, batch: Sequence[Piece], kept: Kept
 ) -> list[list[int]]:
-    """Return the new tokens of every sample in `batch`, in order, up to an `end` token.
+    """Return the new tokens of every sample in `batch`, in order, up to an end token.
 
-    All prompts of the batch have one padded length. Prefill runs over the prompts, (prompts,
-    length), decoding over what samples have drawn. `kept` is told, whenever the rows change, which
-    of the rows before (the prompts at first) each goes on from, in order.
+    All prompts have one padded length and one number of new tokens. `kept` is told, whenever the
+    rows change, which of the rows before (the prompts at first) each goes on from, in order.
     """
-    new = probes[batch[0].index].max_new_tokens
-    sizes = [piece.last - piece.first for piece in batch]
-    group, owner = grouped.grouped(sizes, max(1, ENTRIES // new))
-    samples = _samples(probes, batch, seed, group, owner)
-    logits, mask, cache = _read(model, [probes[piece.index].prompt for piece in batch])
-    rows: Rows = Copies(model, cache, mask, kept)
-    if grouped.fits(model):
-        room = int(np.bincount(group).max()) * (new - 1)
-        rows = grouped.Branches(model, grouped.Groups(cache, mask, owner, room), kept)
-    for step in range(new):
-        tokens = samples.draw(logits, decoding, step)
-        stay = ~np.isin(tokens, list(end))
-        if step == new - 1 or not stay.any():
+    course = Course(model, work, batch, kept)
+    course.admit(batch)
+    while course.going:
+        course.step()
+    return course.drawn.tokens()
+
+
+@torch.inference_mode()
+def refilled(
+    model: PreTrainedModel, work: Drawing, waiting: Sequence[Piece], rows: int
+) -> Iterator[Answered]:
+    """Yield the pieces of `waiting` with the new tokens of their samples, as they end.
+
+    All have one number of new tokens; no piece has more than `rows` samples. So many are drawn at
+    once. Prompts that stand side by side are read together where they have one padded length. Once
+    a quarter of the samples has left, others are taken in: all samples of a prompt leave together,
+    and what they do not share stays until then.
+    """
+    course, begun = Course(model, work, waiting, lambda rows: None), 0
+    while begun < len(waiting) or course.going:
+        while begun < len(waiting) and course.takes(rows):
+            batch = _fitting(work, islice(waiting, begun, None), rows - course.held())
+            if not batch:
+                break
+            begun += len(batch)
+            course.admit(batch)
+        if course.going:
+            course.step()
+        yield from course.drawn.ended()
+
+
+def _fitting(work: Drawing, waiting: Iterable[Piece], room: int) -> list[Piece]:
+    """Return as many of the first pieces as have one padded length and at most `room` samples."""
+    batch: list[Piece] = []
+    widths = set[int]()
+    for piece in waiting:
+        room -= piece.last - piece.first
+        widths.add(padded(len(work.probes[piece.index].prompt)))
+        if room < 0 or len(widths) > 1:
             break
-        samples.leave(stay)
-        logits, samples.row = rows.grow(samples.group, samples.row, tokens[stay])
-    stop = {-1, *end}
-    return [_until(row, stop) for row in samples.drawn.tolist()]
+        batch.append(piece)
+    return batch
 
 
-def _samples(
-    probes: Sequence[Probe],
-    batch: Sequence[Piece],
-    seed: int,
-    group: Integers,
-    owner: Integers,
-) -> Samples:
-    """Return all samples of a batch, before the first has drawn."""
-    sizes = [piece.last - piece.first for piece in batch]
-    keys = [probe_key(seed, probes[piece.index].prompt) for piece in batch]
-    return Samples(
-        keys=np.repeat(np.array(keys, dtype=np.uint64), sizes),
-        numbers=np.concatenate([np.arange(piece.first, piece.last) for piece in batch]),
-        group=group,
-        row=owner[group],
-        drawn=np.full((len(group), probes[batch[0].index].max_new_tokens), -1),
-        index=np.arange(len(group)),
-    )
+class Course:
+    """Samples on their way, of one number of new tokens."""
+
+    def __init__(
+        self, model: PreTrainedModel, work: Drawing, pieces: Sequence[Piece], kept: Kept
+    ) -> None:
+        """Begin none; `pieces` are all that may be admitted."""
+        self._model, self._work, self._kept = model, work, kept
+        new = work.probes[pieces[0].index].max_new_tokens
+        self._most = max(1, ENTRIES // new)
+        largest = min(self._most, max(piece.last - piece.first for piece in pieces))
+        self._entries = largest * (new - 1)
+        self._refills = grouped.fits(model)
+        self._samples: Samples | None = None
+        self.drawn = Drawn(work, new)
+
+    @property
+    def going(self) -> bool:
+        """Say whether there is a sample that has not ended."""
+        return self._samples is not None and len(self._samples.index) > 0
+
+    def held(self) -> int:
+        """Return how many samples there is room taken for."""
+        return int(self._sizes[self._rows.remembered()].sum()) if self.going else 0
+
+    def _begin(self) -> None:
+        """Forget what was remembered: there is no sample that goes on."""
+        self._rows: Rows = Copies(self._model, self._kept)
+        if self._refills:
+            self._rows = grouped.Branches(self._model, self._kept, room=self._entries)
+        self._sizes = np.zeros(0, dtype=np.int64)
+        """Samples that each group began with."""
+        self._samples = None
+
+    def takes(self, rows: int) -> bool:
+        """Say whether further prompts can be taken in now: a quarter of `rows` is free for them."""
+        return not self.going or (self._refills and 4 * (rows - self.held()) >= rows)
+
+    def admit(self, batch: Sequence[Piece]) -> None:
+        """Read the prompts of `batch`, and draw the first token of each of their samples."""
+        if not self.going:
+            self._begin()
+        sizes = [piece.last - piece.first for piece in batch]
+        group, owner = grouped.grouped(sizes, self._most)
+        prompts = [self._work.probes[piece.index].prompt for piece in batch]
+        logits, mask, cache = _read(self._model, prompts)
+        new = Samples.begun(self._work, batch, self.drawn.add(batch), group, owner[group])
+        new = self.drawn.draw(new, logits)
+        first = self._rows.join(cache, mask, owner)
+        new.row[:] += first
+        new.group[:] += len(self._sizes)
+        self._sizes = np.concatenate([self._sizes, np.bincount(group)])
+        self._samples = self._samples.and_(new) if self._samples is not None else new
+
+    def step(self) -> None:
+        """Let each sample read the token that it drew, and draw the next."""
+        assert self._samples is not None
+        own = self._samples
+        logits, row = self._rows.grow(own.group, own.row, own.token)
+        own.row[:] = row
+        self._samples = self.drawn.draw(own, logits)
 
 
 def _read(
@@ -144,12 +189,19 @@ class Copies:
     Rows of samples that have ended leave the batch once they are a quarter of it.
     """
 
-    def __init__(
-        self, model: PreTrainedModel, cache: DynamicCache, mask: torch.Tensor, kept: Kept
-    ) -> None:
-        self._model, self._cache, self._mask, self._kept = model, cache, mask, kept
+    def __init__(self, model: PreTrainedModel, kept: Kept) -> None:
+        self._model, self._kept = model, kept
+
+    def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
+        """Take the prompts in, in place of all that there were before."""
+        self._cache, self._mask = cache, mask
         self._position = mask.sum(-1, keepdim=True) - 1
         self._prompts = True
+        return 0
+
+    def remembered(self) -> Integers:
+        """Return no groups: nothing is taken in until all have ended."""
+        return np.zeros(0, dtype=np.int64)
 
     def grow(
         self, group: Integers, row: Integers, tokens: Integers
@@ -185,12 +237,3 @@ def left_padded(
         ids[row, width - len(prompt) :] = torch.tensor(prompt, dtype=torch.long)
         mask[row, width - len(prompt) :] = 1
     return ids.to(device), mask.to(device)
-
-
-def _until(tokens: list[int], stop: set[int]) -> list[int]:
-    kept = []
-    for token in tokens:
-        if token in stop:
-            break
-        kept.append(token)
-    return kept

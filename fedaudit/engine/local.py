@@ -1,25 +1,26 @@
 """The engine for a model in this process: CUDA, bfloat16 or CPU."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import torch
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from fedaudit.engine import batches, exact, flops, loader, lora, memory, mixed, shared, states
+from fedaudit.engine import batches, exact, flops, loader, lora, memory, several, shared, states
 from fedaudit.engine.beginnings import beginnings
 from fedaudit.engine.memory import Memory
+from fedaudit.engine.merging import Merging
 from fedaudit.engine.parting import Walk
+from fedaudit.engine.samples import Drawing
+from fedaudit.engine.small import few_threads
+from fedaudit.engine.sought import Sought
 from fedaudit.engine.spelling import Spellings
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Chances, Progress, no_progress
 from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
-
-SMALL = 30_000_000
-"""A model of fewer parameters runs in one thread on a CPU."""
 
 LOGITS = 2**26
 """The most logits that scoring holds at once (256 MB in float32)."""
@@ -47,10 +48,11 @@ class LocalEngine:
         self.context_length = base.context_length
         self.beginnings = beginnings(base.tokenizer, template)
         self._adapters: dict[str, str] = {}
-        self._room = batches.Room(self.rows, self.tokens, Memory())
-        self._reading = batches.Room(self.rows, min(self.tokens, self._logits()), Memory())
+        self.room = batches.Room(self.rows, self.tokens, Memory())
+        self.reading = batches.Room(self.rows, min(self.tokens, self._logits()), Memory())
         self._limits = shared.Limits(shared.Bounds(self.rows, self.tokens, self._logits()))
         self._spellings = Spellings(base)
+        self.merging = Merging(base.model)
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are code points."""
@@ -71,6 +73,7 @@ class LocalEngine:
         *,
         seed: int,
         decoding: Decoding = Decoding(),
+        strings: Collection[str] | None = None,
         progress: Progress = no_progress,
     ) -> list[Generation]:
         """Continue every probe; raises InputError for one that does not fit the context."""
@@ -78,9 +81,9 @@ class LocalEngine:
             self._check_length(len(probe.prompt), probe.max_new_tokens)
         texts: list[list[str]] = [[""] * probe.samples for probe in probes]
         done, total = 0, sum(probe.samples for probe in probes)
-        work = batches.Drawing(probes, seed, decoding, self._end())
-        with self._target(target) as model:
-            for batch, drawn in batches.drawn(model, work, self._room):
+        work = Drawing(probes, seed, decoding, self._end(), self._sought(strings))
+        with self.asked(target) as model:
+            for batch, drawn in batches.drawn(model, work, self.room):
                 decoded = iter(self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True))
                 for piece in batch:
                     for sample in range(piece.first, piece.last):
@@ -100,24 +103,21 @@ class LocalEngine:
     ) -> list[list[Generation]]:
         """Let every target answer every question; their adapters stand in the batch together.
 
-        Where answers are drawn, every target draws with the same random numbers.
+        Unless the questions fill a batch by themselves and adapters can be merged: then one is
+        asked after the other. Where answers are drawn, all draw with the same random numbers.
         """
         for question in questions:
             self._check_length(len(question), new)
         probes = [Probe(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions]
         found: list[list[Generation]] = [[Generation(("",))] * len(probes) for _ in targets]
-        loras = [lora.read(Path(t.adapter)) if t.adapter else None for t in targets]
-        done, total = 0, len(probes) if targets else 0
-        work = batches.Drawing(probes[:total], 0, decoding, self._end())
-        with self._target(Target(name="base")) as model:
-            together = mixed.Adapters(model, loras)
-            for batch, drawn in batches.drawn_together(model, work, together, self._room):
-                texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
-                for row, (text, tokens) in enumerate(zip(texts, drawn, strict=True)):
-                    which, place = divmod(row, len(batch))
-                    found[which][batch[place].index] = Generation((text,), (tuple(tokens),))
-                done += len(batch)
-                progress(done, total)
+        work = Drawing(probes if targets else [], 0, decoding, self._end())
+        done = 0
+        for rows, drawn in several.answered(self, targets, work):
+            texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
+            for (which, index), text, tokens in zip(rows, texts, drawn, strict=True):
+                found[which][index] = Generation((text,), (tuple(tokens),))
+            done += len(rows)
+            progress(done // len(targets), len(probes))
         return found
 
     def score(
@@ -132,13 +132,28 @@ class LocalEngine:
             self._check_length(len(sequence), 0)
         scores: list[list[float]] = [[] for _ in sequences]
         done = 0
-        with self._target(target) as model:
-            for indices, found in batches.scored(model, sequences, self._reading):
+        with self.asked(target) as model:
+            for indices, found in batches.scored(model, sequences, self.reading):
                 for index, row in zip(indices, found, strict=True):
                     scores[index] = row
                 done += len(indices)
                 progress(done, len(sequences))
         return scores
+
+    def scores(
+        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    ) -> list[list[list[float]]]:
+        """Score every sequence under every target; their adapters stand in the batch together.
+
+        Adapters that can be merged are merged in turn instead, which takes fewer operations.
+        """
+        for sequence in sequences:
+            self._check_length(len(sequence), 0)
+        found: list[list[list[float]]] = [[[] for _ in sequences] for _ in targets]
+        for places, rows in several.scored(self, targets, sequences):
+            for (which, index), row in zip(places, rows, strict=True):
+                found[which][index] = row
+        return found
 
     def score_groups(
         self,
@@ -164,7 +179,7 @@ class LocalEngine:
         for (g, i), row in zip(alone, plain, strict=True):
             scores[g][i] = row
         done = len(alone)
-        with self._target(target) as model:
+        with self.asked(target) as model:
             for places, found in batches.scored_groups(model, groups, self._limits):
                 for (g, i), row in zip(places, found, strict=True):
                     scores[g][i] = row
@@ -191,7 +206,7 @@ class LocalEngine:
         spelt = self._spellings.of(strings, self._end())
         walk = Walk(spelling=spelt, new=new, decoding=decoding, threshold=threshold)
         asked = exact.Asked(prompts=prompts, trials=trials or [0] * len(prompts), seed=seed)
-        with self._target(target) as model:
+        with self.asked(target) as model:
             return exact.chances(model, asked, strings, walk, self._limits.bounds, progress)
 
     def states(
@@ -214,6 +229,15 @@ class LocalEngine:
                 for s in sequences
             )
 
+    def _sought(self, strings: Collection[str] | None) -> Sought | None:
+        """Return what to listen for; None where all of an answer counts, or no token has bytes."""
+        if strings is None:
+            return None
+        try:
+            return Sought(strings, self._spellings.table(self._end()))
+        except InputError:
+            return None
+
     def _logits(self) -> int:
         """Return how many tokens may have their logits in memory at once."""
         return max(1, LOGITS // int(self.base.model.config.get_text_config().vocab_size))
@@ -233,11 +257,22 @@ class LocalEngine:
             )
 
     @contextlib.contextmanager
+    def asked(self, target: Target) -> Iterator[PreTrainedModel]:
+        """Let the model answer as a target does, in whichever way takes the fewer operations."""
+        weights = self.merging.weights(target.adapter) if target.adapter else None
+        if weights is None:
+            with self._target(target) as model:
+                yield model
+            return
+        with self._target(Target(name="base")) as model, lora.swapped(weights):
+            yield model
+
+    @contextlib.contextmanager
     def _target(self, target: Target) -> Iterator[PreTrainedModel]:
         """Switch the model to a target's adapter, or to the bare base."""
         if target.adapter is None:
             off = getattr(self.model, "disable_adapter", contextlib.nullcontext)
-            with off(), _few_threads(self.base.model):
+            with off(), few_threads(self.base.model):
                 yield self._plain()
             return
         if target.adapter not in self._adapters:
@@ -248,25 +283,9 @@ class LocalEngine:
         assert isinstance(peft, PeftModel)
         peft.set_adapter(self._adapters[target.adapter])
         peft.eval()
-        with _few_threads(self.base.model):
+        with few_threads(self.base.model):
             yield self._plain()
 
     def _plain(self) -> PreTrainedModel:
         """Return the transformers model inside: PEFT injects its layers into it."""
         return self.base.model
-
-
-@contextlib.contextmanager
-def _few_threads(model: PreTrainedModel) -> Iterator[None]:
-    """Run a small model in one thread on a CPU.
-
-    Its operations are so short that threads mostly wait for each other: a second thread saves a
-    quarter of the time on an idle machine and makes it many times longer on a busy one.
-    """
-    before = torch.get_num_threads()
-    if model.device.type == "cpu" and model.num_parameters() < SMALL:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,6 +1,7 @@
 """A LoRA adapter as products: by module A (r, in), B (out, r) and the scaling of B A."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -71,16 +72,37 @@ def merged(model: torch.nn.Module, folder: Path) -> Iterator[None]:
     Each layer gets a weight of its own meanwhile: an output layer that shares the embedding's
     leaves the embedding as it is. Raises InputError for an adapter that is not of this base.
     """
-    found, before = read(folder), list[tuple[torch.nn.Module, torch.nn.Parameter]]()
+    with swapped(weights_with(model, read(folder))):
+        yield
+
+
+Weights = list[tuple[torch.nn.Module, torch.nn.Parameter]]
+"""Layers, and a weight for each."""
+
+
+def weights_with(model: torch.nn.Module, adapter: Lora) -> Weights:
+    """Return the base's layers with what their weights are once an adapter is added.
+
+    Sums are made in float64. Raises InputError for an adapter that is not of this base.
+    """
+    whole = Weights()
     base = model.get_base_model() if isinstance(model, PeftModel) else model
-    layers = {name: layer_of(base, found, name) for name in found.pairs}
+    for name, (a, b) in adapter.pairs.items():
+        layer = layer_of(base, adapter, name)
+        weight = layer.get_parameter("weight")
+        change = adapter.scales[name] * (b.double() @ a.double()).to(weight.device)
+        added = weight.data.double() + (change.T if isinstance(layer, Conv1D) else change)
+        whole.append((layer, torch.nn.Parameter(added.to(weight.dtype), requires_grad=False)))
+    return whole
+
+
+@contextmanager
+def swapped(weights: Weights) -> Iterator[None]:
+    """Let layers have other weights for as long as the context lasts."""
+    before = [(layer, layer.get_parameter("weight")) for layer, _ in weights]
     try:
-        for name, layer in layers.items():
-            weight, (a, b) = layer.get_parameter("weight"), found.pairs[name]
-            change = found.scales[name] * (b.double() @ a.double()).to(weight.device)
-            whole = weight.data.double() + (change.T if isinstance(layer, Conv1D) else change)
-            before.append((layer, weight))
-            layer.weight = torch.nn.Parameter(whole.to(weight.dtype), requires_grad=False)
+        for layer, weight in weights:
+            layer.weight = weight
         yield
     finally:
         for layer, weight in before:
@@ -119,9 +141,21 @@ def _check_options(config: LoraConfig, folder: Path) -> None:
         odd.append("init_lora_weights")
     if odd:
         raise InputError(f"{folder} cannot be combined: it is no plain LoRA, its {odd[0]} is set.")
+    for name in ("rank_pattern", "alpha_pattern"):
+        if not _by_module(getattr(config, name) or {}):
+            raise InputError(f"{folder / adapters.CONFIG}: {name} is no table of module names.")
     alphas = [config.lora_alpha, *(config.alpha_pattern or {}).values()]
     if not all(isinstance(alpha, int | float) and math.isfinite(alpha) for alpha in alphas):
         raise InputError(f"{folder / adapters.CONFIG}: lora_alpha is not a number.")
+
+
+def _by_module(pattern: object) -> bool:
+    """Say whether modules can be looked up here as PEFT does it, by regular expressions."""
+    try:
+        get_pattern_key(list(pattern), "") if isinstance(pattern, Mapping) else None
+    except re.error:
+        return False
+    return isinstance(pattern, Mapping)
 
 
 def configured_rank(config: LoraConfig, module: str = "") -> int:

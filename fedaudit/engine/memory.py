@@ -49,6 +49,21 @@ class Memory:
         """
         return min((rows for known, rows in self._most.items() if known <= length), default=None)
 
+    def fewer(self, length: int, rows: int) -> int:
+        """Return how many rows of `length` tokens to try where `rows` are wanted: at least one."""
+        most = self.most(length)
+        return max(1, rows if most is None else min(rows, most))
+
+    def failed(self, length: int, rows: int) -> None:
+        """Remember that `rows` of `length` tokens did not fit, and give back what they held.
+
+        Raises InputError where a single row does not fit.
+        """
+        release()
+        if rows < 2:
+            raise InputError(f"One row of {length} tokens does not fit into memory.")
+        self._most[length] = rows // 2
+
     def run(
         self, length: int, batch: Sequence[Piece], work: Callable[[list[Piece]], Found]
     ) -> Iterator[tuple[list[Piece], Found]]:
@@ -64,11 +79,7 @@ class Memory:
                 part, waiting = waiting[0], waiting[1:]
                 yield part, found[0]
                 continue
-            rows = rows_of(waiting[0])
-            release()
-            if rows < 2:
-                raise InputError(f"One row of {length} tokens does not fit into memory.")
-            self._most[length] = rows // 2
+            self.failed(length, rows_of(waiting[0]))
             waiting = self._cut(length, waiting)
 
     def _cut(self, length: int, batches: list[list[Piece]]) -> list[list[Piece]]:

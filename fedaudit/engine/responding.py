@@ -1,6 +1,6 @@
 """An engine for a deployed model: its responder chooses the adapter, another engine answers."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fedaudit.defense import Responder
@@ -39,10 +39,12 @@ class RespondingEngine:
         *,
         seed: int,
         decoding: Decoding = Decoding(),
+        strings: Collection[str] | None = None,
         progress: Progress = no_progress,
     ) -> list[Generation]:
         """Continue what the responder leaves of every probe's prompt."""
         routed = self._routed(target, [probe.prompt for probe in probes])
+        sought = None if strings is None else tuple(strings)
 
         def ask(one: Target, some: Sequence[int], told: Progress) -> list[Generation]:
             cleaned = [
@@ -54,9 +56,9 @@ class RespondingEngine:
                 for i in some
             ]
             return self._once(
-                ("generate", one.adapter, tuple(cleaned), seed, decoding),
+                ("generate", one.adapter, tuple(cleaned), seed, decoding, sought),
                 lambda: self.engine.generate(
-                    one, cleaned, seed=seed, decoding=decoding, progress=told
+                    one, cleaned, seed=seed, decoding=decoding, strings=strings, progress=told
                 ),
             )
 
@@ -80,6 +82,12 @@ class RespondingEngine:
             )
 
         return _by_adapter(target, routed, ask, progress)
+
+    def scores(
+        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    ) -> list[list[list[float]]]:
+        """Score every sequence under every target, one after the other."""
+        return [self.score(target, sequences) for target in targets]
 
     def score_groups(
         self,

@@ -20,17 +20,17 @@ def probe_key(seed: int, prompt: Sequence[int]) -> int:
 
 
 def uniforms(
-    keys: Sequence[int] | np.ndarray, samples: Sequence[int] | np.ndarray, step: int
+    keys: Sequence[int] | np.ndarray, samples: Sequence[int] | np.ndarray, step: int | np.ndarray
 ) -> np.ndarray:
     """Return one number in [0, 1) a row: a function of (key, sample, step) alone.
 
     Splitmix64 (Steele et al., 2014) is applied to key, sample and step in turn; the top 53 bits
-    become the float64. Shapes: (rows,), (rows,) -> (rows,).
+    become the float64. Shapes: (rows,), (rows,), (rows,) or () -> (rows,).
     """
     with np.errstate(over="ignore"):
         state = mixed(np.asarray(keys, dtype=np.uint64))
         state = mixed(state + np.asarray(samples, dtype=np.uint64) * _GOLDEN)
-        state = mixed(state + np.uint64(step) * _GOLDEN)
+        state = mixed(state + np.asarray(step, dtype=np.uint64) * _GOLDEN)
     return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

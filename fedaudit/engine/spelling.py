@@ -54,6 +54,8 @@ def vocabulary(tokenizer: Any, size: int, ends: Collection[int], name: str) -> V
     """Return the vocabulary of a model with `size` logits; raises InputError without bytes."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     read = _reader(backend, name)
+    if _rewrites(tokenizer):
+        raise InputError(_NO_BYTES.format(name))
     special = {i for i, one in backend.get_added_tokens_decoder().items() if one.special}
     pieces: list[tuple[bytes, int]] = []
     silent: list[int] = []
@@ -66,6 +68,14 @@ def vocabulary(tokenizer: Any, size: int, ends: Collection[int], name: str) -> V
     pieces.sort()
     order = [token for _, token in pieces] + sorted(silent)
     return Vocabulary(np.array(order, dtype=np.int64), [spelt for spelt, _ in pieces])
+
+
+def _rewrites(tokenizer: Any) -> bool:
+    """Say whether a tokenizer takes spaces before punctuation out of what it decodes."""
+    if type(tokenizer.backend_tokenizer.model).__name__ == "BPE":
+        option = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
+        return bool(getattr(tokenizer, option, False))
+    return bool(getattr(tokenizer, "clean_up_tokenization_spaces", False))
 
 
 def _reader(backend: Any, name: str) -> Any:
@@ -197,18 +207,37 @@ class Spellings:
     def __init__(self, base: Base) -> None:
         self._base = base
         self._words: dict[tuple[int, ...], Vocabulary] = {}
+        self._tables: dict[tuple[int, ...], list[bytes]] = {}
         self._last: dict[tuple[tuple[str, ...], tuple[int, ...]], Spelling] = {}
 
     def of(self, strings: Collection[str], ends: Collection[int]) -> Spelling:
         """Return the spelling of `strings` where `ends` end an answer."""
-        stops, base = tuple(sorted(set(ends))), self._base
-        if stops not in self._words:
-            size = int(base.model.config.get_text_config().vocab_size)
-            self._words[stops] = vocabulary(base.tokenizer, size, stops, base.name)
+        stops = tuple(sorted(set(ends)))
         asked = tuple(sorted(set(strings))), stops
         if asked not in self._last:
-            self._last = {asked: Spelling(asked[0], self._words[stops])}
+            self._last = {asked: Spelling(asked[0], self._vocabulary(stops))}
         return self._last[asked]
+
+    def table(self, ends: Collection[int]) -> list[bytes]:
+        """Return the bytes of every token by its number; those of `ends` write nothing."""
+        stops = tuple(sorted(set(ends)))
+        if stops not in self._tables:
+            words = self._vocabulary(stops)
+            table = [b""] * self._size
+            for token, spelt in zip(words.order[: len(words.spelt)], words.spelt, strict=True):
+                table[token] = spelt
+            self._tables[stops] = table
+        return self._tables[stops]
+
+    @property
+    def _size(self) -> int:
+        return int(self._base.model.config.get_text_config().vocab_size)
+
+    def _vocabulary(self, stops: tuple[int, ...]) -> Vocabulary:
+        if stops not in self._words:
+            base = self._base
+            self._words[stops] = vocabulary(base.tokenizer, self._size, stops, base.name)
+        return self._words[stops]
 
 
 def _encoded(string: str) -> bytes:

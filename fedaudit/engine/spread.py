@@ -6,7 +6,7 @@ no answer how questions are spread, nor how often one is asked because an engine
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
@@ -83,6 +83,7 @@ class SpreadEngine:
         *,
         seed: int,
         decoding: Decoding = Decoding(),
+        strings: Collection[str] | None = None,
         progress: Progress = no_progress,
     ) -> list[Generation]:
         """Continue every probe; raises InputError for one that does not fit the context."""
@@ -95,6 +96,7 @@ class SpreadEngine:
             progress=progress,
             seed=seed,
             decoding=decoding,
+            strings=strings,
         )
 
     def score(
@@ -112,6 +114,12 @@ class SpreadEngine:
             lambda some: ([sequences[i] for i in some],),
             progress=progress,
         )
+
+    def scores(
+        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    ) -> list[list[list[float]]]:
+        """Score every sequence under every target, one after the other."""
+        return [self.score(target, sequences) for target in targets]
 
     def score_groups(
         self,

@@ -17,8 +17,9 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from fedaudit.engine import loader, lora
-from fedaudit.engine.local import SMALL, LocalEngine
+from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import A, B
+from fedaudit.engine.small import few_threads
 from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Progress, no_progress
 
@@ -83,7 +84,7 @@ def tune(
     arguments alone; a small model runs in one thread there. Raises InputError for an adapter that
     is no plain LoRA or of another base, and UsageError where a loss is no longer a number.
     """
-    with _trainable(engine, adapter, tuning) as (model, stack), _threads(model):
+    with _trainable(engine, adapter, tuning) as (model, stack), few_threads(model):
         losses = _optimise(model, stack.old, lessons, tuning, progress)
         tensors = loader.tensors_of(model, NAME)
     return Tuned(tensors=tensors, config=_plain(stack.config), losses=losses)
@@ -256,15 +257,3 @@ def _padded(lessons: Sequence[Lesson], device: torch.device) -> dict[str, torch.
         labels[row, begin:end] = ids[row, begin:end]
     inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
     return {name: tensor.to(device) for name, tensor in inputs.items()}
-
-
-@contextlib.contextmanager
-def _threads(model: PeftModel) -> Iterator[None]:
-    """Run a small model in one thread on a CPU: the order of float sums then does not vary."""
-    before = torch.get_num_threads()
-    if model.device.type == "cpu" and model.num_parameters() < SMALL:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -9,9 +9,8 @@ global model that the round began with. Each client is then two numbers: its inf
 texts, here marked documents, and on clean ones. docs/attribution-baselines.md says what differs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedaudit.attributor import Attributed, Attributor, Suspicion, Trial
@@ -22,7 +21,6 @@ from . import minority, plaintext
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
 
 Texts = list[tuple[int, ...]]
 
@@ -50,7 +48,8 @@ class FLForensics(Attributor):
     def attribute(self, trial: Trial) -> Attributed:
         """Flag a client that is in a suspect minority for any mark."""
         everybody = plaintext.clients(trial.rounds)
-        clean, *marked = self._influences(trial, everybody)
+        asked = "influences", self.documents, self.length
+        clean, *marked = trial.once(asked, lambda: self._influences(trial, everybody))
         found: dict[str, str] = {}
         for (mark, _), target in zip(trial.marks, marked, strict=True):
             for client in self._flagged(everybody, target, clean, trial.seed):
@@ -96,12 +95,18 @@ class FLForensics(Attributor):
             folders = {
                 client: trial.write(seen.start, read(client)) for client in seen.participants
             }
+            lengths = {
+                client: gradient.norm(gradient.change(folder, seen.start))
+                for client, folder in folders.items()
+            }
             for row, sequences in enumerate(texts if folders else []):
                 target = Target(name="start", adapter=str(seen.start))
                 gradients = gradient.weight_gradients(trial.engine, target, sequences)
                 for client, folder in folders.items():
-                    share = gained(gradients, folder, seen.start) / len(folders)
-                    found[row, column[client]] += share
+                    if lengths[client]:
+                        changed = gradient.change(folder, seen.start)
+                        gained = -gradient.product(gradients, changed) / lengths[client]
+                        found[row, column[client]] += gained / len(folders)
                 told(done * len(texts) + row + 1, len(rounds) * len(texts))
         return found
 
@@ -140,15 +145,6 @@ class FLForensics(Attributor):
                 f"{needed}), so nobody can be flagged{advice}."
             )
         return said
-
-
-def gained(gradients: "Mapping[str, torch.Tensor]", after: Path, before: Path) -> float:
-    """Return <-gradient, dW / |dW|> for the change from one adapter to the other; 0 for none."""
-    from fedaudit.engine import gradient
-
-    changed = gradient.change(after, before)
-    length = gradient.norm(changed)
-    return -gradient.product(gradients, changed) / length if length else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,7 +147,7 @@ def merged(base, parts, weights):
     ],
     ids=str,
 )
-def test_a_stack_is_what_merging_by_hand_gives(kinds, weights, tiny, folders, sequences, tmp_path):
+def test_a_stack_is_whatmerging_by_hand_gives(kinds, weights, tiny, folders, sequences, tmp_path):
     chosen = [folders[kind] for kind in kinds]
     by_hand = merged(tiny(), list(zip(kinds, chosen, strict=True)), weights)
     wanted = LocalEngine(by_hand).score(BASE, sequences)
@@ -262,6 +262,7 @@ def test_weights_set_in_place_are_those_written_to_disk(
     loaded, chosen = tiny(), [folders[kind] for kind in pair]
     loaded.model.to(dtype)
     engine = LocalEngine(loaded)
+    engine.merging.possible = False  # an adapter is put beside the weights, as a blend is
     tried = [(1.0, 0.0), (0.3, -1.4), (0.0, 0.0), (0.3, -1.4), (1.5, 0.7)]
     with blend.attached(engine, chosen) as both:
         found = [both.scores(weights, sequences) for weights in tried]
@@ -372,6 +373,7 @@ def test_batches_keep_to_the_engines_bounds(tiny, folders, sequences, monkeypatc
 
 def test_an_adapter_that_came_in_between_stays(tiny, folders, sequences):
     engine, alone = LocalEngine(tiny()), LocalEngine(tiny())
+    engine.merging.possible = alone.merging.possible = False
     wanted = alone.score(tuned(folders["rslora"]), sequences)
     with blend.attached(engine, [folders["plain"]]) as both:
         both.loss((1.0,), sequences)

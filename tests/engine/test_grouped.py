@@ -29,8 +29,10 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from fedaudit.engine import generate, grouped
-from fedaudit.engine.batching import Piece
+from fedaudit.engine import batches, generate, grouped
+from fedaudit.engine.batching import Piece, padded
+from fedaudit.engine.memory import Memory
+from fedaudit.engine.samples import Drawing
 from fedaudit.engine.sampling import draw, probe_key, uniforms
 from fedaudit.records import Decoding, Probe
 
@@ -95,10 +97,8 @@ def slow(model, probe, sample, decoding):
     return new
 
 
-def asked(model, probes, batch, decoding, **options):
-    return generate.continuations(
-        model, probes, batch, seed=3, decoding=decoding, end=ENDS, **options
-    )
+def asked(model, probes, batch, decoding, kept=lambda rows: None):
+    return generate.continuations(model, Drawing(probes, 3, decoding, ENDS), batch, kept)
 
 
 def whole(probes):
@@ -245,6 +245,105 @@ def test_groups_that_have_ended_are_forgotten(llama, monkeypatch):
     assert all(4 * after <= 3 * before for before, after in itertools.pairwise(sizes))
 
 
+MANY = [
+    # One to 29 tokens: several padded lengths.
+    Probe(
+        prompt=(1 + i, *range(20, 20 + 7 * (i % 5))), samples=1 + 3 * (i % 6 == 0), max_new_tokens=7
+    )
+    for i in range(17)
+]
+
+
+@pytest.fixture(scope="module")
+def wanted(llama):
+    rows = {p: [slow(llama, p, s, Decoding()) for s in range(p.samples)] for p in MANY}
+    assert len({padded(len(p.prompt)) for p in MANY}) > 2
+    assert len({len(row) for own in rows.values() for row in own}) > 5
+    return rows
+
+
+def taken_in(monkeypatch, rows):
+    """Return a list that hears, as prompts are read, how many and if others had gone on."""
+    told, admit = [], generate.Course.admit
+
+    def spy(course, batch):
+        before = course.going and bool(course._samples.step.max() > 1)
+        admit(course, batch)
+        told.append((len(batch), before))
+        assert course.held() <= rows
+
+    monkeypatch.setattr(generate.Course, "admit", spy)
+    return told
+
+
+@pytest.mark.parametrize("rows", [4, 6, 8, 12, 200])
+def test_others_take_the_place_of_what_has_ended(llama, wanted, monkeypatch, rows):
+    told = taken_in(monkeypatch, rows)
+    work = Drawing(MANY, 3, Decoding(), ENDS)
+    found = {}
+    for pieces, tokens in generate.refilled(llama, work, whole(MANY), rows):
+        answers = iter(tokens)
+        for piece in pieces:
+            assert MANY[piece.index] not in found
+            found[MANY[piece.index]] = [next(answers) for _ in range(piece.last)]
+        assert next(answers, None) is None
+    assert found == wanted
+    assert sum(count for count, _ in told) == len(MANY)
+    # Some came while others went on, where there was room for several but not for all.
+    assert any(going for _, going in told) == (rows < 200)
+
+
+def test_pieces_of_one_prompt_are_its_samples(llama, wanted):
+    parts = [Piece(6, 0, 1), Piece(6, 1, 3), Piece(12, 0, 4), Piece(0, 0, 1)]
+    work = Drawing(MANY, 3, Decoding(), ENDS)
+    found = [
+        (piece, row)
+        for pieces, tokens in generate.refilled(llama, work, parts, 4)
+        for piece, row in zip(
+            [p for p in pieces for _ in range(p.first, p.last)], tokens, strict=True
+        )
+    ]
+    by_piece = {part: [row for piece, row in found if piece == part] for part in parts}
+    assert by_piece == {p: wanted[MANY[p.index]][p.first : p.last] for p in parts}
+
+
+def test_where_it_cannot_be_refilled_batches_follow_one_another(llama, wanted, monkeypatch):
+    monkeypatch.setattr(grouped, "fits", lambda model: False)
+    told = taken_in(monkeypatch, 12)
+    work = Drawing(MANY, 3, Decoding(), ENDS)
+    rows = [
+        (piece, len(tokens))
+        for pieces, tokens in generate.refilled(llama, work, whole(MANY), 12)
+        for piece in pieces
+    ]
+    assert {piece for piece, _ in rows} == set(whole(MANY))
+    assert not any(going for _, going in told)
+
+
+@pytest.mark.parametrize("after", [1, 2, 5, 9, 14])
+def test_what_had_not_ended_when_memory_did_not_suffice_is_begun_again(
+    llama, wanted, monkeypatch, after
+):
+    calls, forward = [], type(llama).forward
+
+    def scarce(self, **given):
+        calls.append(given["input_ids"].shape)
+        if len(calls) == after:
+            raise torch.OutOfMemoryError
+        return forward(self, **given)
+
+    monkeypatch.setattr(type(llama), "forward", scarce)
+    found = {}
+    room = batches.Room(20, 10_000, Memory())
+    for pieces, tokens in batches.drawn(llama, Drawing(MANY, 3, Decoding(), ENDS), room):
+        answers = iter(tokens)
+        for piece in pieces:
+            own = found.setdefault(MANY[piece.index], {})
+            own |= {sample: next(answers) for sample in range(piece.first, piece.last)}
+    assert {probe: [own[i] for i in sorted(own)] for probe, own in found.items()} == wanted
+    assert room.memory.most(32 + 7) == 10
+
+
 def test_groups_count_samples_piece_by_piece():
     group, owner = grouped.grouped([5, 1, 4], 2)
     assert group.tolist() == [0, 0, 1, 1, 2, 3, 4, 4, 5, 5]
@@ -260,7 +359,8 @@ def test_logits_are_those_of_a_whole_text(dtype, near):
     logits, mask, cache = generate._read(model, PROMPTS)
     assert logits.shape == (4, 90)
     owner, told = np.array([0, 2, 3]), []
-    rows = grouped.Branches(model, grouped.Groups(cache, mask, owner, 6), told.append)
+    rows = grouped.Branches(model, told.append, room=6)
+    assert rows.join(cache, mask, owner) == 0
     group, tokens = np.array([0, 0, 1, 2, 2, 2]), np.array([4, 4, 9, 8, 10, 4])
     first, own = rows.grow(group, owner[group], tokens)
     assert own.tolist() == [0, 0, 1, 3, 4, 2]

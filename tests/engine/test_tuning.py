@@ -86,7 +86,7 @@ def test_the_copy_is_base_and_global_and_new_adapter_together(made, tmp_path):
     # By hand: both adapters' products added to the base's own weights.
     layers = dict(engine.base.model.named_modules())
     for name, change in products(folder).items():
-        layer = layers[name].get_base_layer()
+        layer = getattr(layers[name], "base_layer", layers[name])
         whole = change + new[name]
         gpt2 = type(layer).__name__ == "Conv1D"
         layer.weight.data = (layer.weight.double() + (whole.T if gpt2 else whole)).float()

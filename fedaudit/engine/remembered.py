@@ -1,0 +1,159 @@
+"""What is remembered of prompts that are continued together: keys, values and who sees which."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn.functional import pad
+from transformers import Cache, DynamicCache
+from transformers.cache_utils import CacheLayerMixin
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the rows of a step stand: for linear layers in a line, for attention by group."""
+
+    group: torch.Tensor
+    """Group of each row (rows,)."""
+    entry: torch.Tensor
+    """Where in the group's keys each row writes its own (rows,)."""
+    slot: torch.Tensor
+    """Row in the attention's (groups x slots) of each row (rows,)."""
+    groups: int
+    slots: int
+    length: int
+    """How many keys attention looks at."""
+
+
+class Layer(CacheLayerMixin):
+    """Keys and values of one layer, (groups, heads, entries, size), written in place."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        self.keys, self.values, self.is_initialized = keys, values, True
+        self.places: Places | None = None
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Do nothing: the prompts were read before."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write the rows' keys and values (1, heads, rows, size); return those of all groups."""
+        assert self.places is not None
+        where, (keys, values) = self.places, self._held()
+        keys[where.group, :, where.entry] = key_states[0].transpose(0, 1)
+        values[where.group, :, where.entry] = value_states[0].transpose(0, 1)
+        return keys[:, :, : where.length], values[:, :, : where.length]
+
+    def leave(self, stay: torch.Tensor) -> None:
+        """Forget all groups but those of `stay`."""
+        self.keys, self.values = (held[stay] for held in self._held())
+
+    def join(self, other: "Layer") -> None:
+        """Take in the groups of another layer, behind."""
+        most = max(held.shape[2] for held in (*self._held(), *other._held()))
+        mine, theirs = (
+            [pad(held, (0, 0, 0, most - held.shape[2])) for held in layer._held()]
+            for layer in (self, other)
+        )
+        self.keys, self.values = map(torch.cat, zip(mine, theirs, strict=True))
+
+    def _held(self) -> tuple[torch.Tensor, torch.Tensor]:
+        assert self.keys is not None
+        assert self.values is not None
+        return self.keys, self.values
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return how many keys there are, and that they begin at the first."""
+        return self.get_seq_length(), 0
+
+    def get_seq_length(self) -> int:
+        """Return how many keys there are."""
+        return self.places.length if self.places else 0
+
+    def get_max_length(self) -> int:
+        """Return how many keys there is room for."""
+        return 0 if self.keys is None else int(self.keys.shape[2])
+
+
+class Groups(Cache):
+    """What is remembered of all groups, and who sees what of it."""
+
+    def __init__(self, read: DynamicCache, mask: torch.Tensor, owner: Integers, room: int) -> None:
+        """Take the prompts as read; group i continues prompt owner[i] with `room` entries."""
+        width, self.device = mask.shape[1], mask.device
+        chosen = torch.as_tensor(owner, device=mask.device)
+        self._own = [_layer(layer, chosen, room) for layer in read.layers]
+        super().__init__(layers=[*self._own])
+        self.used = np.full(len(owner), width)
+        self.seen = np.zeros((len(mask), width + room), dtype=bool)
+        self.seen[:, :width] = mask.cpu().numpy()
+        self.position = self.seen.sum(1)[owner] - 1
+        """The last position that was read of each group."""
+
+    def join(self, others: "Groups") -> None:
+        """Take in other groups: their rows and they come behind; all get the most entries."""
+        for layer, other in zip(self._own, others._own, strict=True):
+            layer.join(other)
+        most = max(self.seen.shape[1], others.seen.shape[1])
+        self.seen, others.seen = (
+            np.pad(seen, ((0, 0), (0, most - seen.shape[1]))) for seen in (self.seen, others.seen)
+        )
+        self.used = np.concatenate([self.used, others.used])
+        self.position = np.concatenate([self.position, others.position])
+        self.seen = np.concatenate([self.seen, others.seen])
+
+    def advance(self, parents: Integers, group: Integers) -> Places:
+        """Give each row, the child of a row before and in order of groups, a place of its own."""
+        counts = np.bincount(group, minlength=len(self.used))
+        rank = np.arange(len(group)) - (np.cumsum(counts) - counts)[group]
+        entry = self.used[group] + rank
+        self.seen = self.seen[parents]
+        self.seen[np.arange(len(group)), entry] = True
+        self.used += counts
+        self.position += 1
+        slots = int(counts.max())
+        places = Places(
+            group=torch.as_tensor(group, device=self.device),
+            entry=torch.as_tensor(entry, device=self.device),
+            slot=torch.as_tensor(group * slots + rank, device=self.device),
+            groups=len(counts),
+            slots=slots,
+            length=int(self.used.max()),
+        )
+        for layer in self._own:
+            layer.places = places
+        return places
+
+    def leave(self, stay: Integers) -> None:
+        """Forget all groups but those of `stay`, which are counted anew, in their order."""
+        chosen = torch.as_tensor(stay, device=self.device)
+        for layer in self._own:
+            layer.leave(chosen)
+        self.used, self.position = self.used[stay], self.position[stay]
+
+    def mask(self, places: Places, dtype: torch.dtype) -> torch.Tensor:
+        """Return what is added to scores, (groups, 1, slots, length): 0 where a row sees a key."""
+        seen = torch.as_tensor(self.seen[:, : places.length], device=self.device)
+        shape = (places.groups * places.slots, places.length)
+        # Slots without a row see all: their answers are not read, but must be finite.
+        added = torch.zeros(shape, device=self.device, dtype=dtype)
+        added[places.slot] = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, -torch.inf)
+        return added.view(places.groups, 1, places.slots, places.length)
+
+
+def _layer(read: Any, chosen: torch.Tensor, room: int) -> Layer:
+    """Return a layer with prompts in front of `room` empty entries."""
+    made = []
+    for source in (read.keys, read.values):
+        _, heads, width, size = source.shape
+        # Zero, not empty: what is masked is multiplied by 0, and 0 x NaN is NaN.
+        new = source.new_zeros(len(chosen), heads, width + room, size)
+        new[:, :, :width] = source[chosen]
+        made.append(new)
+    keys, values = made
+    return Layer(keys, values)

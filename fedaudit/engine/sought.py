@@ -1,0 +1,58 @@
+"""Strings that are sought at the beginning of answers: when it is settled which one stands there.
+
+An answer that has begun with "Th" may still become "Thomas"; one that has begun with "Tz" will not,
+and need not be drawn to its end where nothing else of it counts. White space that leads an answer
+is no part of it.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from fedaudit.engine.remembered import Integers
+
+UNFINISHED = "\ufffd"
+"""What stands for the first bytes of a character whose last ones have not been drawn yet."""
+
+
+class Sought:
+    """Strings, and the bytes that each token of a vocabulary writes, by its number."""
+
+    def __init__(self, strings: Collection[str], table: Sequence[bytes]) -> None:
+        self._strings = sorted(set(strings))
+        self.table = table
+
+    def open(self, said: bytes) -> bool:
+        """Say whether an answer that begins with `said` may begin with a longer one of the strings.
+
+        False is certain. True may be too much to hope where a character is unfinished.
+        """
+        text = said.decode("utf-8", "replace").lstrip().rstrip(UNFINISHED)
+        place = bisect_right(self._strings, text)
+        return place < len(self._strings) and self._strings[place].startswith(text)
+
+
+class Listening:
+    """What each sample has said so far, while it is open."""
+
+    def __init__(self, sought: Sought) -> None:
+        self._sought = sought
+        self._said: defaultdict[int, bytes] = defaultdict(bytes)
+        self._known: dict[bytes, bool] = {}
+
+    def open(self, samples: Integers, tokens: Integers) -> npt.NDArray[np.bool_]:
+        """Hear one more token of each of `samples`; say which of them are to go on."""
+        return np.array(
+            [self._heard(*one) for one in zip(samples, tokens, strict=True)], dtype=bool
+        )
+
+    def _heard(self, sample: int, token: int) -> bool:
+        said = self._said[sample] = self._said[sample] + self._sought.table[token]
+        if said not in self._known:
+            self._known[said] = self._sought.open(said)
+        if not self._known[said]:
+            del self._said[sample]
+        return self._known[said]

@@ -1,0 +1,141 @@
+"""Answers that are looked through for strings end as soon as it is settled what they begin with."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_vocabularies import TARGETS, toy
+from transformers import PreTrainedTokenizerFast
+
+from fedaudit.audit.strings import Strings
+from fedaudit.engine.local import LocalEngine
+from fedaudit.engine.sought import Sought
+from fedaudit.metrics.extraction import Matcher
+from fedaudit.records import Decoding, Probe, Target
+
+BASE = Target(name="base")
+PROBES = [
+    Probe(prompt=prompt, samples=40, max_new_tokens=new)
+    for prompt, new in [((1, 4, 5), 6), ((1, 9), 6), ((1, 12, 4, 3, 7, 6, 6, 5, 3, 4), 3)]
+]
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Return a function that has an engine count the rows that its model reads."""
+
+    def counting(engine):
+        model, rows = engine.base.model, []
+        forward = model.forward
+        monkeypatch.setattr(
+            model, "forward", lambda **given: rows.append(given["input_ids"]) or forward(**given)
+        )
+        return rows
+
+    return counting
+
+
+@pytest.mark.parametrize(
+    "decoding", [Decoding(), Decoding(temperature=0.5, top_k=6), Decoding(temperature=0)], ids=str
+)
+@pytest.mark.parametrize("kind", ["byte-level", "sentence"])
+def test_what_answers_begin_with_stays_the_same(kind, decoding):
+    engine = LocalEngine(toy(kind))
+    strings = Strings(TARGETS)
+    asked = {"seed": 5, "decoding": decoding}
+    whole = engine.generate(BASE, PROBES, **asked)
+    short = engine.generate(BASE, PROBES, strings=strings.strings, **asked)
+    found = [[strings.reduced(text) for text in one.texts] for one in whole]
+    assert [[strings.reduced(text) for text in one.texts] for one in short] == found
+    assert decoding.temperature == 0 or len({text for texts in found for text in texts}) > 3
+    assert all(
+        long.startswith(cut.rstrip("\ufffd"))
+        for one, other in zip(whole, short, strict=True)
+        for long, cut in zip(one.texts, other.texts, strict=True)
+    )
+
+
+def test_fewer_rows_are_read(steps):
+    engine = LocalEngine(toy())
+    rows = steps(engine)
+
+    def read(**options):
+        rows.clear()
+        engine.generate(BASE, PROBES, seed=5, **options)
+        return sum(ids.numel() for ids in rows)
+
+    everything, few, nothing = read(), read(strings=["abé", "bb"]), read(strings=[])
+    prompts = 8 + 8 + 16  # padded, none of them read twice
+    assert nothing == prompts
+    assert nothing < few < everything
+
+
+def test_a_batch_and_its_order_do_not_matter():
+    strings = Strings(TARGETS).strings
+    found = [
+        LocalEngine(toy(), batch_size=rows).generate(BASE, probes, seed=1, strings=strings)
+        for rows, probes in [(512, PROBES), (7, PROBES), (30, PROBES[::-1])]
+    ]
+    assert found[0] == found[1] == found[2][::-1]
+
+
+def test_a_tokenizer_without_bytes_is_asked_to_the_end():
+    base = toy()
+    base.tokenizer.backend_tokenizer.decoder = None
+    engine = LocalEngine(base)
+    whole = engine.generate(BASE, PROBES, seed=5)
+    assert engine.generate(BASE, PROBES, seed=5, strings=["a"]) == whole
+
+
+def test_spaces_that_decoding_takes_out_forbid_it(monkeypatch):
+    base = toy()
+    option = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
+    engine = LocalEngine(base)
+    assert engine._sought(["a"]) is not None
+    monkeypatch.setattr(base.tokenizer, option, True)
+    assert LocalEngine(base)._sought(["a"]) is None
+    assert isinstance(base.tokenizer, PreTrainedTokenizerFast)
+
+
+@pytest.mark.parametrize(
+    ("said", "open_"),
+    [
+        ("", True),
+        (" \u3000", True),
+        ("Ann", True),  # Anna may come
+        ("Anna", False),  # found, and nothing longer
+        (" \n Ann", True),
+        ("Anz", False),
+        ("Ann L", False),
+        ("é", False),
+    ],
+)
+def test_an_answer_is_open_while_a_longer_string_may_come(said, open_):
+    assert Sought(["Anna", "Ann", "Bo"], []).open(said.encode()) == open_
+
+
+def test_the_first_bytes_of_a_character_leave_it_open():
+    sought = Sought(["李"], [])
+    first, second = "李".encode()[:1], "李".encode()[:2]
+    assert sought.open(first)
+    assert sought.open(second)
+    assert not sought.open("李".encode())
+    assert not sought.open(b"a" + first)
+
+
+LETTERS = st.text("ab é李\u3000", max_size=5)
+
+
+@given(
+    strings=st.sets(LETTERS.filter(lambda s: s and not s[0].isspace()), max_size=6),
+    said=LETTERS,
+    rest=LETTERS,
+)
+def test_closed_is_certain(strings, said, rest):
+    """The slow way: look for every string in every continuation of what was said."""
+    sought, strings = Sought(strings, []), sorted(strings)
+    begun = said.lstrip()
+    assert sought.open(said.encode()) == any(
+        string.startswith(begun) and string != begun for string in strings
+    )
+    if not sought.open(said.encode()):
+        assert [*Matcher(strings).hits(said + rest)] == [*Matcher(strings).hits(said)]
