@@ -12,7 +12,7 @@ from fedaudit.records import Target
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
 
-MANY = 96
+MANY = 32
 """Questions from which on small adapters are merged in turn: their rows fill a batch."""
 
 Places = list[tuple[int, int]]
