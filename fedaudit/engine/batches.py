@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedModel
 
-from fedaudit.engine import generate, mixed, score, shared
+from fedaudit.engine import exact, generate, mixed, score, shared
 from fedaudit.engine.batching import Piece, buckets, by_length, cut, padded, pieces
 from fedaudit.engine.memory import Memory, exhausted, release
+from fedaudit.engine.parting import Walk
 from fedaudit.engine.samples import Answered, Drawing
+from fedaudit.interfaces import Chances
 from fedaudit.records import Probe
 
 
@@ -137,6 +139,32 @@ def scored_groups(
         except (RuntimeError, MemoryError) as error:
             if not exhausted(error) or not limits.halve():
                 raise
+        release()
+
+
+def walked(
+    model: PreTrainedModel,
+    asked: exact.Asked,
+    strings: Sequence[str],
+    walk: Walk,
+    limits: shared.Limits,
+) -> Iterator[tuple[list[int], list[Chances]]]:
+    """Yield indices of prompts and their chances.
+
+    Where memory does not suffice, the limits are halved for good and what is left is begun again.
+    """
+    left = list(range(len(asked.prompts)))
+    while left:
+        known = set[int]()
+        try:
+            for batch, found in exact.chances(model, asked[left], strings, walk, limits.bounds):
+                known.update(batch)
+                yield [left[index] for index in batch], found
+            return
+        except (RuntimeError, MemoryError) as error:
+            if not exhausted(error) or not limits.halve():
+                raise
+        left = [prompt for index, prompt in enumerate(left) if index not in known]
         release()
 
 

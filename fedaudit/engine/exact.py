@@ -14,12 +14,12 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.engine.batching import padded
-from fedaudit.engine.generate import left_padded
+from fedaudit.engine.generate import prefilled
 from fedaudit.engine.parting import Branches, Found, Walk, distribution, spread
 from fedaudit.engine.sampling import probe_key
 from fedaudit.engine.shared import Bounds, selected
 from fedaudit.engine.spelling import Integers
-from fedaudit.interfaces import Chances, Progress
+from fedaudit.interfaces import Chances
 
 TABLES = 20
 """A row of probabilities takes the room of so many rows of logits: several tables of float64 are in
@@ -73,25 +73,22 @@ def chances(
     strings: Sequence[str],
     walk: Walk,
     bounds: Bounds,
-    progress: Progress,
-) -> list[Chances]:
-    """Return, for each prompt, P(a continuation begins with s) for `strings`, which `walk` spells.
+) -> Iterator[tuple[list[int], list[Chances]]]:
+    """Yield prompts and P(a continuation begins with s) for `strings`, which `walk` spells.
 
     `least` is the mass that was followed to the end, `most` adds all that was given up on branches
-    which might have spelt the string. Batches are of prompts of one padded length.
+    which might have spelt the string. Batches are of prompts of one padded length; a prompt is
+    named by its index.
     """
     place = {string: index for index, string in enumerate(walk.spelling.strings)}
     columns = np.array([place[string] for string in strings], dtype=np.int64)
-    found: dict[int, Chances] = {}
     for batch in _batches(asked.prompts, walk.new, bounds):
         some = asked[batch]
         sums = Found(len(place), some.trials)
         room = _room(padded(len(some.prompts[0])) + walk.new, bounds)
         rows = max(1, bounds.logits // TABLES)
         Walker(model=model, walk=walk, found=sums, room=room, rows=rows).go(some)
-        found |= zip(batch, sums.chances(columns), strict=True)
-        progress(len(found), len(asked.prompts))
-    return [found[index] for index in range(len(asked.prompts))]
+        yield batch, sums.chances(columns)
 
 
 def _batches(prompts: Sequence[Sequence[int]], new: int, bounds: Bounds) -> Iterator[list[int]]:
@@ -152,17 +149,8 @@ def _prefilled(
     model: PreTrainedModel, prompts: Sequence[Sequence[int]]
 ) -> tuple[Read, torch.Tensor]:
     """Read prompts of one padded length; return the logits (rows, vocabulary) of what follows."""
-    ids, mask = left_padded(prompts, padded(len(prompts[0])), model.device)
-    cache, positions = DynamicCache(config=model.config), (mask.cumsum(-1) - 1).clamp(min=0)
-    logits = model(
-        input_ids=ids,
-        attention_mask=mask,
-        position_ids=positions,
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    ).logits[:, -1]
-    return Read(cache, mask, positions[:, -1:]), logits
+    logits, mask, cache = prefilled(model, prompts)
+    return Read(cache, mask, mask.sum(-1, keepdim=True) - 1), logits
 
 
 def _read(model: PreTrainedModel, level: Level) -> tuple[Read, torch.Tensor]:

@@ -146,7 +146,7 @@ class Course:
         sizes = [piece.last - piece.first for piece in batch]
         group, owner = grouped.grouped(sizes, self._most)
         prompts = [self._work.probes[piece.index].prompt for piece in batch]
-        logits, mask, cache = _read(self._model, prompts)
+        logits, mask, cache = prefilled(self._model, prompts)
         new = Samples.begun(self._work, batch, self.drawn.add(batch), group, owner[group])
         new = self.drawn.draw(new, logits)
         first = self._rows.join(cache, mask, owner)
@@ -164,10 +164,13 @@ class Course:
         self._samples = self.drawn.draw(own, logits)
 
 
-def _read(
+def prefilled(
     model: PreTrainedModel, prompts: Sequence[Sequence[int]]
 ) -> tuple[torch.Tensor, torch.Tensor, DynamicCache]:
-    """Return what follows each prompt (prompts, vocabulary), the mask, and what is remembered."""
+    """Read prompts of one padded length, padded ahead.
+
+    Return the logits of what follows each (prompts, vocabulary), the mask, and what is remembered.
+    """
     ids, mask = left_padded(prompts, padded(len(prompts[0])), model.device)
     cache = DynamicCache(config=model.config)
     output = model(

@@ -206,8 +206,12 @@ class LocalEngine:
         spelt = self._spellings.of(strings, self._end())
         walk = Walk(spelling=spelt, new=new, decoding=decoding, threshold=threshold)
         asked = exact.Asked(prompts=prompts, trials=trials or [0] * len(prompts), seed=seed)
+        chances: dict[int, Chances] = {}
         with self.asked(target) as model:
-            return exact.chances(model, asked, strings, walk, self._limits.bounds, progress)
+            for indices, found in batches.walked(model, asked, strings, walk, self._limits):
+                chances |= zip(indices, found, strict=True)
+                progress(len(chances), len(prompts))
+        return [chances[index] for index in range(len(prompts))]
 
     def states(
         self, prompts: Sequence[Sequence[int]], vectors: torch.Tensor | None = None
@@ -219,7 +223,7 @@ class LocalEngine:
         for prompt in prompts:
             self._check_length(len(prompt), 0)
         with self._target(Target(name="base")) as model:
-            return states.last_states(model, prompts, vectors, rows=self.rows, tokens=self.tokens)
+            return states.last_states(model, prompts, vectors, self.room)
 
     def flops(self, target: Target, sequences: Sequence[Sequence[int]]) -> int:
         """Return the floating-point operations of reading every sequence once, one by one."""

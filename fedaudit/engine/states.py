@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from fedaudit.engine.batching import by_length
+from fedaudit.engine.batches import Room
+from fedaudit.engine.batching import Piece, by_length
 
 
 @torch.inference_mode()
@@ -14,15 +15,14 @@ def last_states(
     model: PreTrainedModel,
     prompts: Sequence[Sequence[int]],
     vectors: torch.Tensor | None,
-    *,
-    rows: int,
-    tokens: int,
+    room: Room,
 ) -> torch.Tensor:
     """Return the last layer's state at each prompt's last position, float32 (prompts, width).
 
     `vectors` (prompts, width), where given, are embeddings of one more token behind each prompt,
     one that the vocabulary does not have. What all prompts begin with is read once. Rows of a batch
-    are of one length, so none is padded. Raises ValueError for a prompt without tokens.
+    are of one length, so none is padded; what memory does not suffice for is halved. Raises
+    ValueError for a prompt without tokens.
     """
     extra = 0 if vectors is None else 1
     lengths = [len(prompt) + extra for prompt in prompts]
@@ -32,19 +32,26 @@ def last_states(
     shared = _shared(prompts, extra)
     cache = _read(model, prompts[0][:shared]) if shared else None
     table = model.get_input_embeddings()
-    for batch in by_length([length - shared for length in lengths], tokens):
-        for some in _alike(batch, lengths, rows):
-            own = torch.tensor([list(prompts[index][shared:]) for index in some], dtype=torch.long)
-            embedded = table(own.to(model.device))
-            if vectors is not None:
-                new = vectors[some].to(embedded.device, embedded.dtype)
-                embedded = torch.cat([embedded, new[:, None]], dim=1)
-            states = model.base_model(
-                inputs_embeds=embedded,
-                past_key_values=_repeated(cache, len(some)) if cache else None,
-                use_cache=cache is not None,
-            ).last_hidden_state
-            found[some] = states[:, -1].float().cpu()
+
+    def read(part: list[Piece]) -> torch.Tensor:
+        some = [one.index for one in part]
+        own = torch.tensor([list(prompts[index][shared:]) for index in some], dtype=torch.long)
+        embedded = table(own.to(model.device))
+        if vectors is not None:
+            new = vectors[some].to(embedded.device, embedded.dtype)
+            embedded = torch.cat([embedded, new[:, None]], dim=1)
+        states = model.base_model(
+            inputs_embeds=embedded,
+            past_key_values=_repeated(cache, len(some)) if cache else None,
+            use_cache=cache is not None,
+        ).last_hidden_state
+        return states[:, -1].float().cpu()
+
+    for batch in by_length([length - shared for length in lengths], room.tokens):
+        for some in _alike(batch, lengths, room.rows):
+            rows = [Piece(index, 0, 1) for index in some]
+            for part, states in room.memory.run(lengths[some[0]], rows, read):
+                found[[one.index for one in part]] = states
     return found
 
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tiny_models
 import torch
@@ -105,6 +106,48 @@ def test_groups_begin_again_with_less(tiny, small):
     tried.clear()
     engine.score_groups(BASE, groups)
     assert max(tried) <= 40
+
+
+def test_walks_begin_again_with_less(tiny, small):
+    prompts = [(1, 9, 30 + i) for i in range(9)] + [(40, *range(50, 60))]
+    ways = {"new": 3, "threshold": 1e-6, "trials": [50] * 10, "seed": 5}
+    wanted = LocalEngine(tiny).begins_with(BASE, prompts, ["Ann", "the bank"], **ways)
+    assert all(one.rows > 1 for one in wanted)
+    engine, told = LocalEngine(tiny), []
+    tried = small(40)
+    found = engine.begins_with(
+        BASE, prompts, ["Ann", "the bank"], **ways, progress=lambda *counts: told.append(counts)
+    )
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one.least, other.least, rtol=1e-4)
+        np.testing.assert_allclose(one.most, other.most, rtol=1e-4)
+        np.testing.assert_array_equal(one.drawn, other.drawn)
+    assert told[-1] == (10, 10)
+    assert max(tried) > 40
+    tried.clear()
+    engine.begins_with(BASE, prompts, ["Ann", "the bank"], **ways)
+    assert max(tried) <= 40
+
+
+def test_states_are_read_in_halves(tiny, monkeypatch):
+    prompts = [(1, 9, 30 + i, *range(i % 3)) for i in range(12)]
+    wanted = LocalEngine(tiny).states(prompts)
+    forward, tried = type(tiny.model.base_model).forward, []
+
+    def scarce(self, inputs_embeds=None, **options):
+        if inputs_embeds is not None:
+            tried.append(len(inputs_embeds))
+            if len(inputs_embeds) > 3:
+                raise torch.OutOfMemoryError
+        return forward(self, inputs_embeds=inputs_embeds, **options)
+
+    monkeypatch.setattr(type(tiny.model.base_model), "forward", scarce)
+    engine = LocalEngine(tiny)
+    torch.testing.assert_close(engine.states(prompts), wanted, atol=1e-5, rtol=1e-5)
+    assert max(tried) == 4
+    tried.clear()
+    engine.states(prompts)
+    assert max(tried) <= 3
 
 
 def test_one_row_that_does_not_fit_is_said_in_a_line(tiny, small):
