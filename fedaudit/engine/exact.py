@@ -88,7 +88,7 @@ def chances(
         room = _room(padded(len(some.prompts[0])) + walk.new, bounds)
         rows = max(1, bounds.logits // TABLES)
         Walker(model=model, walk=walk, found=sums, room=room, rows=rows).go(some)
-        yield batch, sums.chances(columns)
+        yield batch, list(sums.chances(columns))
 
 
 def _batches(prompts: Sequence[Sequence[int]], new: int, bounds: Bounds) -> Iterator[list[int]]:

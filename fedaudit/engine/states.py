@@ -40,7 +40,7 @@ def last_states(
         if vectors is not None:
             new = vectors[some].to(embedded.device, embedded.dtype)
             embedded = torch.cat([embedded, new[:, None]], dim=1)
-        states = model.base_model(
+        states: torch.Tensor = model.base_model(
             inputs_embeds=embedded,
             past_key_values=_repeated(cache, len(some)) if cache else None,
             use_cache=cache is not None,
