@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from transformers import PreTrainedModel
 
 from fedaudit.engine import exact, generate, mixed, score, shared
-from fedaudit.engine.batching import Piece, buckets, by_length, cut, padded, pieces
+from fedaudit.engine.batching import Piece, buckets, by_length, cut, padded, pieces, rows_of
 from fedaudit.engine.memory import Memory, exhausted, release
 from fedaudit.engine.parting import Walk
 from fedaudit.engine.samples import Answered, Drawing
@@ -33,8 +33,11 @@ def drawn(model: PreTrainedModel, work: Drawing, room: Room) -> Iterator[Answere
         waiting = all_
         while waiting:
             length = _length(work.probes, waiting)  # the longest is the first
-            rows = room.memory.fewer(length, min(room.rows, room.tokens // length))
-            waiting = [part for piece in waiting for [part] in cut([piece], rows)]
+            rows, all_at_once = min(room.rows, room.tokens // length), rows_of(waiting)
+            rows = room.memory.fewer(length, min(rows, all_at_once))
+            # Where others wait, no prompt takes more than a quarter: its samples leave together.
+            most = rows if rows == all_at_once else max(1, rows // 4)
+            waiting = [part for one in waiting for [part] in cut([one], most)]
             waiting = yield from _until_full(model, work, waiting, rows, room.memory)
 
 
@@ -59,8 +62,9 @@ def _until_full(
     except (RuntimeError, MemoryError) as error:
         if not exhausted(error):
             raise
-    memory.failed(_length(work.probes, waiting), rows)
-    return [piece for piece in waiting if piece not in ended]
+    left = [piece for piece in waiting if piece not in ended]
+    memory.failed(_length(work.probes, left), rows)
+    return left
 
 
 def drawn_together(
@@ -120,6 +124,7 @@ def scored_groups(
     """Yield (group, index) of sequences and their scores; groups that share nothing are left out.
 
     Where memory does not suffice, the limits are halved for good and what is left is begun again.
+    Raises InputError where a single row does not fit.
     """
     begins = {g: shared.beginning(group) for g, group in enumerate(groups)}
     known: set[tuple[int, int]] = set()
@@ -137,9 +142,10 @@ def scored_groups(
                 yield new, [scores[place] for place in new]
             return
         except (RuntimeError, MemoryError) as error:
-            if not exhausted(error) or not limits.halve():
+            if not exhausted(error):
                 raise
         release()
+        limits.halve()
 
 
 def walked(
@@ -152,6 +158,7 @@ def walked(
     """Yield indices of prompts and their chances.
 
     Where memory does not suffice, the limits are halved for good and what is left is begun again.
+    Raises InputError where a single row does not fit.
     """
     left = list(range(len(asked.prompts)))
     while left:
@@ -162,10 +169,11 @@ def walked(
                 yield [left[index] for index in batch], found
             return
         except (RuntimeError, MemoryError) as error:
-            if not exhausted(error) or not limits.halve():
+            if not exhausted(error):
                 raise
         left = [prompt for index, prompt in enumerate(left) if index not in known]
         release()
+        limits.halve()
 
 
 def _length(probes: Sequence[Probe], batch: Sequence[Piece]) -> int:

@@ -14,7 +14,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.engine import grouped
-from fedaudit.engine.batching import Piece, padded
+from fedaudit.engine.batching import Piece, padded, rows_of
 from fedaudit.engine.remembered import Integers
 from fedaudit.engine.samples import Answered, Drawing, Drawn, Samples
 
@@ -115,7 +115,7 @@ class Course:
         self._entries = largest * (new - 1)
         self._refills = grouped.fits(model)
         self._samples: Samples | None = None
-        self.drawn = Drawn(work, new)
+        self.drawn = Drawn(work, new, rows_of(pieces))
 
     @property
     def going(self) -> bool:

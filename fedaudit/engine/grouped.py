@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AttentionInterface, DynamicCache, PreTrainedModel
+from transformers import AttentionInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
 
 from fedaudit.engine.remembered import Groups, Integers, Places
 
@@ -23,11 +23,20 @@ KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen
 
 
 def fits(model: PreTrainedModel) -> bool:
-    """Say whether this model can be asked in groups: plain attention in all its layers."""
-    if model.config.model_type not in KINDS:
+    """Say whether this model can be asked in groups: plain attention in all its layers.
+
+    And positions that mean the same whatever the longest row of a batch is.
+    """
+    config = model.config
+    if config.model_type not in KINDS or _rope(config) in ("dynamic", "longrope"):
         return False
     layers = DynamicCache(config=model.config).layers
     return bool(layers) and not any(getattr(layer, "is_sliding", False) for layer in layers)
+
+
+def _rope(config: PreTrainedConfig) -> str:
+    """Return how a model turns positions, as transformers names it."""
+    return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
 
 
 def grouped(sizes: Sequence[int], most: int) -> tuple[Integers, Integers]:

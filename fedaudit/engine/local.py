@@ -2,25 +2,28 @@
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from peft import PeftModel
 from transformers import PreTrainedModel
 
 from fedaudit.engine import batches, exact, flops, loader, lora, memory, several, shared, states
+from fedaudit.engine.attached import Attached
 from fedaudit.engine.beginnings import beginnings
 from fedaudit.engine.memory import Memory
 from fedaudit.engine.merging import Merging
 from fedaudit.engine.parting import Walk
 from fedaudit.engine.samples import Drawing
-from fedaudit.engine.small import few_threads
+from fedaudit.engine.small import few_threads, small
 from fedaudit.engine.sought import Sought
 from fedaudit.engine.spelling import Spellings
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Chances, Progress, no_progress
 from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 LOGITS = 2**26
 """The most logits that scoring holds at once (256 MB in float32)."""
@@ -47,12 +50,14 @@ class LocalEngine:
         self.tokens = tokens or (memory.tokens(base.model) if on_cpu else memory.MOST)
         self.context_length = base.context_length
         self.beginnings = beginnings(base.tokenizer, template)
-        self._adapters: dict[str, str] = {}
+        self._attached = Attached()
         self.room = batches.Room(self.rows, self.tokens, Memory())
         self.reading = batches.Room(self.rows, min(self.tokens, self._logits()), Memory())
         self._limits = shared.Limits(shared.Bounds(self.rows, self.tokens, self._logits()))
         self._spellings = Spellings(base)
-        self.merging = Merging(base.model)
+        self.small = small(base.model)
+        """What is attached later does not count."""
+        self.merging = Merging(base.model, small=self.small)
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are code points."""
@@ -112,12 +117,13 @@ class LocalEngine:
         found: list[list[Generation]] = [[Generation(("",))] * len(probes) for _ in targets]
         work = Drawing(probes if targets else [], 0, decoding, self._end())
         done = 0
-        for rows, drawn in several.answered(self, targets, work):
-            texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
-            for (which, index), text, tokens in zip(rows, texts, drawn, strict=True):
-                found[which][index] = Generation((text,), (tuple(tokens),))
-            done += len(rows)
-            progress(done // len(targets), len(probes))
+        with contextlib.closing(several.answered(self, targets, work)) as answered:
+            for rows, drawn in answered:
+                texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
+                for (which, index), text, tokens in zip(rows, texts, drawn, strict=True):
+                    found[which][index] = Generation((text,), (tuple(tokens),))
+                done += len(rows)
+                progress(done // len(targets), len(probes))
         return found
 
     def score(
@@ -150,9 +156,10 @@ class LocalEngine:
         for sequence in sequences:
             self._check_length(len(sequence), 0)
         found: list[list[list[float]]] = [[[] for _ in sequences] for _ in targets]
-        for places, rows in several.scored(self, targets, sequences):
-            for (which, index), row in zip(places, rows, strict=True):
-                found[which][index] = row
+        with contextlib.closing(several.scored(self, targets, sequences)) as scored:
+            for places, rows in scored:
+                for (which, index), row in zip(places, rows, strict=True):
+                    found[which][index] = row
         return found
 
     def score_groups(
@@ -276,18 +283,11 @@ class LocalEngine:
         """Switch the model to a target's adapter, or to the bare base."""
         if target.adapter is None:
             off = getattr(self.model, "disable_adapter", contextlib.nullcontext)
-            with off(), few_threads(self.base.model):
+            with off(), few_threads(small=self.small):
                 yield self._plain()
             return
-        if target.adapter not in self._adapters:
-            name = f"adapter{len(self._adapters)}"
-            self.model = loader.attach(self.model, Path(target.adapter), name)
-            self._adapters[target.adapter] = name
-        peft = self.model
-        assert isinstance(peft, PeftModel)
-        peft.set_adapter(self._adapters[target.adapter])
-        peft.eval()
-        with few_threads(self.base.model):
+        self.model = self._attached.activated(self.model, target.adapter)
+        with few_threads(small=self.small):
             yield self._plain()
 
     def _plain(self) -> PreTrainedModel:

@@ -12,10 +12,9 @@ from peft.tuners.tuners_utils import check_target_module_exists
 from transformers import PreTrainedModel
 
 from fedaudit.engine import lora
+from fedaudit.engine.attached import Version, version
 from fedaudit.engine.lora import Weights
-from fedaudit.engine.small import small
 from fedaudit.errors import InputError
-from fedaudit.federation.adapters import WEIGHTS
 
 KEPT = 2
 """Adapters whose sums are remembered: those asked last."""
@@ -24,10 +23,10 @@ KEPT = 2
 class Merging:
     """The weights that a model has with each adapter, where it is asked this way."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, small: bool) -> None:
         self._model = model
-        self.possible = small(model) and model.dtype == torch.float32
-        self._known: dict[tuple[str, int, int], Weights] = {}
+        self.possible = small and model.dtype == torch.float32
+        self._known: dict[Version, Weights] = {}
 
     def weights(self, adapter: str) -> Weights | None:
         """Return the layers' weights with an adapter; None where it must stay beside them.
@@ -37,10 +36,9 @@ class Merging:
         if not self.possible:
             return None
         try:
-            written = Path(adapter, WEIGHTS).stat()
-            key = adapter, written.st_mtime_ns, written.st_size
+            key = version(adapter)
             found = self._known.pop(key, None) or self._with(Path(adapter))
-        except (InputError, OSError, re.error):
+        except (InputError, re.error):
             return None
         if found is None:
             return None

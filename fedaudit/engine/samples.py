@@ -77,27 +77,29 @@ class Samples:
 class Drawn:
     """What all samples have drawn so far, piece by piece, and of which pieces all have ended."""
 
-    def __init__(self, work: Drawing, new: int) -> None:
+    def __init__(self, work: Drawing, new: int, samples: int) -> None:
+        """Make room for so many samples of `new` tokens."""
         self._work, self._new = work, new
         self._stop = {-1, *work.end}
         self._listening = Listening(work.sought) if work.sought else None
         self._pieces: list[Piece] = []
         self._starts: list[int] = []
-        self._tokens = np.zeros((0, new), dtype=np.int64)
+        self._tokens = np.full((samples, new), -1, dtype=np.int32)
         """Tokens (all samples, new), -1 where a sample has ended."""
-        self._piece = np.zeros(0, dtype=np.int64)
+        self._piece = np.zeros(samples, dtype=np.int64)
+        self._begun = 0
         self._left: list[int] = []
         """Samples that have not ended, by piece."""
         self._over: list[int] = []
 
     def add(self, batch: Sequence[Piece]) -> int:
-        """Make room for the samples of further pieces; return the number of the first."""
-        first = len(self._tokens)
+        """Begin the samples of further pieces; return the number of the first."""
+        first = self._begun
         sizes = [piece.last - piece.first for piece in batch]
+        self._begun += sum(sizes)
         self._starts += list(first + np.cumsum([0, *sizes[:-1]]))
         places = np.repeat(np.arange(len(batch)) + len(self._pieces), sizes)
-        self._piece = np.concatenate([self._piece, places])
-        self._tokens = np.concatenate([self._tokens, np.full((sum(sizes), self._new), -1)])
+        self._piece[first : self._begun] = places
         self._pieces += batch
         self._left += sizes
         return first
@@ -134,7 +136,7 @@ class Drawn:
         """Return what all samples have drawn, in order, up to what ended them."""
         return self._cut(self._tokens)
 
-    def _cut(self, rows: Integers) -> list[list[int]]:
+    def _cut(self, rows: npt.NDArray[np.int32]) -> list[list[int]]:
         return [list(takewhile(self._goes_on, row)) for row in rows.tolist()]
 
     def _goes_on(self, token: int) -> bool:

@@ -1,6 +1,6 @@
 """Several targets that are asked the same: adapters side by side in a batch, or merged in turn."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,9 @@ BASE = Target(name="base")
 
 def answered(
     engine: "LocalEngine", targets: Sequence[Target], work: Drawing
-) -> Iterator[tuple[Places, list[list[int]]]]:
+) -> Generator[tuple[Places, list[list[int]]], None, None]:
     """Yield answers as tokens; raises InputError for an adapter that is not plain LoRA."""
-    if engine.merging.possible and len(work.probes) >= MANY:
+    if len(work.probes) >= MANY and all(_merges(engine, target) for target in targets):
         for which, target in enumerate(targets):
             with engine.asked(target) as model:
                 for pieces, tokens in batches.drawn(model, work, engine.room):
@@ -40,23 +40,36 @@ def answered(
 
 def scored(
     engine: "LocalEngine", targets: Sequence[Target], sequences: Sequence[Sequence[int]]
-) -> Iterator[tuple[Places, list[list[float]]]]:
-    """Yield scores; an adapter that is not plain LoRA makes all targets be asked in turn."""
-    adapters = None if engine.merging.possible else _side_by_side(engine, targets)
-    if adapters is None or not targets:
-        for which, target in enumerate(targets):
-            with engine.asked(target) as model:
-                for indices, scores in batches.scored(model, sequences, engine.reading):
-                    yield [(which, index) for index in indices], scores
-        return
+) -> Generator[tuple[Places, list[list[float]]], None, None]:
+    """Yield scores; what cannot be asked together is asked target by target.
+
+    That is where adapters merge, or one is not plain LoRA, or all together are too large.
+    """
+    known = set[int]()
+    if targets and not engine.merging.possible:
+        try:
+            for indices, rows in _scored_together(engine, targets, sequences):
+                known.update(indices)
+                yield [(which, i) for which in range(len(targets)) for i in indices], rows
+        except InputError:
+            pass  # who is asked alone shows what is the matter
+    left = [index for index in range(len(sequences)) if index not in known]
+    for which, target in enumerate(targets if left else ()):
+        with engine.asked(target) as model:
+            some = [sequences[index] for index in left]
+            for indices, rows in batches.scored(model, some, engine.reading):
+                yield [(which, left[index]) for index in indices], rows
+
+
+def _scored_together(
+    engine: "LocalEngine", targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+) -> Iterator[tuple[list[int], list[list[float]]]]:
+    loras = [lora.read(Path(t.adapter)) if t.adapter else None for t in targets]
     with engine.asked(BASE) as model:
-        for indices, scores in batches.scored_together(model, sequences, adapters, engine.reading):
-            yield [(which, index) for which in range(len(targets)) for index in indices], scores
+        adapters = mixed.Adapters(model, loras)
+        yield from batches.scored_together(model, sequences, adapters, engine.reading)
 
 
-def _side_by_side(engine: "LocalEngine", targets: Sequence[Target]) -> mixed.Adapters | None:
-    try:
-        loras = [lora.read(Path(t.adapter)) if t.adapter else None for t in targets]
-        return mixed.Adapters(engine.base.model, loras)
-    except InputError:
-        return None  # asked for alone, it shows what is the matter with it
+def _merges(engine: "LocalEngine", target: Target) -> bool:
+    merging = engine.merging
+    return merging.possible and (not target.adapter or merging.weights(target.adapter) is not None)

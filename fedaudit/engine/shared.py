@@ -15,6 +15,7 @@ from transformers import DynamicCache, PreTrainedModel
 from fedaudit.engine.batching import STEP, by_length, padded
 from fedaudit.engine.generate import left_padded
 from fedaudit.engine.score import of_following
+from fedaudit.errors import InputError
 
 Sequences = Sequence[Sequence[int]]
 
@@ -36,11 +37,12 @@ class Limits:
 
     bounds: Bounds
 
-    def halve(self) -> bool:
-        """Halve every bound; say whether there was anything left to halve."""
+    def halve(self) -> None:
+        """Halve every bound; raises InputError where there is nothing left to halve."""
         before = self.bounds
         self.bounds = Bounds(*(max(1, n // 2) for n in (before.rows, before.tokens, before.logits)))
-        return self.bounds != before
+        if self.bounds == before:
+            raise InputError("A single row does not fit into memory.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,14 @@ def small(model: torch.nn.Module) -> bool:
 
 
 @contextlib.contextmanager
-def few_threads(model: torch.nn.Module) -> Iterator[None]:
+def few_threads(*, small: bool) -> Iterator[None]:
     """Run a small model in one thread: the order of float sums then does not vary either.
 
     Its operations are so short that threads mostly wait for each other: a second thread saves a
     quarter of the time on an idle machine and makes it many times longer on a busy one.
     """
     before = torch.get_num_threads()
-    if small(model):
+    if small:
         torch.set_num_threads(1)
     try:
         yield

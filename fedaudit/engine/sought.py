@@ -22,17 +22,22 @@ class Sought:
     """Strings, and the bytes that each token of a vocabulary writes, by its number."""
 
     def __init__(self, strings: Collection[str], table: Sequence[bytes]) -> None:
-        self._strings = sorted(set(strings))
+        self._known = set(strings)
+        self._strings = sorted(self._known)
         self.table = table
 
-    def open(self, said: bytes) -> bool:
-        """Say whether an answer that begins with `said` may begin with a longer one of the strings.
+    def open(self, said: bytes, *, spelling: bool = False) -> bool:
+        """Say whether it may still change which of the strings an answer with `said` begins with.
 
-        False is certain. True may be too much to hope where a character is unfinished.
+        False is certain. True may be too much to hope where a character is unfinished, or while
+        the answer is `spelling`: byte by byte, of which SentencePiece's decoder shows none where
+        the last of them make no character.
         """
         text = said.decode("utf-8", "replace").lstrip().rstrip(UNFINISHED)
         place = bisect_right(self._strings, text)
-        return place < len(self._strings) and self._strings[place].startswith(text)
+        if place < len(self._strings) and self._strings[place].startswith(text):
+            return True
+        return spelling and any(text[: end + 1] in self._known for end in range(len(text)))
 
 
 class Listening:
@@ -41,7 +46,7 @@ class Listening:
     def __init__(self, sought: Sought) -> None:
         self._sought = sought
         self._said: defaultdict[int, bytes] = defaultdict(bytes)
-        self._known: dict[bytes, bool] = {}
+        self._known: dict[tuple[bytes, bool], bool] = {}
 
     def open(self, samples: Integers, tokens: Integers) -> npt.NDArray[np.bool_]:
         """Hear one more token of each of `samples`; say which of them are to go on."""
@@ -50,9 +55,11 @@ class Listening:
         )
 
     def _heard(self, sample: int, token: int) -> bool:
-        said = self._said[sample] = self._said[sample] + self._sought.table[token]
-        if said not in self._known:
-            self._known[said] = self._sought.open(said)
-        if not self._known[said]:
+        last = self._sought.table[token]
+        said = self._said[sample] = self._said[sample] + last
+        spelling = len(last) == 1 and last >= b"\x80"
+        if (said, spelling) not in self._known:
+            self._known[said, spelling] = self._sought.open(said, spelling=spelling)
+        if not self._known[said, spelling]:
             del self._said[sample]
-        return self._known[said]
+        return self._known[said, spelling]

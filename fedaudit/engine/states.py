@@ -30,7 +30,7 @@ def last_states(
         raise ValueError("A prompt without tokens has no state.")
     found = torch.zeros(len(prompts), int(model.config.get_text_config().hidden_size))
     shared = _shared(prompts, extra)
-    cache = _read(model, prompts[0][:shared]) if shared else None
+    cache = _beginning(model, prompts[0][:shared], room) if shared else None
     table = model.get_input_embeddings()
 
     def read(part: list[Piece]) -> torch.Tensor:
@@ -74,10 +74,16 @@ def _alike(batch: Sequence[int], lengths: Sequence[int], rows: int) -> list[list
     return groups
 
 
-def _read(model: PreTrainedModel, begin: Sequence[int]) -> DynamicCache:
-    cache = DynamicCache(config=model.config)
-    ids = torch.tensor([list(begin)], device=model.device)
-    model.base_model(input_ids=ids, past_key_values=cache, use_cache=True)
+def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Room) -> DynamicCache:
+    """Return what the model remembers of what all prompts begin with."""
+
+    def read(_: list[Piece]) -> DynamicCache:
+        cache = DynamicCache(config=model.config)
+        ids = torch.tensor([list(begin)], device=model.device)
+        model.base_model(input_ids=ids, past_key_values=cache, use_cache=True)
+        return cache
+
+    [(_, cache)] = room.memory.run(len(begin), [Piece(0, 0, 1)], read)
     return cache
 
 

@@ -84,7 +84,7 @@ def tune(
     arguments alone; a small model runs in one thread there. Raises InputError for an adapter that
     is no plain LoRA or of another base, and UsageError where a loss is no longer a number.
     """
-    with _trainable(engine, adapter, tuning) as (model, stack), few_threads(model):
+    with _trainable(engine, adapter, tuning) as (model, stack), few_threads(small=engine.small):
         losses = _optimise(model, stack.old, lessons, tuning, progress)
         tensors = loader.tensors_of(model, NAME)
     return Tuned(tensors=tensors, config=_plain(stack.config), losses=losses)

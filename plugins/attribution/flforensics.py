@@ -48,7 +48,7 @@ class FLForensics(Attributor):
     def attribute(self, trial: Trial) -> Attributed:
         """Flag a client that is in a suspect minority for any mark."""
         everybody = plaintext.clients(trial.rounds)
-        asked = "influences", self.documents, self.length
+        asked = __name__, self.documents, self.length
         clean, *marked = trial.once(asked, lambda: self._influences(trial, everybody))
         found: dict[str, str] = {}
         for (mark, _), target in zip(trial.marks, marked, strict=True):

@@ -210,6 +210,15 @@ def test_models_with_another_attention_are_asked_the_other_way():
         assert found == [slow(model, probe, sample, Decoding()) for sample in range(3)]
 
 
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_positions_that_depend_on_the_longest_row_forbid_it(kind):
+    rope = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 2.0}
+    rope |= {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4} if kind == "longrope" else {}
+    config = LlamaConfig(**SIZES, rope_parameters=rope, original_max_position_embeddings=40)
+    assert not grouped.fits(LlamaForCausalLM(config))
+    assert grouped.fits(LlamaForCausalLM(LlamaConfig(**SIZES)))
+
+
 def test_the_keys_of_a_prompt_are_kept_once(llama):
     made_of = []
     real = grouped.Groups.__init__
@@ -311,12 +320,12 @@ def test_where_it_cannot_be_refilled_batches_follow_one_another(llama, wanted, m
     monkeypatch.setattr(grouped, "fits", lambda model: False)
     told = taken_in(monkeypatch, 12)
     work = Drawing(MANY, 3, Decoding(), ENDS)
-    rows = [
-        (piece, len(tokens))
-        for pieces, tokens in generate.refilled(llama, work, whole(MANY), 12)
-        for piece in pieces
-    ]
-    assert {piece for piece, _ in rows} == set(whole(MANY))
+    found = {}
+    for pieces, tokens in generate.refilled(llama, work, whole(MANY), 12):
+        answers = iter(tokens)
+        for piece in pieces:
+            found[MANY[piece.index]] = [next(answers) for _ in range(piece.last)]
+    assert found == wanted
     assert not any(going for _, going in told)
 
 
@@ -356,7 +365,7 @@ def test_groups_count_samples_piece_by_piece():
 @torch.inference_mode()
 def test_logits_are_those_of_a_whole_text(dtype, near):
     model = made("llama").to(getattr(torch, dtype))
-    logits, mask, cache = generate._read(model, PROMPTS)
+    logits, mask, cache = generate.prefilled(model, PROMPTS)
     assert logits.shape == (4, 90)
     owner, told = np.array([0, 2, 3]), []
     rows = grouped.Branches(model, told.append, room=6)

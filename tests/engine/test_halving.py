@@ -63,19 +63,28 @@ def test_samples_are_drawn_in_halves_and_stay_the_same(tiny, small, error):
     assert asked(engine) == wanted
     failed = [tokens for tokens in tried if tokens > 17]
     assert failed
+    assert len(failed) <= 4  # 18 rows, 9, 4 and 2: not the 512 that there would be room for
     tried.clear()
     assert asked(engine) == wanted
     assert max(tried) <= 17  # nothing is tried again that has failed
 
 
-def test_adapters_together_are_halved_too(tiny, small):
+@pytest.fixture
+def targets(tiny, tmp_path):
+    """Two adapters, and the base between them."""
+    folders = [tiny_models.write(tiny, tmp_path / str(i), r=3 + i, seed=i) for i in range(2)]
+    one, other = (Target(name=str(folder), adapter=str(folder)) for folder in folders)
+    return [one, BASE, other]
+
+
+def test_adapters_together_are_halved_too(tiny, small, targets):
     questions = [[1, 9, 30], [5, 6], [1, 200, 3], [77, 78], [9, 9]]
-    targets = [BASE, Target(name="again")]
     wanted = LocalEngine(tiny).answers(targets, questions, new=5)
-    tried = small(16)
+    assert len({tuple(own) for own in wanted}) == 3
+    tried = small(24)
     assert LocalEngine(tiny).answers(targets, questions, new=5) == wanted
-    assert max(tried) > 16
-    assert tried[-1] <= 16
+    assert max(tried) > 24
+    assert tried[-1] <= 24
 
 
 def test_scores_stay_the_same(tiny, small):
@@ -89,6 +98,21 @@ def test_scores_stay_the_same(tiny, small):
     tried.clear()
     engine.score(BASE, sequences)
     assert max(tried) <= 24
+
+
+def test_what_does_not_fit_together_is_scored_in_turn(tiny, small, targets):
+    sequences = [list(range(i + 1, i + 8)) for i in range(5)]
+    engine = LocalEngine(tiny)
+    engine.merging.possible = False
+    wanted = engine.scores(targets, sequences)
+    assert wanted[0] != wanted[1] != wanted[2]
+    tried = small(16)  # two rows of eight tokens: not one text under three targets
+    found = engine.scores(targets, sequences)
+    for own, other in zip(found, wanted, strict=True):
+        for row, right in zip(own, other, strict=True):
+            assert row == pytest.approx(right, rel=1e-5, abs=1e-5)
+    assert max(tried) > 16
+    assert tried[-1] <= 16
 
 
 def test_groups_begin_again_with_less(tiny, small):
@@ -156,6 +180,10 @@ def test_one_row_that_does_not_fit_is_said_in_a_line(tiny, small):
         asked(LocalEngine(tiny))
     with pytest.raises(InputError, match="One row of 8 tokens"):
         LocalEngine(tiny).score(BASE, [[1, 2, 3]])
+    with pytest.raises(InputError, match=r"A single row does not fit into memory\."):
+        LocalEngine(tiny).score_groups(BASE, [[[*range(1, 20), i] for i in range(3)]])
+    with pytest.raises(InputError, match=r"A single row does not fit into memory\."):
+        LocalEngine(tiny).begins_with(BASE, [(1, 9, 30)], ["Ann"], new=3)
 
 
 def test_another_error_is_nobodys_memory(tiny, small):

@@ -86,6 +86,22 @@ def test_a_failure_leaves_the_base_too(tiny, folder, monkeypatch):
     assert engine.score(BASE, ROWS) == scores
 
 
+@pytest.mark.parametrize("many", [1, 10**9], ids=["in turn", "together"])
+def test_whoever_looks_on_may_fail_and_keep_the_error(tiny, folder, monkeypatch, many):
+    """A kept traceback holds every frame below, and with it what they have not closed."""
+    monkeypatch.setattr(several, "MANY", many)
+    engine = LocalEngine(tiny())
+    scores = engine.score(BASE, ROWS)
+
+    def fails(*given):
+        raise KeyError("looking on")
+
+    with pytest.raises(KeyError) as kept:
+        engine.answers([target(folder)], ROWS, new=3, progress=fails)
+    assert engine.score(BASE, ROWS) == scores
+    assert kept.value.__traceback__ is not None
+
+
 def test_peft_around_the_layers_does_not_matter(tiny, folder, tmp_path):
     """What a gradient or a tuning asked for before stays where it is."""
     engine = LocalEngine(tiny())

@@ -122,6 +122,21 @@ def test_the_first_bytes_of_a_character_leave_it_open():
     assert not sought.open(b"a" + first)
 
 
+@pytest.mark.parametrize("kind", ["byte-level", "sentence"])
+def test_bytes_that_make_no_character_take_back_what_was_spelt(kind):
+    """SentencePiece shows nothing of a run of bytes that ends within a character."""
+    engine, strings = LocalEngine(toy(kind)), Strings(["é"])
+    asked = {"seed": 5, "decoding": Decoding(temperature=3.0)}
+    probes = [Probe(prompt=(1, 4, 5), samples=3000, max_new_tokens=5)]
+    [whole] = engine.generate(BASE, probes, **asked)
+    [short] = engine.generate(BASE, probes, strings=strings.strings, **asked)
+    hits = [strings.reduced(text) for text in whole.texts]
+    assert [strings.reduced(text) for text in short.texts] == hits
+    assert "é" in hits
+    blotted = [text.lstrip().startswith("\ufffd\ufffd\ufffd") for text in whole.texts]
+    assert any(blotted)
+
+
 LETTERS = st.text("ab é李\u3000", max_size=5)
 
 

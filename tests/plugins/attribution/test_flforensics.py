@@ -102,6 +102,23 @@ def test_who_made_the_model_better_at_marked_texts_is_flagged_by_kmeans(world):
     assert flags(method.attribute(world.trial(order=(5, 1, 7, 3, 0, 2, 6, 4)))) == flags(found)
 
 
+def test_both_clusterings_share_the_influences(world, monkeypatch):
+    asked = []
+    real = FLForensics._influences
+    monkeypatch.setattr(
+        FLForensics,
+        "_influences",
+        lambda self, trial, everybody: asked.append(self) or real(self, trial, everybody),
+    )
+    trial = world.trial()
+    for method in (FLForensics(length=8), FLForensics(length=8, cluster="kmeans")):
+        method.attribute(trial)
+    assert len(asked) == 1
+    FLForensics(length=7).attribute(trial)
+    FLForensics(length=8).attribute(world.trial())
+    assert len(asked) == 3
+
+
 def test_hdbscan_says_that_eight_clients_are_too_few(world):
     found = FLForensics(documents=1, length=8).attribute(world.trial())
     assert not any(flags(found).values())
