@@ -5,12 +5,17 @@ before you attach an adapter, because that changes the model in place.
 """
 
 import os
+import signal
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from fedaudit.simulation.config import Partition, Records, Simulation, Training
+
+# A shell's background jobs ignore Ctrl-C, and so would every process that the tests interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before torch is imported: on a busy machine, two threads of so small a model mostly wait for each
 # other. Processes that tests start inherit it.

@@ -65,7 +65,8 @@ def used(path: Path, records: int) -> dict[str, Any]:
 def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str]:
     """Return what the decision cannot tell."""
     limits = [
-        "p-values hold if a score is standard normal for an innocent client, which nobody has shown"
+        "p-values hold if an innocent client's scores are standard normal and independent from "
+        "round to round, which nobody has shown: who says the same in each round is counted in each"
     ]
     if not decision.flagged:
         limits.append(
