@@ -16,7 +16,7 @@ from fedaudit.audit.journal import Stream
 from fedaudit.audit.keeping import Kept, identified
 from fedaudit.audit.plan import Plan, Question
 from fedaudit.audit.sums import Sums
-from fedaudit.errors import InputError
+from fedaudit.errors import InputError, NoRoomError
 from fedaudit.interfaces import Case, Progress
 from fedaudit.records import Target
 
@@ -136,6 +136,8 @@ class _Walking:
         if content is None:
             try:
                 found = self._walked(piece, told, total)
+            except NoRoomError:  # another machine may have it
+                raise
             except InputError as error:  # the report says it, and so must a merged one
                 stream.add(digest, len(piece), {REFUSED: str(error)})
                 raise

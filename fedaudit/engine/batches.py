@@ -33,11 +33,9 @@ def drawn(model: PreTrainedModel, work: Drawing, room: Room) -> Iterator[Answere
         waiting = all_
         while waiting:
             length = _length(work.probes, waiting)  # the longest is the first
-            rows, all_at_once = min(room.rows, room.tokens // length), rows_of(waiting)
-            rows = room.memory.fewer(length, min(rows, all_at_once))
-            # Where others wait, no prompt takes more than a quarter: its samples leave together.
-            most = rows if rows == all_at_once else max(1, rows // 4)
-            waiting = [part for one in waiting for [part] in cut([one], most)]
+            rows = min(room.rows, room.tokens // length, rows_of(waiting))
+            rows = room.memory.fewer(length, rows)
+            waiting = [part for piece in waiting for [part] in cut([piece], rows)]
             waiting = yield from _until_full(model, work, waiting, rows, room.memory)
 
 
@@ -124,7 +122,7 @@ def scored_groups(
     """Yield (group, index) of sequences and their scores; groups that share nothing are left out.
 
     Where memory does not suffice, the limits are halved for good and what is left is begun again.
-    Raises InputError where a single row does not fit.
+    Raises NoRoomError where a single row does not fit.
     """
     begins = {g: shared.beginning(group) for g, group in enumerate(groups)}
     known: set[tuple[int, int]] = set()
@@ -158,7 +156,7 @@ def walked(
     """Yield indices of prompts and their chances.
 
     Where memory does not suffice, the limits are halved for good and what is left is begun again.
-    Raises InputError where a single row does not fit.
+    Raises NoRoomError where a single row does not fit.
     """
     left = list(range(len(asked.prompts)))
     while left:

@@ -56,6 +56,7 @@ class Blend:
         # PEFT puts its layers into the base's own modules. So what an engine without adapters
         # takes for the base is the base with the adapter that is active.
         self._view = LocalEngine(engine.base, batch_size=engine.rows, tokens=engine.tokens)
+        self._view.small = engine.small
 
     def scores(
         self, weights: Sequence[float], sequences: Sequence[Sequence[int]]

@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from fedaudit.engine.batching import Piece, cut, rows_of
-from fedaudit.errors import InputError
+from fedaudit.errors import NoRoomError
 
 Found = TypeVar("Found")
 
@@ -57,11 +57,11 @@ class Memory:
     def failed(self, length: int, rows: int) -> None:
         """Remember that `rows` of `length` tokens did not fit, and give back what they held.
 
-        Raises InputError where a single row does not fit.
+        Raises NoRoomError where a single row does not fit.
         """
         release()
         if rows < 2:
-            raise InputError(f"One row of {length} tokens does not fit into memory.")
+            raise NoRoomError(f"One row of {length} tokens does not fit into memory.")
         self._most[length] = rows // 2
 
     def run(

@@ -28,6 +28,10 @@ class Merging:
         self.possible = small and model.dtype == torch.float32
         self._known: dict[Version, Weights] = {}
 
+    def merges(self, adapter: str) -> bool:
+        """Say whether an adapter can be inside the weights."""
+        return self.possible and self._plain(Path(adapter)) is not None
+
     def weights(self, adapter: str) -> Weights | None:
         """Return the layers' weights with an adapter; None where it must stay beside them.
 
@@ -35,23 +39,28 @@ class Merging:
         """
         if not self.possible:
             return None
-        try:
-            key = version(adapter)
-            found = self._known.pop(key, None) or self._with(Path(adapter))
-        except (InputError, re.error):
-            return None
+        key = version(adapter)
+        found = self._known.pop(key, None)
         if found is None:
-            return None
+            plain = self._plain(Path(adapter))
+            if plain is None:
+                return None
+            found = lora.weights_with(self._model, plain)
         self._known[key] = found
         for oldest in list(self._known)[:-KEPT]:
             del self._known[oldest]
         return found
 
-    def _with(self, folder: Path) -> Weights | None:
-        """Return the weights with an adapter that is on just those layers that it says it is on."""
-        adapter = lora.read(folder)
-        if not isinstance(adapter.config.target_modules, str | list | set):
+    def _plain(self, folder: Path) -> lora.Lora | None:
+        """Return an adapter that is on just those layers of the base that it says it is on."""
+        try:
+            adapter = lora.read(folder)
+            if not isinstance(adapter.config.target_modules, str | list | set):
+                return None
+            layers = {name.replace(".base_layer", "") for name, _ in self._model.named_modules()}
+            meant = {name for name in layers if check_target_module_exists(adapter.config, name)}
+            for name in adapter.pairs:
+                lora.layer_of(self._model, adapter, name)
+        except (InputError, re.error):
             return None
-        layers = {name.replace(".base_layer", "") for name, _ in self._model.named_modules()}
-        meant = {name for name in layers if check_target_module_exists(adapter.config, name)}
-        return lora.weights_with(self._model, adapter) if meant == set(adapter.pairs) else None
+        return adapter if meant == set(adapter.pairs) else None

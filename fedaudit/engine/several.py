@@ -4,9 +4,12 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transformers import PreTrainedModel
+
 from fedaudit.engine import batches, lora, mixed
+from fedaudit.engine.memory import exhausted, release
 from fedaudit.engine.samples import Drawing
-from fedaudit.errors import InputError
+from fedaudit.errors import InputError, NoRoomError
 from fedaudit.records import Target
 
 if TYPE_CHECKING:
@@ -31,9 +34,8 @@ def answered(
                 for pieces, tokens in batches.drawn(model, work, engine.room):
                     yield [(which, piece.index) for piece in pieces], tokens
         return
-    loras = [lora.read(Path(t.adapter)) if t.adapter else None for t in targets]
     with engine.asked(BASE) as model:
-        together = mixed.Adapters(model, loras)
+        together = _side_by_side(model, targets)
         for pieces, tokens in batches.drawn_together(model, work, together, engine.room):
             yield [(which, p.index) for which in range(len(targets)) for p in pieces], tokens
 
@@ -64,12 +66,24 @@ def scored(
 def _scored_together(
     engine: "LocalEngine", targets: Sequence[Target], sequences: Sequence[Sequence[int]]
 ) -> Iterator[tuple[list[int], list[list[float]]]]:
-    loras = [lora.read(Path(t.adapter)) if t.adapter else None for t in targets]
     with engine.asked(BASE) as model:
-        adapters = mixed.Adapters(model, loras)
+        adapters = _side_by_side(model, targets)
         yield from batches.scored_together(model, sequences, adapters, engine.reading)
 
 
+def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> mixed.Adapters:
+    """Return the targets' adapters; raises NoRoomError where they do not fit together."""
+    loras = [lora.read(Path(t.adapter)) if t.adapter else None for t in targets]
+    try:
+        return mixed.Adapters(model, loras)
+    except (RuntimeError, MemoryError) as error:
+        if not exhausted(error):
+            raise
+    release()
+    raise NoRoomError(f"{len(targets)} adapters do not fit into memory together.")
+
+
 def _merges(engine: "LocalEngine", target: Target) -> bool:
-    merging = engine.merging
-    return merging.possible and (not target.adapter or merging.weights(target.adapter) is not None)
+    return engine.merging.possible and (
+        target.adapter is None or engine.merging.merges(target.adapter)
+    )

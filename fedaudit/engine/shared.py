@@ -15,7 +15,7 @@ from transformers import DynamicCache, PreTrainedModel
 from fedaudit.engine.batching import STEP, by_length, padded
 from fedaudit.engine.generate import left_padded
 from fedaudit.engine.score import of_following
-from fedaudit.errors import InputError
+from fedaudit.errors import NoRoomError
 
 Sequences = Sequence[Sequence[int]]
 
@@ -37,12 +37,19 @@ class Limits:
 
     bounds: Bounds
 
+    def __post_init__(self) -> None:
+        self._first = self.bounds
+
     def halve(self) -> None:
-        """Halve every bound; raises InputError where there is nothing left to halve."""
+        """Halve every bound; raises NoRoomError where there is nothing left to halve.
+
+        What is asked after that begins as before: something else may fit.
+        """
         before = self.bounds
         self.bounds = Bounds(*(max(1, n // 2) for n in (before.rows, before.tokens, before.logits)))
         if self.bounds == before:
-            raise InputError("A single row does not fit into memory.")
+            self.bounds = self._first
+            raise NoRoomError("A single row does not fit into memory.")
 
 
 @dataclass(frozen=True, slots=True)

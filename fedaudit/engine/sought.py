@@ -6,7 +6,6 @@ is no part of it.
 """
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -31,7 +30,7 @@ class Sought:
 
         False is certain. True may be too much to hope where a character is unfinished, or while
         the answer is `spelling`: byte by byte, of which SentencePiece's decoder shows none where
-        the last of them make no character.
+        they do not all make characters.
         """
         text = said.decode("utf-8", "replace").lstrip().rstrip(UNFINISHED)
         place = bisect_right(self._strings, text)
@@ -45,7 +44,7 @@ class Listening:
 
     def __init__(self, sought: Sought) -> None:
         self._sought = sought
-        self._said: defaultdict[int, bytes] = defaultdict(bytes)
+        self._said: dict[int, tuple[bytes, bool]] = {}
         self._known: dict[tuple[bytes, bool], bool] = {}
 
     def open(self, samples: Integers, tokens: Integers) -> npt.NDArray[np.bool_]:
@@ -56,10 +55,12 @@ class Listening:
 
     def _heard(self, sample: int, token: int) -> bool:
         last = self._sought.table[token]
-        said = self._said[sample] = self._said[sample] + last
-        spelling = len(last) == 1 and last >= b"\x80"
-        if (said, spelling) not in self._known:
-            self._known[said, spelling] = self._sought.open(said, spelling=spelling)
-        if not self._known[said, spelling]:
+        before, spelling = self._said.get(sample, (b"", False))
+        # What writes nothing is left out before decoding, so that it ends no run of bytes.
+        now = before + last, len(last) == 1 or (spelling and not last)
+        if now not in self._known:
+            self._known[now] = self._sought.open(now[0], spelling=now[1])
+        self._said[sample] = now
+        if not self._known[now]:
             del self._said[sample]
-        return self._known[said, spelling]
+        return self._known[now]

@@ -22,7 +22,7 @@ from fedaudit.audit.sums import SHOWN, Sums
 from fedaudit.audit.walking import walked
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
-from fedaudit.errors import InputError
+from fedaudit.errors import InputError, NoRoomError
 from fedaudit.interfaces import Case
 from fedaudit.records import Decoding, Target
 
@@ -222,6 +222,24 @@ def test_walks_that_differ_in_anything_have_their_own_records(tmp_path):
         made.close()
     assert seen[0] == seen[1]
     assert seen[0][0] == seen[0][1] != seen[0][2]
+
+
+@pytest.mark.parametrize(("error", "kept"), [(InputError, True), (NoRoomError, False)])
+def test_what_this_machine_has_no_room_for_is_asked_again(tmp_path, monkeypatch, error, kept):
+    def fails(*given, **options):
+        raise error("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Dying, "begins_with", fails)
+        with pytest.raises(error):
+            written(tmp_path, Dying(), plan([1, 2]))
+    if kept:
+        with pytest.raises(InputError, match="no"):
+            written(tmp_path, Dying(), plan([1, 2]))
+    else:
+        assert digits(written(tmp_path, Dying(), plan([1, 2]))) == digits(
+            through(Dying(), plan([1, 2]))
+        )
 
 
 def test_other_prefixes_than_were_walked_are_refused(tmp_path):

@@ -1,5 +1,6 @@
 """Answers that are looked through for strings end as soon as it is settled what they begin with."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from fedaudit.audit.strings import Strings
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.sought import Sought
+from fedaudit.engine.sought import Listening, Sought
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.records import Decoding, Probe, Target
 
@@ -135,6 +136,22 @@ def test_bytes_that_make_no_character_take_back_what_was_spelt(kind):
     assert "é" in hits
     blotted = [text.lstrip().startswith("\ufffd\ufffd\ufffd") for text in whole.texts]
     assert any(blotted)
+
+
+def test_a_run_of_bytes_is_not_settled_before_it_ends():
+    table = [b"\xc3", b"\xa9", b"\n", b"", b"ab", b"a"]
+    heard = Listening(Sought(["é", "a"], table))
+
+    def says(sample, *tokens):
+        return [bool(heard.open(np.array([sample]), np.array([token]))[0]) for token in tokens]
+
+    # A byte of ASCII goes on with a run, a token that is not shown does not end it.
+    assert says(0, 0, 1, 2, 3, 2) == [True] * 5
+    assert says(0, 4) == [False]
+    assert says(1, 0, 1, 4) == [True, True, False]
+    assert says(2, 4) == [False]
+    assert says(3, 3, 4) == [True, False]
+    assert says(4, 5, 3, 4) == [True, True, False]
 
 
 LETTERS = st.text("ab é李\u3000", max_size=5)
