@@ -36,6 +36,9 @@ class Score:
     """Those that speak for the watermark: green tokens, right answers."""
     chance: float
     """The share of hits that is expected without a watermark."""
+    null: tuple[float, ...] = ()
+    """z of the same things under marks that nobody has, in every test the same ones; empty where a
+    plugin draws none. What tests of several models say alike, it says alike under all of them."""
 
 
 class Watermark(Plugin, ABC):

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+from fedaudit.attribution.chance import Chance, chance
 from fedaudit.attribution.scores import Scores
 from fedaudit.errors import UsageError
 from fedaudit.metrics import stouffer
@@ -19,6 +20,10 @@ class Decided:
     """s of each round that it took part in."""
     rounds: tuple[int, ...]
     z: float
+    needed: float
+    """What Z must exceed for the client to be flagged."""
+    nulls: int
+    """The null marks that Z is held against; 0 where it is taken for standard normal."""
     p_value: float
     adjusted: float
     """The p-value after Holm, over all clients and marks."""
@@ -39,7 +44,7 @@ class Decision:
     def of(self, client: str) -> Decided | None:
         """Return the test that speaks most against a client."""
         own = [one for one in self.tests if one.client == client]
-        return max(own, key=lambda one: one.z, default=None)
+        return max(own, key=lambda one: (one.flagged, one.z), default=None)
 
     @property
     def marks(self) -> dict[str, set[str]]:
@@ -70,6 +75,8 @@ def decide(
 ) -> Decision:
     """Flag a client when its Z exceeds `threshold` for any mark.
 
+    Where the tests have scores under null marks, Z must also exceed that many of the standard
+    deviations that it has by chance, which are more than 1 where rounds repeat each other.
     `alpha` is the error for which a client's running Z is said to have settled, for all clients and
     marks together, however often one looks; it does not change who is flagged. Raises ValueError
     for scores that are not finite, UsageError for what `allowed` refuses.
@@ -78,8 +85,10 @@ def decide(
     present = [who for who in scores.clients if any(who in one.clients for one in scores.rounds)]
     pairs = [(who, mark) for who in present for mark in scores.marks]
     found = {pair: differences(scores, *pair) for pair in pairs}
+    chances = {pair: chance(scores, *pair) for pair in pairs}
     z = {pair: stouffer.combined(list(own.values())) for pair, own in found.items()}
-    p = {pair: stouffer.p_value(value) for pair, value in z.items()}
+    p = {pair: chances[pair].p_value(value) for pair, value in z.items()}
+    needed = {pair: chances[pair].least(threshold) for pair in pairs}
     adjusted = dict(zip(pairs, stouffer.holm(list(p.values())), strict=True))
     tests = tuple(
         Decided(
@@ -88,11 +97,13 @@ def decide(
             scores=tuple(found[who, mark].values()),
             rounds=tuple(found[who, mark]),
             z=z[who, mark],
+            needed=needed[who, mark],
+            nulls=chances[who, mark].marks,
             p_value=p[who, mark],
             adjusted=adjusted[who, mark],
-            flagged=z[who, mark] > threshold,
+            flagged=z[who, mark] > needed[who, mark],
             running=tuple(stouffer.running(list(found[who, mark].values()))),
-            settled=_settled(found[who, mark], alpha / len(pairs)),
+            settled=_settled(found[who, mark], chances[who, mark], alpha / len(pairs)),
         )
         for who, mark in pairs
     )
@@ -108,8 +119,8 @@ def differences(scores: Scores, client: str, mark: str) -> dict[int, float]:
     }
 
 
-def _settled(scores: Mapping[int, float], alpha: float) -> int | None:
-    count = stouffer.stopping_round(list(scores.values()), alpha)
+def _settled(scores: Mapping[int, float], chance: Chance, alpha: float) -> int | None:
+    count = stouffer.stopping_round(chance.standard(list(scores.values())), alpha)
     return None if count is None else list(scores)[count - 1]
 
 

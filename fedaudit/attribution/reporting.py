@@ -1,6 +1,6 @@
 """An attribution as a report: rows, limits, verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,10 +64,7 @@ def used(path: Path, records: int) -> dict[str, Any]:
 
 def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str]:
     """Return what the decision cannot tell."""
-    limits = [
-        "p-values hold if an innocent client's scores are standard normal and independent from "
-        "round to round, which nobody has shown: who says the same in each round is counted in each"
-    ]
+    limits = list(_assumed(decision))
     if not decision.flagged:
         limits.append(
             "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
@@ -88,6 +85,21 @@ def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str
                 f"{first.after} sums"
             )
     return limits
+
+
+def _assumed(decision: Decision) -> Iterator[str]:
+    """Yield what the p-values take for granted."""
+    if any(not one.nulls for one in decision.tests):
+        yield (
+            "p-values hold if an innocent client's scores are standard normal and independent from "
+            "round to round, which nobody has shown: who says the same in each round is counted in "
+            "each"
+        )
+    if nulls := max((one.nulls for one in decision.tests), default=0):
+        yield (
+            f"Z is held against {nulls} marks that nobody has, over the same answers: that covers "
+            "what models repeat, not what an estimate holds of other clients' marked documents"
+        )
 
 
 def report(

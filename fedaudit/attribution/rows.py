@@ -46,7 +46,7 @@ def decided(decision: Decision, threshold: float) -> Iterator[Measurement]:
     for client in dict.fromkeys(one.client for one in decision.tests):
         if most := decision.of(client):
             scope, n = {"client": client, "mark": most.mark}, len(most.rounds)
-            yield row(PROTOCOL, "stouffer_z", most.z, scope, baseline=threshold, n=n)
+            yield row(PROTOCOL, "stouffer_z", most.z, scope, baseline=most.needed, n=n)
             yield row(PROTOCOL, "p_value", most.p_value, scope, n=n)
             yield row(PROTOCOL, "p_value", most.adjusted, {**scope, "adjusted": "holm"}, n=n)
     for client in decision.absent:
@@ -178,6 +178,7 @@ def findings(decision: Decision) -> list[Finding]:
                 "client": who,
                 "mark": one.mark,
                 "z": round(one.z, 2),
+                "needed": round(one.needed, 2),
                 "p_value": one.adjusted,
                 "rounds": len(one.rounds),
                 "settled_round": one.settled,

@@ -1,7 +1,8 @@
 """Scores of several rounds as one statistic, its p-value and the decision (FedAttr, section 4.3).
 
 A score is standard normal in a round where the client's update carries no watermark, by assumption;
-docs/estimator.md says what is known of that.
+docs/estimator.md says what is known of that. Where the same models were also tested for null marks,
+which nobody has, Z is held against theirs.
 """
 
 import math
@@ -42,6 +43,30 @@ def p_value(z: float) -> float:
     It is exact to rounding down to 1e-308 (z = 37); beyond, an upper bound that is never 0.
     """
     return max(math.erfc(z / math.sqrt(2)) / 2, _SMALLEST)
+
+
+def spread(null: Sequence[Sequence[float]]) -> float:
+    """Return the standard deviation of Z by chance: the root mean square of Z of the null marks.
+
+    `null` has the scores of each round under every null mark, (rounds, marks); Z of each is that of
+    `combined`, and 0 on average. Raises ValueError for none, or rounds with unlike numbers of them.
+    """
+    scores = np.array(null, dtype=np.float64)
+    if scores.ndim != 2 or not scores.size:
+        raise ValueError("No null mark, no spread.")
+    z = scores.sum(axis=0) / math.sqrt(len(scores))
+    return float(np.sqrt((z * z).mean()))
+
+
+def null_p_value(z: float, spread: float, marks: int) -> float:
+    """Return the upper tail of Student's t with `marks` degrees of freedom at z / spread.
+
+    A normal Z over the spread of so many independent ones like it has that distribution. Where the
+    spread is 0, so is Z, whatever the mark: then nothing speaks against anybody, and it is 1/2.
+    """
+    from scipy.stats import t
+
+    return max(float(t.sf(z / spread, marks)), _SMALLEST) if spread else 0.5
 
 
 @overload
@@ -107,13 +132,16 @@ def _log_mixture(z: float, rounds: int) -> float:
     return scale - math.log1p(rounds) / 2 + share * z * z / 2
 
 
-def stopping_round(scores: Sequence[float], alpha: float, planned: int | None = None) -> int | None:
+def stopping_round(
+    running: Sequence[float], alpha: float, planned: int | None = None
+) -> int | None:
     """Return the number of rounds after which Z first exceeds the boundary; None if it never did.
 
-    Looking after every round and stopping there flags an innocent client with a chance of alpha at
-    most; divide alpha by the number of clients for all of them together.
+    `running` is Z after each round. Looking after every round and stopping there flags an innocent
+    client with a chance of alpha at most; divide alpha by the number of clients for all of them
+    together.
     """
-    for count, z in enumerate(running(scores), start=1):
+    for count, z in enumerate(running, start=1):
         if z > boundary(count, alpha, planned):
             return count
     return None

@@ -175,11 +175,14 @@ def _means(rows: Sequence[Row]) -> str:
 def _strengths(rows: Sequence[Row]) -> Table:
     """Return the mean Z of marked and of innocent clients on each variant."""
     kinds = list(dict.fromkeys(str(row["scope"]["clients"]) for row in _of(rows, "mean")))
-    limits = {one.variant: number(one.threshold) for one in tests(rows) if one.threshold}
+    limits: dict[str, list[float]] = {}
+    for one in tests(rows):
+        if one.threshold is not None:
+            limits.setdefault(one.variant, []).append(one.threshold)
     cells: dict[str, dict[str, str]] = {}
     for row in lines.ordered(_of(rows, "mean")):
         line = cells.setdefault(variant(row), {"variant": variant(row)})
-        line["must exceed"] = limits.get(variant(row), "")
+        line["must exceed"] = _range(limits.get(variant(row), []))
         line[_of_kind(str(row["scope"]["clients"]))] = f"{z(row['value'])} ({number(row['n'])})"
     columns = tuple(map(_of_kind, kinds))
     table = laid_out(
@@ -190,6 +193,12 @@ def _strengths(rows: Sequence[Row]) -> Table:
         notes=("In brackets: over how many clients.", *reasons(_of(rows, "mean"))),
     )
     return shortened(table, MOST_VARIANTS)
+
+
+def _range(values: Sequence[float]) -> str:
+    """Return the least and the most of some numbers, or the one that they all are."""
+    ends = dict.fromkeys(number(end) for end in (min(values), max(values))) if values else {}
+    return " to ".join(ends)
 
 
 def _of_kind(kind: str) -> str:

@@ -114,7 +114,7 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> Told:
     highest = clients[0]
     return "pass", (
         f"{PROTOCOL}{at}: none of {len(clients):,} clients is flagged: the highest Z is "
-        f"{highest.z:.2f}, and {highest.threshold:g} must be exceeded."
+        f"{highest.z:.2f}, and {highest.threshold:.4g} must be exceeded."
     )
 
 
@@ -136,7 +136,7 @@ def _told(one: Tested) -> str:
         return f"{one.client} ({one.reason})"
     if one.threshold is None:
         return f"{one.client} (there is no threshold)"
-    return f"{one.client} (mark {one.mark}, Z {one.z:.2f}, above {one.threshold:g})"
+    return f"{one.client} (mark {one.mark}, Z {one.z:.2f}, above {one.threshold:.4g})"
 
 
 def _protocol(row: Measurement) -> bool:

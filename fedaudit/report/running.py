@@ -1,6 +1,6 @@
 """How each client's Z stood after every round: as curves for a page, as a table for Markdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.report import flags
@@ -91,11 +91,17 @@ def figures(report: Row) -> list[Figure]:
         _figure(
             f"Z after each round{f', variant {name}' if name else ''}",
             some,
-            sorted({t for o in decided if o.variant == name and (t := o.threshold) is not None}),
+            _limits(one for one in decided if one.variant == name),
             left if index == MOST_FIGURES - 1 else "",
         )
         for index, (name, some) in enumerate(drawn[:MOST_FIGURES])
     ]
+
+
+def _limits(decided: Iterable[flags.Tested]) -> list[float]:
+    """Return the least and the most that some client must exceed."""
+    some = [one.threshold for one in decided if one.threshold is not None]
+    return sorted({min(some), max(some)}) if some else []
 
 
 def table(report: Row) -> list[Table]:
@@ -167,7 +173,7 @@ def _figure(title: str, some: Sequence[Series], thresholds: Sequence[float], not
             )
             for one, own, label in zip(shown, points, labels, strict=True)
         ),
-        thresholds=tuple((f"{value:g}", down(value)) for value in thresholds),
+        thresholds=tuple((f"{value:.4g}", down(value)) for value in thresholds),
         rounds=tuple((str(at), across(at)) for at in _chosen(rounds)),
         scale=tuple(_readable([(number(value), down(value)) for value in (0.0, high, low)])),
         height=height,

@@ -1,13 +1,13 @@
 """The decision against sums by hand: Z, p, Holm, the running Z, who is flagged, who never came."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.attribution import rows
+from fedaudit.attribution import reporting, rows
 from fedaudit.attribution.decision import Decision, decide, rates
 from fedaudit.attribution.scores import Scored, Scores
 from fedaudit.errors import UsageError
@@ -224,3 +224,30 @@ def test_strengths_are_means_of_the_marks_that_count():
     }
     assert told == {"marked": (6.0, 1), "innocent": (0.5, 2)}  # (2 - 1) / 2
     assert list(rows.strengths(Decision(tests=()), {})) == []
+
+
+def test_the_most_telling_test_of_a_client_is_one_that_flags_it():
+    # Under m0 Z is 6 and 8 are needed, 2 standard deviations; under m1 Z is 5 and 4 are needed.
+    plain = scores({"a": (6.0, 5.0)}, marks=("m0", "m1"), reference=0.0)
+    [one] = plain.rounds
+    wide = replace(one.clients["a"]["m0"], null=(2.0, -2.0))
+    none = {mark: replace(own, null=(0.0, 0.0)) for mark, own in one.reference.items()}
+    own = {"m0": wide, "m1": replace(one.clients["a"]["m1"], null=(1.0, -1.0))}
+    found = decide(replace(plain, rounds=(replace(one, reference=none, clients={"a": own}),)))
+    assert [(t.z, t.needed, t.flagged) for t in found.tests] == [(6, 8, False), (5, 4, True)]
+    assert found.of("a").mark == "m1"
+    [finding] = rows.findings(found)
+    assert (finding.evidence["z"], finding.evidence["needed"]) == (5.0, 4.0)
+    [told] = [r for r in rows.decided(found, 4.0) if r.baseline is not None]
+    assert (told.value, told.baseline) == (5.0, 4.0)
+
+
+def test_the_limits_say_what_the_p_values_take_for_granted():
+    [taken, *_] = reporting.protocol_limits(decide(scores({"a": 1.0})))
+    assert "standard normal and independent" in taken
+    plain = scores({"a": 1.0})
+    [one] = plain.rounds
+    null = {"m0": replace(one.reference["m0"], null=(0.5,) * 7)}
+    held = replace(plain, rounds=(replace(one, reference=null, clients={"a": null}),))
+    [taken, *_] = reporting.protocol_limits(decide(held))
+    assert "against 7 marks that nobody has" in taken

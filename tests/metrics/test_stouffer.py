@@ -13,9 +13,11 @@ from fedaudit.metrics.stouffer import (
     combined,
     errors,
     holm,
+    null_p_value,
     p_value,
     power,
     running,
+    spread,
     stopping_round,
 )
 from fedaudit.metrics.subsets import accepted, sample
@@ -190,11 +192,11 @@ def test_no_such_boundary(rounds, alpha, planned):
 
 def test_stopping_by_hand():
     # Bonferroni over two rounds at 0.05 is 1.96; Z is 1.9, then 3.9 / sqrt 2 = 2.76.
-    assert stopping_round([1.9, 2.0], 0.05, 2) == 2
-    assert stopping_round([2.0, -9.0], 0.05, 2) == 1
-    assert stopping_round([1.9, 0.8], 0.05, 2) is None
+    assert stopping_round(running([1.9, 2.0]), 0.05, 2) == 2
+    assert stopping_round(running([2.0, -9.0]), 0.05, 2) == 1
+    assert stopping_round(running([1.9, 0.8]), 0.05, 2) is None
     # The open boundary at 1 in 1000 is 5.12, 4.51, 4.29; Z is 3, 4.24, 5.20.
-    assert stopping_round([3.0] * 9, 0.001) == 3
+    assert stopping_round(running([3.0] * 9), 0.001) == 3
     assert stopping_round([], 0.001) is None
 
 
@@ -212,3 +214,39 @@ def test_the_error_bounds_hold_for_normal_scores(benign, marked, sigma, rounds):
     bounds = errors(4, benign, marked, sigma, rounds)
     assert power(4, benign, sigma, rounds) <= bounds.false_positive + 1e-12
     assert 1 - power(4, marked, sigma, rounds) <= bounds.false_negative + 1e-12
+
+
+def test_the_spread_by_hand():
+    # Two rounds, two null marks: Z is (1 + 3) / sqrt 2 and (1 - 1) / sqrt 2; squares 8 and 0.
+    assert spread([[1.0, 1.0], [3.0, -1.0]]) == pytest.approx(2)
+    assert spread([[0.0, 0.0]]) == 0
+    # The same in each of four rounds: Z is twice a round's score.
+    assert spread([[1.0, -1.0, 1.0]] * 4) == pytest.approx(2)
+
+
+@given(
+    st.lists(st.lists(st.floats(-9, 9), min_size=3, max_size=3), min_size=1, max_size=5),
+    st.floats(0, 5),
+    st.permutations([0, 1, 2]),
+)
+def test_the_spread_scales_and_has_no_order(null, factor, order):
+    whole = spread(null)
+    assert spread([[factor * x for x in row] for row in null]) == pytest.approx(factor * whole)
+    assert spread([[row[at] for at in order] for row in null[::-1]]) == pytest.approx(whole)
+    assert 0 <= whole <= len(null) ** 0.5 * max(abs(x) for row in null for x in row) + 1e-9
+
+
+@pytest.mark.parametrize("null", [[], [[]], [[], []]])
+def test_without_null_marks_there_is_no_spread(null):
+    with pytest.raises(ValueError, match="null mark"):
+        spread(null)
+
+
+def test_the_p_value_under_null_marks_by_hand():
+    # Student's t with one degree of freedom is Cauchy's: P(T > 1) = 1/4; with two,
+    # P(T > t) = 1/2 - t / (2 sqrt(2 + t^2)).
+    assert null_p_value(1.5, 1.5, 1) == pytest.approx(0.25)
+    assert null_p_value(2.0, 1.0, 2) == pytest.approx(0.5 - 2 / (2 * 6**0.5))
+    assert null_p_value(0.0, 0.0, 9) == 0.5
+    assert null_p_value(8.0, 2.0, 10**9) == pytest.approx(p_value(4.0), rel=1e-5)
+    assert 0 < null_p_value(1e300, 1.0, 256) < 1e-300

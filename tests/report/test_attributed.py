@@ -111,6 +111,25 @@ def test_clients_stand_by_their_z_and_those_without_last():
     assert "Not measured: it took part in none of the rounds" in found.notes
 
 
+def test_each_client_has_its_own_to_exceed():
+    needed = {"court-1": 4.0, "bank-2": 5.8125, "ward-3": 6.25, "ward-4": 4.0}
+
+    def own(one):
+        total = one.metric == "stouffer_z" and set(one.scope) == {"client", "mark"}
+        return replace(one, baseline=needed[one.scope["client"]]) if total else one
+
+    rows = [own(one) for one in protocol()]
+    found = table(rows, "clients")
+    assert column(found, "client") == ["court-1", "bank-2", "ward-3", "ward-4"]
+    assert column(found, "must exceed") == ["4", "5.81", "6.25", "4"]
+    assert column(found, "flagged") == ["yes", "yes", "no", "no"]  # bank-2: 5.8138
+    [figure] = running.figures(report(rows))
+    assert [told for told, _ in figure.thresholds] == ["4", "6.25"]
+    named = [replace(one, scope={**one.scope, "variant": "a"}) for one in rows]
+    means = table([*named, *protocol(variant="b")], "mean Z")
+    assert column(means, "must exceed") == ["4 to 6.25", "4"]
+
+
 def test_the_p_value_is_the_one_after_holm():
     rows = client("c0", "m", (1.0, 1.0, 1.0, 1.0, 1.0))
     [shown] = column(table(rows, "clients"), "Holm p")

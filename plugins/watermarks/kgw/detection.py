@@ -62,7 +62,10 @@ class Detector:
         A model that repeats itself from answer to answer would otherwise be counted again and
         again for one and the same choice, and its z grow with no new evidence.
         """
-        rows = self.ngrams(texts)
+        return self.counted(self.ngrams(texts))
+
+    def counted(self, rows: "np.ndarray") -> Count:
+        """Count the green ones of n-grams (n, before + 1), each as often as it is there."""
         green = is_green(
             self.scheme,
             rows[:, :-1],
@@ -86,10 +89,10 @@ class Detector:
             if len(ids) >= size:
                 found.append(np.lib.stride_tricks.sliding_window_view(ids, size)[self.skip :])
         rows: np.ndarray = np.concatenate(found)
-        once: np.ndarray = rows if self.repeats == "none" else rows[first_of_each(self._once(rows))]
+        once: np.ndarray = rows if self.repeats == "none" else rows[first_of_each(self.once(rows))]
         return once
 
-    def _once(self, rows: "np.ndarray") -> "np.ndarray":
+    def once(self, rows: "np.ndarray") -> "np.ndarray":
         """Return what of n-grams (n, before + 1) must not be counted again.
 
         Under minhash, skipgram and selfhash different n-grams share a list. The same token in it is

@@ -17,11 +17,13 @@ from fedaudit.watermark import Score, Watermark
 
 from . import textseal
 from .detection import Detector, upper_tail, z_score
+from .nulls import null_scores
 from .schemes import SCHEMES
 from .texts import beginnings, continuing, key_of, rewriting, text_of
 from .writing import Job, Style, write
 
 METHODS = ("auto", "rewrite", "continue")
+MOST_NULLS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,9 @@ class KGW(Watermark):
     sampling: float = 0.0
     """The temperature of its answers. 0, the paper's, is greedy: a small model then says the same
     few words to every prompt, which leaves little to count."""
+    nulls: int = 256
+    """Keys that nobody has, under which the answers are tested too: how far Z comes by chance, of
+    what the models repeat from round to round. None where 0, as in the paper."""
 
     def __post_init__(self) -> None:
         _one_of("scheme", self.scheme, tuple(SCHEMES))
@@ -66,8 +71,8 @@ class KGW(Watermark):
             raise ValueError("gamma must lie between 0 and 1, and delta must not be negative.")
         if not 0 <= self.width <= len(textseal.PRIMES):
             raise ValueError(f"width must lie between 0 and {len(textseal.PRIMES)}.")
-        if self.sampling < 0:
-            raise ValueError("sampling must be at least 0.")
+        if self.sampling < 0 or not 0 <= self.nulls <= MOST_NULLS:
+            raise ValueError(f"sampling must be at least 0, nulls 0 to {MOST_NULLS}.")
         if self.temperature <= 0 or not 0 < self.top_p <= 1:
             raise ValueError("temperature must be above 0, top_p above 0 and at most 1.")
         if min(self.prompt_tokens, self.prompts, self.tokens, self.longest) < 1:
@@ -172,6 +177,7 @@ class KGW(Watermark):
         return _score(
             _detector(secret, engine),
             [answer.tokens[0] if answer.tokens else next(tokenized).ids for answer in answers],
+            self.nulls,
         )
 
     def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:
@@ -179,10 +185,18 @@ class KGW(Watermark):
         return _score(_detector(secret, engine), [t.ids for t in engine.tokenize(list(texts))])
 
 
-def _score(detector: Detector, texts: Sequence[Sequence[int]]) -> Score:
-    count = detector.count(texts)
+def _score(detector: Detector, texts: Sequence[Sequence[int]], nulls: int = 0) -> Score:
+    rows = detector.ngrams(texts)
+    count = detector.counted(rows)
     z = z_score(count, detector.gamma)
-    return Score(z=z, p_value=upper_tail(z), n=count.n, hits=count.green, chance=detector.gamma)
+    return Score(
+        z=z,
+        p_value=upper_tail(z),
+        n=count.n,
+        hits=count.green,
+        chance=detector.gamma,
+        null=null_scores(detector.once(rows), detector.gamma, nulls),
+    )
 
 
 def _detector(secret: Mapping[str, Any], engine: Any) -> Detector:

@@ -175,7 +175,8 @@ def test_answers_are_scored_without_their_prompts_and_all_together(teacher, secr
 def test_nothing_said_is_no_evidence(teacher, secret):
     found = MARK.test(secret, [Generation(("",), ((),))], teacher)
     assert (found.z, found.p_value, found.n, found.hits) == (0.0, 0.5, 0, 0)
-    assert MARK.test_texts(secret, [], teacher) == found
+    assert found.null == (0.0,) * MARK.nulls  # a model that says nothing says nothing by chance
+    assert replace(MARK.test_texts(secret, [], teacher), null=found.null) == found
 
 
 def test_lists_of_another_vocabulary_are_refused(teacher, secret):
@@ -242,6 +243,7 @@ def test_a_test_without_prompts_is_refused(teacher):
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"top_p": 0.0}, "top_p above 0"),
         ({"prompts": 0}, "must be at least 1"),
+        ({"nulls": -1}, "nulls 0 to 4096"),
         ({"shortest": 5, "longest": 4}, "nor above longest"),
     ],
 )

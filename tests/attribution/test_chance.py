@@ -1,0 +1,121 @@
+"""How far Z goes by chance: by hand, and over keys of texts that repeat themselves."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from fedaudit.attribution.chance import Chance, chance
+from fedaudit.attribution.decision import decide
+from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.metrics.stouffer import combined
+from fedaudit.watermark import Score
+
+
+def score(z, null=()):
+    return Score(z=z, p_value=0.5, n=1, hits=0, chance=0.5, null=tuple(null))
+
+
+def scores(*rounds):
+    """Return scores of client a; a round is its score, its null scores, and the reference's."""
+    return Scores(
+        run="r",
+        base="b",
+        aggregation="fedit",
+        clients=("a",),
+        marks={"m": "kgw"},
+        dimension=8,
+        rounds=tuple(
+            Scored(
+                round=number,
+                reference={"m": score(0.0, reference)},
+                clients={"a": {"m": score(z, null)}},
+            )
+            for number, (z, null, reference) in enumerate(rounds, 1)
+        ),
+    )
+
+
+def test_null_scores_are_differences_by_round():
+    found = chance(scores((1.0, (3, 1), (1, 1)), (1.0, (3, -1), (0, 0))), "a", "m")
+    assert found.null == [[2, 0], [3, -1]]
+    # Z of the null marks: 5 / sqrt 2 and -1 / sqrt 2, squares 12.5 and 0.5.
+    assert found.spread == pytest.approx(math.sqrt(6.5))
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        [(1.0, (), ())],
+        [(1.0, (1, 2), (0, 0)), (1.0, (), (0, 0))],
+        [(1.0, (1, 2), (0,))],
+        [(1.0, (1, 2), (0, 0)), (1.0, (1,), (0,))],
+    ],
+)
+def test_without_null_marks_everywhere_it_is_the_papers_normal(rounds):
+    found = chance(scores(*rounds), "a", "m")
+    assert (found.null, found.spread, found.least(4.0)) == ((), 1.0, 4.0)
+    assert found.p_value(4.0) == pytest.approx(3.167e-5, rel=1e-3)
+    assert found.standard([3.0, 1.0]) == pytest.approx([3.0, 4 / math.sqrt(2)])
+
+
+def test_what_must_be_exceeded_grows_with_the_spread_and_is_never_below_tau():
+    assert Chance([[1.5, -1.5]]).least(4.0) == pytest.approx(6)
+    assert Chance([[0.5, -0.5]]).least(4.0) == 4
+    assert Chance([[0.0, 0.0]]).least(4.0) == 4
+
+
+def test_a_client_that_repeats_itself_needs_more_to_be_flagged():
+    # Z = 5 * 2 / sqrt 5 = 4.47. The null marks come to sqrt 5 where every round is the same, and
+    # to 1 where rounds have nothing in common.
+    null = np.eye(5) * math.sqrt(5)
+    same = decide(scores(*[(2.0, (1, -1, 1, -1, 1), (0,) * 5)] * 5)).tests[0]
+    apart = decide(scores(*[(2.0, row, (0,) * 5) for row in null])).tests[0]
+    assert (same.z, apart.z) == pytest.approx((20**0.5, 20**0.5))
+    assert (same.needed, apart.needed) == pytest.approx((4 * 5**0.5, 4))
+    assert (same.flagged, apart.flagged) == (False, True)
+    # t with 5 degrees of freedom at 2, and at 4.47.
+    assert (same.p_value, apart.p_value) == pytest.approx((0.05097, 0.003284), rel=1e-3)
+
+
+def test_a_round_that_says_what_the_global_model_says_is_no_evidence():
+    found = decide(scores((0.0, (1, 2), (1, 2)))).tests[0]
+    assert (found.p_value, found.flagged, found.settled) == (0.5, False, None)
+
+
+def test_settled_counts_standard_deviations_too():
+    # 6.4 in the first round is above the open boundary of 6.33 at 3.2e-5, and half of it is not.
+    def settled(spread):
+        rounds = scores((6.4, (spread, -spread), (0, 0)))
+        return decide(rounds, alpha=3.167e-5).tests[0].settled
+
+    assert (settled(1.0), settled(2.0)) == (1, None)
+
+
+def test_p_values_are_uniform_over_keys_of_texts_that_repeat_themselves():
+    """A client says 60 of 80 things in each of five rounds, the global model 50 of them once."""
+    from fedaudit_plugins.watermarks.kgw.nulls import null_scores
+
+    gamma, nulls, rng = 0.25, 256, np.random.default_rng(3)
+    things = np.arange(400).reshape(-1, 1)
+    said = [rng.choice(80, 60, replace=False) for _ in range(5)]
+    before = [np.concatenate([own[:10], 80 + rng.choice(320, 50, replace=False)]) for own in said]
+
+    def z(green, own):
+        return (green[own].sum() - gamma * len(own)) / math.sqrt(gamma * (1 - gamma) * len(own))
+
+    null = [
+        np.subtract(null_scores(things[a], gamma, nulls), null_scores(things[b], gamma, nulls))
+        for a, b in zip(said, before, strict=True)
+    ]
+    found = Chance([list(row) for row in null])
+    keys = rng.random((1500, 400)) < gamma
+    real = [
+        combined([float(z(g, a) - z(g, b)) for a, b in zip(said, before, strict=True)])
+        for g in keys
+    ]
+    assert found.spread == pytest.approx(float(np.std(real)), rel=0.12)
+    assert found.spread > 1.8  # taken for 1, every third innocent client would pass Z = 1
+    assert kstest([found.p_value(one) for one in real], "uniform").pvalue > 0.01
+    assert kstest([Chance(()).p_value(one) for one in real], "uniform").pvalue < 1e-6
