@@ -2,7 +2,8 @@
 
 The paper takes an innocent client's scores for standard normal and independent. They are not where
 models say much the same in every round: a key that happens to suit what a client says suits it each
-time. The same answers under null marks repeat themselves alike, so they show how far Z then goes.
+time. And a score is a difference of two z, with up to twice the variance of one. The same answers
+under null marks repeat themselves and differ alike, so they show how far Z then goes.
 """
 
 from collections.abc import Sequence
@@ -28,42 +29,34 @@ class Chance:
 
     @property
     def spread(self) -> float:
-        """The standard deviation of Z by chance."""
-        return stouffer.spread(self.null) if self.null else 1.0
+        """The standard deviation of Z by chance, taken for 1 where it is less."""
+        return max(1.0, stouffer.spread(self.null)) if self.null else 1.0
 
     def p_value(self, z: float) -> float:
-        """Return how often chance reaches a Z."""
+        """Return how often chance reaches a Z, or a bound on that."""
         if not self.null:
             return stouffer.p_value(z)
         return stouffer.null_p_value(z, self.spread, self.marks)
 
     def least(self, threshold: float) -> float:
         """Return what Z must exceed: so many standard deviations, and no less than `threshold`."""
-        return threshold * max(1.0, self.spread)
+        return max(threshold, threshold * self.spread)
 
     def standard(self, scores: Sequence[float]) -> list[float]:
-        """Return Z after each round over its spread up to then; 0 where it cannot but be 0.
-
-        Rounds that repeat each other only make it rarer that the highest of these passes a boundary
-        for independent ones (Slepian's inequality).
-        """
+        """Return Z after each round, as what a standard normal number reaches as rarely."""
         running = stouffer.running(scores)
         if not self.null:
             return running
-        spreads = [stouffer.spread(self.null[: count + 1]) for count in range(len(running))]
-        return [z / sd if sd else 0.0 for z, sd in zip(running, spreads, strict=True)]
+        upto = (Chance(self.null[: count + 1]) for count in range(len(running)))
+        return [stouffer.normal(one.p_value(z)) for one, z in zip(upto, running, strict=True)]
 
 
 def chance(scores: Scores, client: str, mark: str) -> Chance:
-    """Return what Z of a client and a mark is by chance.
-
-    It has no null marks where some test has none, or tests have other numbers of them.
-    """
+    """Return what Z of a client and a mark is by chance."""
     tests = [
         (one.clients[client][mark].null, one.reference[mark].null)
         for one in scores.rounds
         if client in one.clients
     ]
-    if len({len(null) for pair in tests for null in pair}) != 1 or not tests[0][0]:
-        return Chance(())
-    return Chance([[a - b for a, b in zip(*pair, strict=True)] for pair in tests])
+    null = [[a - b for a, b in zip(*pair, strict=True)] for pair in tests]
+    return Chance(null if null[0] else ())

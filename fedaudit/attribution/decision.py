@@ -44,7 +44,7 @@ class Decision:
     def of(self, client: str) -> Decided | None:
         """Return the test that speaks most against a client."""
         own = [one for one in self.tests if one.client == client]
-        return max(own, key=lambda one: (one.flagged, one.z), default=None)
+        return max(own, key=lambda one: (one.flagged, -one.p_value, one.z), default=None)
 
     @property
     def marks(self) -> dict[str, set[str]]:
@@ -76,7 +76,7 @@ def decide(
     """Flag a client when its Z exceeds `threshold` for any mark.
 
     Where the tests have scores under null marks, Z must also exceed that many of the standard
-    deviations that it has by chance, which are more than 1 where rounds repeat each other.
+    deviations that it has by chance.
     `alpha` is the error for which a client's running Z is said to have settled, for all clients and
     marks together, however often one looks; it does not change who is flagged. Raises ValueError
     for scores that are not finite, UsageError for what `allowed` refuses.

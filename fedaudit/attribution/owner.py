@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from fedaudit import registry
 from fedaudit.attribution import scores as files
 from fedaudit.attribution.estimates import Estimated, Estimates
 from fedaudit.attribution.pool import Job, Pool
 from fedaudit.attribution.scores import Scored, Scores
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Progress, no_progress
+from fedaudit.options import table_of
 from fedaudit.watermark import Mark, Score
 
 
@@ -91,8 +93,12 @@ def _digest(estimates: Estimates, one: Estimated) -> str:
 
 
 def _digits(mark: Mark) -> str:
-    """Return four digits of a mark's SHA-256: one mistake in 65,536 passes, and no key is told."""
-    text = json.dumps(asdict(mark), sort_keys=True)
+    """Return four digits of a mark's SHA-256: one mistake in 65,536 passes, and no key is told.
+
+    Settings that the mark does not name count as the plugin has them: they decide the scores, too.
+    """
+    settings = table_of(registry.create("watermark", mark.name, mark.options))
+    text = json.dumps({**asdict(mark), "options": settings}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:4]
 
 

@@ -97,8 +97,9 @@ def _assumed(decision: Decision) -> Iterator[str]:
         )
     if nulls := max((one.nulls for one in decision.tests), default=0):
         yield (
-            f"Z is held against {nulls} marks that nobody has, over the same answers: that covers "
-            "what models repeat, not what an estimate holds of other clients' marked documents"
+            f"Z is held against {nulls} marks that nobody has, over the same answers, where its "
+            "plugin draws some: that covers what models repeat, not what an estimate holds of "
+            "other clients' marked documents"
         )
 
 

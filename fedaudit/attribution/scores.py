@@ -94,6 +94,10 @@ def _check(found: Scores, path: Path) -> None:
         tables = (one.reference, *one.clients.values())
         if set(one.clients) - set(found.clients) or any(set(t) != set(found.marks) for t in tables):
             raise InputError(f"{path}: round {one.round} does not match its clients and marks.")
+    for mark in found.marks:
+        tests = (t[mark] for one in found.rounds for t in (one.reference, *one.clients.values()))
+        if len({len(score.null) for score in tests}) > 1:
+            raise InputError(f"{path}: the tests for {mark} have unlike numbers of null marks.")
 
 
 def _check_masks(found: Scores, path: Path) -> None:

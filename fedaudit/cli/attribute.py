@@ -48,7 +48,12 @@ DryRun = Annotated[
 Workers = Annotated[
     int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
 ]
-Tau = Annotated[float, typer.Option("--tau", help="The Z above which a client is flagged.")]
+Tau = Annotated[
+    float,
+    typer.Option(
+        "--tau", help="The Z above which a client is flagged, in standard deviations by chance."
+    ),
+]
 
 
 @app.callback()

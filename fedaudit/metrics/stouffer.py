@@ -61,12 +61,19 @@ def spread(null: Sequence[Sequence[float]]) -> float:
 def null_p_value(z: float, spread: float, marks: int) -> float:
     """Return the upper tail of Student's t with `marks` degrees of freedom at z / spread.
 
-    A normal Z over the spread of so many independent ones like it has that distribution. Where the
-    spread is 0, so is Z, whatever the mark: then nothing speaks against anybody, and it is 1/2.
+    A normal Z over the spread of so many independent ones like it has that distribution; a greater
+    spread makes it an upper bound. It is never 0.
     """
     from scipy.stats import t
 
-    return max(float(t.sf(z / spread, marks)), _SMALLEST) if spread else 0.5
+    return max(float(t.sf(z / spread, marks)), _SMALLEST)
+
+
+def normal(p_value: float) -> float:
+    """Return the number whose upper tail is that of a p-value above 0: `p_value` the other way."""
+    from scipy.special import ndtri
+
+    return -float(ndtri(p_value))
 
 
 @overload

@@ -114,7 +114,7 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> Told:
     highest = clients[0]
     return "pass", (
         f"{PROTOCOL}{at}: none of {len(clients):,} clients is flagged: the highest Z is "
-        f"{highest.z:.2f}, and {highest.threshold:.4g} must be exceeded."
+        f"{highest.z:.2f}, which must exceed {highest.threshold:.4g}."
     )
 
 

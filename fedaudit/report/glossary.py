@@ -81,6 +81,7 @@ GLOSSARY = {
     "watermark": "A pattern in the wording of documents, or invented facts in them, that their"
     " owner can find again in a model that was trained on them.",
     "Z": "How much more of a watermark a client's updates show than the model had already, over all"
-    " its rounds, counted in the steps by which chance alone scatters. An innocent client is"
-    " expected near 0, and above 4 about once in 30,000 tests, if chance scatters as assumed.",
+    " its rounds, counted in the steps by which chance alone is assumed to scatter. An innocent"
+    " client is expected near 0, and above 4 about once in 30,000 tests. Where chance is known to"
+    " scatter further, a client must exceed more than that to be flagged.",
 }

@@ -1,14 +1,17 @@
 """How far Z goes by chance: by hand, and over keys of texts that repeat themselves."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from fedaudit.attribution import scores as files
 from fedaudit.attribution.chance import Chance, chance
 from fedaudit.attribution.decision import decide
 from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.errors import InputError
 from fedaudit.metrics.stouffer import combined
 from fedaudit.watermark import Score
 
@@ -44,26 +47,35 @@ def test_null_scores_are_differences_by_round():
     assert found.spread == pytest.approx(math.sqrt(6.5))
 
 
-@pytest.mark.parametrize(
-    "rounds",
-    [
-        [(1.0, (), ())],
-        [(1.0, (1, 2), (0, 0)), (1.0, (), (0, 0))],
-        [(1.0, (1, 2), (0,))],
-        [(1.0, (1, 2), (0, 0)), (1.0, (1,), (0,))],
-    ],
-)
-def test_without_null_marks_everywhere_it_is_the_papers_normal(rounds):
-    found = chance(scores(*rounds), "a", "m")
-    assert (found.null, found.spread, found.least(4.0)) == ((), 1.0, 4.0)
+def test_without_null_marks_it_is_the_papers_normal():
+    found = chance(scores((1.0, (), ()), (2.0, (), ())), "a", "m")
+    assert (found.null, found.spread, found.least(4.0), found.marks) == ((), 1.0, 4.0, 0)
     assert found.p_value(4.0) == pytest.approx(3.167e-5, rel=1e-3)
     assert found.standard([3.0, 1.0]) == pytest.approx([3.0, 4 / math.sqrt(2)])
+
+
+def test_a_round_that_a_client_missed_is_none_of_its_own():
+    here = scores((1.0, (3, 1), (1, 1)), (9.0, (9, 9), (0, 0)), (1.0, (3, -1), (0, 0)))
+    first, second, third = here.rounds
+    missed = replace(here, rounds=(first, replace(second, clients={}), third))
+    assert chance(missed, "a", "m").null == [[2, 0], [3, -1]]
+
+
+def test_unlike_numbers_of_null_marks_are_refused_on_disk(tmp_path):
+    for odd in [(1.0, (1, 2), (0,)), (1.0, (), (0, 0))]:
+        files.write(scores((1.0, (1, 2), (0, 0)), odd), tmp_path / "s.json")
+        with pytest.raises(InputError, match="tests for m have unlike numbers of null marks"):
+            files.read(tmp_path / "s.json")
+    good = scores((1.0, (1.25, 2), (0, 0)))
+    files.write(good, tmp_path / "s.json")
+    assert files.read(tmp_path / "s.json") == good
 
 
 def test_what_must_be_exceeded_grows_with_the_spread_and_is_never_below_tau():
     assert Chance([[1.5, -1.5]]).least(4.0) == pytest.approx(6)
     assert Chance([[0.5, -0.5]]).least(4.0) == 4
     assert Chance([[0.0, 0.0]]).least(4.0) == 4
+    assert Chance([[3.0, -3.0]]).least(-1.0) == -1
 
 
 def test_a_client_that_repeats_itself_needs_more_to_be_flagged():
@@ -85,9 +97,9 @@ def test_a_round_that_says_what_the_global_model_says_is_no_evidence():
 
 
 def test_settled_counts_standard_deviations_too():
-    # 6.4 in the first round is above the open boundary of 6.33 at 3.2e-5, and half of it is not.
+    # 6.5 in the first round is above the open boundary of 6.33 at 3.2e-5, and half of it is not.
     def settled(spread):
-        rounds = scores((6.4, (spread, -spread), (0, 0)))
+        rounds = scores((6.5, (spread, -spread) * 2000, (0, 0) * 2000))
         return decide(rounds, alpha=3.167e-5).tests[0].settled
 
     assert (settled(1.0), settled(2.0)) == (1, None)
@@ -106,7 +118,7 @@ def test_p_values_are_uniform_over_keys_of_texts_that_repeat_themselves():
         return (green[own].sum() - gamma * len(own)) / math.sqrt(gamma * (1 - gamma) * len(own))
 
     null = [
-        np.subtract(null_scores(things[a], gamma, nulls), null_scores(things[b], gamma, nulls))
+        np.subtract(*(null_scores(things[own], gamma, nulls, salt=1) for own in (a, b)))
         for a, b in zip(said, before, strict=True)
     ]
     found = Chance([list(row) for row in null])

@@ -276,3 +276,11 @@ def told(base):
 def test_a_base_of_another_fingerprint_is_refused():
     with pytest.raises(InputError, match="not the one that the federation was trained on"):
         pool.engine_for("fedaudit-nano", "0" * 64, ALONE)
+
+
+def test_settings_that_a_mark_does_not_name_count_as_the_plugin_has_them():
+    def digits(**options):
+        return owner._digits(Mark(id="m", name="kgw", options=options, secret={"key": 1}))
+
+    assert digits() == digits(nulls=256) == digits(scheme="textseal")
+    assert digits() != digits(nulls=0)

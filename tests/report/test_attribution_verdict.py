@@ -40,7 +40,7 @@ def test_a_pass_says_what_was_found_and_not_that_nobody_did_it():
     assert verdict([*innocent(), *privacy()], []) == {
         "status": "pass",
         "reasons": [
-            "fed_attr: none of 2 clients is flagged: the highest Z is 0.63, and 4 must be exceeded."
+            "fed_attr: none of 2 clients is flagged: the highest Z is 0.63, which must exceed 4."
         ],
     }
 

@@ -89,19 +89,25 @@ class Detector:
             if len(ids) >= size:
                 found.append(np.lib.stride_tricks.sliding_window_view(ids, size)[self.skip :])
         rows: np.ndarray = np.concatenate(found)
-        once: np.ndarray = rows if self.repeats == "none" else rows[first_of_each(self.once(rows))]
+        once: np.ndarray = rows if self.repeats == "none" else rows[first_of_each(self._once(rows))]
         return once
 
-    def once(self, rows: "np.ndarray") -> "np.ndarray":
-        """Return what of n-grams (n, before + 1) must not be counted again.
+    def choices(self, rows: "np.ndarray") -> "np.ndarray":
+        """Return what of n-grams (n, before + 1) the key decides on: a token in a list.
 
         Under minhash, skipgram and selfhash different n-grams share a list. The same token in it is
         then one and the same chance, not several: by n-gram, z would have a variance above 1.
         """
         import numpy as np
 
-        if self.repeats == "pair" and SCHEMES[self.scheme].bound:
+        if SCHEMES[self.scheme].bound:
             return np.stack([lists(self.scheme, rows, self.key), rows[:, -1]], axis=1)
+        return rows
+
+    def _once(self, rows: "np.ndarray") -> "np.ndarray":
+        """Return what of n-grams (n, before + 1) must not be counted again."""
+        if self.repeats == "pair":
+            return self.choices(rows)
         return rows[:, :-1] if self.repeats == "v1" else rows
 
 

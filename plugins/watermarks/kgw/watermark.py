@@ -6,9 +6,10 @@ more of them than gamma.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Engine, Progress, no_progress
@@ -22,8 +23,12 @@ from .schemes import SCHEMES
 from .texts import beginnings, continuing, key_of, rewriting, text_of
 from .writing import Job, Style, write
 
+if TYPE_CHECKING:
+    import numpy as np
+
 METHODS = ("auto", "rewrite", "continue")
-MOST_NULLS = 4096
+NULLS = range(64, 4097)
+"""With fewer null keys their spread is itself too much a matter of chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +66,8 @@ class KGW(Watermark):
     """The temperature of its answers. 0, the paper's, is greedy: a small model then says the same
     few words to every prompt, which leaves little to count."""
     nulls: int = 256
-    """Keys that nobody has, under which the answers are tested too: how far Z comes by chance, of
-    what the models repeat from round to round. None where 0, as in the paper."""
+    """Keys that nobody has, under which the answers are tested too: how far Z comes by chance. None
+    where 0, as in the paper."""
 
     def __post_init__(self) -> None:
         _one_of("scheme", self.scheme, tuple(SCHEMES))
@@ -71,8 +76,10 @@ class KGW(Watermark):
             raise ValueError("gamma must lie between 0 and 1, and delta must not be negative.")
         if not 0 <= self.width <= len(textseal.PRIMES):
             raise ValueError(f"width must lie between 0 and {len(textseal.PRIMES)}.")
-        if self.sampling < 0 or not 0 <= self.nulls <= MOST_NULLS:
-            raise ValueError(f"sampling must be at least 0, nulls 0 to {MOST_NULLS}.")
+        if self.sampling < 0:
+            raise ValueError("sampling must be at least 0.")
+        if self.nulls and self.nulls not in NULLS:
+            raise ValueError(f"nulls must be 0 or lie between {NULLS[0]} and {NULLS[-1]}.")
         if self.temperature <= 0 or not 0 < self.top_p <= 1:
             raise ValueError("temperature must be above 0, top_p above 0 and at most 1.")
         if min(self.prompt_tokens, self.prompts, self.tokens, self.longest) < 1:
@@ -174,29 +181,33 @@ class KGW(Watermark):
         """Count green tokens in the answers, all together; windows do not reach into prompts."""
         bare = [answer.texts[0] for answer in answers if not answer.tokens]
         tokenized = iter(engine.tokenize(bare) if bare else ())
-        return _score(
-            _detector(secret, engine),
-            [answer.tokens[0] if answer.tokens else next(tokenized).ids for answer in answers],
-            self.nulls,
+        detector = _detector(secret, engine)
+        rows = detector.ngrams(
+            [answer.tokens[0] if answer.tokens else next(tokenized).ids for answer in answers]
         )
+        null = null_scores(detector.choices(rows), detector.gamma, self.nulls, salt=_salt(secret))
+        return replace(_score(detector, rows), null=null)
 
     def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:
         """Count green tokens in texts, all together, under the engine's tokenizer."""
-        return _score(_detector(secret, engine), [t.ids for t in engine.tokenize(list(texts))])
+        detector = _detector(secret, engine)
+        return _score(detector, detector.ngrams([t.ids for t in engine.tokenize(list(texts))]))
 
 
-def _score(detector: Detector, texts: Sequence[Sequence[int]], nulls: int = 0) -> Score:
-    rows = detector.ngrams(texts)
+def _score(detector: Detector, rows: "np.ndarray") -> Score:
     count = detector.counted(rows)
     z = z_score(count, detector.gamma)
-    return Score(
-        z=z,
-        p_value=upper_tail(z),
-        n=count.n,
-        hits=count.green,
-        chance=detector.gamma,
-        null=null_scores(detector.once(rows), detector.gamma, nulls),
-    )
+    return Score(z=z, p_value=upper_tail(z), n=count.n, hits=count.green, chance=detector.gamma)
+
+
+def _salt(secret: Mapping[str, Any]) -> int:
+    """Return 64 bits that only the owner can work out, the key and the prompts together.
+
+    Choices depend on the key where lists are shared. Without a salt, whoever knew the answers could
+    try keys by the null scores, which are not secret.
+    """
+    text = json.dumps(dict(secret), sort_keys=True)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def _detector(secret: Mapping[str, Any], engine: Any) -> Detector:

@@ -172,6 +172,22 @@ def test_answers_are_scored_without_their_prompts_and_all_together(teacher, secr
     assert found.n == len({pair for t in ids for pair in pairwise(t)})
 
 
+def test_the_same_answers_are_tested_under_keys_that_nobody_has(teacher, secret):
+    said = [(5, 6, 7, 5, 6), (7, 5, 9)]
+    answers = [Generation(("ignored",), (tokens,)) for tokens in said]
+    found = MARK.test(secret, answers, teacher).null
+    assert len(set(found)) > 3
+    # Distinct pairs: 56, 67, 75, 59. 0 to 4 of them are green: z = (G - 1) / sqrt(0.75).
+    assert {round(z * 0.75**0.5 + 1, 3) for z in found} <= {0, 1, 2, 3, 4}
+    assert found == MARK.test(secret, answers[::-1], teacher).null
+    # What is said again is no further choice; what is added is.
+    assert found == MARK.test(secret, [*answers, answers[0]], teacher).null
+    assert found != MARK.test(secret, answers[:1], teacher).null
+    assert found != MARK.test({**secret, "prompts": ["others"]}, answers, teacher).null
+    assert replace(MARK, nulls=0).test(secret, answers, teacher).null == ()
+    assert MARK.test_texts(secret, ["one two"], teacher).null == ()
+
+
 def test_nothing_said_is_no_evidence(teacher, secret):
     found = MARK.test(secret, [Generation(("",), ((),))], teacher)
     assert (found.z, found.p_value, found.n, found.hits) == (0.0, 0.5, 0, 0)
@@ -243,7 +259,9 @@ def test_a_test_without_prompts_is_refused(teacher):
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"top_p": 0.0}, "top_p above 0"),
         ({"prompts": 0}, "must be at least 1"),
-        ({"nulls": -1}, "nulls 0 to 4096"),
+        ({"nulls": -1}, "nulls must be 0 or lie between 64 and 4096"),
+        ({"nulls": 63}, "nulls must be 0"),
+        ({"nulls": 4097}, "nulls must be 0"),
         ({"shortest": 5, "longest": 4}, "nor above longest"),
     ],
 )
