@@ -29,6 +29,10 @@ RATES = (
     "tpr: of the clients that trained on marked documents, those that the method flags; fpr: of the"
     " innocent ones."
 )
+OWN_LIMITS = (
+    "Each client must exceed as many steps of chance as the threshold says, and its own Z may take"
+    " steps of more than 1."
+)
 NOT_JUDGED = "The number is what the method goes by. The verdict does not go by these methods."
 
 
@@ -104,9 +108,15 @@ def _clients(rows: Sequence[Row]) -> Table:
         cells,
         ("client", "mark", "Z", "must exceed", "Holm p", "rounds", "flagged"),
         numeric=("Z", "must exceed", "Holm p", "rounds"),
-        notes=reasons(_of(rows, "client")),
+        notes=(_own_limits(some), *reasons(_of(rows, "client"))),
     )
     return shortened(table, max(MOST_CLIENTS, sum(one.flagged for one in some)))
+
+
+def _own_limits(some: Sequence[Tested]) -> str:
+    """Return why clients must exceed different numbers, where they must."""
+    limits = {one.threshold for one in some if one.threshold is not None}
+    return OWN_LIMITS if len(limits) > 1 else ""
 
 
 def _methods(rows: Sequence[Row]) -> Table:
