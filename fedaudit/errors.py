@@ -9,6 +9,7 @@
   x TargetError            4    the model under audit is unreachable or degraded
   x NoEffectError          5    the adapter does not change the base
   x Interrupted            6    stopped before the end, can be resumed
+  x ResultError           70    a plugin returned what no report can hold
 Anything else is a bug: it keeps its traceback and ends with 70.
 """
 
@@ -69,6 +70,13 @@ class Interrupted(FedauditError):
 
 
 BUG_EXIT_CODE = 70
+
+
+class ResultError(FedauditError):
+    """A plugin returned what no report can hold: a bug of the plugin, whose text names it."""
+
+    exit_code = BUG_EXIT_CODE
+
 
 _KEY = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20}(?![A-Za-z0-9])")
 """What a deployed defence's key looks like; none is ever repeated."""

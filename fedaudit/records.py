@@ -121,11 +121,11 @@ class Routed:
 class Measurement:
     """One number of a report, with what it takes to read it (a row of `measurements`)."""
 
-    kind: Literal[
-        "extraction", "utility", "cost", "probability", "defense", "attribution", "memorization"
-    ]
+    kind: str
+    """A lower-case name: "extraction", "utility", ... or a plugin's own."""
     plugin: str
     metric: str
+    """A lower-case name likewise; docs/report-fields.md has those that tables know."""
     value: float | None
     low: float | None = None
     high: float | None = None
@@ -140,13 +140,16 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One leak: what kind, how bad, and evidence that is already masked."""
+    """One leak: what kind, how bad, and evidence, whose strings the report masks."""
 
     id: str
     severity: Literal["high", "medium", "low", "unverified"]
     label: str
     measurement: str
     evidence: Mapping[str, object]
+    """What JSON holds. "text" is what leaked; its mask stands in its place."""
+    safe: tuple[str, ...] = ()
+    """Fields of the evidence whose strings are no personal data: all others are masked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,6 +183,7 @@ def findings(decision: Decision) -> list[Finding]:
                 "rounds": len(one.rounds),
                 "settled_round": one.settled,
             },
+            safe=("client", "mark"),
         )
         for who, one in decision.flagged.items()
     ]

@@ -9,6 +9,7 @@ from fedaudit import registry
 from fedaudit.attribution import measure, server
 from fedaudit.attribution.pool import Job, Pool, engine_for
 from fedaudit.attributor import Attributed, Attributor, Scores, Seen, Trial
+from fedaudit.audit import contract
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import Federation
@@ -44,7 +45,10 @@ def attribute(
         methods: list[Attributor] = [
             registry.create("attribution", name, options.get(name)) for name in names
         ]
-        return {method.name: method.attribute(given) for method in methods}
+        return {
+            method.name: contract.attributed(method.name, method.attribute(given))
+            for method in methods
+        }
 
 
 def check(method: Attributor, federation: Federation) -> None:

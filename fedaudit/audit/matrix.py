@@ -13,6 +13,7 @@ from fedaudit import registry
 from fedaudit.audit import (
     beginning,
     environment,
+    evidence,
     identity,
     pipeline,
     scoring,
@@ -128,6 +129,8 @@ def run(
         found = found or measured
     if kept:
         kept.asked()
+    names = [*files, *(str(value) for view in ways for value in view.scope.values())]
+    results = evidence.cleared(results, everybody.documents, redactor, names)
     report = framed(
         command=request.command,
         name=identity.identity(request, audited),
@@ -143,7 +146,7 @@ def run(
         data=[file.row() for file in files.values()],
         seeds={request.purpose: request.seed},
         measurements=[row for result in results for row in result.measurements],
-        findings=pipeline.masked([f for one in results for f in one.findings], redactor),
+        findings=evidence.masked([f for one in results for f in one.findings], redactor),
         limits=[limit for result in results for limit in result.limits]
         + pipeline.unannotated(list(files.values())),
     )

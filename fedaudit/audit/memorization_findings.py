@@ -13,6 +13,10 @@ MOST = 100
 """Examples that a report lists; the measurements count all."""
 
 LABEL = "TEXT"
+
+SAFE = ("document", "victim", "attacker", "category", "training", "generated")
+"""What of the evidence names a text and its parties, or draws its outline, and quotes nothing."""
+
 CELLS = 20
 """How wide the picture of a text is."""
 
@@ -97,6 +101,7 @@ def findings(
                 label=LABEL,
                 measurement=f"{PLUGIN} {'mr_inter' if one.others else 'mr_intra'}",
                 evidence=_evidence(one),
+                safe=SAFE,
             )
         )
         plain.append(_revealed(name, one))

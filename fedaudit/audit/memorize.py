@@ -16,6 +16,7 @@ from fedaudit.audit import (
     beginning,
     effect,
     environment,
+    evidence,
     identity,
     memorization_findings,
     memorization_hits,
@@ -157,7 +158,7 @@ def run(
         ],
         seeds={request.purpose: request.seed},
         measurements=measurements,
-        findings=pipeline.masked(leaks, redactor),
+        findings=evidence.masked(leaks, redactor),
         limits=[*_limits(clients, request, measurements, len(examples)), *notes],
     )
     return Audit(report=report, revealed=tuple(revealed), audited=audited)

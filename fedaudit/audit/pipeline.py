@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedaudit import corpus, registry
 from fedaudit.annotation import annotated
-from fedaudit.audit import beginning, effect, environment, together
+from fedaudit.audit import beginning, effect, environment, evidence, together
 from fedaudit.audit.identity import identity, settings
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.prefixes import places
@@ -20,7 +20,7 @@ from fedaudit.errors import InputError, NoEffectError, UsageError
 from fedaudit.files import existing, sha256
 from fedaudit.interfaces import Case, Progress, Result, no_progress
 from fedaudit.prompts import PromptTemplate, template
-from fedaudit.records import Document, Finding, Target
+from fedaudit.records import Document, Target
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -175,6 +175,9 @@ def run(
     tries.check()
     if kept:
         kept.asked()
+    documents = [one for file in files for one in file.documents]
+    names = [str(value) for view in ways for value in view.scope.values()]
+    results = evidence.cleared(results, documents, redactor, names)
     report = framed(
         command=request.command,
         name=identity(request, audited),
@@ -190,7 +193,7 @@ def run(
         data=[file.row() for file in files],
         seeds={request.purpose: request.seed},
         measurements=[row for result in results for row in result.measurements],
-        findings=masked([f for result in results for f in result.findings], redactor),
+        findings=evidence.masked([f for result in results for f in result.findings], redactor),
         limits=[limit for result in results for limit in result.limits] + unannotated(files),
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
@@ -273,18 +276,6 @@ def prepare(
 def before(kept: Kept | None) -> dict[str, Any]:
     """Return what a report says of the runs that this one goes on with."""
     return {"resumed_from": kept.resumed, "earlier": kept.spent} if kept else {}
-
-
-def masked(findings: Sequence[Finding], redactor: Callable[[], "Redactor"]) -> list[Finding]:
-    """Return `findings` with a mask where their evidence has plain text."""
-    if not findings:
-        return []
-    mask, result = redactor().mask, []
-    for finding in findings:
-        evidence = dict(finding.evidence)
-        text = str(evidence.pop("text"))
-        result.append(replace(finding, evidence={**mask(text, finding.label), **evidence}))
-    return result
 
 
 def unannotated(files: Sequence[Inputs]) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from fedaudit.audit import scoring, venn
+from fedaudit.audit import contract, scoring, venn
 from fedaudit.audit.answering import KeptEngine
 from fedaudit.audit.asking import ROOM, Memory, sharing
 from fedaudit.audit.extraction import PrefixAttack
@@ -27,9 +27,12 @@ class Tries:
     refused: list[InputError] = field(default_factory=list)
 
     def make(self, attack: Attack, case: Case) -> Result:
-        """Return an attack's result, or a row without a value that says why there is none."""
+        """Return an attack's result, or a row without a value that says why there is none.
+
+        Raises ResultError for a result that no report can hold.
+        """
         try:
-            result = attack.run(case)
+            result = contract.checked(attack.name, attack.run(case))
         except InputError as error:
             if self.alone:
                 raise

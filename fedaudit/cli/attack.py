@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedaudit.errors import FedauditError, InputError, Interrupted, UsageError
+from fedaudit.errors import FedauditError, InputError, Interrupted, ResultError, UsageError
 
 if TYPE_CHECKING:
     from fedaudit.audit.keeping import Kept, Shard
@@ -150,6 +150,9 @@ def _run(
     try:
         with stopping(), bars(quiet) as bar:
             return by.run(request, redactor, bar, kept)
+    except ResultError as error:
+        asked = "" if kept.merged else " The answers are kept: --resume goes on with them."
+        raise ResultError(f"{error}{asked}") from error
     except (KeyboardInterrupt, Interrupted) as error:
         if kept.merged:
             raise Interrupted("Interrupted; the shards are as they were.") from error

@@ -53,7 +53,7 @@ class Report:
         sections["measurements"] = [*self.measurements, *by_category(self.measurements)]
         sections["findings"] = [_classified(finding) for finding in self.findings]
         return {"schema_version": SCHEMA_VERSION} | {
-            name: _plain(section, name) for name, section in sections.items()
+            name: plain(section, name) for name, section in sections.items()
         }
 
 
@@ -73,7 +73,7 @@ def validate(document: object) -> None:
         place = error.json_path.removeprefix("$").removeprefix(".") or "the report"
         raise InputError(f"Not a valid report: {visible(place)}: {_short(visible(error.message))}")
     try:
-        _plain(document, "report")
+        plain(document, "report")
     except ValueError as error:
         raise InputError(f"Not a valid report: {_short(visible(str(error)))}") from error
     except RecursionError as error:
@@ -120,7 +120,8 @@ def dumps(document: Mapping[str, Any]) -> str:
 
 
 def _classified(finding: Finding) -> dict[str, Any]:
-    table = {field.name: getattr(finding, field.name) for field in dataclasses.fields(finding)}
+    names = [field.name for field in dataclasses.fields(finding) if field.name != "safe"]
+    table = {name: getattr(finding, name) for name in names}
     return {**table, "category": classified(finding.label)}
 
 
@@ -129,8 +130,11 @@ def _escaped(match: re.Match[str]) -> str:
     return json.dumps(char)[1:-1] if hidden(char) else char
 
 
-def _plain(value: Any, place: str) -> Any:
-    """Return `value` with records and mappings as dicts, tuples as lists, finite numbers."""
+def plain(value: Any, place: str) -> Any:
+    """Return `value` with records and mappings as dicts, tuples as lists, finite numbers.
+
+    Raises ValueError naming the place of a NaN or an infinity, TypeError of what JSON lacks.
+    """
     if hasattr(value, "item"):  # a NumPy or torch scalar
         value = value.item()
     if value is None or isinstance(value, str | bool):
@@ -144,9 +148,9 @@ def _plain(value: Any, place: str) -> Any:
     if dataclasses.is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(one, f"{place}.{key}") for key, one in value.items()}
+        return {str(key): plain(one, f"{place}.{key}") for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [_plain(one, f"{place}[{index}]") for index, one in enumerate(value)]
+        return [plain(one, f"{place}[{index}]") for index, one in enumerate(value)]
     raise TypeError(f"{place} is of type {type(value).__name__}, which JSON does not have.")
 
 
@@ -162,8 +166,21 @@ def schema() -> dict[str, Any]:
     return dict(json.loads(text))
 
 
+def broken(row: Mapping[str, Any]) -> str:
+    """Return which part of a measurement breaks the schema, as `scope.source`; "" if none does."""
+    from jsonschema.exceptions import best_match
+
+    error = best_match(_of_measurements().iter_errors(row))
+    return "" if error is None else error.json_path.removeprefix("$").removeprefix(".") or "it"
+
+
 @cache
 def _validator() -> Any:
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator(schema())
+
+
+@cache
+def _of_measurements() -> Any:
+    return _validator().evolve(schema={"$defs": schema()["$defs"], "$ref": "#/$defs/measurement"})

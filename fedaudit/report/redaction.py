@@ -53,6 +53,11 @@ class Redactor:
         return {"label": label, "length": len(text), "hmac": digest.hexdigest()[:HMAC_DIGITS]}
 
 
+def is_mask(value: object) -> bool:
+    """Tell whether a value of a report is a mask in the place of a text."""
+    return isinstance(value, Mapping) and value.keys() == {"label", "length", "hmac"}
+
+
 def shown(mask: Mapping[str, Any]) -> str:
     """Return a mask as a person reads it: `PERSON(13) #3fa2…`."""
     return visible(f"{mask['label']}({mask['length']}) #{str(mask['hmac'])[:4]}…")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.report.figures import number
+from fedaudit.report.redaction import is_mask, shown
 
 NONE = "-"
 """A cell of something that the row does not have."""
@@ -60,7 +61,9 @@ def named(names: Mapping[str, str], value: Any) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return any value of a report as a cell: numbers spelt, nothing as a dash."""
+    """Return any value of a report as a cell: numbers spelt, masks too, nothing as a dash."""
+    if is_mask(value):
+        return shown(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return number(value)
     return NONE if value is None else str(value)

@@ -15,7 +15,7 @@ from fedaudit.report.extraction import extraction, labels
 from fedaudit.report.figures import count, measured
 from fedaudit.report.inference import inference
 from fedaudit.report.matrix import apart, matrix
-from fedaudit.report.redaction import shown
+from fedaudit.report.redaction import is_mask, shown
 from fedaudit.report.rows import Row, reasons
 from fedaudit.report.sweeps import tables as by_budget
 from fedaudit.report.table import NONE, Table, cell, laid_out, shortened
@@ -28,6 +28,11 @@ from fedaudit.report.verbatim import verbatim
 SEVERITIES = ("high", "medium", "low", "unverified")
 HOLDS = {True: "yes", False: "no", None: "cannot tell"}
 MOST_OTHERS = 100
+
+KINDS = frozenset(
+    {"extraction", "utility", "cost", "probability", "defense", "attribution", "memorization"}
+)
+"""What kinds of rows tables know; a plugin may have its own."""
 
 FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "rounds": "rounds"}
 """The columns of flagged clients, and what they are called in a finding's evidence."""
@@ -77,8 +82,7 @@ def others(report: Row) -> list[Table]:
         title="Other measurements",
         columns=("metric", "by", "value [95 %]", "n", "where"),
         rows=tuple(
-            (row["metric"], row["plugin"], measured(row), count(row), _everywhere(row))
-            for row in rows
+            (_what(row), row["plugin"], measured(row), count(row), _everywhere(row)) for row in rows
         ),
         numeric=frozenset({"value [95 %]", "n"}),
         notes=reasons(rows),
@@ -165,6 +169,12 @@ def _flags(finding: Row) -> bool:
     return finding["label"] == "WATERMARK" and "client" in finding["evidence"]
 
 
+def _what(row: Row) -> str:
+    """Return a row's metric, behind its kind where that is a plugin's own."""
+    own = row["kind"] not in KINDS
+    return f"{row['kind']}: {row['metric']}" if own else str(row["metric"])
+
+
 def _everywhere(row: Row) -> str:
     return measurements.where(row, row["scope"]) or NONE
 
@@ -183,6 +193,7 @@ def _evidence_names(findings: Sequence[Row]) -> tuple[str, ...]:
         name: None
         for one in findings
         for name, value in one["evidence"].items()
-        if name not in ("label", "length", "hmac") and isinstance(value, str | int | float)
+        if name not in ("label", "length", "hmac")
+        and (isinstance(value, str | int | float) or is_mask(value))
     }
     return tuple(sorted(names))[:3]

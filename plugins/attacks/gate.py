@@ -223,6 +223,7 @@ class Gate(Attack):
                     "n": len(one.hits),
                     "opened": ", ".join(one.opened),
                 },
+                safe=("attempt", "opened"),
             )
 
     def _leaks(self, asked: Asked, tried: Iterable[Tried]) -> Result:

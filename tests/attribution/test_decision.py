@@ -117,6 +117,9 @@ def test_a_settled_round_is_the_rounds_number_and_not_how_many_there_were():
     assert {one.client: one.settled for one in found.tests} == {"a": 2, "b": None}
     [finding] = rows.findings(found)
     assert finding.evidence["settled_round"] == 2
+    assert {name for name, value in finding.evidence.items() if type(value) is str} == {
+        *finding.safe
+    }
 
 
 def test_who_never_took_part_is_absent_and_null_with_a_reason():

@@ -22,6 +22,7 @@ from memorized import (
 )
 
 from fedaudit.audit import memorization_hits, memorize
+from fedaudit.audit.evidence import masked
 from fedaudit.audit.memorization_findings import bracketed, examples, findings, marked
 from fedaudit.audit.memorization_options import Protocol
 from fedaudit.audit.memorization_rows import too_short
@@ -30,6 +31,7 @@ from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Paraphraser
 from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Document, Target
+from fedaudit.report.redaction import Redactor
 
 AB = {"a": corpus("a"), "b": corpus("b")}
 
@@ -271,6 +273,9 @@ def test_examples_are_worst_first_and_masked_until_revealed():
     words_of = {word for document in planted()["a"] for word in document.text.rstrip(".").split()}
     assert not [word for word in words_of if word in json.dumps(kept)]
     assert set(first.evidence["training"]) == {".", "="}
+    [shown] = masked(made[:1], lambda: Redactor(bytes(32)))
+    mask = Redactor(bytes(32)).mask(told["text"], "TEXT")
+    assert shown.evidence == {**kept, **mask}
 
 
 def test_without_a_base_nothing_is_verified():

@@ -70,9 +70,9 @@ def measurements(draw):
     value = draw(st.none() | st.floats(0, 1))
     count = st.integers(0, 10**6)
     return Measurement(
-        kind=draw(st.sampled_from(PROPERTIES["kind"]["enum"])),
+        kind=draw(st.sampled_from([*PROPERTIES["kind"]["examples"], "own_kind"])),
         plugin=draw(st.sampled_from(["a", "b", *HOSTILE.values()])),
-        metric=draw(st.sampled_from(PROPERTIES["metric"]["enum"])),
+        metric=draw(st.sampled_from([*PROPERTIES["metric"]["examples"], "own_metric"])),
         value=value,
         low=None if value is None else value / 2,
         high=None if value is None else (1 + value) / 2,
@@ -164,6 +164,25 @@ def test_a_table_of_nothing_is_not_shown():
     )
     for text in shown(report([row])):
         assert "filters of made-up examples" not in text
+
+
+@pytest.mark.parametrize("kind", [*sorted(tables.KINDS), "own_kind"])
+@pytest.mark.parametrize("scope", [{}, {"source": "tuned", "label": "PERSON"}])
+def test_a_metric_that_no_table_knows_stands_among_the_others(kind, scope):
+    row = Measurement(
+        kind=kind,
+        plugin="mine",
+        metric="own_metric",
+        value=7.25,
+        low=6.5,
+        high=8.5,
+        n=1234,
+        scope=scope,
+    )
+    name = "own_kind: own_metric" if kind == "own_kind" else "own_metric"
+    for text in shown(report([row])):
+        told = text.replace("\\", "").replace("&quot;", '"')
+        assert all(one in told for one in (name, "7.25 [6.5, 8.5]", "1,234", *scope.values()))
 
 
 @given(st.lists(measurements() | attributions(), max_size=12), st.randoms(use_true_random=False))

@@ -1,13 +1,14 @@
 """An attack and an aggregation rule for fedaudit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.audit.extraction import PrefixAttack
 from fedaudit.audit.prefixes import Place
 from fedaudit.hookspecs import hookimpl
-from fedaudit.interfaces import Aggregator, Attack, Case, Update
+from fedaudit.interfaces import Aggregator, Attack, Case, Result, Update
+from fedaudit.records import Finding, Measurement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,39 @@ class Opening(PrefixAttack):
             for document, tokens in zip(case.attacker, tokenized, strict=True)
             if tokens.ids
         ]
+
+    def run(self, case: Case) -> Result:
+        """Attack as these attacks do, and tell where the victim's documents hold what came out."""
+        result = super().run(case)
+        found = tuple(self._told(finding, case) for finding in result.findings)
+        early = sum(finding.evidence.get("where") == "opening" for finding in found)
+        row = Measurement(
+            kind="position",
+            plugin=self.name,
+            metric="found_in_openings",
+            value=float(early),
+            hits=early,
+            n=len(found),
+            scope={"source": "tuned"},
+        )
+        return replace(result, findings=found, measurements=(*result.measurements, row))
+
+    def _told(self, finding: Finding, case: Case) -> Finding:
+        """Return a finding with the first of the victim's documents that holds it, if any does."""
+        text = str(finding.evidence["text"])
+        document = next((one for one in case.victim or () if text in one.text), None)
+        if document is None:
+            return finding
+        before = document.text[: document.text.index(text)].rstrip()
+        count = len(case.engine.tokenize([before])[0].ids)
+        more = {
+            "where": "opening" if count < self.tokens else "rest",
+            "tokens_before": count,
+            "document": document.id,
+        }
+        return replace(
+            finding, evidence={**finding.evidence, **more}, safe=(*finding.safe, "where")
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

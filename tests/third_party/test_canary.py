@@ -39,6 +39,11 @@ def test_opening_asks_for_what_follows_and_finds_the_name_that_leaks():
     (finding,) = result.findings
     assert (finding.severity, finding.label) == ("high", "PERSON")
     assert finding.evidence["text"] == "Bo Chu"
+    assert finding.evidence["document"] == "c"  # a text, and not safe: the report masks it
+    assert (finding.evidence["where"], finding.evidence["tokens_before"]) == ("rest", 2)
+    assert finding.safe == ("where",)
+    (place,) = [row for row in result.measurements if row.metric == "found_in_openings"]
+    assert (place.hits, place.n) == (0, 1)
     coverage = {
         row.scope["source"]: (row.hits, row.n)
         for row in result.measurements
@@ -46,6 +51,16 @@ def test_opening_asks_for_what_follows_and_finds_the_name_that_leaks():
         if row.scope["set"] == "all" and row.scope["source"] != "control"
     }
     assert coverage == {"tuned": (1, 2), "base": (0, 2), "tuned-not-base": (1, 2)}
+
+
+def test_without_a_victim_nobody_knows_where_a_name_stands():
+    tuned, base = Target(name="tuned", adapter="lora"), Target(name="base")
+    ours = OURS.annotated((PiiSpan(13, 20, "PERSON"),))
+    case = Case(engine=FakeEngine(answer), tuned=tuned, base=base, attacker=[ours], victim=None)
+    result = Opening(tokens=2, samples=3).run(case)
+    assert not [finding for finding in result.findings if "where" in finding.evidence]
+    (place,) = [row for row in result.measurements if row.metric == "found_in_openings"]
+    assert (place.hits, place.n) == (0, len(result.findings))
 
 
 def test_median_of_three_clients_by_hand():

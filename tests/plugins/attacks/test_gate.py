@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fedaudit import registry
 from fedaudit.audit import guessing
+from fedaudit.audit.evidence import masked
 from fedaudit.audit.guessing import ALPHABET, Marker, Quote
-from fedaudit.audit.pipeline import masked
 from fedaudit.defense import KeyedResponder, Responder
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.responding import RespondingEngine
@@ -544,6 +544,9 @@ def test_no_key_gets_out(name):
     pieces = {key[at : at + 4] for key in (KEY, FOREIGN) for at in range(17)}
     assert not [piece for piece in pieces for text in shown if piece.casefold() in text.casefold()]
     assert all("text" not in mask.evidence and mask.evidence["hmac"] for mask in masks)
+    for mask, finding in zip(masks, result.findings, strict=True):
+        for part in ("attempt", "opened"):
+            assert mask.evidence[part] == finding.evidence[part]
 
 
 @pytest.mark.parametrize("responder", [None, "plain"])

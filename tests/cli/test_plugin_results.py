@@ -1,0 +1,188 @@
+"""What a stranger's attack returns: nothing private of it is shown, what is wrong is refused."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import fake_audit
+import pytest
+
+from fedaudit.audit import journal
+from fedaudit.report.document import validate
+
+SCRIPT = Path(fake_audit.__file__)
+NAME, CARD, ID_CARD = "Zoe Quist", "6222 0210 1234 5678", "11010519491231002X"
+
+PLUGIN = f"""
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fedaudit.audit.extraction import PrefixAttack
+from fedaudit.hookspecs import hookimpl
+from fedaudit.interfaces import Attack, Result
+from fedaudit.records import Finding, Measurement
+
+NAME, CARD, ID_CARD = {NAME!r}, {CARD!r}, {ID_CARD!r}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sloppy(Attack):
+    "Say what it should not."
+
+    name: ClassVar[str] = "sloppy"
+    known: str = ""
+    broken: str = ""
+
+    def run(self, case):
+        case.engine.generate(case.tuned, [probe(case)], seed=0)
+        parts = {{"severity": "high", "label": "PERSON", "measurement": "sloppy guesses"}}
+        evidence = {{
+            "text": NAME,
+            "context": f"Mrs {{NAME}} has {{ID_CARD}}",
+            "nested": [{{"id_card": ID_CARD, CARD: [NAME, 1]}}],
+            "how": "by heart",
+            "tries": 3,
+        }}
+        row = Measurement(
+            kind="sloppiness", plugin="sloppy", metric="guesses", value=7.25, low=6.5, high=8.5,
+            n=40, scope={{"label": "PERSON", "who": f"of {{self.known}}"}},
+        )
+        without = Finding(id="no-text", evidence={{"only": ID_CARD, "how": "by luck"}}, **parts)
+        found = Result(
+            measurements=(row,),
+            findings=(
+                Finding(id=f"of-{{self.known}}", evidence=evidence, safe=("how",), **parts),
+                replace(without, label=f"LIKE {{self.known}}"),
+            ),
+            limits=(f"sloppy: {{self.known.upper()}} was the first.",),
+        )
+        wrong = {{
+            "severity": replace(found, findings=(replace(without, severity="dire"),)),
+            "metric": replace(found, measurements=(replace(row, metric=NAME),)),
+            "none": NAME,
+        }}
+        return wrong.get(self.broken, found)
+
+
+def probe(case):
+    from fedaudit.records import Probe
+
+    prompt = case.engine.tokenize(["The claimant"])[0].ids
+    return Probe(prompt=prompt, samples=1, max_new_tokens=4)
+
+
+@hookimpl
+def fedaudit_attacks():
+    return [Sloppy]
+"""
+
+VICTIM = fake_audit.NAMES[6]
+AUDIT = (
+    *("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--quiet"),
+    *("--target", "fedaudit-nano", "--adapter", "lora", "--out", "out"),
+    *("--attack", "superset", "--set", "superset.context=3", "--attack", "sloppy"),
+)
+
+
+@pytest.fixture
+def here(tmp_path):
+    """Return a folder with documents, an adapter, and an installed package with the plugin."""
+    fake_audit.written(tmp_path)
+    (tmp_path / "site/sloppy-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "site/sloppy.py").write_text(PLUGIN)
+    info = {
+        "METADATA": "Metadata-Version: 2.1\nName: sloppy\nVersion: 1.0\n",
+        "entry_points.txt": "[fedaudit]\nsloppy = sloppy\n",
+    }
+    for name, text in info.items():
+        (tmp_path / "site/sloppy-1.0.dist-info" / name).write_text(text)
+    return tmp_path
+
+
+def run(here, *words):
+    """Run fedaudit in a process; what it leaves is text."""
+    command = [sys.executable, SCRIPT, "SIGKILL", 0, "log", *words]
+    environment = {**os.environ, "PYTHONPATH": str(here / "site"), "COLUMNS": "200"}
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+
+
+def test_nothing_private_of_a_sloppy_plugin_is_shown(here):
+    done = run(here, *AUDIT, "--set", f"sloppy.known={VICTIM}", "--reveal")
+    assert done.returncode in (0, 1), done.stderr
+    text = (here / "out/report.json").read_text("utf-8")
+    forms = [run(here, "report", "out", "--format", form) for form in ("markdown", "html")]
+    assert all(form.returncode == 0 for form in forms), forms
+    page = (here / "out/report.html").read_text("utf-8")
+    # The settings hold what the test gave the plugin as an option.
+    report = json.loads(text)
+    validate(report)
+    report["run"]["config"] = {}
+    shown = {
+        "report.json": json.dumps(report, ensure_ascii=False),
+        "terminal": done.stdout + done.stderr,
+        "Markdown": forms[0].stdout,
+        "HTML": unescape(page),
+    }
+    for form, what in shown.items():
+        for private in (NAME, CARD, ID_CARD, VICTIM):
+            assert private.casefold() not in what.casefold(), (private, form)
+    mine = [one for one in report["findings"] if one["measurement"] == "sloppy guesses"]
+    first, second = mine
+    assert first["evidence"]["hmac"]
+    assert (first["evidence"]["how"], first["evidence"]["tries"]) == ("by heart", 3)
+    assert first["evidence"]["context"]["length"] == len(f"Mrs {NAME} has {ID_CARD}")
+    # What is masked twice has one HMAC, whatever field it is in.
+    assert first["evidence"]["nested"][0]["id_card"]["hmac"] == second["evidence"]["only"]["hmac"]
+    assert "text" not in second["evidence"]
+    assert "hmac" not in second["evidence"]
+
+
+def test_a_metric_of_its_own_stands_in_every_form(here):
+    done = run(here, *AUDIT)
+    forms = [run(here, "report", "out", "--format", form) for form in ("markdown", "html")]
+    page = (here / "out/report.html").read_text("utf-8")
+    for text in (done.stdout, forms[0].stdout.replace("\\", ""), unescape(page)):
+        assert "sloppiness: guesses" in text
+        assert "7.25 [6.5, 8.5]" in text
+        assert "label PERSON" in text
+    rows = json.loads((here / "out/report.json").read_text("utf-8"))["measurements"]
+    assert [row["n"] for row in rows if row["metric"] == "guesses"] == [40]
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ("severity", "the severity of finding 1 is none of high, medium, low, unverified"),
+        ("metric", "the metric of measurement 1 is no lower-case name, as in my_metric"),
+        ("none", "a str in place of a Result"),
+    ],
+)
+def test_what_no_report_holds_is_refused_in_one_line_and_nothing_asked_is_lost(here, broken, says):
+    done = run(here, *AUDIT, "--set", f"sloppy.broken={broken}")
+    assert done.returncode == 70
+    [line] = done.stderr.splitlines()
+    assert f"The plugin sloppy returned what no report can hold: {says}." in line
+    assert line.endswith("The answers are kept: --resume goes on with them.")
+    assert NAME not in line
+    assert not (here / "out/report.json").exists()
+    assert (here / "out" / journal.FILE).exists()
+    asked = (here / "log").read_text().splitlines()
+    # The same command with the plugin mended asks nothing again.
+    shutil.rmtree(here / "site/__pycache__", ignore_errors=True)
+    mended = PLUGIN.replace("return wrong.get(self.broken, found)", "return found")
+    (here / "site/sloppy.py").write_text(mended)
+    again = run(here, *AUDIT, "--set", f"sloppy.broken={broken}", "--resume")
+    assert again.returncode in (0, 1), again.stderr
+    assert (here / "log").read_text().splitlines() == asked
+    assert not (here / "out" / journal.FILE).exists()
