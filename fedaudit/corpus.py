@@ -2,72 +2,140 @@
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from fedaudit import formats
+from fedaudit.conversation import SURROGATE, text_of
 from fedaudit.errors import InputError
 from fedaudit.files import atomic_text
+from fedaudit.formats import Content
 from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Document, PiiSpan
 
 TEXT_FIELDS = ("text", "instruction", "input", "output", "task", "group")
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+BLANK = b"\xef\xbb\xbf \t\r\n"
+"""What may stand in a file without a record."""
+
+NAMED = 12
+"""So many fields that are not read are named."""
 
 
-def read(path: Path, template: PromptTemplate) -> Iterator[Document]:
-    """Yield the documents of a JSONL file; those without `text` are rendered by `template`.
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it stands in its file, and what it says."""
+
+    given: Mapping[str, Any]
+    content: Content
+    document: Document
+
+
+def read(
+    path: Path, template: PromptTemplate, unread: Counter[str] | None = None
+) -> Iterator[Document]:
+    """Yield the documents of a file of records; those without `text` are rendered by `template`.
 
     Raises InputError naming file and line for anything that is not a record, and for a file
     without any. Blank lines are passed over; a byte-order mark and CRLF are accepted. A record
-    without an id gets one from its content, so the order of the lines changes no id.
+    without an id gets one from its content, so the order of the lines changes no id. `unread`
+    counts the records that have a field of which nothing is known, by its name.
     """
-    lines: dict[str, int] = {}
+    for record in records(path, template):
+        if unread is not None:
+            unread.update(set(record.content.unread))
+        yield record.document
+
+
+def records(path: Path, template: PromptTemplate) -> Iterator[Record]:
+    """Yield what `read` makes its documents of."""
+    lines: dict[str, str] = {}
     copies: Counter[str] = Counter()
-    for number, record in _records(path):
-        where = f"{path}, line {number}"
-        document = _document(record, template, where)
-        if not _given_id(record, where):
+    for place, given in _objects(path):
+        where = f"{path}, {place}"
+        said = formats.content(given, template, where)
+        document = _document(given, said, where)
+        if not _given_id(given, said, where):
             copies[document.id] += 1
             if (copy := copies[document.id]) > 1:
                 document = replace(document, id=f"{document.id}-{copy}")
         if document.id in lines:
             raise InputError(
-                f"{where}: id {document.id!r} stands in line {lines[document.id]} already; "
+                f"{where}: id {document.id!r} stands in {lines[document.id]} already; "
                 "ids must differ."
             )
-        lines[document.id] = number
-        yield document
+        lines[document.id] = place
+        yield Record(given, said, document)
     if not lines:
         raise InputError(f"{path} holds no record; it needs one JSON object a line.")
 
 
+def told(path: Path, unread: Mapping[str, int]) -> list[str]:
+    """Return a line that names the fields of a file that were not read; none where all were."""
+    if not unread:
+        return []
+    listed = [f"{name!r} ({n:,} record{'s' * (n != 1)})" for name, n in sorted(unread.items())]
+    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return [f"{path.name} has fields that are not read: {', '.join(listed[:NAMED])}{more}"]
+
+
 def write(path: Path, documents: Iterable[Document], mode: int = 0o644) -> None:
     """Write `documents` to `path` as JSONL, whole or not at all, with the permissions `mode`."""
-    lines = (json.dumps(_record(d), ensure_ascii=False) + "\n" for d in documents)
-    atomic_text(path, "".join(lines), mode)
+    write_fields(path, map(_record, documents), mode=mode)
 
 
-def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield (line number, JSON object) of every line that is not blank."""
+def write_fields(
+    path: Path, fields: Iterable[Mapping[str, Any]], *, array: bool = False, mode: int = 0o644
+) -> None:
+    """Write JSON objects to `path` as JSONL, or as one array, whole or not at all."""
+    lines = map(_line, fields)
+    text = "".join(["[\n", ",\n".join(lines), "\n]\n"] if array else [f"{one}\n" for one in lines])
+    atomic_text(path, text, mode)
+
+
+def _line(fields: Mapping[str, Any]) -> str:
+    text = json.dumps(fields, ensure_ascii=False)
+    # Half a surrogate pair, which may stand in a field that is not read, is no UTF-8.
+    return json.dumps(fields) if SURROGATE.search(text) else text
+
+
+def is_array(path: Path) -> bool:
+    """Tell whether a file is one JSON array of records, as Shepherd writes it."""
+    with path.open("rb") as file:
+        first = next((line for line in file if line.strip(BLANK)), b"")
+    return first.lstrip(BLANK).startswith(b"[")
+
+
+def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield (where it stands, JSON object) of every record: a line, or an array's element."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise InputError(f"{path} is no regular file.")
     try:
+        if is_array(path):
+            yield from _elements(path)
+            return
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if text := _decoded(line, number, path).strip():
-                    yield number, _parsed(text, number, path)
+                    yield f"line {number}", _parsed(text, f"{path}, line {number}")
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder; a JSONL file is needed.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _elements(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with path.open("rb") as file:
+        lines = [_decoded(line, number, path) for number, line in enumerate(file, start=1)]
+    for number, element in enumerate(_loaded("".join(lines), str(path)), start=1):
+        yield f"record {number}", _object(element, f"{path}, record {number}")
 
 
 def _decoded(line: bytes, number: int, path: Path) -> str:
@@ -80,64 +148,72 @@ def _decoded(line: bytes, number: int, path: Path) -> str:
         ) from None
 
 
-def _parsed(text: str, number: int, path: Path) -> Mapping[str, Any]:
+def _parsed(text: str, where: str) -> Mapping[str, Any]:
+    return _object(_loaded(text, where), where)
+
+
+def _loaded(text: str, where: str) -> Any:
     try:
-        record = json.loads(text)
+        return json.loads(text, object_pairs_hook=partial(_once, where))
     except RecursionError:
-        raise InputError(f"{path}, line {number}: not JSON (nested too deeply).") from None
+        raise InputError(f"{where}: not JSON (nested too deeply).") from None
     except ValueError as error:  # JSONDecodeError, or a number of thousands of digits
         reason = getattr(error, "msg", "a number is too long")
-        raise InputError(f"{path}, line {number}: not JSON ({reason}).") from None
-    if not isinstance(record, dict):
-        raise InputError(f"{path}, line {number}: a JSON object is needed, one a line.")
-    return record
+        raise InputError(f"{where}: not JSON ({reason}).") from None
 
 
-def _document(record: Mapping[str, Any], template: PromptTemplate, where: str) -> Document:
-    fields: dict[str, Any] = {name: _string(record.get(name), name, where) for name in TEXT_FIELDS}
-    prefix = _string(record.get("prefix"), "prefix", where)
-    if prefix and (fields["text"] or fields["instruction"]):
-        raise InputError(f"{where}: 'prefix' is a whole prompt, without 'text' or 'instruction'.")
-    fields["text"] = fields["text"] or prefix
-    if not (fields["text"] or fields["instruction"]):
-        raise InputError(
-            f"{where}: a record needs 'text', 'instruction' and 'output', or 'prefix'."
-        )
-    identity = _given_id(record, where) or _derived_id(record)
-    document = template.render(Document(id=identity, **fields, is_prompt=bool(prefix)))
-    return replace(document, pii=_spans(record, document, where))
+def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object of which no name stands twice: the first would be lost."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        names = Counter(name for name, _ in pairs)
+        raise InputError(f"{where}: {names.most_common(1)[0][0]!r} stands twice in one object.")
+    return result
 
 
-def _string(value: Any, name: str, where: str) -> str:
-    """Return a field's text, empty when it is absent or null."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InputError(f"{where}: {name!r} must be a string.")
-    if _SURROGATE.search(value):
-        raise InputError(f"{where}: {name!r} holds half a surrogate pair, which is no text.")
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: a JSON object is needed, one a line.")
     return value
 
 
-def _given_id(record: Mapping[str, Any], where: str) -> str:
+def _document(given: Mapping[str, Any], said: Content, where: str) -> Document:
+    identity = _given_id(given, said, where) or _derived_id(given, said)
+    document = Document(
+        id=identity,
+        text=said.text,
+        instruction=said.fields["instruction"],
+        input=said.fields["input"],
+        output=said.fields["output"],
+        task=said.fields["task"],
+        group=said.fields["group"],
+        is_prompt=said.is_prompt,
+    )
+    return replace(document, pii=_spans(given, document, said, where))
+
+
+def _given_id(given: Mapping[str, Any], said: Content, where: str) -> str:
     """Return the record's own id, a number as text; empty when it has none."""
-    value = record.get("id")
-    return str(value) if type(value) is int else _string(value, "id", where)
+    value = given.get(said.names.get("id", "id"))
+    return str(value) if type(value) is int else text_of(value, "id", where)
 
 
-def _derived_id(record: Mapping[str, Any]) -> str:
-    text = json.dumps({**record, "pii": None}, sort_keys=True)
+def _derived_id(given: Mapping[str, Any], said: Content) -> str:
+    bare = {name: value for name, value in given.items() if name != said.names.get("pii")}
+    text = json.dumps({**bare, "pii": None}, sort_keys=True)
     return f"sha-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _spans(record: Mapping[str, Any], document: Document, where: str) -> tuple[PiiSpan, ...] | None:
+def _spans(
+    given: Mapping[str, Any], document: Document, said: Content, where: str
+) -> tuple[PiiSpan, ...] | None:
     """Return the record's annotation, sorted; None when it has none."""
-    given = record.get("pii")
-    if given is None:
+    annotation = given.get(said.names.get("pii", "pii"))
+    if annotation is None:
         return None
-    if not isinstance(given, list):
+    if not isinstance(annotation, list):
         raise InputError(f"{where}: 'pii' must be a list of spans.")
-    spans = sorted(_span(item, len(document.text), where) for item in given)
+    spans = sorted(_span(item, len(document.text), where) for item in annotation)
     for before, after in pairwise(spans):
         if after.start < before.end:
             raise InputError(
@@ -159,7 +235,7 @@ def _span(item: Any, length: int, where: str) -> PiiSpan:
         raise InputError(
             f"{where}: the PII span {start}-{end} is not inside the text of {length} characters."
         )
-    return PiiSpan(start, end, _string(label, "label", where))
+    return PiiSpan(start, end, text_of(label, "label", where))
 
 
 def _record(document: Document) -> dict[str, Any]:

@@ -1,9 +1,13 @@
 """Prompt templates: how instruction, input and output become the text that is trained on."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fedaudit.errors import InputError, unknown
-from fedaudit.records import Document, PiiSpan
+from fedaudit.records import Document, Piece, PiiSpan, joined
+
+_SLOTS = re.compile(r"(\{instruction\}|\{input\})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +58,32 @@ class PromptTemplate:
         spans = _moved(input_spans, at) + _moved(output_spans, len(prompt))
         return replace(document, text=prompt + document.output, pii=spans)
 
+    def fill(self, instruction: Sequence[Piece], given: Sequence[Piece]) -> list[Piece]:
+        """Return the prompt in pieces, of which those of the fields keep their places."""
+        fields = {"{instruction}": instruction, "{input}": given}
+        return [
+            piece
+            for slot in self._slots(joined(given))
+            for piece in fields.get(slot, [Piece(slot)])
+        ]
+
+    def asked(self, document: Document) -> str:
+        """Return what a document's answer follows: its text up to there, or else the prompt."""
+        if document.output and document.text.endswith(document.output):
+            return document.text[: -len(document.output)]
+        return self.prompt(document.instruction, document.input)
+
+    def _slots(self, given: str) -> list[str]:
+        # Split, then join: a field's own text may contain "{input}".
+        return _SLOTS.split(self.with_input if given else self.without_input)
+
     def _parts(self, instruction: str, given: str) -> tuple[str, int]:
         """Return the prompt and where `given` begins in it."""
-        form = self.with_input if given else self.without_input
-        # Split, then join: a field's own text may contain "{input}".
-        before, _, after = form.partition("{instruction}")
-        if "{input}" in before:  # an input ahead of its instruction
-            head, _, middle = before.partition("{input}")
-            return head + given + middle + instruction + after, len(head)
-        middle, _, tail = after.partition("{input}")
-        head = before + instruction + middle
-        return head + (given + tail if given else ""), len(head)
+        fields, text, at = {"{instruction}": instruction, "{input}": given}, "", None
+        for slot in self._slots(given):
+            at = len(text) if slot == "{input}" else at
+            text += fields.get(slot, slot)
+        return text, len(text) if at is None else at
 
 
 def _moved(spans: tuple[PiiSpan, ...], by: int) -> tuple[PiiSpan, ...]:

@@ -1,6 +1,6 @@
 """Every frozen record that rooms hand to each other: values only, standard library only."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Literal
@@ -38,6 +38,23 @@ class Document:
     def annotated(self, spans: tuple[PiiSpan, ...]) -> "Document":
         """Return this document with `spans` as its annotation."""
         return replace(self, pii=spans)
+
+
+Place = tuple[str | int, ...]
+"""Where a value stands in a JSON object: the names and numbers that lead to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a text, and the string of a record that it is; a template's own has no place."""
+
+    text: str
+    place: Place = ()
+
+
+def joined(pieces: Iterable[Piece]) -> str:
+    """Return the text that pieces make."""
+    return "".join(piece.text for piece in pieces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What the owner of documents does with marks: plant a new one, test texts and models for all."""
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,6 +50,8 @@ class Made:
 
     mark: Mark
     count: int
+    unread: Mapping[str, int]
+    """Fields of the documents that are not written with them, by name."""
 
 
 def make(order: Order, watch: Callable[[str], Progress] = lambda title: no_progress) -> Made:
@@ -68,7 +71,8 @@ def make(order: Order, watch: Callable[[str], Progress] = lambda title: no_progr
         raise InputError(f"{order.out} cannot hold both the documents and the marks.")
     for path in (order.out, order.watermark):
         existing_parent(path.absolute().parent)  # of marks, the file itself may be there
-    documents, prompts = _texts(order)
+    unread: Counter[str] = Counter()
+    documents, prompts = _texts(order, unread)
     teacher = engine(order.model, order.device, order.dtype)
     seed = _seed(order, known)
     secret = plugin.issue(teacher, prompts, seed=seed, index=len(known))
@@ -78,7 +82,7 @@ def make(order: Order, watch: Callable[[str], Progress] = lambda title: no_progr
     corpus.write(order.out, marked)
     mark = Mark(id=name, name=order.plugin, options=table_of(plugin), secret=secret)
     marks_file.write([*known, mark], order.watermark)
-    return Made(mark, len(marked))
+    return Made(mark, len(marked), unread)
 
 
 def _seed(order: Order, known: Sequence[Mark]) -> int:
@@ -92,10 +96,10 @@ def _seed(order: Order, known: Sequence[Mark]) -> int:
     return next((seed for seed in kept if isinstance(seed, int)), secrets.randbits(63))
 
 
-def _texts(order: Order) -> tuple[list[Document], list[str]]:
+def _texts(order: Order, unread: Counter[str]) -> tuple[list[Document], list[str]]:
     """Return the documents to mark, and texts for prompts."""
     form = template(order.template)
-    found = list(corpus.read(existing(order.documents, "file"), form))
+    found = list(corpus.read(existing(order.documents, "file"), form, unread))
     if order.prompts is not None:
         prompts = [one.text for one in corpus.read(existing(order.prompts, "file"), form)]
     else:

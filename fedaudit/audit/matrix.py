@@ -148,7 +148,7 @@ def run(
         measurements=[row for result in results for row in result.measurements],
         findings=evidence.masked([f for one in results for f in one.findings], redactor),
         limits=[limit for result in results for limit in result.limits]
-        + pipeline.unannotated(list(files.values())),
+        + pipeline.reading(list(files.values())),
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
     return Audit(report=report, revealed=revealed, audited=audited)

@@ -1,18 +1,17 @@
 """Whose texts are looked for: the clients of a federation, or a file each."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedaudit import corpus
 from fedaudit.audit.parties import Party
+from fedaudit.audit.pipeline import Inputs
 from fedaudit.audit.target import RUNS
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation.folder import is_federation, latest, open_federation
 from fedaudit.files import existing, sha256
 from fedaudit.prompts import PromptTemplate
-from fedaudit.records import Document
-
-BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 def parties(place: Path | None, files: Sequence[Path]) -> tuple[Party, ...]:
@@ -55,7 +54,8 @@ def _of_federation(place: Path | None) -> list[tuple[str, Path]]:
     return [(client.id, federation.path / client.data) for client in clients]
 
 
-def documents(party: Party, form: PromptTemplate) -> list[Document]:
+def read(party: Party, form: PromptTemplate) -> Inputs:
     """Return a client's documents; an empty file is a client without any."""
-    path = Path(party.path)
-    return list(corpus.read(path, form)) if path.read_bytes().strip(BLANK) else []
+    path, unread = Path(party.path), Counter[str]()
+    found = list(corpus.read(path, form, unread)) if path.read_bytes().strip(corpus.BLANK) else []
+    return Inputs(path=path, documents=found, annotation=None, unread=unread)

@@ -28,12 +28,12 @@ from fedaudit.audit import (
 )
 from fedaudit.audit.answering import KeptEngine
 from fedaudit.audit.keeping import Kept
-from fedaudit.audit.memorization_clients import documents
+from fedaudit.audit.memorization_clients import read
 from fedaudit.audit.memorization_hits import Clients, Heard
 from fedaudit.audit.memorization_options import Protocol
 from fedaudit.audit.memorization_rows import Found
 from fedaudit.audit.parties import Party
-from fedaudit.audit.pipeline import Audit, Inputs, Watcher, silent
+from fedaudit.audit.pipeline import Audit, Watcher, silent
 from fedaudit.audit.prefixes import Place
 from fedaudit.audit.target import Audited
 from fedaudit.audit.view import fingerprint
@@ -106,10 +106,12 @@ def run(
 
     started, audited = datetime.now(UTC), check(request)
     form = audited.federation.template if audited.federation else template(request.template)
-    files = {one.name: documents(one, form) for one in request.clients}
+    files = {one.name: read(one, form) for one in request.clients}
     engine, base_sha256 = pipeline.load(audited, form, request, kept)
     clients = {
-        name: memorization_parts.sampled(own, engine, form, request.protocol, seed=request.seed)
+        name: memorization_parts.sampled(
+            own.documents, engine, form, request.protocol, seed=request.seed
+        )
         for name, own in files.items()
     }
     if not any(one.parts for one in clients.values()):
@@ -120,7 +122,7 @@ def run(
     models = _models(audited, request)
     changed = None
     if audited.adapter:
-        every = [document for own in files.values() for document in own]
+        every = [document for own in files.values() for document in own.documents]
         changed = effect.measure(engine, models[0], Target(name="base"), every)
     begun = beginning.choose(engine, models[0], _known(clients))
     begin = engine.beginnings[begun.chosen.start]
@@ -152,14 +154,15 @@ def run(
         beginning=begun.table(),
         spent=_spent(clients, request.protocol),
         environment=environment.describe(request.device),
-        data=[
-            Inputs(path=Path(one.path), documents=files[one.name], annotation=None).row()
-            for one in request.clients
-        ],
+        data=[file.row() for file in files.values()],
         seeds={request.purpose: request.seed},
         measurements=measurements,
         findings=evidence.masked(leaks, redactor),
-        limits=[*_limits(clients, request, measurements, len(examples)), *notes],
+        limits=[
+            *_limits(clients, request, measurements, len(examples)),
+            *notes,
+            *pipeline.reading(list(files.values())),
+        ],
     )
     return Audit(report=report, revealed=tuple(revealed), audited=audited)
 

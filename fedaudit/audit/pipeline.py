@@ -1,6 +1,7 @@
 """From a request to a report: what every command that attacks a model has in common."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -78,6 +79,8 @@ class Inputs:
     path: Path
     documents: Sequence[Document]
     annotation: str | None
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """In how many records a field stands that means nothing here, by its name."""
 
     def row(self) -> dict[str, Any]:
         """Return the report's row for this file."""
@@ -194,7 +197,7 @@ def run(
         seeds={request.purpose: request.seed},
         measurements=[row for result in results for row in result.measurements],
         findings=evidence.masked([f for result in results for f in result.findings], redactor),
-        limits=[limit for result in results for limit in result.limits] + unannotated(files),
+        limits=[limit for result in results for limit in result.limits] + reading(files),
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
     return Audit(report=report, revealed=revealed, audited=audited)
@@ -203,8 +206,9 @@ def run(
 def read(path: Path, form: PromptTemplate, request: Request) -> Inputs:
     """Return a file's documents; the detector annotates those that nobody has annotated."""
     options = request.options.get(request.detector)
-    documents, by = annotated(list(corpus.read(path, form)), request.detector, options)
-    return Inputs(path=path, documents=documents, annotation=by)
+    unread: Counter[str] = Counter()
+    documents, by = annotated(list(corpus.read(path, form, unread)), request.detector, options)
+    return Inputs(path=path, documents=documents, annotation=by, unread=unread)
 
 
 def load(
@@ -278,10 +282,8 @@ def before(kept: Kept | None) -> dict[str, Any]:
     return {"resumed_from": kept.resumed, "earlier": kept.spent} if kept else {}
 
 
-def unannotated(files: Sequence[Inputs]) -> list[str]:
-    """Return a limit for each file whose PII somebody's detector had to find."""
-    return [
-        f"{file.path.name} was not annotated; PII in it was found by {file.annotation}"
-        for file in files
-        if file.annotation
-    ]
+def reading(files: Sequence[Inputs]) -> list[str]:
+    """Return the limits of how files were read: PII that a detector found, fields left unread."""
+    found = "{} was not annotated; PII in it was found by {}"
+    limits = [found.format(one.path.name, one.annotation) for one in files if one.annotation]
+    return [*limits, *(limit for one in files for limit in corpus.told(one.path, one.unread))]

@@ -12,6 +12,9 @@ from typing import Any
 
 from fedaudit import corpus, registry
 from fedaudit.annotation import annotated
+from fedaudit.audit import scrub_record
+from fedaudit.audit.scrub_record import Marked, Masked
+from fedaudit.corpus import Record
 from fedaudit.errors import InputError, UsageError, unknown
 from fedaudit.files import existing, existing_parent, sha256
 from fedaudit.interfaces import Progress, no_progress
@@ -57,6 +60,8 @@ class Scrubbed:
     """The same of labels that were not to be masked."""
     given: int
     """Records that came annotated."""
+    beside: int
+    """Of them, those with text in other fields, which the annotation is not of."""
     annotation: str | None
     """What annotated the others."""
     strings: int
@@ -65,6 +70,8 @@ class Scrubbed:
     """Of them, those that still stand somewhere in the result, where nobody had marked them."""
     named: int
     """Records whose id, group or task holds personal data of their own."""
+    unread: Mapping[str, int]
+    """Fields of which fedaudit knows nothing but that they may hold personal data, by name."""
 
 
 def check(order: Order) -> None:
@@ -89,32 +96,29 @@ def check(order: Order) -> None:
 def scrub(order: Order, watch: Callable[[str], Progress] = lambda title: no_progress) -> Scrubbed:
     """Write the scrubbed records of `order` and return what was done; the input stays as it is."""
     check(order)
-    form = template(order.template)
-    documents = list(corpus.read(order.source, form))
-    found, by = _annotated(documents, order, watch("finding PII"))
-    chosen = _chosen(order, found)
+    records = list(corpus.records(order.source, template(order.template)))
+    marked, by = _marked(records, order, watch("finding PII"))
+    everything = [document for one in marked for document in one.documents()]
+    chosen = _chosen(order, everything)
     key = secrets.token_hex(32) if order.seed is None else f"seed {order.seed}"
     style: Any = order.style
-    written = masking.substitute(style, found, key)
-    done = [masking.masked(document, written, chosen) for document in found]
-    masked = [(s.strip(), label) for d in found for s, label in d.strings() if chosen(label)]
-    kept = Counter(span.label for document in done for span in document.pii or ())
-    result = [
-        replace(document, is_prompt=before.is_prompt)
-        for document, before in zip(done, documents, strict=True)
-    ]
+    written = masking.substitute(style, everything, key)
+    done = [scrub_record.masked(one, written, chosen) for one in marked]
+    masked = [pair for one in done for pair in one.masked]
     strings = {plain(string) for string, _ in masked} - {""}
-    left = _left(strings, done, watch("looking for what is left"))
-    _write(order, _renamed(result))
+    left = _left(strings, records, done, watch("looking for what is left"))
+    _write(order, _renamed(records, done))
     return Scrubbed(
         records=len(done),
         masked=_counted(Counter(label for _, label in masked)),
-        kept=_counted(kept),
-        given=sum(document.pii is not None for document in documents),
+        kept=_counted(Counter(label for one in done for label in one.kept)),
+        given=sum(record.document.pii is not None for record in records),
+        beside=sum(bool(one.beside) for one in marked if one.record.document.pii is not None),
         annotation=by,
         strings=len(strings),
         left=left,
-        named=sum(_names(document, chosen) for document in found),
+        named=sum(scrub_record.named(one, chosen) for one in marked),
+        unread=Counter(name for record in records for name in set(record.content.unread)),
     )
 
 
@@ -127,26 +131,43 @@ def table(order: Order, scrubbed: Scrubbed) -> dict[str, Any]:
         "records": scrubbed.records,
         "masked": dict(scrubbed.masked),
         "kept": dict(scrubbed.kept),
-        "annotation": {"given": scrubbed.given, "by": scrubbed.annotation},
+        "annotation": {
+            "given": scrubbed.given,
+            "beside": scrubbed.beside,
+            "by": scrubbed.annotation,
+        },
         "strings": {"masked": scrubbed.strings, "left": scrubbed.left},
         "named": scrubbed.named,
+        "unread": dict(sorted(scrubbed.unread.items())),
     }
 
 
-def _annotated(
-    documents: Sequence[Document], order: Order, progress: Progress
-) -> tuple[list[Document], str | None]:
-    """Return the records with their personal data marked; a ready-made prompt is a text too."""
-    texts = [replace(document, is_prompt=False) for document in documents]
-    found: list[Document] = []
+def _marked(
+    records: Sequence[Record], order: Order, progress: Progress
+) -> tuple[list[Marked], str | None]:
+    """Return the records with their personal data marked, and what found those nobody had marked.
+
+    A ready-made prompt is a text too; what stands beside the text is in nobody's annotation.
+    """
+    result: list[Marked] = []
     by = None
-    for first in range(0, len(texts), BATCH):
-        batch, how = annotated(texts[first : first + BATCH], order.detector, order.options)
-        found += batch
+    for first in range(0, len(records), BATCH):
+        batch = records[first : first + BATCH]
+        around = [scrub_record.beside(record) for record in batch]
+        bare = [
+            *(replace(record.document, is_prompt=False) for record in batch),
+            *(Document(id="", text=text) for found in around for text in found.values()),
+        ]
+        apart = [replace(document, id=str(number)) for number, document in enumerate(bare)]
+        found, how = annotated(apart, order.detector, order.options)
+        rest = iter(found[len(batch) :])
+        for record, document, strings in zip(batch, found, around, strict=False):
+            whole = replace(document, id=record.document.id)
+            result.append(Marked(record, whole, {place: next(rest) for place in strings}))
         by = by or how
         if how:
-            progress(len(found), len(texts))
-    return found, by
+            progress(len(result), len(records))
+    return result, by
 
 
 def _chosen(order: Order, documents: Sequence[Document]) -> Callable[[str], bool]:
@@ -160,49 +181,48 @@ def _chosen(order: Order, documents: Sequence[Document]) -> Callable[[str], bool
     return lambda label: label not in order.excluding
 
 
-def _write(order: Order, documents: Sequence[Document]) -> None:
+def _write(order: Order, fields: Sequence[Mapping[str, Any]]) -> None:
     """Write the result; at no time may anybody read it who may not read the input.
 
     It is the owner's alone until it is known which group the file system gave it.
     """
     source = order.source.stat()
-    corpus.write(order.out, documents, mode=0o600)
+    corpus.write_fields(order.out, fields, array=corpus.is_array(order.source), mode=0o600)
     same = order.out.stat().st_gid == source.st_gid
     # A group that is shut out of the input would be among the others of a file of another group.
     others = 0o004 if same or source.st_mode & 0o040 else 0
     order.out.chmod(0o600 | source.st_mode & (others | (0o040 if same else 0)))
 
 
-def _left(strings: set[str], documents: Sequence[Document], progress: Progress) -> int:
+def _left(
+    strings: set[str], records: Sequence[Record], done: Sequence[Masked], progress: Progress
+) -> int:
     """Return how many of `strings`, which are plain, still stand in the records."""
     from fedaudit.metrics.frequency import document_frequency
 
-    fields = ((d.text, d.instruction, d.input, d.output) for d in documents)
-    texts = ["\n".join(map(plain, some)) for some in fields]
+    texts = [
+        "\n".join(map(plain, scrub_record.readable(record, one.fields)))
+        for record, one in zip(records, done, strict=True)
+    ]
     return sum(count > 0 for count in document_frequency(strings, texts, progress).values())
 
 
-def _names(document: Document, chosen: Callable[[str], bool]) -> bool:
-    """Tell whether a record's id, group or task holds what is masked in it."""
-    strings = {plain(string) for string, label in document.strings() if chosen(label)} - {""}
-    beside = [plain(value) for value in (document.id, document.group, document.task)]
-    return any(string in value for string in strings for value in beside)
-
-
-def _renamed(documents: Sequence[Document]) -> list[Document]:
-    """Return the records with new ids where they had none of their own.
+def _renamed(records: Sequence[Record], done: Sequence[Masked]) -> list[dict[str, Any]]:
+    """Return the fields of the records, with new ids where fedaudit had made them.
 
     Such an id is a hash of the whole record: with it, a guess of what was masked could be tested.
     """
     copies: Counter[str] = Counter()
     result = []
-    for document in documents:
-        if _DERIVED.fullmatch(document.id):
-            digest = hashlib.sha256(document.text.encode()).hexdigest()[:12]
+    for record, one in zip(records, done, strict=True):
+        name = record.content.names.get("id", "")
+        fields = one.fields
+        if name and _DERIVED.fullmatch(str(fields[name])):
+            digest = hashlib.sha256(one.text.encode()).hexdigest()[:12]
             copies[digest] += 1
             number = f"-{copies[digest]}" if copies[digest] > 1 else ""
-            document = replace(document, id=f"scrubbed-{digest}{number}")  # noqa: PLW2901
-        result.append(document)
+            fields = {**fields, name: f"scrubbed-{digest}{number}"}
+        result.append(fields)
     return result
 
 

@@ -49,7 +49,8 @@ def scrub(
     Options of the detector are set as --set NAME.OPTION=VALUE.
     """
     from fedaudit.audit import scrub as scrubbing
-    from fedaudit.cli.show import bars
+    from fedaudit.cli.show import bars, note
+    from fedaudit.corpus import told
 
     order = scrubbing.Order(
         source=source,
@@ -70,6 +71,8 @@ def scrub(
     if json:
         _save(json, order, done)
     _show(order, done)
+    for line in told(order.source, done.unread):
+        note(f"{line}; masked like the rest.", quiet=quiet)
     return 0
 
 
@@ -127,6 +130,11 @@ def _facts(order: "Order", done: "Scrubbed") -> Iterator[str]:
             yield f"  {what:<6} {label:<{width}} {count:>9,}"
     if done.given:
         yield f"Annotated in the data, and masked by that alone: {_number(done.given, 'record')}."
+    if done.beside:
+        yield (
+            "Looked through by the detector for what stands in other fields: "
+            f"{done.beside:,} of them."
+        )
     if done.annotation:
         yield f"Annotated by {done.annotation}: {_number(done.records - done.given, 'record')}."
     if done.left:

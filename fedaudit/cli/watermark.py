@@ -50,6 +50,7 @@ def make(
     """
     from fedaudit.attribution import planting
     from fedaudit.cli.show import bars, note
+    from fedaudit.corpus import told
 
     with bars(quiet) as bar:
         made = planting.make(
@@ -70,6 +71,8 @@ def make(
             bar,
         )
     print(f"{made.count} documents with mark {made.mark.id} in {out}.")
+    for line in told(documents, made.unread):
+        note(f"{line}; {out} is without them.", quiet=quiet)
     note(f"{watermark} holds what finds it: keep it secret.", quiet=quiet)
     return 0
 

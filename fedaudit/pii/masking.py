@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from fedaudit.pii.pseudonyms import pseudonyms
 from fedaudit.pii.spans import resolve
 from fedaudit.pii.spelling import places
-from fedaudit.records import Document, PiiSpan
+from fedaudit.records import Document, Piece, PiiSpan
 
 Style = Literal["mask", "asterisks", "label", "pseudonym"]
 """[MASK]; asterisks of the same length; the label in angle brackets; something of the same kind."""
@@ -67,6 +67,37 @@ def masked(
         output=field("output"),
         pii=_moved([span for span in document.pii or () if not chosen(span.label)], edits),
     )
+
+
+def masked_pieces(
+    document: Document,
+    pieces: Sequence[Piece],
+    written: Substitute,
+    chosen: Callable[[str], bool] = lambda label: True,
+) -> tuple[list[str], tuple[PiiSpan, ...]]:
+    """Return the pieces of a document's text masked, and the annotation that is left of it.
+
+    What the template wrote between them stays, be it in the midst of personal data.
+    """
+    at, texts, edits = 0, [], []
+    wanted = [span for span in document.pii or () if chosen(span.label)]
+    for piece in pieces:
+        end = at + len(piece.text)
+        inside = [span for span in wanted if piece.place and span.start < end and span.end > at]
+        own = [
+            PiiSpan(max(0, span.start - at), min(end, span.end) - at, span.label) for span in inside
+        ]
+        made = [_edit(piece.text, span, written) for span in own if span.start < span.end]
+        texts.append(_rewritten(piece.text, made))
+        edits += [replace(edit, start=edit.start + at, end=edit.end + at) for edit in made]
+        at = end
+    kept = [span for span in document.pii or () if not chosen(span.label)]
+    return texts, _moved(kept, edits)
+
+
+def rewritten(text: str, spans: Iterable[PiiSpan], written: Substitute) -> str:
+    """Return `text` with `written` in the place of `spans`, sorted and without overlap."""
+    return _rewritten(text, [_edit(text, span, written) for span in spans])
 
 
 def _mask(_string: str, _label: str) -> str:

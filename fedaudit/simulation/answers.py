@@ -57,7 +57,7 @@ def answers(
     if not tasks:
         return []
     begin = engine.beginnings.get("bos", ())
-    prompts = engine.tokenize([template.prompt(d.instruction, d.input) for d in tasks])
+    prompts = engine.tokenize([template.asked(document) for document in tasks])
     wanted = engine.tokenize([document.output for document in tasks])
     probes = [
         Probe(prompt=(*begin, *p.ids), samples=1, max_new_tokens=min(128, len(w.ids) + 8))

@@ -134,7 +134,7 @@ def simulate(
             *deployed.measurements,
             *spent,
         ),
-        limits=(*deployed.limits, *blind, *judged.told(config, measured)),
+        limits=(*deployed.limits, *blind, *judged.told(config, measured), *setup.unread(config)),
         annotation=by[0] if by else None,
         resumed_from=resumed,
     )

@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -65,6 +66,19 @@ def documents(config: Simulation) -> list[Document]:
     if any(document.is_prompt for document in found):
         raise InputError(f"{config.data} holds prompts ('prefix'); a federation needs documents.")
     return _ordered(found)
+
+
+def unread(config: Simulation) -> list[str]:
+    """Return the limits of what is not read in the files of records that the settings name."""
+    named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
+    named += [str(options.get("source", "")) for _, options in config.defended()]
+    form, result = template(config.template), []
+    for path in dict.fromkeys(Path(name) for name in named if name and Path(name).is_file()):
+        found: Counter[str] = Counter()
+        for _ in corpus.read(path, form, found):
+            pass
+        result += corpus.told(path, found)
+    return result
 
 
 def _ordered(found: Iterable[Document]) -> list[Document]:
