@@ -72,7 +72,7 @@ def scrub(
         _save(json, order, done)
     _show(order, done)
     for line in told(order.source, done.unread):
-        note(f"{line}; masked like the rest.", quiet=quiet)
+        note(f"{line}; scrub keeps and masks them.", quiet=quiet)
     return 0
 
 
@@ -135,7 +135,9 @@ def _facts(order: "Order", done: "Scrubbed") -> Iterator[str]:
             "Looked through by the detector for what stands in other fields: "
             f"{done.beside:,} of them."
         )
-    if done.annotation:
+    if done.annotation and done.records == done.given:
+        yield f"The detector: {done.annotation}."
+    elif done.annotation:
         yield f"Annotated by {done.annotation}: {_number(done.records - done.given, 'record')}."
     if done.left:
         yield (
