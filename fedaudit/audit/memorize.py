@@ -19,6 +19,7 @@ from fedaudit.audit import (
     identity,
     memorization_findings,
     memorization_hits,
+    memorization_length,
     memorization_pairs,
     memorization_paraphrase,
     memorization_parts,
@@ -64,6 +65,8 @@ class Request(pipeline.Request):
     attacks: tuple[str, ...] = ()
     clients: tuple[Party, ...]
     protocol: Protocol = field(default_factory=Protocol)
+    shorter: bool = False
+    """Whether a prefix has fewer tokens than the protocol says where most texts are too short."""
     workers: int = 0
     """Processes that compare texts; 0: as many as there are cores."""
 
@@ -106,15 +109,16 @@ def run(
     started, audited = datetime.now(UTC), check(request)
     form = audited.federation.template if audited.federation else template(request.template)
     files = {one.name: documents(one, form) for one in request.clients}
+    name = identity.identity(request, audited)
     engine, base_sha256 = pipeline.load(audited, form, request, kept)
+    request, shortened = memorization_length.chosen(request, files, engine, form)
     clients = {
         name: memorization_parts.sampled(own, engine, form, request.protocol, seed=request.seed)
         for name, own in files.items()
     }
     if not any(one.parts for one in clients.values()):
         raise TooShortError(
-            f"No client has a text of at least {request.protocol.least} tokens: there is nothing "
-            "to ask. Take a shorter --prefix-length."
+            memorization_length.too_short(files.values(), engine, form, request.protocol)
         )
     models = _models(audited, request)
     changed = None
@@ -136,7 +140,7 @@ def run(
     leaks, revealed = memorization_findings.findings(examples, compared="base" in answers)
     report = framed(
         command=request.command,
-        name=identity.identity(request, audited),
+        name=name,
         config={
             **identity.settings(request),
             "round": audited.round,
@@ -158,7 +162,7 @@ def run(
         seeds={request.purpose: request.seed},
         measurements=measurements,
         findings=pipeline.masked(leaks, redactor),
-        limits=[*_limits(clients, request, measurements, len(examples)), *notes],
+        limits=[*shortened, *_limits(clients, request, measurements, len(examples)), *notes],
     )
     return Audit(report=report, revealed=tuple(revealed), audited=audited)
 
