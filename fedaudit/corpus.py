@@ -47,10 +47,10 @@ def read(path: Path, template: PromptTemplate) -> Iterator[Document]:
         raise InputError(f"{path} holds no record; it needs one JSON object a line.")
 
 
-def write(path: Path, documents: Iterable[Document], mode: int = 0o644) -> None:
-    """Write `documents` to `path` as JSONL, whole or not at all, with the permissions `mode`."""
+def write(path: Path, documents: Iterable[Document]) -> None:
+    """Write `documents` to `path` as JSONL, whole or not at all; only its owner can read it."""
     lines = (json.dumps(_record(d), ensure_ascii=False) + "\n" for d in documents)
-    atomic_text(path, "".join(lines), mode)
+    atomic_text(path, "".join(lines), mode=0o600)
 
 
 def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

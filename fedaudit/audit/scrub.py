@@ -13,7 +13,7 @@ from typing import Any
 from fedaudit import corpus, registry
 from fedaudit.annotation import annotated
 from fedaudit.errors import InputError, UsageError, unknown
-from fedaudit.files import existing, existing_parent, sha256
+from fedaudit.files import existing, existing_parent, sha256, umask
 from fedaudit.interfaces import Progress, no_progress
 from fedaudit.pii import masking
 from fedaudit.pii.spelling import plain
@@ -166,11 +166,12 @@ def _write(order: Order, documents: Sequence[Document]) -> None:
     It is the owner's alone until it is known which group the file system gave it.
     """
     source = order.source.stat()
-    corpus.write(order.out, documents, mode=0o600)
+    corpus.write(order.out, documents)
     same = order.out.stat().st_gid == source.st_gid
     # A group that is shut out of the input would be among the others of a file of another group.
     others = 0o004 if same or source.st_mode & 0o040 else 0
-    order.out.chmod(0o600 | source.st_mode & (others | (0o040 if same else 0)))
+    mode = 0o600 | source.st_mode & (others | (0o040 if same else 0))
+    order.out.chmod(mode & ~umask())
 
 
 def _left(strings: set[str], documents: Sequence[Document], progress: Progress) -> int:
