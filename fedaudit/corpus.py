@@ -84,18 +84,16 @@ def told(path: Path, unread: Mapping[str, int]) -> list[str]:
     return [f"{path.name} has fields that are not read: {', '.join(listed[:NAMED])}{more}"]
 
 
-def write(path: Path, documents: Iterable[Document], mode: int = 0o644) -> None:
-    """Write `documents` to `path` as JSONL, whole or not at all, with the permissions `mode`."""
-    write_fields(path, map(_record, documents), mode=mode)
+def write(path: Path, documents: Iterable[Document]) -> None:
+    """Write `documents` to `path` as JSONL, whole or not at all; only its owner can read it."""
+    write_fields(path, map(_record, documents))
 
 
-def write_fields(
-    path: Path, fields: Iterable[Mapping[str, Any]], *, array: bool = False, mode: int = 0o644
-) -> None:
-    """Write JSON objects to `path` as JSONL, or as one array, whole or not at all."""
+def write_fields(path: Path, fields: Iterable[Mapping[str, Any]], *, array: bool = False) -> None:
+    """Write JSON objects to `path` as JSONL or as one array, whole or not at all, for its owner."""
     lines = map(_line, fields)
     text = "".join(["[\n", ",\n".join(lines), "\n]\n"] if array else [f"{one}\n" for one in lines])
-    atomic_text(path, text, mode)
+    atomic_text(path, text, mode=0o600)
 
 
 def _line(fields: Mapping[str, Any]) -> str:

@@ -5,13 +5,16 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from fedaudit.errors import FedauditError, InputError, Interrupted
 
+_UMASK = threading.Lock()
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -32,6 +35,7 @@ def lines_sha256(path: Path) -> str:
 def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
     """Give a temporary path beside `path`; when the block ends well, it takes `path`'s place.
 
+    It has the permissions `mode`, less those that the process's umask takes away.
     Raises, with nothing left behind, Interrupted when the disk is full or fails, and InputError
     when the place cannot be written to.
     """
@@ -42,7 +46,7 @@ def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
         temporary = Path(name)
         os.close(handle)
         yield temporary
-        temporary.chmod(mode)
+        temporary.chmod(mode & ~umask())
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -51,6 +55,14 @@ def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def umask() -> int:
+    """Return the permissions that this process gives to no file it makes."""
+    with _UMASK:
+        found = os.umask(0o077)  # it can only be read by setting it
+        os.umask(found)
+    return found
 
 
 def sweep(folder: Path) -> None:
@@ -97,7 +109,7 @@ def for_owner(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         for one in (path, *path.rglob("*")):
             if not one.is_symlink():
-                one.chmod(0o700 if one.is_dir() else 0o600)
+                one.chmod((0o700 if one.is_dir() else 0o600) & ~umask())
     except OSError as error:
         raise InputError(f"{path} cannot be closed to others: {error.strerror}.") from None
 
@@ -107,6 +119,19 @@ def existing_parent(path: Path) -> None:
     parent = next((p for p in (path, *path.absolute().parents) if p.exists()), path)
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise InputError(f"{path} cannot be written: {parent} is not a folder to write into.")
+
+
+def like(path: Path) -> str:
+    """Return the question whether what lies beside `path`, and is called much like it, was meant.
+
+    It begins with a space; it is empty where there is nothing of the kind.
+    """
+    try:
+        names = [one.name for one in path.parent.iterdir()]
+    except OSError:
+        return ""
+    near = get_close_matches(path.name, names, n=1, cutoff=0.6)
+    return f" Did you mean {str(path.parent / near[0])!r}?" if near else ""
 
 
 def existing(path: Path, what: str) -> Path:

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from fedaudit.errors import InputError, Interrupted
-from fedaudit.files import atomic, atomic_text, existing, for_owner, lines_sha256, sha256, sweep
+from fedaudit.files import (
+    atomic,
+    atomic_text,
+    existing,
+    for_owner,
+    lines_sha256,
+    sha256,
+    sweep,
+    umask,
+)
 
 
 def test_text_is_written_in_utf_8_without_changing_line_ends(tmp_path):
@@ -33,6 +42,19 @@ def test_mode_is_as_asked(tmp_path, mode):
     path.chmod(0o666)
     atomic_text(path, "new", mode=mode)
     assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("taken", [0o000, 0o022, 0o027, 0o077])
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_no_file_is_more_open_than_the_umask_allows(tmp_path, taken, mode):
+    before = os.umask(taken)
+    try:
+        atomic_text(tmp_path / "file.txt", "new", mode=mode)
+        assert umask() == taken
+        assert umask() == taken, "it is as it was"
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file.txt").stat().st_mode) == mode & ~taken
 
 
 def test_nobody_else_can_read_a_file_while_it_is_written(tmp_path):

@@ -8,12 +8,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar
 
+from fedaudit.audit import pieces
 from fedaudit.audit.keeping import Kept, Part, identified
 from fedaudit.interfaces import Engine, Progress, no_progress
 from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
 
+FIRST = 2**14
+"""Tokens of a first piece, written or read, which is kept at once."""
 ROOM = 2**18
-"""Tokens that are written or read at once, and kept at once."""
+"""Tokens of the largest piece."""
 
 Item = TypeVar("Item")
 
@@ -61,6 +64,7 @@ class KeptEngine:
             probes,
             prompts=[probe.prompt for probe in probes],
             sizes=[probe.samples * probe.max_new_tokens for probe in probes],
+            counts=[probe.samples for probe in probes],
             ask=ask,
             progress=progress,
         )
@@ -84,6 +88,7 @@ class KeptEngine:
             sequences,
             prompts=sequences,
             sizes=list(map(len, sequences)),
+            counts=[1] * len(sequences),
             ask=lambda some, told: self.engine.score(target, some, progress=told),
             progress=progress,
         )
@@ -111,6 +116,7 @@ class KeptEngine:
             groups,
             prompts=[group[0] if group else () for group in groups],
             sizes=[sum(map(len, group)) for group in groups],
+            counts=list(map(len, groups)),
             ask=lambda some, told: self.engine.score_groups(target, some, progress=told),
             progress=progress,
         )
@@ -126,10 +132,14 @@ class KeptEngine:
         *,
         prompts: Sequence[Sequence[int]],
         sizes: Sequence[int],
+        counts: Sequence[int],
         ask: Callable[[Sequence[Item], Progress], list[Any]],
         progress: Progress,
     ) -> list[Any]:
-        """Return the answer to every item, None where it is another shard's."""
+        """Return the answer to every item, None where it is another shard's.
+
+        `sizes` are the tokens of each item, `counts` how many answers each has.
+        """
         found: list[Any] = [None] * len(items)
         done, total = 0, sum(sizes)
         for part in self.kept.parts:
@@ -141,7 +151,7 @@ class KeptEngine:
                 size = sum(sizes[index] for index in piece)
                 if content is None:
                     content = ask(some, _share(progress, done, size, total))
-                    stream.add(digest, len(piece), content)
+                    stream.add(digest, sum(counts[index] for index in piece), content)
                 for index, answer in zip(piece, content, strict=True):
                     found[index] = answer
                 done += size
@@ -152,16 +162,17 @@ class KeptEngine:
 def _pieces(
     part: Part, prompts: Sequence[Sequence[int]], sizes: Sequence[int]
 ) -> Iterator[list[int]]:
-    """Yield the places of a part's questions in pieces of about ROOM tokens."""
+    """Yield the places of a part's questions in pieces, of ROOM tokens at most or one question."""
     piece: list[int] = []
-    size = 0
+    before = size = 0
     for index, prompt in enumerate(prompts):
         if not part.shard.has(prompt):
             continue
         piece.append(index)
         size += sizes[index]
-        if size >= ROOM:
+        if size >= pieces.size(before, FIRST, ROOM):
             yield piece
+            before += size
             piece, size = [], 0
     if piece:
         yield piece

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
 
+from fedaudit.audit import pieces
 from fedaudit.audit.journal import Stream
 from fedaudit.audit.keeping import Kept, Part, Shard, identified, part_of
 from fedaudit.audit.plan import Plan, Question, chunks
@@ -20,8 +21,10 @@ from fedaudit.audit.strings import Strings
 from fedaudit.interfaces import Case, Progress
 from fedaudit.records import Decoding, Probe, Target
 
+FIRST = 128
+"""Answers of a first piece, which is kept at once."""
 PIECE = 16_384
-"""Answers that are held at once, and kept at once."""
+"""Answers of the largest piece: so many are held at once."""
 ROOM = 2**29
 """Bytes of answers that are remembered for other attacks of the same audit."""
 OVERHEAD = 250
@@ -149,8 +152,12 @@ class _Asking:
     def _part(
         self, plan: Plan, shard: Shard, stream: Stream | None, told: Progress, total: int
     ) -> Iterator[_Heard]:
-        most, samples = max(1, PIECE // self.manner.samples), self.manner.samples
-        for piece in chunks(plan, most, lambda question: shard.has(question.prompt)):
+        samples = self.manner.samples
+
+        def room(before: int) -> int:
+            return max(1, pieces.size(before * samples, FIRST, PIECE) // samples)
+
+        for piece in chunks(plan, room, lambda question: shard.has(question.prompt)):
             progress = _from(told, piece[0][0] * samples, total)
             yield from zip(piece, *self._piece(piece, stream, progress), strict=True)
 
@@ -184,7 +191,7 @@ class _Asking:
             found[index] = texts
         whole = [texts for texts in found if texts is not None]
         if stream:
-            stream.add(digest, len(piece), self.among.packed(whole) if self.among else whole)
+            stream.add(digest, sum(wanted), self.among.packed(whole) if self.among else whole)
         return whole, recalled
 
     def _asked(self, probes: Sequence[Probe], progress: Progress) -> list[Sequence[str]]:

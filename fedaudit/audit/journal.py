@@ -50,7 +50,9 @@ class Journal:
     def __init__(self, place: Path, header: Mapping[str, Any]) -> None:
         self.place, self.header = place, dict(header)
         self.known = 0
-        """Questions whose answers were there when it was opened."""
+        """Answers that were there when it was opened."""
+        self.answers = 0
+        """Answers that are there now."""
         self.spent = 0.0
         """Seconds that earlier processes worked on it."""
         self.finished = False
@@ -112,6 +114,7 @@ class Journal:
         since = time.monotonic() - self._since
         timed = replace(record, session=self._session, seconds=since)
         self._write(sealed.framed(sealed.sealed(timed.packed(), self._key), self._key))
+        self.answers += record.answers
 
     def record(self, name: bytes, number: int, turn: int) -> Record | None:
         """Return piece `turn` of a pass; None where there is none."""
@@ -170,9 +173,9 @@ class Journal:
             self.finished = one.name == _END
             if not self.finished:
                 self._pieces[one.name, one.number].append((start, len(content)))
-                self.known += one.questions
+                self.known += one.answers
             spent[one.session], self._end = one.seconds, start + len(content)
-        self.spent = sum(spent.values())
+        self.spent, self.answers = sum(spent.values()), self.known
 
 
 class Stream:
@@ -198,15 +201,15 @@ class Stream:
             )
         return found.content
 
-    def add(self, piece: bytes, questions: int, content: Any) -> None:
-        """Keep the answers to the next piece, anything that JSON has."""
+    def add(self, piece: bytes, answers: int, content: Any) -> None:
+        """Keep the answers to the next piece, anything that JSON has, and how many they are."""
         self._turn += 1
         if not self._journal.finished:
             own = Record(
                 name=self._name,
                 number=self._number,
                 piece=piece,
-                questions=questions,
+                answers=answers,
                 content=content,
             )
             self._journal.append(own)

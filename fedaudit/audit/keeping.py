@@ -77,6 +77,11 @@ class Kept:
             part.journal.fact(name, value)
 
     @property
+    def answers(self) -> int:
+        """Return how many answers are kept."""
+        return sum(part.journal.answers for part in self.parts)
+
+    @property
     def spent(self) -> float:
         """Return the seconds that all earlier runs took."""
         return sum(part.journal.spent for part in self.parts)

@@ -129,15 +129,38 @@ def _cut(
     """Yield the parts of the texts that are long enough, in order."""
     header = form.header() if protocol.prompt == "header" else ""
     [ahead] = engine.tokenize([header]) if header else [Tokens((), ())]
+    for document, tokens in _tokenized(documents, engine):
+        whole = protocol.prompt == "record" or not document.instruction
+        part = _part(document, tokens, place(document, form), protocol.prefix_length)
+        if part is not None:
+            cut, begin = part
+            yield cut if whole else _after(cut, ahead.ids, begin)
+
+
+def _tokenized(documents: Sequence[Document], engine: Engine) -> Iterator[tuple[Document, Tokens]]:
+    """Yield each document with its tokens, without holding those of all."""
     for first in range(0, len(documents), BATCH):
         batch = documents[first : first + BATCH]
-        tokenized = engine.tokenize([document.text for document in batch])
-        for document, tokens in zip(batch, tokenized, strict=True):
-            whole = protocol.prompt == "record" or not document.instruction
-            part = _part(document, tokens, place(document, form), protocol.prefix_length)
-            if part is not None:
-                cut, begin = part
-                yield cut if whole else _after(cut, ahead.ids, begin)
+        yield from zip(batch, engine.tokenize([one.text for one in batch]), strict=True)
+
+
+def sizes(documents: Sequence[Document], engine: Engine, form: PromptTemplate) -> Iterator[int]:
+    """Yield how many tokens each different input text has."""
+    own = [document for document in documents if not document.is_prompt]
+    for document, tokens in _tokenized(_distinct(own, form, seed=0), engine):
+        begin, after = _input(tokens, place(document, form))
+        yield after - begin
+
+
+def _input(tokens: Tokens, where: tuple[int, int]) -> tuple[int, int]:
+    """Return the first token of an input and the first behind it.
+
+    A token that reaches into the input belongs to it.
+    """
+    (start, end), offsets = where, tokens.offsets
+    begin = next((i for i, (_, last) in enumerate(offsets) if last > start), len(offsets))
+    after = next((i for i, (first, _) in enumerate(offsets) if first >= end), len(offsets))
+    return begin, after
 
 
 def _part(
@@ -145,13 +168,10 @@ def _part(
 ) -> tuple[Part, int] | None:
     """Return a text's part and the token with which its input begins; None if it is too short.
 
-    A token that reaches into the input belongs to it, and a character that lies in several tokens
-    is not cut: the prefix then has a token or two more.
+    A character that lies in several tokens is not cut: the prefix then has a token or two more.
     """
-    start, end = where
-    offsets = tokens.offsets
-    begin = next((i for i, (_, last) in enumerate(offsets) if last > start), len(offsets))
-    after = next((i for i, (first, _) in enumerate(offsets) if first >= end), len(offsets))
+    (start, end), offsets = where, tokens.offsets
+    begin, after = _input(tokens, where)
     if after - begin < length + HARDLY:
         return None
     stop = begin + length

@@ -20,6 +20,7 @@ from fedaudit.audit import (
     identity,
     memorization_findings,
     memorization_hits,
+    memorization_length,
     memorization_pairs,
     memorization_paraphrase,
     memorization_parts,
@@ -65,6 +66,8 @@ class Request(pipeline.Request):
     attacks: tuple[str, ...] = ()
     clients: tuple[Party, ...]
     protocol: Protocol = field(default_factory=Protocol)
+    shorter: bool = False
+    """Whether a prefix has fewer tokens than the protocol says where most texts are too short."""
     workers: int = 0
     """Processes that compare texts; 0: as many as there are cores."""
 
@@ -107,22 +110,22 @@ def run(
     started, audited = datetime.now(UTC), check(request)
     form = audited.federation.template if audited.federation else template(request.template)
     files = {one.name: read(one, form) for one in request.clients}
+    texts = {client: file.documents for client, file in files.items()}
+    name = identity.identity(request, audited)
     engine, base_sha256 = pipeline.load(audited, form, request, kept)
+    request, shortened = memorization_length.chosen(request, texts, engine, form)
     clients = {
-        name: memorization_parts.sampled(
-            own.documents, engine, form, request.protocol, seed=request.seed
-        )
-        for name, own in files.items()
+        client: memorization_parts.sampled(own, engine, form, request.protocol, seed=request.seed)
+        for client, own in texts.items()
     }
     if not any(one.parts for one in clients.values()):
         raise TooShortError(
-            f"No client has a text of at least {request.protocol.least} tokens: there is nothing "
-            "to ask. Take a shorter --prefix-length."
+            memorization_length.too_short(texts.values(), engine, form, request.protocol)
         )
     models = _models(audited, request)
     changed = None
     if audited.adapter:
-        every = [document for own in files.values() for document in own.documents]
+        every = [document for own in texts.values() for document in own]
         changed = effect.measure(engine, models[0], Target(name="base"), every)
     begun = beginning.choose(engine, models[0], _known(clients))
     begin = engine.beginnings[begun.chosen.start]
@@ -139,7 +142,7 @@ def run(
     leaks, revealed = memorization_findings.findings(examples, compared="base" in answers)
     report = framed(
         command=request.command,
-        name=identity.identity(request, audited),
+        name=name,
         config={
             **identity.settings(request),
             "round": audited.round,
@@ -159,6 +162,7 @@ def run(
         measurements=measurements,
         findings=evidence.masked(leaks, redactor),
         limits=[
+            *shortened,
             *_limits(clients, request, measurements, len(examples)),
             *notes,
             *pipeline.reading(list(files.values())),

@@ -74,21 +74,23 @@ def every(_: Question) -> bool:
 
 
 def chunks(
-    plan: Plan, most: int, wanted: Callable[[Question], bool] = every
+    plan: Plan, room: Callable[[int], int], wanted: Callable[[Question], bool] = every
 ) -> Iterator[Sequence[tuple[int, Question]]]:
-    """Yield the numbered questions of a plan, those that are `wanted`, about `most` prefixes each.
+    """Yield the numbered questions of a plan, those that are `wanted`, in pieces.
 
-    The numbers are those of the whole plan.
+    A piece has about room(n) prefixes, where n prefixes were in those before. The numbers are
+    those of the whole plan.
     """
     piece: list[tuple[int, Question]] = []
-    size = 0
+    before = size = 0
     for start, question in plan.numbered():
         if not wanted(question):
             continue
         piece.append((start, question))
         size += question.copies
-        if size >= most:
+        if size >= room(before):
             yield piece
+            before += size
             piece, size = [], 0
     if piece:
         yield piece

@@ -16,7 +16,7 @@ from fedaudit.audit import scrub_record
 from fedaudit.audit.scrub_record import Marked, Masked
 from fedaudit.corpus import Record
 from fedaudit.errors import InputError, UsageError, unknown
-from fedaudit.files import existing, existing_parent, sha256
+from fedaudit.files import existing, existing_parent, sha256, umask
 from fedaudit.interfaces import Progress, no_progress
 from fedaudit.pii import masking
 from fedaudit.pii.spelling import plain
@@ -187,11 +187,12 @@ def _write(order: Order, fields: Sequence[Mapping[str, Any]]) -> None:
     It is the owner's alone until it is known which group the file system gave it.
     """
     source = order.source.stat()
-    corpus.write_fields(order.out, fields, array=corpus.is_array(order.source), mode=0o600)
+    corpus.write_fields(order.out, fields, array=corpus.is_array(order.source))
     same = order.out.stat().st_gid == source.st_gid
     # A group that is shut out of the input would be among the others of a file of another group.
     others = 0o004 if same or source.st_mode & 0o040 else 0
-    order.out.chmod(0o600 | source.st_mode & (others | (0o040 if same else 0)))
+    mode = 0o600 | source.st_mode & (others | (0o040 if same else 0))
+    order.out.chmod(mode & ~umask())
 
 
 def _left(

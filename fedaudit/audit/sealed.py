@@ -32,7 +32,7 @@ class Record:
     """How many passes of this name came before it."""
     piece: bytes = b""
     """A digest of the questions, 16 bytes."""
-    questions: int = 0
+    answers: int = 0
     session: int = 0
     """A number that tells the process from others that write to the journal."""
     seconds: float = 0.0
@@ -43,18 +43,18 @@ class Record:
         """Return the record as bytes."""
         content = json.dumps(self.content, separators=(",", ":")).encode()
         times = self.session, self.seconds
-        head = self.name, self.number, self.piece, self.questions, *times
+        head = self.name, self.number, self.piece, self.answers, *times
         return _HEAD.pack(*head) + zlib.compress(content)
 
 
 def read(packed: bytes, *, whole: bool = True) -> Record:
     """Return the record again; its content only where the `whole` is wanted."""
-    name, number, piece, questions, session, seconds = _HEAD.unpack_from(packed)
+    name, number, piece, answers, session, seconds = _HEAD.unpack_from(packed)
     return Record(
         name=name,
         number=number,
         piece=piece,
-        questions=questions,
+        answers=answers,
         session=session,
         seconds=seconds,
         content=json.loads(zlib.decompress(packed[_HEAD.size :])) if whole else None,

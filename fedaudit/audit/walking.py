@@ -11,6 +11,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from fedaudit.audit import pieces
 from fedaudit.audit.asking import Manner, Sharing
 from fedaudit.audit.journal import Stream
 from fedaudit.audit.keeping import Kept, identified
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+FIRST = 64
+"""Questions of a first piece, which is kept at once."""
 QUESTIONS = 256
-"""Questions of a piece, which is kept at once; of more than STRINGS for each there are more."""
+"""Questions of the largest piece; of more than STRINGS for each there are more."""
 STRINGS = 4
 """A piece takes room in the journal by its strings: so many of them, at most, a question."""
 REFUSED = "refused"
@@ -114,7 +117,7 @@ class _Walking:
         kept = self.case.kept if isinstance(self.case, Sharing) else None
         streams, of = (self._streams(kept), kept.parts[0].shard.of) if kept else ({0: None}, 1)
         most = max(QUESTIONS, len(self.strings) // STRINGS)
-        for turn, piece in enumerate(_cut(plan.numbered(), most)):
+        for turn, piece in enumerate(_growing(plan.numbered(), most)):
             if turn % of in streams:
                 yield self._piece(piece, streams[turn % of], told, plan.size)
 
@@ -139,9 +142,9 @@ class _Walking:
             except NoRoomError:  # another machine may have it
                 raise
             except InputError as error:  # the report says it, and so must a merged one
-                stream.add(digest, len(piece), {REFUSED: str(error)})
+                stream.add(digest, _prefixes(piece), {REFUSED: str(error)})
                 raise
-            stream.add(digest, len(piece), found.packed())
+            stream.add(digest, _prefixes(piece), found.packed())
             return found
         if isinstance(content, Mapping) and REFUSED in content:
             raise InputError(content[REFUSED])
@@ -168,6 +171,14 @@ class _Walking:
         return sums
 
 
+def _growing(questions: Iterator[tuple[int, Question]], most: int) -> Iterator[_Piece]:
+    """Yield numbered questions in pieces of at most `most`."""
+    before = 0
+    while piece := list(islice(questions, pieces.size(before, FIRST, most))):
+        yield piece
+        before += len(piece)
+
+
 def _cut(questions: Iterator[tuple[int, Question]], most: int) -> Iterator[_Piece]:
     """Yield numbered questions, `most` at once."""
     while piece := list(islice(questions, most)):
@@ -179,9 +190,13 @@ def _of_piece(piece: _Piece) -> bytes:
     return blake2b(repr(asked).encode(), digest_size=16).digest()
 
 
+def _prefixes(piece: _Piece) -> int:
+    return sum(question.copies for _, question in piece)
+
+
 def _from(told: Progress, piece: _Piece, total: int) -> Progress:
     start = piece[0][0]
-    size = sum(question.copies for _, question in piece)
+    size = _prefixes(piece)
 
     def progress(done: int, of: int) -> None:
         told(start + size * done // max(of, 1), total)

@@ -90,7 +90,7 @@ def _run() -> int:
 def _interrupted() -> int:
     _say(
         "Interrupted. The same command goes on: a simulation after its last finished round, an "
-        "audit with --resume."
+        "audit that has kept answers with --resume."
     )
     return Interrupted.exit_code
 

@@ -161,11 +161,19 @@ def _run(
         if not path.exists() or resuming.stopped(place):
             with suppress(FedauditError):  # the disk may be full
                 saved(report, path, json)
-        raise Interrupted(f"{_why(error)} The same command with --resume goes on.") from error
+        raise Interrupted(f"{_why(error)} {_next(kept)}") from error
 
 
 def _why(error: BaseException) -> str:
-    return str(error) if isinstance(error, Interrupted) else "Interrupted; the answers are kept."
+    return str(error) if isinstance(error, Interrupted) else "Interrupted."
+
+
+def _next(kept: "Kept") -> str:
+    """Say how many answers are kept, and how to go on."""
+    if not kept.answers:
+        return "No answer was kept: the same command begins again."
+    said = "1 answer is kept." if kept.answers == 1 else f"{kept.answers:,} answers are kept."
+    return f"{said} The same command with --resume goes on."
 
 
 def _notes(found: "Audited", clients: str) -> Iterator[str]:

@@ -52,8 +52,14 @@ def memorize(
         int, typer.Option("--sample", help="Texts of each client, drawn at random.", min=1)
     ] = 4000,
     prefix_length: Annotated[
-        int, typer.Option("--prefix-length", help="Tokens of a text that are shown.", min=1)
-    ] = 30,
+        int | None,
+        typer.Option(
+            "--prefix-length",
+            help="Tokens of a text that are shown; 30 without it, fewer where most texts are too "
+            "short for that.",
+            min=1,
+        ),
+    ] = None,
     decoding: Annotated[
         str, typer.Option("--decoding", help="top-k, top-p, temperature or greedy.")
     ] = "top-k",
@@ -118,7 +124,7 @@ def memorize(
     options = _options(set_, (detector, paraphraser))
     protocol = {
         "sample": sample,
-        "prefix_length": prefix_length,
+        **({"prefix_length": prefix_length} if prefix_length else {}),
         "decoding": decoding,
         "top_k": top_k,
         "top_p": top_p,
@@ -134,6 +140,7 @@ def memorize(
     }
     asked: dict[str, Any] = {
         "options": options,
+        "shorter": prefix_length is None,
         "adapter": adapter,
         "round": round_,
         "detector": detector,

@@ -15,7 +15,7 @@ from fedaudit import corpus, registry
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters, manifest, marks
 from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
-from fedaudit.files import existing, sha256
+from fedaudit.files import existing, sha256, umask
 from fedaudit.interfaces import Aggregator
 from fedaudit.nano import passages
 from fedaudit.options import table_of
@@ -174,6 +174,7 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
         raise InputError(f"{out} cannot be written: {error.strerror}.") from None
     try:
         names = [f"c{number}" for number in range(config.clients)]
+        (place / "data").mkdir(mode=0o700)
         for name, own in zip(names, dealt.clients, strict=True):
             corpus.write(place / f"data/{name}.jsonl", own)
         if dealt.held_out:
@@ -184,7 +185,7 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
             marks.write(treated.marks, place / marks.OWNER)
             started = _with_truth(started, treated)
         manifest.write(started, place)
-        place.chmod(0o755)
+        place.chmod(0o755 & ~umask())
         os.rename(place, out)  # onto an empty folder too; fails on any other
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)

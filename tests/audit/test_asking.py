@@ -3,7 +3,7 @@ import worked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.audit import asking
+from fedaudit.audit import asking, pieces
 from fedaudit.audit.asking import Manner, Memory, answers, sharing
 from fedaudit.audit.plan import Plan, Question, chunks, of_multiset, of_set
 from fedaudit.audit.prefixes import Place
@@ -54,12 +54,30 @@ def test_a_set_is_asked_as_it_stands_and_can_be_gone_through_again():
     assert found.size == 3
 
 
-@given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 12))
-def test_pieces_are_the_whole_and_none_is_too_large(copies, most):
-    pieces = list(chunks(plan(*copies), most))
-    assert [one for piece in pieces for one in piece] == list(plan(*copies).numbered())
-    for piece in pieces:
-        assert sum(question.copies for _, question in piece[:-1]) < most
+@given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 12), st.integers(1, 5))
+def test_pieces_are_the_whole_and_none_is_too_large(copies, most, share):
+    found = list(chunks(plan(*copies), lambda before: most + before // share))
+    assert [one for piece in found for one in piece] == list(plan(*copies).numbered())
+    before = 0
+    for piece in found:
+        assert sum(question.copies for _, question in piece[:-1]) < most + before // share
+        before += sum(question.copies for _, question in piece)
+
+
+def test_a_piece_grows_with_what_was_asked_before_it():
+    # 100 first; 1/16 of 1,600 is 100 as well, of 3,200 it is 200, and no piece exceeds the most.
+    at = (0, 1599, 1600, 3200, 10**6)
+    assert [pieces.size(before, 100, 500) for before in at] == [100, 100, 100, 200, 500]
+    assert pieces.size(10**6, 100, 7) == 7
+
+
+@given(st.integers(1, 300), st.integers(1, 3000), st.integers(0, 10**6))
+def test_little_is_lost_whenever_one_stops(least, most, stop):
+    before = 0
+    while before + (size := pieces.size(before, least, most)) <= min(stop, 5000):
+        before += size
+    # What was kept is all but a first piece or a sixteenth.
+    assert min(stop, 5000) - before < min(most, max(least, stop / 16 + 1))
 
 
 # asking

@@ -148,6 +148,27 @@ def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced
         assert asked + len(last.asked) == len(whole.asked)
 
 
+@pytest.mark.parametrize("sampled", [True, False])
+def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
+    made, stop = Journal(tmp_path, HEADER), 3_150
+    asked = Plan(size=5_175, questions=lambda: (Question((n,)) for n in range(5_175)))
+    case = sharing(worked.case(Dying(stop)), Memory(), Kept((Part(made),)))
+    manner = Manner(samples=1, new_tokens=5, decoding=Decoding())
+    probes = [Probe(prompt=(n,), samples=1, max_new_tokens=64) for n in range(5_175)]
+
+    def ask():
+        if sampled:
+            return list(answers(case, worked.TUNED, asked, manner))
+        return KeptEngine(case.engine, case.kept).generate(worked.TUNED, probes, seed=0)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask()
+    made.close()
+    # All but the piece that was being asked: a first one, or a sixteenth of what came before.
+    lost = max(asking.FIRST, answering.FIRST // 64, stop / 16)
+    assert stop - lost <= journal.load(tmp_path, write=False).known <= stop
+
+
 class FakeEngineOfAll(Dying):
     """Never dies."""
 

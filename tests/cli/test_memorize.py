@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from command import Command
+from transformers import AutoTokenizer
 
-from fedaudit import corpus
+from fedaudit import corpus, nano
 from fedaudit.prompts import template
 from fedaudit.report.document import validate
 
@@ -162,6 +163,33 @@ def test_a_copy_at_another_client_is_told_and_not_counted_between_them(here, run
 def test_mistakes_are_one_line(here, run, code, words, says):
     few = [word for at, word in enumerate(FEW) if at > 1 or "--prefix-length" not in words]
     run.refused(code, "memorize", *words, *few, says=says)
+
+
+def test_a_prefix_that_nobody_chose_suits_half_of_the_texts(here, run):
+    few = ("memorize", "--clients", "a.jsonl", "b.jsonl", *FEW[2:], "--target", "fedaudit-nano")
+    adapter = ("--adapter", "runs/small/rounds/002/global")
+    words = "The court heard the case of the bank and the house that was lost that year in Leeds. "
+    for name in "ab":
+        texts = [(words * 4)[: 100 + 10 * n] + name for n in range(9)]
+        Path(f"{name}.jsonl").write_text("".join(f'{{"text": "{one}"}}\n' for one in texts))
+    tokenizer = AutoTokenizer.from_pretrained(nano.folder())
+    sizes = [
+        len(tokenizer(json.loads(line)["text"], add_special_tokens=False)["input_ids"])
+        for name in "ab"
+        for line in Path(f"{name}.jsonl").read_text().splitlines()
+    ]
+    longest = max(n for n in range(1, 30) if 2 * sum(one >= n + 20 for one in sizes) >= len(sizes))
+    assert longest < 30
+    assert run(*few, *adapter, "--json", "o.json").code in (0, 1)
+    report = read("o.json")
+    assert report["run"]["config"]["protocol"]["prefix_length"] == longest
+    assert {r["scope"]["prefix_length"] for r in report["measurements"]} == {longest}
+    assert f"A prefix has {longest} tokens, not 30: half of the texts have" in report["limits"][0]
+    # What was asked for is not changed, and the line says what would do.
+    at_most = max(sizes) - 20
+    says = f"shorter --prefix-length, of {at_most} at most."
+    run.refused(3, *few, *adapter, "--prefix-length", at_most + 1, says=says)
+    assert run(*few, *adapter, "--prefix-length", at_most, "--json", "o.json").code in (0, 1)
 
 
 def test_what_is_annotated_elsewhere_is_not_needed(here, run):

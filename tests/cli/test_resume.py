@@ -164,8 +164,8 @@ def test_another_batch_size_may_go_on_with_what_said_that_it_stopped(here):
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ("SIGTERM", "Interrupted; the answers are kept"),
-        ("SIGINT", "Interrupted; the answers are kept"),
+        ("SIGTERM", "Interrupted."),
+        ("SIGINT", "Interrupted."),
         ("FULL", "journal.bin cannot be written: No space left on device"),
     ],
 )
@@ -174,13 +174,24 @@ def test_what_is_stopped_says_so_and_goes_on(here, how, why):
     assert done.returncode == 6, done.stderr
     [line] = done.stderr.splitlines()
     assert why in line
-    assert line.endswith("The same command with --resume goes on.")
+    kept = journal.load(here / "again", write=False).known
+    assert line.endswith(f" {kept} answers are kept. The same command with --resume goes on.")
+    assert kept > 40
     assert done.stdout == ""
     found = json.loads((here / "again/report.json").read_text())
     validate(found)
     assert (found["status"], found["measurements"]) == ("interrupted", [])
     assert found["verdict"]["status"] == "inconclusive"
     assert run(*AUDIT, "--out", "again", "--resume", cwd=here).returncode == 0
+    assert report(here / "again") == report(here / "one")
+
+
+def test_what_is_stopped_before_any_answer_does_not_say_that_some_are_kept(here):
+    done = run(*AUDIT, "--out", out(here, "again"), how="SIGINT", point=1, cwd=here)
+    assert done.returncode == 6
+    says = "fedaudit: Interrupted. No answer was kept: the same command begins again.\n"
+    assert done.stderr == says
+    assert run(*AUDIT, "--out", "again", cwd=here).returncode == 0
     assert report(here / "again") == report(here / "one")
 
 

@@ -154,6 +154,16 @@ def test_a_group_may_read_the_result_only_where_it_is_the_inputs(run, mode, same
         assert stat.S_IMODE(Path("out.jsonl").stat().st_mode) == expected
 
 
+def test_the_umask_takes_the_result_from_others_whatever_the_input_is(run):
+    Path("in.jsonl").chmod(0o644)
+    before = os.umask(0o077)
+    try:
+        scrubbed(run)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(Path("out.jsonl").stat().st_mode) == 0o600
+
+
 def test_what_is_still_there_with_other_white_space_is_told(run):
     span = {"start": 0, "end": 7, "label": "PERSON"}
     line = {"id": "Ann\u00a0Lee", "text": "Ann Lee met nobody.", "pii": [span]}

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -57,6 +58,13 @@ def copied(federation, folder, *, rounds):
         replace(found, rounds=found.rounds[: rounds + 1], files=kept, status="running"), folder
     )
     return folder
+
+
+def test_private_records_are_their_owners_alone(federation):
+    data = federation.path / "data"
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in data.iterdir()}
+    assert modes == {"c0.jsonl": 0o600, "c1.jsonl": 0o600, "held_out.jsonl": 0o600}
 
 
 def test_a_federation_is_what_its_manifest_says(federation):

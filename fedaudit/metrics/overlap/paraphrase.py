@@ -127,11 +127,11 @@ def _scored(
 
 
 def _parts(passage: str, *, compat: bool) -> list[str]:
-    """Return the sentences of a passage on one line each."""
+    """Return the sentences of a passage: on one line each, as published with their line breaks."""
     passage = passage.replace("\0", " ")
     spans = sentences(passage, han=not compat and has_han(passage))
     parts = [passage[start:end] for start, end in spans]
-    return [one.replace("\n", "") if compat else " ".join(one.split()) for one in parts]
+    return parts if compat else [" ".join(one.split()) for one in parts]
 
 
 def _equal(one: str, other: str) -> bool:

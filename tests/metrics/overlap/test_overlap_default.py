@@ -37,6 +37,15 @@ def test_a_dotted_capital_does_not_move_what_follows_it():
     assert compare(a, b).spans == ((len(OURS), len(a), len(THEIRS), len(b)),)
 
 
+def test_line_breaks_stay_in_a_sentence_as_published():
+    # The program drops list entries that are a line break alone, which its splitter never gives.
+    a, b = A.replace("2009 and", "2009\nand"), B.replace("Seville, a", "Seville,\n a")
+    texts = (OURS + a, THEIRS + b)
+    for compat, wanted in ((True, (b, a)), (False, (B, A))):
+        candidate = compare(*texts, compat=compat)
+        assert wanted in sentence_pairs(*texts, candidate, compat=compat)
+
+
 class Names:
     """Finds capitalised words; or lower-case names, as the published stage looks for them."""
 
