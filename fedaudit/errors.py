@@ -9,6 +9,7 @@
   x TargetError            4    the model under audit is unreachable or degraded
   x NoEffectError          5    the adapter does not change the base
   x Interrupted            6    stopped before the end, can be resumed
+An audit that ended says with its code what its verdict is: 0 pass, 1 fail, 7 inconclusive.
 Anything else is a bug: it keeps its traceback and ends with 70.
 """
 
