@@ -56,7 +56,8 @@ def guesses(
         if label not in (given or {}).values():
             others = (donors or {}).get(label, ())
             for guess in _made(strings, others, label, words, each, rng):
-                found.setdefault(guess, label)
+                if guess:
+                    found.setdefault(guess, label)
     free = _beginning_nothing(absent(found, corpus), targets)
     return tuple((guess, found[guess]) for guess in free)
 
@@ -83,7 +84,7 @@ def _made(
 def _beginning_nothing(strings: Collection[str], targets: Collection[str]) -> list[str]:
     """Return the strings that begin neither a target nor another one, sorted."""
     kept = set(prefix_disjoint((*strings, *targets)))
-    return sorted(string for string in strings if string in kept and string)
+    return sorted(string for string in strings if string in kept)
 
 
 def fills(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fedaudit.audit.asking import Manner, Sharing
 from fedaudit.audit.control import is_han
-from fedaudit.audit.evidence import Trial
+from fedaudit.audit.trial import Trial
 from fedaudit.audit.likelihood import chance_of_base, log_likelihoods
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.truth import EXCLUSIVE, Truth
