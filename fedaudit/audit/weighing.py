@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from fedaudit.audit.asking import Manner, Sharing
 from fedaudit.audit.control import is_han
-from fedaudit.audit.trial import Trial
 from fedaudit.audit.likelihood import chance_of_base, log_likelihoods
 from fedaudit.audit.plan import Plan
+from fedaudit.audit.trial import Trial
 from fedaudit.audit.truth import EXCLUSIVE, Truth
 from fedaudit.interfaces import Case
 from fedaudit.metrics.intervals import Estimate, wilson
