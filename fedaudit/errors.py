@@ -10,6 +10,7 @@
   x NoEffectError          5    the adapter does not change the base
   x Interrupted            6    stopped before the end, can be resumed
   x ResultError           70    a plugin returned what no report can hold
+An audit that ended says with its code what its verdict is: 0 pass, 1 fail, 7 inconclusive.
 Anything else is a bug: it keeps its traceback and ends with 70.
 """
 

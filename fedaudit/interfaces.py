@@ -152,6 +152,10 @@ class Case:
     base: Target | None
     attacker: Sequence[Document]
     victim: Sequence[Document] | None
+    members: Mapping[str, Sequence[Document]] = field(default_factory=dict)
+    """Documents of the federation's other members, by name, where the auditor has them."""
+    control: Sequence[Document] = ()
+    """Documents that nobody in the federation has: their PII is what guessing may give."""
     seed: int = 0
     beginning: Beginning = field(default_factory=Beginning)
     detector: "PiiDetector | None" = None

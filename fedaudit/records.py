@@ -155,12 +155,15 @@ class Measurement:
     scope: Mapping[str, object] = field(default_factory=dict)
 
 
+Severity = Literal["high", "medium", "low", "unverified"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One leak: what kind, how bad, and evidence, whose strings the report masks."""
 
     id: str
-    severity: Literal["high", "medium", "low", "unverified"]
+    severity: Severity
     label: str
     measurement: str
     evidence: Mapping[str, object]

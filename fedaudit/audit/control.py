@@ -2,13 +2,24 @@
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from fedaudit.audit.recombination import Recombiner, words_by_shape
+from fedaudit.metrics.extraction import prefix_disjoint
 from fedaudit.metrics.frequency import absent
 from fedaudit.nano.people import LABELS, Person, invent
 
 FACTOR = 4
-"""Control strings for each target: more of them narrow the control's interval."""
+"""Invented people for each target, where its kind is one that invented people have."""
+
+CONTROLS = 4_000
+"""About as many control strings are looked for: the smallest p value is one in as many."""
+
+MOST = 400
+"""Control strings for each target, at most."""
+
+ENOUGH = 8
+"""From so many strings on, a kind's own pieces make its controls, and nobody else's."""
 
 TRIES = 20
 """Guesses for each string that is to be filled in, at most: some kinds have few."""
@@ -18,26 +29,62 @@ _FIELDS = {label: field for field, label in LABELS.items()}
 
 
 def guesses(
-    targets: Mapping[str, str], corpus: Sequence[str], *, seed: int
+    targets: Mapping[str, str],
+    corpus: Sequence[str],
+    *,
+    seed: int,
+    donors: Mapping[str, Collection[str]] | None = None,
+    given: Mapping[str, str] | None = None,
+    most: int = CONTROLS,
 ) -> tuple[tuple[str, str], ...]:
-    """Return about FACTOR strings, with labels, for each of `targets` (string -> label).
+    """Return strings like `targets` (string -> label) that are in nobody's data, with labels.
 
-    Labels that invented people have (names, addresses, numbers, ...) are invented in the target's
-    script. Others are recombined from the halves of targets of one label, which is the harder
-    control: their parts are in the data. No string stands in any text of `corpus`.
+    They are made of the corpus's own pieces (`recombination`): of the targets of the label and of
+    `donors`, strings of the label that others have. Where invented people have the kind (names,
+    addresses, numbers, ...) there are FACTOR of theirs for each target too. `given` are real
+    strings (string -> label); of the labels that they have, nothing is made. No string stands in
+    any text of `corpus`, none begins a target, and none begins another.
     """
     rng = random.Random(f"control {seed}")
     by_label: dict[str, list[str]] = {}
     for string, label in sorted(targets.items()):
         by_label.setdefault(label, []).append(string)
-    found: dict[str, str] = {}
+    found = dict(sorted((given or {}).items()))
+    each = max(FACTOR, min(MOST, most // max(1, len(targets))))
+    words = words_by_shape(corpus)
     for label, strings in by_label.items():
-        for string in strings:
-            for _ in range(FACTOR):
-                if guess := _guess(string, label, strings, rng):
+        if label not in (given or {}).values():
+            others = (donors or {}).get(label, ())
+            for guess in _made(strings, others, label, words, each, rng):
+                if guess:
                     found.setdefault(guess, label)
-    free = absent(found, corpus)
-    return tuple((guess, found[guess]) for guess in sorted(free))
+    free = _beginning_nothing(absent(found, corpus), targets)
+    return tuple((guess, found[guess]) for guess in free)
+
+
+def _made(
+    strings: Sequence[str],
+    others: Collection[str],
+    label: str,
+    words: Mapping[str, Sequence[str]],
+    each: int,
+    rng: random.Random,
+) -> Iterator[str]:
+    """Yield strings of one kind, some of them twice."""
+    # Pieces of what other members have are what the model was trained on: they say more often.
+    own = strings if len(strings) >= ENOUGH else [*strings, *others]
+    recombiner = Recombiner(own, words)
+    for string in strings:
+        for number in range(each):
+            if number < FACTOR and label in _FIELDS:
+                yield _invented(string, label, rng)
+            yield recombiner.make(string, rng).strip()
+
+
+def _beginning_nothing(strings: Collection[str], targets: Collection[str]) -> list[str]:
+    """Return the strings that begin neither a target nor another one, sorted."""
+    kept = set(prefix_disjoint((*strings, *targets)))
+    return sorted(string for string in strings if string in kept)
 
 
 def fills(
@@ -66,10 +113,14 @@ def is_han(string: str) -> bool:
 
 def _guess(string: str, label: str, others: Sequence[str], rng: random.Random) -> str:
     if label in _FIELDS:
-        person: Person = invent("zh" if is_han(string) else "en", rng)
-        return str(getattr(person, _FIELDS[label]))
+        return _invented(string, label, rng)
     parts = _halves(string), _halves(rng.choice(others))
     return parts[0][0] + parts[1][1]
+
+
+def _invented(string: str, label: str, rng: random.Random) -> str:
+    person: Person = invent("zh" if is_han(string) else "en", rng)
+    return str(getattr(person, _FIELDS[label]))
 
 
 def _halves(string: str) -> tuple[str, str]:

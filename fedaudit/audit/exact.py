@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from fedaudit.audit import expectation, probable
 from fedaudit.audit.asking import Manner, Sharing
 from fedaudit.audit.plan import Plan
-from fedaudit.audit.scoring import Truth
 from fedaudit.audit.sources import Exact
+from fedaudit.audit.truth import Truth
 from fedaudit.audit.walking import walked
 from fedaudit.interfaces import Case, Result
 

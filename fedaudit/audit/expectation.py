@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.audit.scoring import ALL
 from fedaudit.audit.sources import Exact, Sources
+from fedaudit.audit.truth import ALL
 from fedaudit.records import Measurement
 
 if TYPE_CHECKING:

@@ -11,14 +11,20 @@ from typing import ClassVar, Literal
 
 from fedaudit.audit import asking, candidates, exact, plan, scoring, sweeps
 from fedaudit.audit.asking import Manner
+from fedaudit.audit.control import CONTROLS
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.prefixes import Place
-from fedaudit.audit.scoring import Heard, Tally, Truth
+from fedaudit.audit.scoring import Heard, Tally
 from fedaudit.audit.strings import Strings
+from fedaudit.audit.truth import Truth, truth
+from fedaudit.audit.weighing import weigh
 from fedaudit.errors import InputError, unknown
 from fedaudit.interfaces import Attack, Case, Result
 from fedaudit.metrics.extraction import Disjointness
 from fedaudit.records import Decoding, Document, Target
+
+FOLLOWED = 400
+"""About as many controls are followed by the exact estimator."""
 
 Estimator = Literal["sample", "exact"]
 
@@ -91,30 +97,36 @@ class PrefixAttack(Attack):
         if case.victim is None:
             answers = asking.answers(case, case.tuned, asked, self._manner())
             return candidates.result(self.name, case, answers, asked.size * self.samples)
-        truth = scoring.truth(case, self.disjoint)
-        if not truth.labels:
+        wanted = self.truth(case)
+        if not wanted.labels:
             return scoring.nothing(self.name, case, chosen=bool(self.labels))
         if self.estimator == "exact":
             return exact.result(
                 self.name,
                 case,
                 asked,
-                truth,
+                wanted,
                 self._manner(),
                 threshold=self.threshold,
                 sweeps=self.sweeps,
             )
         tally = Tally(
             plugin=self.name,
-            truth=truth,
-            tuned=self._heard(case, case.tuned, asked, truth),
-            base=self._heard(case, case.base, asked, truth) if case.base else None,
+            truth=wanted,
+            tuned=self._heard(case, case.tuned, asked, wanted),
+            base=self._heard(case, case.base, asked, wanted) if case.base else None,
             size=asked.size,
             samples=self.samples,
         )
-        result = scoring.result(tally)
+        said = tally.said()
+        result = scoring.result(tally, weigh(self.name, case, asked, wanted, self._manner(), said))
         swept = tuple(sweeps.rows(tally)) if self.sweeps else ()
         return replace(result, measurements=(*result.measurements, *swept))
+
+    def truth(self, case: Case) -> Truth:
+        """Return what is looked for; a computation follows each control, so it has fewer."""
+        most = CONTROLS if self.estimator == "sample" else FOLLOWED
+        return truth(case, self.disjoint, most=most)
 
     def _heard(self, case: Case, target: Target, asked: Plan, truth: Truth) -> Heard:
         among = Strings([*truth.labels, *truth.control])

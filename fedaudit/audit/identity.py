@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__, registry
+from fedaudit.audit.members import member_files
 from fedaudit.audit.target import Audited
 from fedaudit.audit.view import fingerprint
 from fedaudit.files import sha256
@@ -28,7 +29,7 @@ def settings(request: "Request") -> dict[str, Any]:
     table = {key: value for key, value in asdict(request).items() if key != "options"}
     table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
     paths = {key: str(value) for key, value in table.items() if isinstance(value, Path)}
-    return {**table, **paths, "attacks": attacks}
+    return {**table, **paths, "members": list(map(str, request.members)), "attacks": attacks}
 
 
 def identity(request: "Request", audited: Audited) -> str:
@@ -36,7 +37,7 @@ def identity(request: "Request", audited: Audited) -> str:
 
     It goes on under the same id with other settings that change no result.
     """
-    files = [str(sha256(path)) for path in (request.own, request.others) if path]
+    files = [str(sha256(path)) for path in _files(request, audited)]
     wanted = {key: value for key, value in settings(request).items() if key not in FREE}
     table = {**wanted, "files": files, "base": audited.base}
     return run_id({**table, "adapter": fingerprint(audited)})
@@ -51,7 +52,7 @@ def run_id(config: Mapping[str, Any]) -> str:
 def facts(request: "Request", audited: Audited) -> dict[str, str]:
     """Return all that the answers of a run follow from, by name: another run differs in some."""
     table = {key: value for key, value in settings(request).items() if key not in FREE}
-    files = [*(path for path in (request.own, request.others) if path), *_clients(request)]
+    files = [*_files(request, audited), *_clients(request)]
     found = {
         **table,
         "data": {str(path): sha256(path) for path in files},
@@ -73,6 +74,12 @@ def changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
 def _short(table: Mapping[str, str], name: str) -> str:
     value = table.get(name)
     return "absent" if value is None else value if len(value) <= 60 else f"{value[:12]}…"
+
+
+def _files(request: "Request", audited: Audited) -> list[Path]:
+    """Return every file of documents that an audit reads, but those of a matrix's clients."""
+    own = (request.own, request.others, *member_files(request, audited).values(), request.control)
+    return [path for path in own if path]
 
 
 def _clients(request: "Request") -> list[Path]:

@@ -28,9 +28,9 @@ from fedaudit.audit.parties import Party
 from fedaudit.audit.pipeline import CONTEXT, Audit, Inputs, Watcher, silent
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.prefixes import places
-from fedaudit.audit.scoring import Truth
 from fedaudit.audit.strings import Strings
 from fedaudit.audit.target import Audited
+from fedaudit.audit.truth import Truth
 from fedaudit.audit.view import View, fingerprint, views
 from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Case, Result
@@ -112,6 +112,7 @@ def run(
     attacks, audited = _attacks(request), check(request)
     form = audited.federation.template if audited.federation else template(request.template)
     files = {one.name: pipeline.read(Path(one.path), form, request) for one in request.clients}
+    control = pipeline.read(request.control, form, request) if request.control else None
     everybody = _together(files)
     engine, base_sha256 = pipeline.load(audited, form, request, kept)
     memory, ways = together.memory(attacks), views(engine, audited, request.keys)
@@ -125,6 +126,7 @@ def run(
         case, measured = pipeline.prepare(
             view, audited, everybody, None, request, watch, begun=begun
         )
+        case = replace(case, control=control.documents if control else ())
         results += _everybody(attacks, sharing(case, memory, kept), files, request.budget, view)
         found = found or measured
     if kept:
@@ -143,7 +145,7 @@ def run(
         **found,
         spent={"queries": _queries(attacks, together.asked(results, memory, ways))},
         environment=environment.describe(request.device),
-        data=[file.row() for file in files.values()],
+        data=[file.row() for file in (*files.values(), *([control] if control else []))],
         seeds={request.purpose: request.seed},
         measurements=[row for result in results for row in result.measurements],
         findings=evidence.masked([f for one in results for f in one.findings], redactor),
@@ -238,9 +240,16 @@ def attacked(
 
 def _truths(attack: PrefixAttack, attacker: Attacker) -> dict[str, Truth]:
     return {
-        victim: scoring.truth(replace(attacker.case, victim=documents), attack.disjoint)
+        victim: attack.truth(
+            replace(attacker.case, victim=documents, members=_rest(attacker, victim))
+        )
         for victim, documents in attacker.victims.items()
     }
+
+
+def _rest(attacker: Attacker, victim: str) -> dict[str, Sequence[Document]]:
+    """Return the documents of everybody but an attacker and its victim."""
+    return {name: own for name, own in attacker.victims.items() if name != victim}
 
 
 def _strings(truths: Iterable[Truth]) -> Strings:

@@ -13,6 +13,7 @@ from fedaudit.annotation import annotated
 from fedaudit.audit import beginning, effect, environment, evidence, together
 from fedaudit.audit.identity import identity, settings
 from fedaudit.audit.keeping import Kept
+from fedaudit.audit.members import ALONE, check_files, member_files
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.target import Audited, resolve
 from fedaudit.audit.view import View, fingerprint, views
@@ -58,6 +59,10 @@ class Request(ABC):
     batch_size: int = 0
     device: str = "auto"
     dtype: str = "auto"
+    members: tuple[Path, ...] = ()
+    """Documents of members beside attacker and victim; the federation's own without any."""
+    control: Path | None = None
+    """Documents that nobody in the federation has: their PII shows what guessing gives."""
     engine: str = "local"
     """Where the model is asked: "local[:N]" on this machine, "ray[:N]" on a Ray cluster."""
 
@@ -125,6 +130,7 @@ def check(request: Request) -> Audited:
     for path in filter(None, (request.own, request.others)):
         if not existing(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
+    check_files(request)
     return _resolved(request)
 
 
@@ -157,7 +163,11 @@ def run(
     form = audited.federation.template if audited.federation else template(request.template)
     attacker = read(request.own, form, request)
     victim = read(request.others, form, request) if request.others else None
-    files = [attacker, *([victim] if victim else [])]
+    members = {
+        name: read(path, form, request) for name, path in member_files(request, audited).items()
+    }
+    control = read(request.control, form, request) if request.control else None
+    files = [attacker, *filter(None, (victim, *members.values(), control))]
     engine, base_sha256 = load(audited, form, request, kept)
     results: list[Result] = []
     found: dict[str, Any] = {}
@@ -171,6 +181,11 @@ def run(
             view.engine, view.tuned, places(view.engine, attacker.documents, CONTEXT)
         )
         case, measured = prepare(view, audited, attacker, victim, request, watch, begun=begun)
+        case = replace(
+            case,
+            members={name: own.documents for name, own in members.items()},
+            control=control.documents if control else (),
+        )
         results += map(view.within, together.run(everywhere, case, memory, tries, kept))
         results += [view.under_no_key.within(tries.make(attack, case)) for attack in once]
         once = []
@@ -197,7 +212,11 @@ def run(
         seeds={request.purpose: request.seed},
         measurements=[row for result in results for row in result.measurements],
         findings=evidence.masked([f for result in results for f in result.findings], redactor),
-        limits=[limit for result in results for limit in result.limits] + reading(files),
+        limits=[
+            *(limit for result in results for limit in result.limits),
+            *reading(files),
+            *([ALONE] if victim and not members else []),
+        ],
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
     return Audit(report=report, revealed=revealed, audited=audited)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedaudit.audit.chance import Chance, Strings, estimate
-from fedaudit.audit.scoring import Truth
+from fedaudit.audit.truth import Truth
 from fedaudit.audit.walking import Walked
 from fedaudit.metrics.sweep import steps
 

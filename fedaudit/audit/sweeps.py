@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from fedaudit.audit.scoring import ALL, Tally, rates
+from fedaudit.audit.scoring import Tally, rates
+from fedaudit.audit.truth import ALL
 from fedaudit.metrics.sweep import steps
 from fedaudit.records import Measurement
 

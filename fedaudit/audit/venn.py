@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 
-from fedaudit.audit.scoring import ALL, Tally
+from fedaudit.audit.scoring import Tally
+from fedaudit.audit.truth import ALL
 from fedaudit.metrics.intervals import wilson
 from fedaudit.metrics.sweep import steps
 from fedaudit.records import Measurement

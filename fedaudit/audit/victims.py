@@ -6,8 +6,10 @@ from typing import Protocol, runtime_checkable
 from fedaudit.audit import asking, exact, scoring
 from fedaudit.audit.extraction import PrefixAttack
 from fedaudit.audit.plan import Plan
-from fedaudit.audit.scoring import Heard, Tally, Truth
+from fedaudit.audit.scoring import Heard, Tally
 from fedaudit.audit.strings import Strings
+from fedaudit.audit.truth import Truth
+from fedaudit.audit.weighing import weigh
 from fedaudit.interfaces import Case, Result
 from fedaudit.records import Target
 
@@ -49,19 +51,19 @@ def _sampled(
 ) -> dict[str, Result]:
     tuned = _heard(attack, case, case.tuned, plan, truths, among)
     base = _heard(attack, case, case.base, plan, truths, among) if case.base else {}
-    return {
-        victim: scoring.result(
-            Tally(
-                plugin=attack.name,
-                truth=truth,
-                tuned=tuned[victim],
-                base=base.get(victim),
-                size=plan.size,
-                samples=attack.samples,
-            )
+    results: dict[str, Result] = {}
+    for victim, truth in truths.items():
+        tally = Tally(
+            plugin=attack.name,
+            truth=truth,
+            tuned=tuned[victim],
+            base=base.get(victim),
+            size=plan.size,
+            samples=attack.samples,
         )
-        for victim, truth in truths.items()
-    }
+        weighed = weigh(attack.name, case, plan, truth, attack._manner(), tally.said())
+        results[victim] = scoring.result(tally, weighed)
+    return results
 
 
 def _heard(

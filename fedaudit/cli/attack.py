@@ -103,7 +103,7 @@ def audited(
 
 def finished(audit: "Audit", place: Path, *, json: Path | None, reveal: bool, quiet: bool) -> int:
     """Write and show the report of an audit; return the exit code."""
-    from fedaudit.cli.show import note, saved, shown
+    from fedaudit.cli.show import note, saved, shown, verdict_code
 
     report = saved(audit.report, place / "report.json", json)
     shown(report)
@@ -111,7 +111,7 @@ def finished(audit: "Audit", place: Path, *, json: Path | None, reveal: bool, qu
         _reveal(audit.revealed, place / "revealed.jsonl")
         note(f"The leaks stand in plain text in {place / 'revealed.jsonl'}.", quiet=quiet)
     note(f"The report is {place / 'report.json'}.", quiet=quiet)
-    return 1 if report["verdict"]["status"] == "fail" else 0
+    return verdict_code(report)
 
 
 def _writable(place: Path, json: Path | None) -> None:

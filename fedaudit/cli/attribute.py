@@ -291,9 +291,9 @@ def _place(out: Path | None, otherwise: Path, json: Path | None) -> Path:
 
 
 def _shown(report: Any, place: Path, json: Path | None, quiet: bool) -> int:
-    from fedaudit.cli.show import note, saved, shown
+    from fedaudit.cli.show import note, saved, shown, verdict_code
 
     document = saved(report, place / "report.json", json)
     shown(document)
     note(f"The report is {place / 'report.json'}.", quiet=quiet)
-    return 1 if document["verdict"]["status"] == "fail" else 0
+    return verdict_code(document)

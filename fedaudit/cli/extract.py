@@ -41,6 +41,20 @@ def extract(
         Path | None,
         typer.Option("--victim", help="The victim's documents, to score against."),
     ] = None,
+    member: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--member",
+            help="Documents of a member beside attacker and victim; may be repeated. The "
+            "federation's own without it.",
+        ),
+    ] = None,
+    control: Annotated[
+        Path | None,
+        typer.Option(
+            "--control", help="Documents that nobody has; their PII is what guessing may give."
+        ),
+    ] = None,
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Take every client as attacker on every other one.")
     ] = False,
@@ -111,6 +125,7 @@ def extract(
         "round": round_,
         "client": client,
         "keys": tuple(key or ()),
+        "control": control,
         "detector": detector,
         "template": template,
         "seed": seed or 0,
@@ -125,13 +140,15 @@ def extract(
     shown: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
     shown |= {"resume": resume, "shard": shard, "parts": part or ()}
     if matrix:
-        _everybody(prefixes, victim)
+        _everybody(prefixes, victim, member)
         return _every_pair(asked, files, budget, **shown)
     own = _one(prefixes, files, budget)
     estimators.check(chosen, options, victim=victim)
     from fedaudit.audit.extract import Request
 
-    request = Request(prefixes=own, victim=victim, **asked)
+    if victim is None and (member or control):
+        raise UsageError(f"{'--member' if member else '--control'} goes with --victim.")
+    request = Request(prefixes=own, victim=victim, members=tuple(member or ()), **asked)
     return attacking.audited(request, **shown)
 
 
@@ -149,10 +166,10 @@ def _every_pair(
     )
 
 
-def _everybody(prefixes: Path | None, victim: Path | None) -> None:
-    """Refuse what names one attacker or victim beside --matrix."""
-    if prefixes is not None or victim is not None:
-        option = "--victim" if prefixes is None else "--prefixes"
+def _everybody(prefixes: Path | None, victim: Path | None, member: list[Path] | None) -> None:
+    """Refuse what names one attacker, victim or other member beside --matrix."""
+    named = {"--prefixes": prefixes, "--victim": victim, "--member": member}
+    if option := next((name for name, value in named.items() if value), None):
         raise UsageError(f"--matrix takes every client in turn: {option} does not go with it.")
 
 

@@ -33,6 +33,15 @@ def note(text: str, *, quiet: bool = False) -> None:
         print(text, file=sys.stderr)
 
 
+VERDICT_CODES = {"pass": 0, "fail": 1, "inconclusive": 7}
+"""The exit code of an audit that ended."""
+
+
+def verdict_code(report: Mapping[str, Any]) -> int:
+    """Return the exit code that goes with a report's verdict."""
+    return VERDICT_CODES[report["verdict"]["status"]]
+
+
 def saved(report: "Report", *paths: Path | None) -> Mapping[str, Any]:
     """Write `report` to every path given and return it as read by renderers."""
     from fedaudit.files import folder

@@ -2,7 +2,8 @@
 
 An answer that has begun with "Th" may still become "Thomas"; one that has begun with "Tz" will not,
 and need not be drawn to its end where nothing else of it counts. White space that leads an answer
-is no part of it.
+is no part of it. Case, white space and Unicode forms are left open, and behind a string one more
+character: whether the word ends there is for others to say.
 """
 
 from bisect import bisect_right
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.engine.remembered import Integers
+from fedaudit.pii.spelling import folded
 
 UNFINISHED = "\ufffd"
 """What stands for the first bytes of a character whose last ones have not been drawn yet."""
@@ -21,7 +23,7 @@ class Sought:
     """Strings, and the bytes that each token of a vocabulary writes, by its number."""
 
     def __init__(self, strings: Collection[str], table: Sequence[bytes]) -> None:
-        self._known = set(strings)
+        self._known = set(map(folded, strings))
         self._strings = sorted(self._known)
         self.table = table
 
@@ -32,7 +34,9 @@ class Sought:
         the answer is `spelling`: byte by byte, of which SentencePiece's decoder shows none where
         they do not all make characters.
         """
-        text = said.decode("utf-8", "replace").lstrip().rstrip(UNFINISHED)
+        text = folded(said.decode("utf-8", "replace").rstrip(UNFINISHED))
+        if text in self._known:
+            return True
         place = bisect_right(self._strings, text)
         if place < len(self._strings) and self._strings[place].startswith(text):
             return True

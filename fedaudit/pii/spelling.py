@@ -16,6 +16,16 @@ def plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
+def folded(text: str) -> str:
+    """Return `text` as one that differs in case, white space or Unicode form only has it, too.
+
+    NFKD, case folding, one space for white space, none at the ends. What begins a text begins it
+    folded as well, so that unfinished texts can be compared: unlike with NFKC, nothing changes
+    backwards.
+    """
+    return " ".join(unicodedata.normalize("NFKD", text).casefold().split())
+
+
 def places(strings: Iterable[str], text: str) -> Iterator[tuple[str, int, int]]:
     """Yield (string, start, end) wherever `text` spells one of `strings`, as part of a word too."""
     units = _units(text)

@@ -13,13 +13,14 @@ SOURCES = {
     "tuned": "tuned",
     "base": "base",
     "tuned-not-base": "tuned, not base",
+    "base-not-tuned": "base, not tuned",
     "control": "control",
     "central": "central",
     "local": "local",
 }
 """Values of scope.source in reading order, as people read them."""
 
-SETS = {"all": "all", "prefix-disjoint": "disjoint"}
+SETS = {"all": "all", "prefix-disjoint": "disjoint", "exclusive": "judged"}
 """Values of scope.set, likewise."""
 
 INFERENCE = ("inference_accuracy",)

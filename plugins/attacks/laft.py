@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedaudit.audit import copies, plan, scoring
+from fedaudit.audit import copies, plan
 from fedaudit.audit.budget import limited
 from fedaudit.audit.extraction import PrefixAttack
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.prefixes import Place, places
 from fedaudit.audit.subprefixes import of_case
+from fedaudit.audit.truth import targets
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Case, Result
 
@@ -59,7 +60,7 @@ class Laft(PrefixAttack):
     def _result(self, case: Case, asked: Plan) -> Result:
         """Tune the copy where there is something to look for, and ask it in the model's place."""
         told: tuple[str, ...] = ()
-        if case.victim is None or scoring.targets(case):
+        if case.victim is None or targets(case):
             case, told = self.prepared(case)
         result = super()._result(case, asked)
         return replace(result, limits=(*told, *result.limits))

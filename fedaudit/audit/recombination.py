@@ -1,0 +1,114 @@
+"""Strings that look like some others and are nobody's: made of the pieces of a corpus.
+
+A string is cut into words, numbers and what stands between them. Each word gives way to one that
+stands in the same place of another string of its kind, or to any word of the corpus that is
+written alike; each digit to one that strings of the same shape have there, or to any. What stands
+between stays. So "Ann Lee" becomes "Ann Cox", "12 March" becomes "27 July".
+"""
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_PIECE = re.compile(r"\d+|[㐀-鿿]|[^\W\d_㐀-鿿]+|.", re.DOTALL)
+_WORD = re.compile(r"[^\W\d_㐀-鿿]+")
+_HAN = re.compile(r"[㐀-鿿]")
+
+FEW = 5
+"""With fewer different words for a place than these, words of the whole corpus may stand there."""
+OTHERS = 0.25
+"""How often a word is any of the corpus, so that few strings make many different ones."""
+MOST = 20_000
+"""Words of a corpus that are kept for each way of writing: the first ones in it."""
+
+
+def pieces(string: str) -> list[str]:
+    """Return words, numbers, single Chinese characters and single other characters, in order."""
+    return _PIECE.findall(string)
+
+
+def shape(piece: str) -> str:
+    """Return how a piece is written: "9" and its length, "Aa", "AA", "aa", "漢", else itself."""
+    if piece.isdecimal():
+        return f"9{len(piece)}"
+    if _HAN.match(piece):
+        return "漢"
+    if not piece.isalpha():
+        return piece
+    if piece.islower():
+        return "aa"
+    return "AA" if piece.isupper() else "Aa"
+
+
+def signature(string: str) -> tuple[str, ...]:
+    """Return the shapes of a string's pieces: strings of one signature can swap any piece."""
+    return tuple(map(shape, pieces(string)))
+
+
+def words_by_shape(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Return the distinct words of some texts by how they are written, in order of appearance."""
+    known: dict[str, dict[str, None]] = defaultdict(dict)
+    for text in texts:
+        for word in (*_WORD.findall(text), *_HAN.findall(text)):
+            own = known[shape(word)]
+            if len(own) < MOST:
+                own[word] = None
+    return {form: list(words) for form, words in known.items()}
+
+
+@dataclass(frozen=True)
+class Recombiner:
+    """Makes strings like those of one kind."""
+
+    donors: Sequence[str]
+    """Strings of the kind, whose pieces are used."""
+    words: Mapping[str, Sequence[str]]
+    """Words of the corpus by shape, where the donors have too few."""
+    _roles: dict[tuple[str, int, int], list[str]] = field(default_factory=dict)
+    _digits: dict[tuple[tuple[str, ...], int], list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for donor in sorted(set(self.donors)):
+            cut = pieces(donor)
+            own = tuple(map(shape, cut))
+            for at, (piece, form) in enumerate(zip(cut, own, strict=True)):
+                if form[0] == "9":
+                    self._digits.setdefault((own, at), []).append(piece)
+                for role in _roles(form, at, len(cut)):
+                    self._roles.setdefault(role, []).append(piece)
+
+    def make(self, string: str, rng: random.Random) -> str:
+        """Return another string like `string`, or `string` itself where nothing can be swapped."""
+        cut = pieces(string)
+        own = tuple(map(shape, cut))
+        return "".join(self._swapped(piece, own, at, rng) for at, piece in enumerate(cut))
+
+    def _swapped(self, piece: str, own: tuple[str, ...], at: int, rng: random.Random) -> str:
+        form = own[at]
+        if form[0] == "9":
+            alike = self._digits.get((own, at), [])
+            return "".join(_digit(alike, place, rng) for place in range(len(piece)))
+        if form not in ("Aa", "AA", "aa", "漢"):
+            return piece
+        first, last = _roles(form, at, len(own))
+        choice: Sequence[str] = sorted({*self._roles.get(first, ()), *self._roles.get(last, ())})
+        anything = self.words.get(form, ())
+        if anything and (len(choice) < FEW or rng.random() < OTHERS):
+            choice = anything
+        return rng.choice(choice) if choice else piece
+
+
+def _roles(form: str, at: int, count: int) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
+    """Return a piece's place counted from the beginning, and from the end."""
+    return (form, at, 0), (form, count - at, 1)
+
+
+def _digit(alike: Sequence[str], place: int, rng: random.Random) -> str:
+    """Return a digit as strings of this shape have it there, each digit seen once more than it was.
+
+    That is the mean of a multinomial law after the uniform prior (Laplace's rule).
+    """
+    pick = rng.randrange(len(alike) + 10)
+    return alike[pick][place] if pick < len(alike) else str(pick - len(alike))

@@ -1,0 +1,182 @@
+"""Weighing what came out: the strings that are judged, their rows, and a p value for each leak."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from fedaudit.audit.asking import Manner, Sharing
+from fedaudit.audit.control import is_han
+from fedaudit.audit.likelihood import chance_of_base, log_likelihoods
+from fedaudit.audit.plan import Plan
+from fedaudit.audit.trial import Trial
+from fedaudit.audit.truth import EXCLUSIVE, Truth
+from fedaudit.interfaces import Case
+from fedaudit.metrics.intervals import Estimate, wilson
+from fedaudit.metrics.significance import clustered_share
+from fedaudit.records import Measurement
+
+BEYOND = "beyond-reach"
+"""Targets that have more tokens than an answer may: nobody could find them here."""
+NEW, LOST = "tuned-not-base", "base-not-tuned"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """How surely each model says each string in an audit: 1 or 0 where it was tried."""
+
+    tuned: Mapping[str, float]
+    base: Mapping[str, float] | None
+    strength: Mapping[str, float]
+    """How many answers of the tuned model give each string, or with what probability."""
+    sampled: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighed:
+    """The rows of what is judged, and how sure each leak is."""
+
+    trial: Trial
+    rows: tuple[Measurement, ...]
+    p: Mapping[str, float]
+    """A bound on the probability that each string that came out was said by chance."""
+
+
+def weigh(
+    plugin: str, case: Case, plan: Plan, truth: Truth, manner: Manner, said: Said
+) -> Weighed | None:
+    """Weigh what came out; None for one shard of an audit, which has no result of its own."""
+    if isinstance(case, Sharing) and case.kept and not case.kept.whole:
+        return None
+    reach = _reachable(case, truth.exclusive, manner.new_tokens)
+    judged = {string: truth.labels[string] for string in sorted(reach)}
+    base = said.base or {}
+    gained = {s: value * (1 - base.get(s, 0.0)) for s, value in said.tuned.items()}
+    found = sorted(s for s, value in gained.items() if value > 0 and s in truth.labels)
+    known, compared = _of_base(said, found), {**judged, **truth.controls, **_of(truth, found)}
+    trial = Trial(
+        targets=judged,
+        controls=truth.controls,
+        gained=gained,
+        strength=said.strength,
+        lost=sum(value * (1 - said.tuned.get(s, 0.0)) for s, value in base.items() if s in judged),
+        # Nothing came out: then there is nothing to match, either.
+        likelihood=log_likelihoods(case, plan, compared) if found else {},
+        of_base=chance_of_base(case, plan, found, manner.samples) if known is None else known,
+        outputs=plan.size * manner.samples,
+        seed=case.seed,
+        sampled=said.sampled,
+        donors=truth.donors,
+    )
+    rows = (*_rows(plugin, trial, said, truth), *_beyond(plugin, truth, reach))
+    return Weighed(trial=trial, rows=rows, p={s: trial.string(s, truth.labels[s]) for s in found})
+
+
+def _of_base(said: Said, found: Collection[str]) -> Mapping[str, float] | None:
+    """Return what is known of the base without asking: nothing where it was only tried."""
+    if said.base is None:
+        return dict.fromkeys(found, 0.0)
+    return None if said.sampled else said.base
+
+
+def _of(truth: Truth, strings: Collection[str]) -> dict[str, str]:
+    return {string: truth.labels[string] for string in strings}
+
+
+def _reachable(case: Case, strings: Collection[str], new_tokens: int) -> frozenset[str]:
+    """Return the strings that an answer has room for, as each is tokenised behind a space."""
+    ordered = sorted(strings)
+    spelt = [string if is_han(string) else f" {string}" for string in ordered]
+    tokens = case.engine.tokenize(spelt)
+    return frozenset(
+        string for string, one in zip(ordered, tokens, strict=True) if len(one.ids) <= new_tokens
+    )
+
+
+def _beyond(plugin: str, truth: Truth, reach: Collection[str]) -> Iterator[Measurement]:
+    """Yield how many of the victim's own strings are longer than an answer."""
+    if not truth.exclusive:
+        return
+    yield Measurement(
+        kind="extraction",
+        plugin=plugin,
+        metric="targets",
+        value=float(len(truth.exclusive) - len(reach)),
+        n=len(truth.exclusive),
+        scope={"set": BEYOND},
+    )
+
+
+def _rows(plugin: str, trial: Trial, said: Said, truth: Truth) -> Iterator[Measurement]:
+    """Yield coverage of what is judged, in all and by label, and the p values of the tests."""
+    sources = _sources(trial, said)
+    at: dict[str, object] = {"set": EXCLUSIVE}
+    if not said.sampled:
+        at["estimator"] = "exact"
+    labels = dict.fromkeys(trial.targets.values())
+    for label in ("", *sorted(labels)):
+        scope = {**at, "label": label} if label else at
+        for source, value in sources.items():
+            of = trial.controls if source == "control" else trial.targets
+            strings = [one for one, its in sorted(of.items()) if not label or its == label]
+            if strings and (not label or source in (NEW, "control")):
+                groups = truth.groups if source != "control" else {}
+                yield _coverage(plugin, strings, value, {"source": source, **scope}, groups, trial)
+    if said.base is None or not trial.targets:
+        return
+    tests = {"leak": trial.leak(), "string": trial.any_string(), "control": trial.control(),
+             "base": trial.base()}  # fmt: skip
+    for test, p in tests.items():
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="p_value",
+            value=p,
+            n=trial.matched if test in ("leak", "control") else len(trial.targets),
+            scope={"source": NEW, **at, "test": test},
+        )
+
+
+def _sources(trial: Trial, said: Said) -> dict[str, Callable[[str], float]]:
+    tuned, base = said.tuned, said.base
+    found: dict[str, Callable[[str], float]] = {"tuned": lambda s: tuned.get(s, 0.0)}
+    if base is not None:
+        found["base"] = lambda s: base.get(s, 0.0)
+        found[NEW] = lambda s: trial.gained.get(s, 0.0)
+        found[LOST] = lambda s: base.get(s, 0.0) * (1 - tuned.get(s, 0.0))
+    if trial.controls:
+        found["control"] = lambda s: trial.gained.get(s, 0.0)
+    return found
+
+
+def _coverage(
+    plugin: str,
+    strings: Collection[str],
+    value: Callable[[str], float],
+    scope: Mapping[str, object],
+    groups: Mapping[str, str],
+    trial: Trial,
+) -> Measurement:
+    values = [value(string) for string in strings]
+    estimate = share(values, [groups.get(string, "") for string in strings], trial.seed)
+    return Measurement(
+        kind="extraction",
+        plugin=plugin,
+        metric="coverage",
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        n=len(values),
+        hits=int(sum(values)) if trial.sampled else None,
+        scope=scope,
+    )
+
+
+def share(values: Collection[float], groups: Collection[str], seed: int) -> Estimate:
+    """Return a share with its interval: by groups where all strings have one and some are found.
+
+    Groups tell nothing where nothing or everything is found: the interval is then Wilson's.
+    """
+    total, n = sum(values), len(values)
+    if not all(groups) or total in (0, n):
+        return wilson(total, n)
+    low, high = clustered_share(list(values), list(groups), seed=seed)
+    return Estimate(total / n, low, high)

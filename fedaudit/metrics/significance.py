@@ -1,0 +1,171 @@
+"""Tests of whether more came out of a model than its base and guessing explain.
+
+Every p value here is one-sided (more than explained), exact unless it says otherwise, and never 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+PERMUTATIONS = 99_999
+"""How often values are dealt out again where there is no formula: p has steps of 1 in 100,000."""
+
+CELLS = 4_000_000
+"""Random numbers that are drawn at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Targets of one kind that were found, and strings of that kind that nobody has."""
+
+    hits: int
+    n: int
+    control_hits: int
+    control_n: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.hits <= self.n and 0 <= self.control_hits <= self.control_n):
+            raise ValueError(f"{self} has more hits than strings.")
+
+
+def mcnemar(gained: float, lost: float) -> float:
+    """Return the p value of McNemar's exact test: P(Binomial(gained + lost, 1/2) >= gained).
+
+    `gained` strings came out of the tuned model only, `lost` of its base only. Expected counts
+    (of computed probabilities) are rounded against the finding. Raises ValueError below 0.
+    """
+    from scipy.stats import binom
+
+    if gained < 0 or lost < 0:
+        raise ValueError("Counts are at least 0.")
+    more, less = int(np.floor(gained + 1e-9)), int(np.ceil(lost - 1e-9))
+    return float(binom.sf(more - 1, more + less, 0.5))
+
+
+def stratified(strata: Sequence[Stratum]) -> float:
+    """Return P(at least as many hits among the targets), given the hits of each stratum.
+
+    If what came out has nothing to do with who has a string, the hits of a stratum fall on its
+    targets and controls as a hypergeometric draw, one stratum independent of the others (Fisher's
+    exact test, stratified: Mantel and Haenszel's hypothesis, Cox 1970). A stratum without controls
+    says nothing and is left out. The p value is 1 where nothing is left.
+    """
+    from scipy.stats import hypergeom
+
+    law = np.ones(1)
+    observed = 0
+    for one in strata:
+        found = one.hits + one.control_hits
+        if not (one.n and one.control_n and found):
+            continue
+        own = hypergeom.pmf(np.arange(found + 1), one.n + one.control_n, one.n, found)
+        law = np.convolve(law, own)
+        observed += one.hits
+    return float(min(1.0, max(law[observed:].sum(), np.finfo(float).tiny)))
+
+
+def permuted(
+    values: Sequence[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]],
+    *,
+    seed: int,
+    draws: int = PERMUTATIONS,
+) -> float:
+    """Return the p value of the targets' sum when values are dealt out anew in each stratum.
+
+    `values` are (targets', controls') of each stratum, at least 0: probabilities of coming out.
+    The p value is (1 + as large sums) / (1 + draws), which is valid for any number of draws
+    (Phipson and Smyth 2010). For values of 0 and 1 it estimates what `stratified` computes.
+    """
+    rng = np.random.default_rng(seed)
+    observed, sums = 0.0, np.zeros(draws)
+    for targets, controls in values:
+        whole = np.sort(np.concatenate([targets, controls]))
+        nonzero = whole[whole > 0]
+        if len(targets) and len(controls) and len(nonzero):
+            observed += float(targets.sum())
+            sums += _dealt(nonzero, len(whole) - len(nonzero), len(targets), draws, rng)
+    if not observed:
+        return 1.0
+    return float((1 + (sums >= observed * (1 - 1e-9)).sum()) / (1 + draws))
+
+
+def _dealt(
+    nonzero: npt.NDArray[np.float64],
+    zeros: int,
+    targets: int,
+    draws: int,
+    rng: np.random.Generator,
+) -> npt.NDArray[np.float64]:
+    """Return the targets' sum in each deal, shape (draws,); zeros need not be dealt."""
+    sums = np.zeros(draws)
+    counts = rng.hypergeometric(len(nonzero), zeros, targets, size=draws)
+    for count in np.unique(counts[counts > 0]):
+        at = np.flatnonzero(counts == count)
+        for some in np.array_split(at, -(-len(at) * len(nonzero) // CELLS)):
+            order = rng.random((len(some), len(nonzero))).argsort(axis=1)[:, :count]
+            sums[some] = nonzero[order].sum(axis=1)
+    return sums
+
+
+def guess_rate(hits: int, n: int) -> float:
+    """Return the p value of one string that came out where `hits` of `n` controls did.
+
+    Were it one more of them, its place among them would be any: (hits + 1) / (n + 1).
+    """
+    if not 0 <= hits <= n:
+        raise ValueError(f"{hits} of {n} is no rate.")
+    return (hits + 1) / (n + 1)
+
+
+def upper_bound(hits: int, n: int, level: float = 0.05) -> float:
+    """Return the one-sided upper bound of a rate (Clopper and Pearson 1934)."""
+    from scipy.stats import beta
+
+    if not 0 <= hits <= n or n == 0:
+        raise ValueError(f"{hits} of {n} is no rate.")
+    return 1.0 if hits == n else float(beta.ppf(1 - level, hits + 1, n - hits))
+
+
+def hits_needed(n: int, control_hits: int, control_n: int, level: float) -> int | None:
+    """Return how many of `n` targets must come out for p <= `level`; None: not even all of them."""
+    for hits in range(1, n + 1):
+        if stratified([Stratum(hits, n, control_hits, control_n)]) <= level:
+            return hits
+    return None
+
+
+def detectable(needed: int | None, n: int, power: float = 0.9) -> float:
+    """Return the share of targets that leak for `needed` hits among `n` to be seen with `power`.
+
+    It is the rate r with P(Binomial(n, r) >= needed) = power; 1 where not even all would do.
+    """
+    from scipy.stats import beta
+
+    if needed is None or needed > n:
+        return 1.0
+    return float(beta.ppf(power, needed, n - needed + 1))
+
+
+def clustered_share(
+    values: Sequence[float], groups: Sequence[str], *, seed: int, draws: int = 2000
+) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of `values`, those of one group drawn together.
+
+    Groups are drawn with replacement, and the mean is that over what is in them (the cluster
+    bootstrap of a ratio: Davison and Hinkley 1997, section 3.8). The order does not matter. Raises
+    ValueError for no values.
+    """
+    if not values or len(values) != len(groups):
+        raise ValueError("A share needs values, each with a group.")
+    place = {name: index for index, name in enumerate(sorted(set(groups)))}
+    sums = np.zeros((len(place), 2))
+    for value, group in zip(values, groups, strict=True):
+        sums[place[group]] += value, 1.0
+    # Sorted, so that the names of the groups do not matter either.
+    sums = sums[np.lexsort((sums[:, 1], sums[:, 0]))]
+    picks = np.random.default_rng(seed).integers(len(sums), size=(draws, len(sums)))
+    drawn = sums[picks].sum(axis=1)
+    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], (0.025, 0.975))
+    return float(low), float(high)

@@ -1,0 +1,163 @@
+"""Tests of leaks: values worked out by hand, and what no order or name may change."""
+
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.metrics.significance import (
+    Stratum,
+    clustered_share,
+    detectable,
+    guess_rate,
+    hits_needed,
+    mcnemar,
+    permuted,
+    stratified,
+    upper_bound,
+)
+
+
+def test_mcnemar_is_a_fair_coin():
+    # 5 gained, none lost: all five coins fall one way, 1/32.
+    assert mcnemar(5, 0) == pytest.approx(1 / 32)
+    # 3 gained, 1 lost: P(3 or 4 of 4) = 5/16.
+    assert mcnemar(3, 1) == pytest.approx(5 / 16)
+    assert mcnemar(0, 0) == 1
+    # A base that knows much: 40 gained, 2 lost.
+    expected = sum(comb(42, k) for k in range(40, 43)) / 2**42
+    assert mcnemar(40, 2) == pytest.approx(expected)
+    assert expected == pytest.approx(2.05e-10, rel=0.01)
+
+
+def test_expected_counts_are_rounded_against_the_finding():
+    assert mcnemar(5.9, 0.1) == mcnemar(5, 1)
+    with pytest.raises(ValueError, match="at least 0"):
+        mcnemar(-1, 0)
+
+
+def test_one_stratum_is_fishers_test():
+    # 5 of 44 targets and 0 of 176 controls: the five hits fall on 220 strings.
+    expected = comb(44, 5) / comb(220, 5)
+    assert stratified([Stratum(5, 44, 0, 176)]) == pytest.approx(expected)
+    assert expected == pytest.approx(2.65e-4, rel=0.01)
+    # 1 of 2 and 1 of 2: P(at least one of two hits among 2 of 4) = 1 - C(2,2)/C(4,2) = 5/6.
+    assert stratified([Stratum(1, 2, 1, 2)]) == pytest.approx(5 / 6)
+
+
+def test_strata_are_added_up():
+    # Two strata of one target and one control each, both targets hit: 1/2 x 1/2.
+    both = [Stratum(1, 1, 0, 1), Stratum(1, 1, 0, 1)]
+    assert stratified(both) == pytest.approx(1 / 4)
+    # Names leak to everybody, numbers to the victim alone: names count for nothing.
+    names = Stratum(4, 4, 4, 4)
+    assert stratified([names, Stratum(1, 1, 0, 3)]) == pytest.approx(1 / 4)
+
+
+def test_what_cannot_be_compared_says_nothing():
+    assert stratified([]) == 1
+    assert stratified([Stratum(3, 3, 0, 0), Stratum(0, 5, 0, 5)]) == 1
+    with pytest.raises(ValueError, match="more hits than strings"):
+        Stratum(2, 1, 0, 0)
+
+
+SMALL = st.integers(0, 6)
+
+
+@st.composite
+def strata(draw):
+    n, m = draw(SMALL), draw(SMALL)
+    return Stratum(draw(st.integers(0, n)), n, draw(st.integers(0, m)), m)
+
+
+@given(st.lists(strata(), max_size=4), st.randoms())
+def test_the_order_of_strata_does_not_matter(some, rng):
+    p = stratified(some)
+    assert 0 < p <= 1
+    mixed = list(some)
+    rng.shuffle(mixed)
+    assert stratified(mixed) == pytest.approx(p)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(strata(), min_size=1, max_size=3))
+def test_dealing_out_anew_gives_what_the_formula_gives(some):
+    values = [
+        (
+            np.array([1.0] * one.hits + [0.0] * (one.n - one.hits)),
+            np.array([1.0] * one.control_hits + [0.0] * (one.control_n - one.control_hits)),
+        )
+        for one in some
+    ]
+    draws = 4000
+    p, exact = permuted(values, seed=1, draws=draws), stratified(some)
+    assert p == pytest.approx(exact, abs=4.5 * np.sqrt(exact * (1 - exact) / draws) + 1 / draws)
+
+
+def test_probabilities_are_dealt_out_by_hand():
+    # One target of 0.9, controls 0.5 and 0: it is the largest of three in 1 of 3 deals.
+    values = [(np.array([0.9]), np.array([0.5, 0.0]))]
+    assert permuted(values, seed=0, draws=30_000) == pytest.approx(1 / 3, abs=0.02)
+    assert permuted([(np.zeros(3), np.zeros(4))], seed=0) == 1
+
+
+@given(st.permutations(range(6)), st.floats(0.1, 10))
+def test_neither_order_nor_scale_matters_to_the_deal(order, scale):
+    targets = np.array([0.5, 0.0, 0.2, 0.0, 0.9, 0.1])
+    controls = np.array([0.1, 0.0, 0.0])
+    p = permuted([(targets, controls)], seed=3, draws=200)
+    assert permuted([(targets[list(order)] * scale, controls * scale)], seed=3, draws=200) == p
+
+
+def test_one_string_among_its_controls():
+    assert guess_rate(0, 99) == 0.01
+    assert guess_rate(99, 99) == 1
+    with pytest.raises(ValueError, match="no rate"):
+        guess_rate(3, 2)
+
+
+def test_the_upper_bound_of_nothing_is_known_in_closed_form():
+    assert upper_bound(0, 52) == pytest.approx(1 - 0.05 ** (1 / 52))
+    assert upper_bound(2, 2) == 1
+    with pytest.raises(ValueError, match="no rate"):
+        upper_bound(0, 0)
+
+
+def test_what_would_have_been_seen():
+    # One hit of 9 among 9 + 991 strings has p = 9/1000.
+    assert hits_needed(9, 0, 991, 0.01) == 1
+    assert hits_needed(9, 0, 991, 0.008) == 2
+    # Two targets, two controls: not even both will do at 1 %.
+    assert hits_needed(2, 0, 2, 0.01) is None
+    # One hit needed of n: 1 - (1 - r)^n = 0.9.
+    assert detectable(1, 9) == pytest.approx(1 - 0.1 ** (1 / 9))
+    assert detectable(None, 9) == detectable(10, 9) == 1
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_more_hits_needed_is_less_seen(n, needed):
+    assert 0 < detectable(needed, n) <= detectable(needed + 1, n) <= 1
+
+
+def test_groups_are_drawn_together():
+    # Two groups of two, one wholly found: the mean is 0, 1/2 or 1 with 1/4, 1/2, 1/4.
+    values, groups = [1.0, 1.0, 0.0, 0.0], ["a", "a", "b", "b"]
+    assert clustered_share(values, groups, seed=0) == (0.0, 1.0)
+    # Every group is half found: there is nothing between them.
+    assert clustered_share([1, 0, 1, 0], groups, seed=0) == (0.5, 0.5)
+    with pytest.raises(ValueError, match="with a group"):
+        clustered_share([], [], seed=0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from("abcd")), min_size=1), st.randoms())
+def test_the_order_of_values_does_not_matter(pairs, rng):
+    def interval(some):
+        return clustered_share([v for v, _ in some], [g for _, g in some], seed=2, draws=50)
+
+    mixed = list(pairs)
+    rng.shuffle(mixed)
+    low, high = interval(pairs)
+    assert interval(mixed) == pytest.approx((low, high))
+    assert 0 <= low <= high <= 1 + 1e-12
