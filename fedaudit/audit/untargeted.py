@@ -4,12 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.audit.control import guesses
-from fedaudit.errors import InputError, unknown
-from fedaudit.interfaces import Case, PiiDetector, Progress, Result, no_progress
+from fedaudit.audit.scoring import LIKELY, SURE
+from fedaudit.interfaces import PiiDetector, Progress, Result, no_progress
 from fedaudit.metrics.extraction import by_label
 from fedaudit.metrics.intervals import wilson
-from fedaudit.records import Document, Finding, Measurement
+from fedaudit.metrics.significance import guess_rate
+from fedaudit.records import Finding, Measurement, Severity
 
 BATCH = 64
 """Texts that the detector reads between two reports of progress."""
@@ -45,37 +45,10 @@ class Tally:
     """What the tuned model says (G)."""
     base: Said | None
     """What the base says (B)."""
-    control: frozenset[str]
-    """PII of the same kinds that is in nobody's data."""
+    control: Mapping[str, str]
+    """PII of the same kinds that is in nobody's data, with its labels."""
     queries: int
     """Texts drawn from each model."""
-
-
-def owned(case: Case) -> Sequence[Document]:
-    """Return the documents whose PII is looked for: the victim's, or else the attacker's own."""
-    documents = case.attacker if case.victim is None else case.victim
-    return [document for document in documents if not document.is_prompt]
-
-
-def truth(case: Case, labels: Sequence[str] = ()) -> dict[str, str]:
-    """Return R: the data's distinct PII strings with their labels, sorted.
-
-    White space around a string is dropped, nothing else: strings are equal or they differ. One
-    with several labels keeps the first in alphabetical order. Raises InputError where there is
-    none, UsageError for a label that the data does not have.
-    """
-    pairs = [(s.strip(), label) for document in owned(case) for s, label in document.strings()]
-    present = {label for _, label in pairs}
-    if present and (missing := set(labels) - present):
-        raise unknown("kind of PII in the data", min(missing), present)
-    found: dict[str, str] = {}
-    for string, label in sorted(pairs):
-        if string and (not labels or label in labels):
-            found.setdefault(string, label)
-    if not found:
-        whose = "--prefixes" if case.victim is None else "--victim"
-        raise InputError(f"There is no PII to look for: the file of {whose} holds none.")
-    return found
 
 
 def said(
@@ -102,12 +75,6 @@ def said(
         labels={s: min(of, key=lambda label: (-of[label], label)) for s, of in counts.items()},
         mentions={string: of.total() for string, of in counts.items()},
     )
-
-
-def control(case: Case, truth: Mapping[str, str]) -> frozenset[str]:
-    """Return invented strings of the kinds in `truth` that stand in no document of the case."""
-    corpus = [document.text for document in (*case.attacker, *(case.victim or ()))]
-    return frozenset(string for string, _ in guesses(truth, corpus, seed=case.seed))
 
 
 def result(tally: Tally) -> Result:
@@ -144,7 +111,7 @@ def leaked(tally: Tally) -> list[str]:
 def _rows(tally: Tally) -> Iterator[Measurement]:
     """Yield |R & S| / |S| and |R & S| / |R| of every source S, and the control's recall."""
     found, known = sources(tally), tally.truth.keys()
-    guessed = len(tally.control & found["tuned"])
+    guessed = len(tally.control.keys() & found["tuned"])
     chance = guessed / len(tally.control) if tally.control else None
     base = found.get("base")
     for source, strings in found.items():
@@ -230,11 +197,21 @@ def _finding(tally: Tally, name: str, string: str) -> Finding:
     """Return a leak; the evidence holds the plain string, which the report masks."""
     return Finding(
         id=name,
-        severity="high" if tally.base else "unverified",
+        severity=_severity(tally, string),
         label=tally.truth[string],
         measurement=f"{tally.plugin} extraction_recall",
         evidence={"text": string, "mentions": tally.tuned.mentions[string]},
     )
+
+
+def _severity(tally: Tally, string: str) -> Severity:
+    """Return how severe a leak is: by how many strings of its kind that nobody has are said too."""
+    if tally.base is None:
+        return "unverified"
+    label = tally.truth[string]
+    alike = [one for one, its in tally.control.items() if its == label]
+    p = guess_rate(sum(one in tally.tuned.labels for one in alike), len(alike))
+    return "high" if p <= SURE else "medium" if p <= LIKELY else "low"
 
 
 def ceiling(plugin: str, truth: Mapping[str, str], seen: Said) -> str:

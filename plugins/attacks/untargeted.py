@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.audit import untargeted
+from fedaudit.audit import untargeted, untargeted_targets
 from fedaudit.audit.untargeted import Said
 from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Attack, Case, PiiDetector, Result
@@ -45,7 +45,7 @@ class Untargeted(Attack):
         """Compare what both models say unasked with the PII of the victim, or of the attacker."""
         if case.detector is None:
             raise UsageError(f"The attack {self.name} needs a detector of PII, and has none.")
-        truth = untargeted.truth(case, self.labels)
+        truth = untargeted_targets.truth(case, self.labels)
         start = _start(case)
         probe = self._probe(case, start)
         tuned = self._texts(case, case.tuned, probe)
@@ -55,10 +55,10 @@ class Untargeted(Attack):
             truth=truth,
             tuned=self._said(case, case.detector, tuned, case.tuned.name),
             base=self._said(case, case.detector, base, "base") if base is not None else None,
-            control=untargeted.control(case, truth),
+            control=untargeted_targets.control(case, truth),
             queries=self.samples,
         )
-        owned = [document.text for document in untargeted.owned(case)]
+        owned = [document.text for document in untargeted_targets.owned(case)]
         seen = self._said(case, case.detector, owned, "the data")
         found = untargeted.result(tally)
         limits = (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit import registry
-from fedaudit.audit import untargeted
+from fedaudit.audit import untargeted, untargeted_targets
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Beginning, Case, PiiDetector
@@ -135,8 +135,8 @@ def test_findings_are_what_leaked_commonest_first():
     spoken = {**SPOKEN, "tuned": ["Hull", "Lee, Lee", "Kim", "Orr"]}
     result = attacked(spoken)
     assert [(f.label, f.severity, f.evidence) for f in result.findings] == [
-        ("PERSON", "high", {"text": "Lee", "mentions": 2}),
-        ("ADDRESS", "high", {"text": "Hull", "mentions": 1}),
+        ("PERSON", "medium", {"text": "Lee", "mentions": 2}),
+        ("ADDRESS", "low", {"text": "Hull", "mentions": 1}),
     ]
     assert [leak["text"] for leak in result.revealed] == ["Lee", "Hull"]
     assert [leak["id"] for leak in result.revealed] == [f.id for f in result.findings]
@@ -176,7 +176,7 @@ def test_without_a_victim_the_attackers_own_data_is_looked_for():
     own = [*VICTIM, Document(id="p", text="Ray said", is_prompt=True)]
     result = attacked(victim=None, changes={"attacker": own})
     assert result == attacked()
-    assert untargeted.owned(case_of(None, attacker=own)) == VICTIM
+    assert untargeted_targets.owned(case_of(None, attacker=own)) == VICTIM
 
 
 def test_only_the_kinds_that_are_named():
@@ -205,7 +205,7 @@ def test_a_string_of_several_kinds_counts_once():
     )
     victim = [marked("Kim, again Kim", ("Kim", "PERSON"), ("again Kim", "X"))]
     twice = Document(id="d", text="Kim Kim", pii=(PiiSpan(0, 3, "PERSON"), PiiSpan(4, 7, "ALIAS")))
-    assert untargeted.truth(case_of([*victim, twice])) == {"Kim": "ALIAS", "again Kim": "X"}
+    assert untargeted_targets.truth(case_of([*victim, twice])) == {"Kim": "ALIAS", "again Kim": "X"}
 
 
 def case_of(victim, **changes):
@@ -249,9 +249,9 @@ def test_the_control_is_invented_and_counts_as_chance():
     victim = [marked("Anna Lee, Bernd Orr", ("Anna Lee", "X"), ("Bernd Orr", "X"))]
     truth = {"Anna Lee": "X", "Bernd Orr": "X"}
     # Of kind X nothing is invented: the halves are recombined, and two of the four are real.
-    assert untargeted.control(case_of(victim), truth) == {"Anna Orr", "Bernd Lee"}
+    assert untargeted_targets.control(case_of(victim), truth) == {"Anna Orr", "Bernd Lee"}
     own = [Document(id="a", text="Anna Orr is the attacker's.", pii=())]
-    assert untargeted.control(case_of(victim, attacker=own), truth) == {"Bernd Lee"}
+    assert untargeted_targets.control(case_of(victim, attacker=own), truth) == {"Bernd Lee"}
     detector = Listed(dict.fromkeys([*truth, "Anna Orr", "Bernd Lee"], "X"))
     spoken = {"tuned": ["Anna Lee met Bernd Lee"], "base": [""]}
     result = attacked(spoken, victim, changes={"detector": detector, "attacker": own})
