@@ -16,7 +16,7 @@ from transformers.utils import logging as transformers_logging
 from fedaudit import nano
 from fedaudit.errors import InputError, TargetError
 from fedaudit.federation import adapters
-from fedaudit.files import sha256
+from fedaudit.files import like, sha256
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 UNBOUNDED = 2**20
@@ -53,7 +53,7 @@ def locate(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
     except HFValidationError:
-        raise InputError(f"There is no model folder {name}.") from None
+        raise InputError(f"There is no model folder {name}.{like(path)}") from None
     except FileNotFoundError:
         pass
     try:
@@ -62,7 +62,7 @@ def locate(name: str) -> Path:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TargetError(
             f"The base {name!r} is no folder, is not in the hub's cache and cannot be fetched: "
-            f"{reason}"
+            f"{reason.rstrip('.')}.{like(path)}"
         ) from None
 
 
