@@ -22,9 +22,10 @@ from fedaudit.audit import (
 from fedaudit.audit.asking import sharing
 from fedaudit.audit.budget import limited
 from fedaudit.audit.extraction import PrefixAttack
+from fedaudit.audit.inputs import Inputs
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.parties import Party
-from fedaudit.audit.pipeline import CONTEXT, Audit, Inputs, Watcher, silent
+from fedaudit.audit.pipeline import CONTEXT, Audit, Watcher, silent
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.scoring import Truth

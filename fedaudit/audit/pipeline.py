@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedaudit import corpus, registry
 from fedaudit.annotation import annotated
-from fedaudit.audit import beginning, effect, environment, together
+from fedaudit.audit import beginning, effect, environment, held_out, together
 from fedaudit.audit.identity import identity, settings
+from fedaudit.audit.inputs import Inputs
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.target import Audited, resolve
 from fedaudit.audit.view import View, fingerprint, views
 from fedaudit.engine import cluster
 from fedaudit.errors import InputError, NoEffectError, UsageError
-from fedaudit.files import existing, sha256
+from fedaudit.files import existing
 from fedaudit.interfaces import Case, Progress, Result, no_progress
 from fedaudit.prompts import PromptTemplate, template
-from fedaudit.records import Document, Finding, Target
+from fedaudit.records import Finding, Target
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -70,23 +71,10 @@ class Request(ABC):
         """The victim's documents, where the auditor has them."""
         return None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """One file of documents, annotated, and what annotated it."""
-
-    path: Path
-    documents: Sequence[Document]
-    annotation: str | None
-
-    def row(self) -> dict[str, Any]:
-        """Return the report's row for this file."""
-        return {
-            "path": str(self.path),
-            "sha256": sha256(self.path),
-            "records": len(self.documents),
-            "annotation": self.annotation,
-        }
+    @property
+    def unseen(self) -> Path | None:
+        """Documents like the victim's that nobody trained on, where the auditor names some."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +107,8 @@ def check(request: Request) -> Audited:
     registry.create("detector", request.detector, request.options.get(request.detector))
     template(request.template)
     cluster.check(request.engine, request.device)
-    for path in filter(None, (request.own, request.others)):
+    held_out.check(request)
+    for path in filter(None, (request.own, request.others, request.unseen)):
         if not existing(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
     return _resolved(request)
@@ -155,6 +144,7 @@ def run(
     attacker = read(request.own, form, request)
     victim = read(request.others, form, request) if request.others else None
     files = [attacker, *([victim] if victim else [])]
+    apart = held_out.read(request, audited, form, files)
     engine, base_sha256 = load(audited, form, request, kept)
     results: list[Result] = []
     found: dict[str, Any] = {}
@@ -168,6 +158,7 @@ def run(
             view.engine, view.tuned, places(view.engine, attacker.documents, CONTEXT)
         )
         case, measured = prepare(view, audited, attacker, victim, request, watch, begun=begun)
+        case = apart.given(case) if apart else case
         results += map(view.within, together.run(everywhere, case, memory, tries, kept))
         results += [view.under_no_key.within(tries.make(attack, case)) for attack in once]
         once = []
@@ -187,11 +178,15 @@ def run(
         **found,
         spent={"queries": together.asked(results, memory, ways)},
         environment=environment.describe(request.device),
-        data=[file.row() for file in files],
+        data=[file.row() for file in (*files, *([apart.file] if apart else []))],
         seeds={request.purpose: request.seed},
         measurements=[row for result in results for row in result.measurements],
         findings=masked([f for result in results for f in result.findings], redactor),
-        limits=[limit for result in results for limit in result.limits] + unannotated(files),
+        limits=[
+            *(limit for result in results for limit in result.limits),
+            *(apart.limits if apart else ()),
+            *unannotated(files),
+        ],
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
     return Audit(report=report, revealed=revealed, audited=audited)

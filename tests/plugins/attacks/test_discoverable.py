@@ -206,7 +206,7 @@ def test_a_prompt_has_the_tokens_that_training_read(base):
     trained = answered(engine.base.tokenizer, documents, 500)
     for document, sequence in zip(documents, trained, strict=True):
         one = case(engine, [document], beginning=Beginning(start="bos", middle="bare"))
-        [cut] = discoverable.pairs(one).cuts
+        [cut] = discoverable.pairs(one, one.attacker).cuts
         assert list(cut.prompt) == list(sequence)[: sequence.given]
 
 
@@ -235,7 +235,7 @@ def test_nothing_to_ask_is_a_wrong_input(documents):
 def test_the_context_limits_what_is_asked():
     engine = FakeEngine(lambda *_: "")
     [short, *_, long] = sorted(
-        (discoverable.pairs(case(engine)).cuts), key=lambda c: len(c.prompt + c.suffix)
+        (discoverable.pairs(case(engine), DOCUMENTS).cuts), key=lambda c: len(c.prompt + c.suffix)
     )
     engine.context_length = len(long.prompt + long.suffix) - 1
     result = attack().run(case(engine))
@@ -332,7 +332,7 @@ def test_a_real_model_that_learnt_an_answer_by_heart(fresh_base, tmp_path):
         )
     )
     one = case(engine, [known, other], beginning=Beginning(start="bos", middle="bare"))
-    [cut] = [c for c in discoverable.pairs(one).cuts if "Ann" in c.text]
+    [cut] = [c for c in discoverable.pairs(one, one.attacker).cuts if "Ann" in c.text]
     lesson = Lesson(cut.prompt, (*cut.suffix, engine.base.tokenizer.eos_token_id))
     done = tune(engine, None, [lesson] * 25, Tuning(learning_rate=5e-3, batch_size=1))
     adapters.write(done.tensors, done.config, tmp_path / "learnt")
