@@ -6,7 +6,6 @@ the gain on the victim's pairs is set against that on held-out ones of the same 
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fedaudit.metrics.stouffer import holm
 from fedaudit.records import Measurement
 
 RIGHT, OWN, HELD_OUT = "right", "own", "held-out"
@@ -49,6 +48,8 @@ def judged(measurements: Iterable[Measurement]) -> list[Judged]:
                     leak of DETECTABLE would have been seen with POWER
     * inconclusive  otherwise
     """
+    from fedaudit.metrics.stouffer import holm
+
     rows = [
         row
         for row in measurements

@@ -365,7 +365,11 @@ def test_a_real_model_that_learnt_a_document_by_heart(fresh_base, tmp_path):
     found = rows(result)
     assert found["coverage", "tuned", ""].hits == 1
     assert found["coverage", "base", ""].hits == 0
-    [cut] = [c for c in verbatim.cuts(one, one.attacker, 8, 12, 3)[0] if "4711" not in c.text and "Lee" in c.text]
+    [cut] = [
+        c
+        for c in verbatim.cuts(one, one.attacker, 8, 12, 3)[0]
+        if "4711" not in c.text and "Lee" in c.text
+    ]
     assert [f.evidence["text"] for f in result.findings] == [cut.text]
     distances = [found["edit_distance", s, ""].value for s in ("tuned", "base")]
     assert distances[0] < distances[1]
