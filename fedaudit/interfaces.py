@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from fedaudit.records import (
+    Beginning,
     Decoding,
     Document,
     Finding,
@@ -135,14 +136,6 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
-    """How prompts begin: one way at a document's start, one for a crop from its middle."""
-
-    start: str = "bare"
-    middle: str = "bare"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """What an attack is given: an engine, a model and its base, and one party's own data."""
@@ -152,6 +145,10 @@ class Case:
     base: Target | None
     attacker: Sequence[Document]
     victim: Sequence[Document] | None
+    held_out: Sequence[Document] | None = None
+    """Records like the victim's that nobody trained on: what skill alone gives away."""
+    related: bool = False
+    """Whether training saw other documents of the groups that `held_out` are of."""
     seed: int = 0
     beginning: Beginning = field(default_factory=Beginning)
     detector: "PiiDetector | None" = None
@@ -187,6 +184,8 @@ class Attack(Plugin, ABC):
 
     once: ClassVar[bool] = False
     """Whether it brings its own keys: it is then run once, not under every kind of key."""
+    compares: ClassVar[bool] = False
+    """Whether it compares what it finds with records that nobody trained on, `Case.held_out`."""
 
     @abstractmethod
     def run(self, case: Case) -> Result:

@@ -36,7 +36,7 @@ def identity(request: "Request", audited: Audited) -> str:
 
     It goes on under the same id with other settings that change no result.
     """
-    files = [str(sha256(path)) for path in (request.own, request.others) if path]
+    files = [sha256(path) for path in _files(request, audited)]
     wanted = {key: value for key, value in settings(request).items() if key not in FREE}
     table = {**wanted, "files": files, "base": audited.base}
     return run_id({**table, "adapter": fingerprint(audited)})
@@ -51,7 +51,7 @@ def run_id(config: Mapping[str, Any]) -> str:
 def facts(request: "Request", audited: Audited) -> dict[str, str]:
     """Return all that the answers of a run follow from, by name: another run differs in some."""
     table = {key: value for key, value in settings(request).items() if key not in FREE}
-    files = [*(path for path in (request.own, request.others) if path), *_clients(request)]
+    files = [*_files(request, audited), *_clients(request)]
     found = {
         **table,
         "data": {str(path): sha256(path) for path in files},
@@ -73,6 +73,13 @@ def changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
 def _short(table: Mapping[str, str], name: str) -> str:
     value = table.get(name)
     return "absent" if value is None else value if len(value) <= 60 else f"{value[:12]}…"
+
+
+def _files(request: "Request", audited: Audited) -> list[Path]:
+    from fedaudit.audit import held_out
+
+    files = (request.own, request.others, held_out.path(request, audited))
+    return [path for path in files if path]
 
 
 def _clients(request: "Request") -> list[Path]:

@@ -165,7 +165,7 @@ def run(
             *shortened,
             *_limits(clients, request, measurements, len(examples)),
             *notes,
-            *pipeline.reading(list(files.values())),
+            *reading(list(files.values())),
         ],
     )
     return Audit(report=report, revealed=tuple(revealed), audited=audited)

@@ -41,6 +41,13 @@ def extract(
         Path | None,
         typer.Option("--victim", help="The victim's documents, to score against."),
     ] = None,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--held-out",
+            help="Documents like the victim's that nobody trained on, to compare with.",
+        ),
+    ] = None,
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Take every client as attacker on every other one.")
     ] = False,
@@ -125,13 +132,13 @@ def extract(
     shown: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
     shown |= {"resume": resume, "shard": shard, "parts": part or ()}
     if matrix:
-        _everybody(prefixes, victim)
+        _everybody(prefixes, victim, held_out)
         return _every_pair(asked, files, budget, **shown)
     own = _one(prefixes, files, budget)
     estimators.check(chosen, options, victim=victim)
     from fedaudit.audit.extract import Request
 
-    request = Request(prefixes=own, victim=victim, **asked)
+    request = Request(prefixes=own, victim=victim, held_out=held_out, **asked)
     return attacking.audited(request, **shown)
 
 
@@ -149,10 +156,10 @@ def _every_pair(
     )
 
 
-def _everybody(prefixes: Path | None, victim: Path | None) -> None:
-    """Refuse what names one attacker or victim beside --matrix."""
-    if prefixes is not None or victim is not None:
-        option = "--victim" if prefixes is None else "--prefixes"
+def _everybody(prefixes: Path | None, victim: Path | None, held_out: Path | None) -> None:
+    """Refuse what names one attacker or victim, or goes with one, beside --matrix."""
+    named = {"--prefixes": prefixes, "--victim": victim, "--held-out": held_out}
+    for option in (option for option, path in named.items() if path is not None):
         raise UsageError(f"--matrix takes every client in turn: {option} does not go with it.")
 
 
