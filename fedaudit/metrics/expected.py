@@ -127,9 +127,10 @@ def drawn_interval(
     most = float(weights.max(initial=0.0))
     if most <= 0:
         return 0.0, 0.0
-    value, variance = float(weights @ counts), float(weights**2 @ counts)
-    low = _gamma(value, variance, level) if value > 0 else 0.0
-    return low, _gamma(value + most, variance + most**2, 1 - level)
+    shares = weights / most
+    value, variance = float(shares @ counts), float(shares**2 @ counts)
+    low = _gamma(value, variance, level) if variance > 0 else 0.0
+    return most * low, most * _gamma(value + 1, variance + 1, 1 - level)
 
 
 def _gamma(mean: float, variance: float, above: float) -> float:
