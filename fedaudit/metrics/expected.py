@@ -67,15 +67,15 @@ def count_interval(
     sure = sum(int((tail >= 1 - CERTAIN).sum()) for tail in tails)
     open_ = [tail[((tail > CERTAIN) & (tail < 1 - CERTAIN)).any(axis=1)] for tail in tails]
     law = _summed([row for tail in open_ for row in _laws(tail)]).clip(0)
-    low, high = _middle(_scattered(law, variance, len(found)))
+    low, high = _middle(_scattered(law, variance))
     return max(0, sure + low), min(len(found), sure + high)
 
 
-def _scattered(law: Floats, variance: float, most: int) -> tuple[int, Floats]:
+def _scattered(law: Floats, variance: float) -> tuple[int, Floats]:
     """Return the least number, and the law from there on, with a difference of Poissons added."""
     from scipy.special import ive
 
-    reach = min(most, math.ceil(8 * math.sqrt(variance) + 4)) if variance > 0 else 0
+    reach = math.ceil(8 * math.sqrt(variance) + 4) if variance > 0 else 0
     return -reach, np.convolve(law, ive(np.abs(np.arange(-reach, reach + 1)), variance))
 
 
