@@ -68,9 +68,9 @@ class Chance:
         self._best, self.drawn = walked.best[strings.at], walked.drawn[strings.at]
         self._missed = np.exp(n * walked.log_least[strings.at])
         self._a_draw = _a_draw(walked, strings.at)
-        self.least: Floats = -np.expm1(n * walked.log_least[strings.at])
+        self.least: Floats = 0.0 - np.expm1(n * walked.log_least[strings.at])
         self.most: Floats = -np.expm1(n * walked.log_most[strings.at])
-        self.value: Floats = -np.expm1(n * log_missed(walked, n)[strings.at])
+        self.value: Floats = 0.0 - np.expm1(n * log_missed(walked, n)[strings.at])
 
     def bounds(self) -> "tuple[Floats, Floats]":
         """Return 95 % bounds for every string by itself: Garwood's (1936) for what was drawn."""
