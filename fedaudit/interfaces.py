@@ -122,7 +122,7 @@ class Engine(Protocol):
         *,
         new: int,
         decoding: Decoding = Decoding(),
-        threshold: float = 1e-3,
+        threshold: float = 4e-3,
         trials: Sequence[int] = (),
         seed: int = 0,
         progress: Progress = no_progress,
@@ -130,8 +130,8 @@ class Engine(Protocol):
         """Return for each prompt the probability that a continuation begins with each string.
 
         A continuation has at most `new` tokens; white space that leads it does not count. Branches
-        less likely than `threshold` may be given up; `trials`, one number a prompt or none, draw
-        from what is. Raises InputError where the engine cannot.
+        less likely than `threshold`, or a lower one of the engine's own, may be given up; `trials`,
+        one number a prompt or none, draw from what is. Raises InputError where the engine cannot.
         """
         ...
 

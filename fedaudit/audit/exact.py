@@ -6,6 +6,7 @@ multiply over prefixes and samples. docs/exact.md has the formulas.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fedaudit.audit import expectation, probable
 from fedaudit.audit.asking import Manner, Sharing
@@ -14,6 +15,18 @@ from fedaudit.audit.scoring import Truth
 from fedaudit.audit.sources import Exact
 from fedaudit.audit.walking import walked
 from fedaudit.interfaces import Case, Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed(Result):
+    """A result that knows how likely each string comes out, once or more, with its samples."""
+
+    chances: Mapping[str, tuple[float, float | None]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """Of each target, by the tuned model and by the base; None where there is no base."""
+    control: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
+    """Of each string of the control, by the tuned model."""
 
 
 def result(
@@ -71,9 +84,11 @@ def results(
 
 
 def _result(found: Exact) -> Result:
-    return Result(
+    return Computed(
         measurements=tuple(expectation.rows(found)),
         findings=probable.findings(found),
         limits=probable.limits(found),
         revealed=probable.revealed(found),
+        chances=found.chances(),
+        control=found.control_chances(),
     )
