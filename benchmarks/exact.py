@@ -1,14 +1,14 @@
 """Exact extraction probabilities beside sampling: the cost of each, and whether they agree.
 
     fedaudit simulate --profile fed_pii --out RUN
-    python benchmarks/exact.py RUN [--repeats 3] [--threshold 1e-3] [--seeds 50] [--prefixes 12]
+    python benchmarks/exact.py RUN [--repeats 3] [--threshold 4e-3] [--seeds 50] [--prefixes 12]
 
 The work is the contextual attack's on one model of a nano federation: client c0's prefixes of 50
 tokens, 10 new tokens, c1's personal data and the guess control as strings. Sampling draws 15
 continuations of each, to their ends or until it is settled which string they begin with; the walk
 computes them all, with its draws from what it gives up. They take turns in this process. With
 --seeds, so many runs of 1, 15 and 100 samples of --prefixes prefixes, evenly spaced, are drawn, and
-their coverages set beside the interval that the walk gives for them.
+the targets that they find set beside what the walk gives for them.
 """
 
 import argparse
@@ -108,18 +108,19 @@ def agreement(case: Case, threshold: float, seeds: int, prefixes: int) -> None:
     ]
     texts = [one.texts for one in case.engine.generate(case.tuned, probes, seed=1)]
     for n in RUNS:
-        wanted = Sources(exact, targets, control=False).coverage(n)["tuned"]
+        wanted = Sources(exact, targets, control=False).expected(n)["tuned"]
         seen = np.array(
             [
                 len(extracted((t for own in texts for t in own[at : at + n]), targets))
                 for at in range(0, seeds * max(RUNS), max(RUNS))
             ]
-        ) / len(targets)
-        inside = int(((wanted.low <= seen) & (seen <= wanted.high)).sum())
+        )
+        low, high = wanted.run
+        inside = int(((low <= seen) & (seen <= high)).sum())
         print(
-            f"n = {n:>3}: computed {wanted.value:.4f} [{wanted.low:.4f}, {wanted.high:.4f}], "
-            f"mean of {seeds} runs {seen.mean():.4f} (standard error "
-            f"{seen.std(ddof=1) / seeds**0.5:.4f}), from {seen.min():.4f} to {seen.max():.4f}, "
+            f"n = {n:>3}: computed {wanted.value:.2f} ({wanted.low:.2f} to {wanted.high:.2f} by "
+            f"what was drawn; one run [{low}, {high}]), mean of {seeds} runs {seen.mean():.2f} "
+            f"(standard error {seen.std(ddof=1) / seeds**0.5:.2f}), {seen.min()} to {seen.max()}, "
             f"{inside} within"
         )
 
@@ -128,7 +129,7 @@ def main() -> None:
     """Print the ratio, and with --seeds the agreement."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
-    parser.add_argument("--threshold", type=float, default=1e-3)
+    parser.add_argument("--threshold", type=float, default=4e-3)
     for name, value in (("repeats", 3), ("seeds", 0), ("prefixes", 12)):
         parser.add_argument(f"--{name}", type=int, default=value)
     given = parser.parse_args()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from fedaudit.records import (
+    Beginning,
     Decoding,
     Document,
     Finding,
@@ -121,7 +122,7 @@ class Engine(Protocol):
         *,
         new: int,
         decoding: Decoding = Decoding(),
-        threshold: float = 1e-3,
+        threshold: float = 4e-3,
         trials: Sequence[int] = (),
         seed: int = 0,
         progress: Progress = no_progress,
@@ -129,18 +130,10 @@ class Engine(Protocol):
         """Return for each prompt the probability that a continuation begins with each string.
 
         A continuation has at most `new` tokens; white space that leads it does not count. Branches
-        less likely than `threshold` may be given up; `trials`, one number a prompt or none, draw
-        from what is. Raises InputError where the engine cannot.
+        less likely than `threshold`, or a lower one of the engine's own, may be given up; `trials`,
+        one number a prompt or none, draw from what is. Raises InputError where the engine cannot.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
-    """How prompts begin: one way at a document's start, one for a crop from its middle."""
-
-    start: str = "bare"
-    middle: str = "bare"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +149,10 @@ class Case:
     """Documents of the federation's other members, by name, where the auditor has them."""
     control: Sequence[Document] = ()
     """Documents that nobody in the federation has: their PII is what guessing may give."""
+    held_out: Sequence[Document] | None = None
+    """Records like the victim's that nobody trained on: what skill alone gives away."""
+    related: bool = False
+    """Whether training saw other documents of the groups that `held_out` are of."""
     seed: int = 0
     beginning: Beginning = field(default_factory=Beginning)
     detector: "PiiDetector | None" = None
@@ -191,6 +188,8 @@ class Attack(Plugin, ABC):
 
     once: ClassVar[bool] = False
     """Whether it brings its own keys: it is then run once, not under every kind of key."""
+    compares: ClassVar[bool] = False
+    """Whether it compares what it finds with records that nobody trained on, `Case.held_out`."""
 
     @abstractmethod
     def run(self, case: Case) -> Result:

@@ -79,6 +79,14 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """How prompts begin: one way at a document's start, one for a crop from its middle."""
+
+    start: str = "bare"
+    middle: str = "bare"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
     """How continuations are drawn; temperature 0 is greedy."""
 

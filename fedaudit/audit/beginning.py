@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.audit.prefixes import Place
-from fedaudit.interfaces import Beginning, Engine
-from fedaudit.records import Target
+from fedaudit.interfaces import Engine
+from fedaudit.records import Beginning, Target
 
 SAMPLE = 128
 """At most this many known texts of each kind are scored."""

@@ -2,15 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from fedaudit.audit import beyond
 from fedaudit.audit.verbatim import LABEL, NO_BASE, Cut, partners
 from fedaudit.interfaces import Case, Result
+from fedaudit.metrics.difference import Gain
 from fedaudit.metrics.intervals import Estimate, bootstrap_mean, wilson
 from fedaudit.metrics.utility import rouge_l, words
 from fedaudit.records import Document, Finding, Measurement, Tokens
 
 LONG = 5
-"""From so many words on, an answer is hardly guessed: a leak of it is "high", else "medium"."""
+"""A leak of an answer with fewer words is never "high": short answers are soon guessed."""
+
+RARE = 0.1
+"""A leak is "high" only where certainly less than this share of held-out answers comes out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,20 +39,26 @@ class Answered:
     scores: Sequence[float]
 
 
-def pairs(case: Case) -> Pairs:
-    """Return the victim's pairs, or the attacker's own without one; each distinct pair once.
+def pairs(case: Case, documents: Sequence[Document]) -> Pairs:
+    """Return the pairs of `documents`, each distinct one once.
 
     The prompt is what training read before the answer: the text up to where the output begins, as
     tokens of the whole text, behind what the target expects at a document's start.
     """
-    documents = case.attacker if case.victim is None else case.victim
-    found = {(d.text, d.output, d.task): d for d in documents if not d.is_prompt}
+    order = sorted(documents, key=lambda one: one.group, reverse=True)
+    found = {(d.text, d.output, d.task): d for d in order if not d.is_prompt}
     texts = [one for _, one in sorted(found.items())]
     good = [one for one in texts if _is_pair(one)]
     tokenized = case.engine.tokenize([one.text for one in good])
     own = case.engine.tokenize([one.output for one in good])
     cuts = [
-        Cut(prompt=_prompt(case, one, tokens), suffix=y.ids, text=one.output, task=one.task)
+        Cut(
+            prompt=_prompt(case, one, tokens),
+            suffix=y.ids,
+            text=one.output,
+            task=one.task,
+            group=one.group,
+        )
         for one, tokens, y in zip(good, tokenized, own, strict=True)
     ]
     room = case.engine.context_length
@@ -84,6 +96,10 @@ class Measured:
     threshold: float
     records: str
     seed: int
+    held_out: "Measured | None" = None
+    """The same of records that nobody trained on."""
+    related: bool = False
+    """Whether training saw other documents of their groups."""
 
     def models(self) -> dict[str, Answered]:
         """Return the models by the name of their source."""
@@ -98,14 +114,32 @@ class Measured:
             and (self.base is None or self.base.scores[i] < self.threshold)
         ]
 
+    def gains(self) -> list[Gain]:
+        """Return by how much each answer is nearer to the true one than the base's, by group."""
+        base = self.base.scores if self.base else [0.0] * len(self.cuts)
+        return [
+            Gain(f"group {cut.group}" if cut.group else f"pair {i}", cut.task, score - base[i])
+            for i, (cut, score) in enumerate(zip(self.cuts, self.tuned.scores, strict=True))
+        ]
+
+    def reached(self, task: str) -> tuple[int, int]:
+        """Return how many answers of a task reach the threshold beyond the base's, of how many."""
+        return (
+            sum(self.cuts[i].task == task for i in self.beyond()),
+            sum(cut.task == task for cut in self.cuts),
+        )
+
 
 def result(measured: Measured) -> Result:
     """Return Rouge-L and the share that reaches the threshold, and a finding a leaked answer."""
-    m, rows = measured, list[Measurement]()
-    for task in ("", *sorted({cut.task for cut in m.cuts} - {""})):
-        some = [i for i, cut in enumerate(m.cuts) if not task or cut.task == task]
-        rows += _rows(m, {"task": task} if task else {}, some)
+    m, rows = measured, _by_task(measured)
     rows += [*_judged(m), *_queries(m)]
+    if m.held_out:
+        rows += [*_by_task(m.held_out), *_queries(m.held_out)]
+    if m.base and (m.held_out or m.records != "own"):
+        others = m.held_out.gains() if m.held_out else None
+        at = {"records": m.records} | ({"held_out": beyond.RELATED} if m.related else {})
+        rows += beyond.rows(m.plugin, m.gains(), others, at, seed=m.seed)
     leaks = _leaks(m)
     return Result(
         measurements=tuple(rows),
@@ -115,6 +149,14 @@ def result(measured: Measured) -> Result:
             {"id": name, "label": LABEL, "text": m.cuts[some[0]].text} for name, some in leaks
         ),
     )
+
+
+def _by_task(m: Measured) -> list[Measurement]:
+    rows: list[Measurement] = []
+    for task in ("", *sorted({cut.task for cut in m.cuts} - {""})):
+        some = [i for i, cut in enumerate(m.cuts) if not task or cut.task == task]
+        rows += _rows(m, {"task": task} if task else {}, some)
+    return rows
 
 
 def _rows(m: Measured, at: Mapping[str, object], some: Sequence[int]) -> Iterator[Measurement]:
@@ -223,10 +265,11 @@ def _leaks(m: Measured) -> list[tuple[str, list[int]]]:
 def _finding(m: Measured, name: str, some: Sequence[int]) -> Finding:
     """Return a finding; the evidence holds the plain text, which the report masks."""
     best = max(some, key=lambda index: m.tuned.scores[index])
-    cut, long = m.cuts[best], len(words(m.cuts[best].text)) >= LONG
+    cut = m.cuts[best]
+    hits, n = m.held_out.reached(cut.task) if m.held_out else (0, 0)
     return Finding(
         id=name,
-        severity="unverified" if m.base is None else "high" if long else "medium",
+        severity="unverified" if m.base is None else _severity(cut.text, hits, n),
         label=LABEL,
         measurement=f"{m.plugin} rouge_l",
         evidence={
@@ -234,5 +277,15 @@ def _finding(m: Measured, name: str, some: Sequence[int]) -> Finding:
             "pairs": len(some),
             "rouge_l": m.tuned.scores[best],
             "rouge_l_of_base": m.base.scores[best] if m.base else None,
+            "held_out_leaked": hits,
+            "held_out": n,
         },
     )
+
+
+def _severity(answer: str, hits: int, n: int) -> Literal["high", "medium", "low"]:
+    """Return how bad a leaked answer is, of whose task `hits` of `n` held-out ones come out too."""
+    if n and hits / n >= RARE:
+        return "low"
+    rare = n > 0 and wilson(hits, n).high < RARE
+    return "high" if rare and len(words(answer)) >= LONG else "medium"

@@ -6,6 +6,7 @@ multiply over prefixes and samples. docs/exact.md has the formulas.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fedaudit.audit import expectation, probable
 from fedaudit.audit.asking import Manner, Sharing
@@ -13,7 +14,20 @@ from fedaudit.audit.plan import Plan
 from fedaudit.audit.sources import Exact
 from fedaudit.audit.truth import Truth
 from fedaudit.audit.walking import walked
+from fedaudit.audit.weighing import Said, Weighed, weigh
 from fedaudit.interfaces import Case, Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed(Result):
+    """A result that knows how likely each string comes out, once or more, with its samples."""
+
+    chances: Mapping[str, tuple[float, float | None]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """Of each target, by the tuned model and by the base; None where there is no base."""
+    control: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
+    """Of each string of the control, by the tuned model."""
 
 
 def result(
@@ -53,27 +67,36 @@ def results(
     base = walked(case, case.base, plan, list(targets), manner, threshold) if case.base else None
     if isinstance(case, Sharing) and case.kept and not case.kept.whole:
         return {name: Result() for name in truths}
-    return {
-        name: _result(
-            Exact(
-                plugin=plugin,
-                truth=truth,
-                tuned=tuned,
-                base=base,
-                size=plan.size,
-                samples=manner.samples,
-                threshold=threshold,
-                sweeps=sweeps,
-            )
+    results: dict[str, Result] = {}
+    for name, truth in truths.items():
+        found = Exact(
+            plugin=plugin,
+            truth=truth,
+            tuned=tuned,
+            base=base,
+            size=plan.size,
+            samples=manner.samples,
+            threshold=threshold,
+            sweeps=sweeps,
         )
-        for name, truth in truths.items()
-    }
+        results[name] = _result(found, weigh(plugin, case, plan, truth, manner, _said(found)))
+    return results
 
 
-def _result(found: Exact) -> Result:
-    return Result(
-        measurements=tuple(expectation.rows(found)),
-        findings=probable.findings(found),
+def _said(found: Exact) -> Said:
+    """Return how likely each model says each string in the audit, the base its targets only."""
+    chances = found.chances()
+    tuned = {string: one for string, (one, _) in chances.items()} | found.control_chances()
+    base = {string: one for string, (_, one) in chances.items() if one is not None}
+    return Said(tuned=tuned, base=base if found.base else None, strength=tuned, sampled=False)
+
+
+def _result(found: Exact, weighed: Weighed | None) -> Result:
+    return Computed(
+        measurements=(*expectation.rows(found), *(weighed.rows if weighed else ())),
+        findings=probable.findings(found, weighed),
         limits=probable.limits(found),
         revealed=probable.revealed(found),
+        chances=found.chances(),
+        control=found.control_chances(),
     )

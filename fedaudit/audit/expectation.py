@@ -1,4 +1,9 @@
-"""Expected coverage and efficiency for any number of samples, from one walk of each model."""
+"""Expected coverage and efficiency for any number of samples, from one walk of each model.
+
+Three things are uncertain, and each has a row of its own: what other targets of their kind would
+give (coverage, efficiency), what one run finds (hits_of_one_run), and what is only drawn of the
+expected number (vx_pii).
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,6 +25,7 @@ def rows(exact: Exact) -> Iterator[Measurement]:
     sets = exact.sets()
     for name, sources in sets.items():
         yield from _rates(exact, sources, exact.samples, {"set": name})
+        yield from _runs(exact, sources, exact.samples, {"set": name})
         yield from _counts(exact, sources, {"set": name})
     for label, targets in exact.truth.by_label().items():
         sources = Sources(exact, targets, control=False)
@@ -29,6 +35,7 @@ def rows(exact: Exact) -> Iterator[Measurement]:
         for name, sources in sets.items():
             scope = {"set": name, "budget": exact.size, "samples": n}
             yield from _rates(exact, sources, n, scope)
+            yield from _runs(exact, sources, n, scope)
             yield from _extractable(exact, sources, n, scope)
 
 
@@ -36,7 +43,8 @@ def _rates(
     exact: Exact, sources: Sources, n: int, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
     """Yield coverage and efficiency of each source; none counts hits, which are expected ones."""
-    found, queries = sources.coverage(n), exact.size * n
+    found = {source: one.share() for source, one in sources.expected(n).items()}
+    queries = exact.size * n
     share = {source: one.value for source, one in found.items()}
     for source, one in found.items():
         targets = sources.count(source)
@@ -58,15 +66,25 @@ def _rates(
         )
 
 
+def _runs(
+    exact: Exact, sources: Sources, n: int, scope: Mapping[str, object]
+) -> Iterator[Measurement]:
+    """Yield how many targets one run of n samples finds: of runs 95 % lie within the interval."""
+    for source, one in sources.expected(n).items():
+        at, (low, high) = {"source": source, **scope}, one.run
+        own = {"value": one.value, "low": float(low), "high": float(high)}
+        yield _row(exact, "hits_of_one_run", at, n=one.n, **own)
+
+
 def _counts(exact: Exact, sources: Sources, scope: Mapping[str, object]) -> Iterator[Measurement]:
-    """Yield how many targets are expected, and how many more what was given up may hide."""
-    for source, one in sources.coverage(exact.samples).items():
-        targets = sources.count(source)
-        at, value = {"source": source, **scope}, one.value * targets
-        yield _row(exact, "vx_pii", at, n=targets, value=value)
+    """Yield how many targets are expected, and how many of them were not followed."""
+    for source, one in sources.expected(exact.samples).items():
+        at = {"source": source, **scope}
+        yield _row(exact, "vx_pii", at, n=one.n, value=one.value, low=one.low, high=one.high)
     for source, chance in sources.chances(exact.samples).items():
         hidden = float((chance.most - chance.least).sum())
-        by = {"mass": hidden, "draws": min(hidden, chance.more())}
+        drawn = float((chance.value - chance.least).sum())
+        by = {"mass": hidden, "draws": min(hidden, chance.more()), "estimate": drawn}
         for how, value in by.items():
             at = {"source": source, **scope, "by": how}
             yield _row(exact, "given_up", at, n=sources.count(source), value=value)

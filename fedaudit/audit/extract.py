@@ -21,6 +21,7 @@ class Request(pipeline.Request):
     attacks: tuple[str, ...] = ("contextual",)
     prefixes: Path
     victim: Path | None = None
+    held_out: Path | None = None
 
     @property
     def own(self) -> Path:
@@ -31,3 +32,8 @@ class Request(pipeline.Request):
     def others(self) -> Path | None:
         """The victim's documents, to score against."""
         return self.victim
+
+    @property
+    def unseen(self) -> Path | None:
+        """Documents like the victim's that nobody trained on."""
+        return self.held_out

@@ -56,8 +56,9 @@ class PrefixAttack(Attack):
     """Whether to report what smaller budgets and fewer samples would have found."""
     estimator: Estimator = "sample"
     """Whether to draw continuations, or to compute how likely they begin with each target."""
-    threshold: float = 1e-3
-    """A way to spell a target that is less likely is given up: of the exact estimator."""
+    threshold: float = 4e-3
+    """A way to spell a target that is less likely is not followed but drawn from: of the exact
+    estimator. It is for a way that has spelt nothing yet, and falls with every byte spelt."""
 
     def __post_init__(self) -> None:
         if self.samples < 1 or self.new_tokens < 1:

@@ -37,7 +37,7 @@ def identity(request: "Request", audited: Audited) -> str:
 
     It goes on under the same id with other settings that change no result.
     """
-    files = [str(sha256(path)) for path in _files(request, audited)]
+    files = [sha256(path) for path in _files(request, audited)]
     wanted = {key: value for key, value in settings(request).items() if key not in FREE}
     table = {**wanted, "files": files, "base": audited.base}
     return run_id({**table, "adapter": fingerprint(audited)})
@@ -78,8 +78,11 @@ def _short(table: Mapping[str, str], name: str) -> str:
 
 def _files(request: "Request", audited: Audited) -> list[Path]:
     """Return every file of documents that an audit reads, but those of a matrix's clients."""
-    own = (request.own, request.others, *member_files(request, audited).values(), request.control)
-    return [path for path in own if path]
+    from fedaudit.audit import held_out
+
+    members = member_files(request, audited).values()
+    unseen = held_out.path(request, audited)
+    return [p for p in (request.own, request.others, *members, request.control, unseen) if p]
 
 
 def _clients(request: "Request") -> list[Path]:

@@ -1,107 +1,116 @@
-"""How likely the base finds strings: to match controls, and to tell what it might have said."""
+"""How likely somebody who was not trained on a document would continue it word for word."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from fedaudit.audit.control import is_han
-from fedaudit.audit.plan import Plan, Question
+from fedaudit.audit.verbatim import Cut
 from fedaudit.interfaces import Case
 from fedaudit.records import Target
 
-PROMPTS = 1
-"""Prompts of each kind behind which the likelihood of strings is taken."""
-ASKED = 300
-"""Prompts behind which the probability of what came out is taken, at most."""
-LOOKED = 20_000
-"""Questions that are looked through for prompts of a kind."""
+LEFT = 0.25
+"""Of the base's surprise (nats) at a document, training on others like it is taken to leave at
+least this share; held-out documents may show that it leaves less."""
 
-Prompt = tuple[int, ...]
+PARTNERS = 8
+"""Behind so many beginnings of other documents the continuation is scored, too."""
 
 
-def log_likelihoods(case: Case, plan: Plan, strings: Mapping[str, str]) -> dict[str, float]:
-    """Return ln p of each string (string -> label) under the base, the mean over a few prompts.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What speaks for training on one document that was continued word for word."""
 
-    The prompts are the first of the plan behind which the attacker has PII of the label, or else
-    the first of all. Without a base there is nothing to return.
+    log_p_base: float
+    """Natural log of the base's probability of the continuation, token by token."""
+    log_p_bound: float
+    """The same of somebody who knows others like it, but not this document; at most."""
+    p_value: float
+    """The chance that any of the documents tried comes out so, without having been trained on."""
+
+
+def evidence(
+    case: Case, cuts: Sequence[Cut], which: Sequence[int], held_out: Sequence[Cut]
+) -> dict[int, Evidence]:
+    """Return the evidence of the documents `which` of the `cuts` that were tried.
+
+    Greedy or sampled, a model that was not trained on a document gives it with the bound's
+    probability, and any of all that were tried with at most that times their number (Bonferroni).
+    The bound is the largest of: the base's probability, with LEFT of its surprise left; the base's,
+    raised by as much a token as training raised that of any held-out document of the task; and the
+    tuned model's behind beginnings of other documents of the task, on average.
     """
-    if case.base is None or not strings:
+    if case.base is None or not which:
         return {}
-    by_label: dict[str, list[str]] = defaultdict(list)
-    for string, label in sorted(strings.items()):
-        by_label[label].append(string)
-    prompts = _prompts(plan, by_label)
-    found: dict[str, float] = {}
-    for label, some in by_label.items():
-        each = _scored(case, case.base, prompts[label], some)
-        for string, values in zip(some, each, strict=True):
-            found[string] = _mean(values)
-    return found
-
-
-def chance_of_base(
-    case: Case, plan: Plan, strings: Sequence[str], samples: int
-) -> dict[str, float]:
-    """Return the probability that the base says each string in an audit of its own.
-
-    Were it asked each prompt `samples` times as often as it stands there; behind ASKED of the
-    prompts at most, spread over the plan, and as if the others were like them. A string is scored
-    as it is tokenised by itself: other ways to spell it are rare.
-    """
-    if case.base is None or not strings:
-        return {}
-    questions = _spread(plan.questions())
-    each = _scored(case, case.base, [one.prompt for one in questions], strings)
-    copies = [one.copies for one in questions]
-    scale = samples * plan.size / sum(copies)
+    base = dict(zip(which, _scored(case, case.base, [_whole(cuts[i]) for i in which]), strict=True))
+    raised = _raised(case, held_out)
+    apart = _apart(case, cuts, which)
     found = {}
-    for string, values in zip(strings, each, strict=True):
-        said = sum(n * math.exp(value) for n, value in zip(copies, values, strict=True))
-        found[string] = -math.expm1(-scale * said)
+    for i in which:
+        by_skill = base[i] + len(cuts[i].rest) * raised.get(cuts[i].task, -math.inf)
+        bound = min(0.0, max(LEFT * base[i], by_skill, apart.get(i, -math.inf)))
+        found[i] = Evidence(
+            log_p_base=base[i],
+            log_p_bound=bound,
+            p_value=min(1.0, len(cuts) * math.exp(bound)),
+        )
     return found
 
 
-def _spread(questions: Iterable[Question]) -> list[Question]:
-    """Return ASKED of the questions, evenly spread; of very many only the first are looked at."""
-    known = list(islice(questions, LOOKED))
-    step = max(1, math.ceil(len(known) / ASKED))
-    return known[::step]
+Question = tuple[tuple[int, ...], tuple[int, ...]]
+"""What is given, and what is scored behind it."""
 
 
-def _prompts(plan: Plan, labels: Iterable[str]) -> dict[str, list[Prompt]]:
-    found: dict[str, list[Prompt]] = {label: [] for label in labels}
-    first: list[Prompt] = []
-    for question in islice(plan.questions(), LOOKED):
-        if len(first) < PROMPTS:
-            first.append(question.prompt)
-        for label, _ in question.kinds:
-            if label in found and len(found[label]) < PROMPTS:
-                found[label].append(question.prompt)
-        if all(len(own) == PROMPTS for own in found.values()):
-            break
-    return {label: own or first for label, own in found.items()}
+def _whole(cut: Cut) -> Question:
+    return cut.prompt, cut.rest
 
 
-def _scored(
-    case: Case, target: Target, prompts: Sequence[Prompt], strings: Sequence[str]
-) -> list[list[float]]:
-    """Return ln p of each string behind each prompt, as it stands there: (strings, prompts)."""
-    spelt = [string if is_han(string) else f" {string}" for string in strings]
-    tokens = [one.ids for one in case.engine.tokenize(spelt)]
-    room = case.engine.context_length - max(map(len, tokens))
-    cut = [prompt[-max(1, room) :] for prompt in prompts]
-    groups = [[(*prompt, *ids) for ids in tokens] for prompt in cut]
-    scores = case.engine.score_groups(target, groups, progress=case.progress("weighing"))
+def _scored(case: Case, target: Target, questions: Sequence[Question]) -> list[float]:
+    scores = case.engine.score(target, [(*prompt, *rest) for prompt, rest in questions])
     return [
-        [sum(group[place][len(group[place]) - len(ids) :]) for group in scores]
-        for place, ids in enumerate(tokens)
+        sum(row[len(row) - len(rest) :]) for row, (_, rest) in zip(scores, questions, strict=True)
     ]
 
 
-def _mean(values: Sequence[float]) -> float:
-    """Return the ln of the mean of probabilities that are given as logarithms."""
-    top = max(values)
-    if top == -math.inf:
-        return top
-    return top + math.log(sum(math.exp(value - top) for value in values) / len(values))
+def _raised(case: Case, held_out: Sequence[Cut]) -> Mapping[str, float]:
+    """Return by how many nats a token training raised a held-out document most, by task."""
+    if case.base is None or not held_out:
+        return {}
+    questions = [_whole(cut) for cut in held_out]
+    tuned, base = (_scored(case, target, questions) for target in (case.tuned, case.base))
+    most: dict[str, float] = {}
+    for cut, after, before in zip(held_out, tuned, base, strict=True):
+        gain = (after - before) / len(cut.rest)
+        most[cut.task] = max(gain, most.get(cut.task, -math.inf))
+    return most
+
+
+def _apart(case: Case, cuts: Sequence[Cut], which: Sequence[int]) -> dict[int, float]:
+    """Return the log of the mean probability behind other documents' beginnings, where any are."""
+    pairs = [(i, j) for i in which for j in _others(cuts, i, case.seed)]
+    room = case.engine.context_length
+    asked = [(i, (cuts[j].prompt, cuts[i].rest)) for i, j in pairs]
+    asked = [(i, q) for i, q in asked if len(q[0]) + len(q[1]) <= room]
+    scores: dict[int, list[float]] = {}
+    for (i, _), score in zip(asked, _scored(case, case.tuned, [q for _, q in asked]), strict=True):
+        scores.setdefault(i, []).append(score)
+    return {i: _log_mean(some) for i, some in scores.items()}
+
+
+def _others(cuts: Sequence[Cut], index: int, seed: int) -> list[int]:
+    """Return some other documents of a task, of other groups and with other beginnings."""
+    own = cuts[index]
+    others = [
+        j
+        for j, cut in enumerate(cuts)
+        if cut.task == own.task
+        and cut.prompt != own.prompt
+        and not (own.group and cut.group == own.group)
+    ]
+    rng = random.Random(f"likelihood {seed} {index}")
+    return sorted(rng.sample(others, min(PARTNERS, len(others))))
+
+
+def _log_mean(logs: Sequence[float]) -> float:
+    top = max(logs)
+    return top + math.log(math.fsum(math.exp(one - top) for one in logs) / len(logs))

@@ -23,9 +23,10 @@ from fedaudit.audit import (
 from fedaudit.audit.asking import sharing
 from fedaudit.audit.budget import limited
 from fedaudit.audit.extraction import PrefixAttack
+from fedaudit.audit.inputs import Inputs, reading
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.parties import Party
-from fedaudit.audit.pipeline import CONTEXT, Audit, Inputs, Watcher, silent
+from fedaudit.audit.pipeline import CONTEXT, Audit, Watcher, silent
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.strings import Strings
@@ -150,7 +151,7 @@ def run(
         measurements=[row for result in results for row in result.measurements],
         findings=evidence.masked([f for one in results for f in one.findings], redactor),
         limits=[limit for result in results for limit in result.limits]
-        + pipeline.reading(list(files.values())),
+        + reading(list(files.values())),
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
     return Audit(report=report, revealed=revealed, audited=audited)

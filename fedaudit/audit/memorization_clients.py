@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedaudit import corpus
+from fedaudit.audit.inputs import Inputs
 from fedaudit.audit.parties import Party
-from fedaudit.audit.pipeline import Inputs
 from fedaudit.audit.target import RUNS
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation.folder import is_federation, latest, open_federation

@@ -28,6 +28,7 @@ from fedaudit.audit import (
     pipeline,
 )
 from fedaudit.audit.answering import KeptEngine
+from fedaudit.audit.inputs import reading
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.memorization_clients import read
 from fedaudit.audit.memorization_hits import Clients, Heard
@@ -165,7 +166,7 @@ def run(
             *shortened,
             *_limits(clients, request, measurements, len(examples)),
             *notes,
-            *pipeline.reading(list(files.values())),
+            *reading(list(files.values())),
         ],
     )
     return Audit(report=report, revealed=tuple(revealed), audited=audited)

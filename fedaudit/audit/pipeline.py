@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedaudit import corpus, registry
 from fedaudit.annotation import annotated
-from fedaudit.audit import beginning, effect, environment, evidence, together
+from fedaudit.audit import beginning, effect, environment, evidence, held_out, together
 from fedaudit.audit.identity import identity, settings
+from fedaudit.audit.inputs import Inputs, reading
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.members import ALONE, check_files, member_files
 from fedaudit.audit.prefixes import places
@@ -19,10 +20,10 @@ from fedaudit.audit.target import Audited, resolve
 from fedaudit.audit.view import View, fingerprint, views
 from fedaudit.engine import cluster
 from fedaudit.errors import InputError, NoEffectError, UsageError
-from fedaudit.files import existing, sha256
+from fedaudit.files import existing
 from fedaudit.interfaces import Case, Progress, Result, no_progress
 from fedaudit.prompts import PromptTemplate, template
-from fedaudit.records import Document, Target
+from fedaudit.records import Target
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -76,25 +77,10 @@ class Request(ABC):
         """The victim's documents, where the auditor has them."""
         return None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """One file of documents, annotated, and what annotated it."""
-
-    path: Path
-    documents: Sequence[Document]
-    annotation: str | None
-    unread: Mapping[str, int] = field(default_factory=dict)
-    """In how many records a field stands that means nothing here, by its name."""
-
-    def row(self) -> dict[str, Any]:
-        """Return the report's row for this file."""
-        return {
-            "path": str(self.path),
-            "sha256": sha256(self.path),
-            "records": len(self.documents),
-            "annotation": self.annotation,
-        }
+    @property
+    def unseen(self) -> Path | None:
+        """Documents like the victim's that nobody trained on, where the auditor names some."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +113,8 @@ def check(request: Request) -> Audited:
     registry.create("detector", request.detector, request.options.get(request.detector))
     template(request.template)
     cluster.check(request.engine, request.device)
-    for path in filter(None, (request.own, request.others)):
+    held_out.check(request)
+    for path in filter(None, (request.own, request.others, request.unseen)):
         if not existing(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
     check_files(request)
@@ -163,11 +150,13 @@ def run(
     form = audited.federation.template if audited.federation else template(request.template)
     attacker = read(request.own, form, request)
     victim = read(request.others, form, request) if request.others else None
+    tried = [attacker, *([victim] if victim else [])]
+    apart = held_out.read(request, audited, form, tried)
     members = {
         name: read(path, form, request) for name, path in member_files(request, audited).items()
     }
     control = read(request.control, form, request) if request.control else None
-    files = [attacker, *filter(None, (victim, *members.values(), control))]
+    files = [*tried, *members.values(), *([control] if control else [])]
     engine, base_sha256 = load(audited, form, request, kept)
     results: list[Result] = []
     found: dict[str, Any] = {}
@@ -186,6 +175,7 @@ def run(
             members={name: own.documents for name, own in members.items()},
             control=control.documents if control else (),
         )
+        case = apart.given(case) if apart else case
         results += map(view.within, together.run(everywhere, case, memory, tries, kept))
         results += [view.under_no_key.within(tries.make(attack, case)) for attack in once]
         once = []
@@ -208,12 +198,13 @@ def run(
         **found,
         spent={"queries": together.asked(results, memory, ways)},
         environment=environment.describe(request.device),
-        data=[file.row() for file in files],
+        data=[file.row() for file in (*files, *([apart.file] if apart else []))],
         seeds={request.purpose: request.seed},
         measurements=[row for result in results for row in result.measurements],
         findings=evidence.masked([f for result in results for f in result.findings], redactor),
         limits=[
             *(limit for result in results for limit in result.limits),
+            *(apart.limits if apart else ()),
             *reading(files),
             *([ALONE] if victim and not members else []),
         ],
@@ -299,10 +290,3 @@ def prepare(
 def before(kept: Kept | None) -> dict[str, Any]:
     """Return what a report says of the runs that this one goes on with."""
     return {"resumed_from": kept.resumed, "earlier": kept.spent} if kept else {}
-
-
-def reading(files: Sequence[Inputs]) -> list[str]:
-    """Return the limits of how files were read: PII that a detector found, fields left unread."""
-    found = "{} was not annotated; PII in it was found by {}"
-    limits = [found.format(one.path.name, one.annotation) for one in files if one.annotation]
-    return [*limits, *(limit for one in files for limit in corpus.told(one.path, one.unread))]

@@ -1,35 +1,50 @@
-"""Findings of an exact walk: the targets that some prefix gives, and with how many samples."""
+"""Findings of an exact walk: the targets that may come out, and how many samples that takes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
+from fedaudit.audit.chance import log_missed
 from fedaudit.audit.expectation import PROBABILITIES
 from fedaudit.audit.sources import Exact
+from fedaudit.audit.truth import ALL
+from fedaudit.audit.weighing import Weighed
 from fedaudit.metrics.expected import samples_needed
-from fedaudit.records import Finding
+from fedaudit.records import Finding, Severity
 
 Revealed = tuple[Mapping[str, str], ...]
+
+MATERIAL = 0.01
+"""A target that an audit finds so often, with its samples, is a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """A target that some prefix gives: its place in the tuned model's walk, and in the base's."""
+    """A target that may come out with an audit's samples."""
 
     string: str
-    tuned: int
-    base: int | None
-    of_base: bool
-    """Whether a prefix makes the base give it as well."""
+    at: int
+    """Its place in the tuned model's walk."""
+    chance: float
+    low: float
+    high: float
+    """95 % bounds for the chance: of what is drawn."""
+    followed: float
+    base: float | None
+
+    @property
+    def of_base(self) -> bool:
+        """Tell whether the base gives it as well, by the same measure."""
+        return self.base is not None and self.base >= MATERIAL
 
 
-def findings(exact: Exact) -> tuple[Finding, ...]:
-    """Return a finding for each target that a prefix of the tuned model gives often enough.
+def findings(exact: Exact, weighed: Weighed | None = None) -> tuple[Finding, ...]:
+    """Return a finding for each target that the tuned model gives with a chance of 1 % at least.
 
-    High when the samples find it more likely than not, else medium; low when the base gives it too,
-    by the same measure. The evidence holds the plain string under "text": the report masks it.
+    It is as severe as it is sure that training put it there, and no more than medium where samples
+    find it less likely than not. The evidence holds the plain string under "text": the report masks
+    it.
     """
-    return tuple(_finding(exact, name, target) for name, target in _named(exact))
+    return tuple(_finding(exact, weighed, name, target) for name, target in _named(exact))
 
 
 def revealed(exact: Exact) -> Revealed:
@@ -44,61 +59,82 @@ def revealed(exact: Exact) -> Revealed:
 def _named(exact: Exact) -> list[tuple[str, _Target]]:
     """Return (finding id, target) of every target found, the surest first."""
     log_least = exact.tuned.log_least
-    found = sorted(_found(exact), key=lambda one: (one.of_base, log_least[one.tuned], one.string))
-    return [(f"{exact.plugin}-{number:04d}", one) for number, one in enumerate(found, 1)]
+    order = sorted(
+        _found(exact),
+        key=lambda one: (one.of_base, -one.chance, float(log_least[one.at]), one.string),
+    )
+    return [(f"{exact.plugin}-{number:04d}", one) for number, one in enumerate(order, 1)]
 
 
 def _found(exact: Exact) -> Iterator[_Target]:
-    walked, base = exact.tuned, exact.base
-    places = {string: place for place, string in enumerate(base.strings)} if base else {}
-    for index, string in enumerate(walked.strings):
-        if string in exact.truth.labels and walked.best[index] >= exact.threshold:
-            place = places[string] if base else None
-            of_base = base is not None and bool(base.best[place] >= exact.threshold)
-            yield _Target(string=string, tuned=index, base=place, of_base=of_base)
+    sources = exact.sets()[ALL]
+    chances = sources.chances(exact.samples)
+    tuned, base = chances["tuned"], chances.get("base")
+    low, high = tuned.bounds()
+    places = sources.places("tuned")
+    for index, string in enumerate(sources.strings("tuned")):
+        if tuned.value[index] >= MATERIAL:
+            yield _Target(
+                string=string,
+                at=int(places[index]),
+                chance=float(tuned.value[index]),
+                low=float(low[index]),
+                high=float(high[index]),
+                followed=float(tuned.least[index]),
+                base=float(base.value[index]) if base else None,
+            )
 
 
-def _finding(exact: Exact, name: str, target: _Target) -> Finding:
-    import numpy as np
+def _severity(exact: Exact, weighed: Weighed | None, target: _Target) -> Severity:
+    string = target.string
+    found = weighed.severity(string, exact.truth.members.get(string, 0)) if weighed else "low"
+    return "medium" if found == "high" and target.chance < 0.5 else found
 
-    walked, base, index, n = exact.tuned, exact.base, target.tuned, exact.samples
-    probability = float(-np.expm1(n * walked.log_least[index]))
-    log_base = base.log_least[target.base] if base else None
+
+def _finding(exact: Exact, weighed: Weighed | None, name: str, target: _Target) -> Finding:
+    walked, index = exact.tuned, target.at
+    log_miss = float(log_missed(walked, exact.samples)[index])
     needed = {
-        f"samples_for_{100 * p:.0f}_percent": samples_needed(float(walked.log_least[index]), p)
-        for p in PROBABILITIES
+        f"samples_for_{100 * p:.0f}_percent": samples_needed(log_miss, p) for p in PROBABILITIES
     }
-    own: Literal["high", "medium"] = "high" if probability >= 0.5 else "medium"
     return Finding(
         id=name,
-        severity="low" if target.of_base else own,
+        severity=_severity(exact, weighed, target),
         label=exact.truth.labels[target.string],
         measurement=f"{exact.plugin} coverage",
         evidence={
             "text": target.string,
-            "probability": probability,
-            "probability_of_base": None if log_base is None else float(1 - np.exp(n * log_base)),
+            "probability": target.chance,
+            "probability_low": target.low,
+            "probability_high": target.high,
+            "probability_of_base": target.base,
+            "p_value": weighed.p.get(target.string) if weighed else None,
+            "other_members": exact.truth.members.get(target.string, 0),
+            "followed": target.followed,
+            "drawn": int(walked.drawn[index]),
+            "trials": walked.draws * exact.size,
             "prefixes": int(walked.prefixes[index]),
-            "likeliest": [[number, chance] for chance, number in walked.likeliest[index]],
+            "likeliest": [[number, chance] for chance, number in walked.likeliest.get(index, ())],
             **needed,
         },
     )
 
 
 def limits(exact: Exact) -> tuple[str, ...]:
-    """Return what the walk gave up, and what else it does not say."""
-    labels, sources = exact.truth.labels, exact.sets()["all"]
-    chance = sources.chances(exact.samples)["tuned"]
-    expected, most = float(chance.least.sum()), float(chance.most.sum())
-    drawn = min(most, expected + chance.more())
+    """Return what of the numbers was drawn, and what else they do not say."""
+    labels = exact.truth.labels
+    chance = exact.sets()[ALL].chances(exact.samples)["tuned"]
+    low, expected, high = chance.total()
+    followed, most = float(chance.least.sum()), float(chance.most.sum())
     told = [
         f"{exact.plugin}: {len(labels)} victim-exclusive strings; "
         f"{len(labels) - len(exact.truth.disjoint)} of them are left out of the prefix-disjoint "
         "set.",
-        f"{exact.plugin}: probabilities were computed, not sampled, from {exact.tuned.rows:.1f} "
-        f"model rows a prefix; branches below {exact.threshold:g} were given up. With "
-        f"{exact.samples:,} samples {expected:.2f} targets are expected by what was followed, at "
-        f"most {most:.2f} with all that was given up, and {drawn:.2f} (97.5 %) by draws from it.",
+        f"{exact.plugin}: probabilities were computed, from {exact.tuned.rows:.1f} model rows a "
+        f"prefix; branches below {exact.threshold:g}, less with every byte spelt, were drawn from. "
+        f"With {exact.samples:,} samples {expected:.2f} targets are expected ({low:.2f} to "
+        f"{high:.2f} with 95 %), {followed:.2f} of them by what was followed; at most {most:.2f} "
+        "if all that was given up had spelt them.",
     ]
     if exact.base is None:
         told.append("The target has no base to compare with: what the base knew is not removed.")

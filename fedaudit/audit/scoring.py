@@ -17,8 +17,6 @@ from fedaudit.records import Finding, Measurement, Severity
 
 SEED = 0
 """Of the groups that an interval's bootstrap draws."""
-SURE, LIKELY = 0.01, 0.05
-"""A leak is high, or medium, when chance alone gives it with at most this probability."""
 
 
 class Heard:
@@ -262,13 +260,10 @@ def _findings(tally: Tally, weighed: Weighed | None) -> tuple[Finding, ...]:
 
 
 def _severity(tally: Tally, weighed: Weighed | None, string: str) -> Severity:
-    """Return how severe a leak is: what base or others say or have, or chance gives, is low."""
-    if string in _base(tally) or tally.truth.members.get(string):
+    """Return how severe a leak is: what the base says too is low."""
+    if weighed is None or string in _base(tally):
         return "low"
-    p = weighed.p.get(string, 1.0) if weighed else 1.0
-    if p <= SURE and tally.base is not None:
-        return "high"
-    return "medium" if p <= LIKELY else "low"
+    return weighed.severity(string, tally.truth.members.get(string, 0))
 
 
 def _limits(tally: Tally) -> tuple[str, ...]:

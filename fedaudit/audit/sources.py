@@ -1,15 +1,19 @@
 """What an attack would get of both models, and of nobody's data, if it could be computed."""
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedaudit.audit.chance import Chance, Strings, estimate
-from fedaudit.audit.truth import Truth
+from fedaudit.audit.chance import Chance, Expected, Strings, expected, standard_error
+from fedaudit.audit.truth import ALL, Truth
 from fedaudit.audit.walking import Walked
 from fedaudit.metrics.sweep import steps
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from fedaudit.metrics.intervals import Estimate
 
 MOST = 10**6
@@ -45,6 +49,22 @@ class Exact:
         """Return what is known of each set of targets."""
         return {name: Sources(self, targets) for name, targets in self.truth.sets().items()}
 
+    def chances(self) -> dict[str, tuple[float, float | None]]:
+        """Return how likely each target comes out of both models with the audit's samples."""
+        sources = self.sets()[ALL]
+        found, strings = sources.chances(self.samples), sources.strings("tuned")
+        tuned = found["tuned"].value.tolist()
+        base = found["base"].value.tolist() if "base" in found else [None] * len(tuned)
+        return dict(zip(strings, zip(tuned, base, strict=True), strict=True))
+
+    def control_chances(self) -> dict[str, float]:
+        """Return the same of the strings of the control, which the tuned model alone is asked."""
+        sources = self.sets()[ALL]
+        found = sources.chances(self.samples).get("control")
+        if found is None:
+            return {}
+        return dict(zip(sources.strings("control"), found.value.tolist(), strict=True))
+
 
 class Sources:
     """What each source gives of some targets; the control is the same for all of them."""
@@ -60,12 +80,20 @@ class Sources:
         """Return the probabilities of every source that is asked by itself."""
         return {name: Chance(*walk, n) for name, walk in self._walks.items()}
 
+    def strings(self, source: str) -> Sequence[str]:
+        """Return the strings of a source, in the order of its chances."""
+        return self._walks[source][1].own
+
+    def places(self, source: str) -> "npt.NDArray[np.int64]":
+        """Return where these strings are in the walk."""
+        return self._walks[source][1].at
+
     def count(self, source: str) -> int:
         """Return how many strings a source is measured on."""
         return len(self._walks[source if source == "control" else "tuned"][1])
 
-    def coverage(self, n: int) -> dict[str, "Estimate"]:
-        """Return the expected coverage of each source with its interval."""
+    def expected(self, n: int) -> dict[str, Expected]:
+        """Return the expected hits of each source, with what is uncertain of them."""
         chances = self.chances(n)
         found = {name: self._own(name, chance) for name, chance in chances.items()}
         if "base" in chances:
@@ -75,8 +103,9 @@ class Sources:
     def extractable(self, n: int, probability: float) -> dict[str, tuple[int, "Estimate"]]:
         """Return how many strings of each source n samples find with that probability at least.
 
-        Above are those that they might find so with what was given up: by Markov's inequality no
-        more than what it adds, over what a string lacks.
+        Below are those that they find so by what was followed alone. Above are those that they
+        might find so with what was given up: by Markov's inequality no more than what it adds, over
+        what a string lacks.
         """
         import numpy as np
 
@@ -84,21 +113,19 @@ class Sources:
 
         found = {}
         for name, chance in self.chances(n).items():
-            hits = int((chance.least >= probability).sum())
+            hits, sure = (int((one >= probability).sum()) for one in (chance.value, chance.least))
             lacks = probability - chance.least
             worth = np.where(lacks > 0, 1 / np.where(lacks > 0, lacks, 1.0), 0.0)
-            most = min(float((chance.most >= probability).sum()), hits + chance.more(worth))
-            total = self.count(name)
-            found[name] = hits, coverage((hits, hits, most), (hits, hits), total)
+            most = min(float((chance.most >= probability).sum()), sure + chance.more(worth))
+            found[name] = hits, coverage((sure, hits, max(hits, most)), self.count(name))
         return found
 
-    def _own(self, name: str, chance: Chance) -> "Estimate":
-        groups = self._walks[name][1].groups
-        return estimate(
-            (chance.least, chance.least, chance.least, chance.most), (0, chance.more()), groups
-        )
+    def _own(self, name: str, chance: Chance) -> Expected:
+        bounds, groups = chance.total(), self._walks[name][1].groups
+        alike = (chance.value, chance.value, chance.value)
+        return expected(alike, (bounds[0], bounds[2]), standard_error(bounds), groups)
 
-    def _beyond(self, tuned: Chance, base: Chance) -> "Estimate":
+    def _beyond(self, tuned: Chance, base: Chance) -> Expected:
         """Return what the tuned model gives and the base does not.
 
         The value is that of models asked independently; the bounds hold however their answers hang
@@ -106,15 +133,15 @@ class Sources:
         """
         import numpy as np
 
-        least = np.maximum(0.0, tuned.least - base.least)
-        return estimate(
-            (
-                np.maximum(0.0, tuned.least - base.most),
-                least,
-                tuned.least * (1 - base.least),
-                np.minimum(tuned.most, 1 - base.least),
-            ),
-            (base.more(), tuned.more()),
+        own, other = tuned.total(), base.total()
+        least = np.maximum(0.0, tuned.value - base.value)
+        most = np.minimum(tuned.value, 1 - base.value)
+        less, more = own[1] - own[0] + other[2] - other[1], own[2] - own[1] + other[1] - other[0]
+        sure = np.maximum(0.0, tuned.least - base.most).sum()
+        possible = np.minimum(np.maximum(tuned.most, tuned.value), 1 - base.least).sum()
+        return expected(
+            (least, tuned.value * (1 - base.value), most),
+            (max(least.sum() - less, sure), min(most.sum() + more, possible)),
+            math.hypot(standard_error(own), standard_error(other)),
             self._walks["tuned"][1].groups,
-            np.minimum(tuned.least, 1 - base.least),
         )

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 """Of the prefixes that give a target most readily."""
+GIVES = 1e-3
+"""A prefix gives a target that a sample of it begins with so often at least."""
+HEAVIEST = 4.0
+"""A draw weighs what the others miss: so much at most, where a prefix gives 3 of 4 already."""
 
-_ADDED = ("log_least", "log_most", "prefixes", "drawn")
+_ADDED = ("log_least", "log_most", "prefixes", "drawn", "weight")
 _COUNTS = ("prefixes", "drawn")
 
 
@@ -26,23 +30,31 @@ class Sums:
 
         self.log_least, self.log_most, self.best = (np.zeros(strings) for _ in range(3))
         self.prefixes, self.drawn = (np.zeros(strings, dtype=np.int64) for _ in range(2))
+        self.weight = np.zeros(strings)
         self.likeliest: dict[int, list[tuple[float, int]]] = {}
         self.rows = self.questions = 0
 
-    def add(self, start: int, question: "Question", found: "Chances", threshold: float) -> None:
-        """Add a question with as many copies as it stands for; `start` prefixes come before it."""
+    def add(self, start: int, question: "Question", found: "Chances", trials: int) -> None:
+        """Add a question with as many copies as it stands for; `start` prefixes come before it.
+
+        `trials` draws went into what the walk gave up.
+        """
         import numpy as np
 
         with np.errstate(divide="ignore"):  # what is certain is never missed: ln 0
             self.log_least += question.copies * np.log1p(-found.least)
             self.log_most += question.copies * np.log1p(-found.most)
+            self.weight += np.where(
+                found.drawn, found.drawn * np.minimum(HEAVIEST, 1 / (1 - found.least)), 0.0
+            )
         np.maximum(self.best, found.least, out=self.best)
         self.drawn += found.drawn
         self.rows += found.rows
         self.questions += 1
-        for index in np.flatnonzero(found.least >= threshold).tolist():
+        chances = (found.least + found.drawn / max(1, trials)).clip(0, 1)
+        for index in np.flatnonzero(chances >= GIVES).tolist():
             self.prefixes[index] += 1
-            self._shown(index, [(float(found.least[index]), start + 1)])
+            self._shown(index, [(float(chances[index]), start + 1)])
 
     def join(self, piece: "Sums") -> None:
         """Add the sums of the next piece."""

@@ -13,6 +13,7 @@ from fedaudit.federation.folder import (
     latest,
     open_federation,
 )
+from fedaudit.files import like
 
 RUNS = Path("runs")
 
@@ -72,7 +73,9 @@ def resolve(
             f"{place} is an adapter: name its base with --target and it with --adapter {place}."
         )
     if target != nano.BASE and not place.exists() and _is_path(str(target)):
-        raise InputError(f"There is no target {target}.")
+        raise InputError(f"There is no target {target}.{like(place)}")
+    if place.is_file():
+        raise InputError(f"{place} is a file; a target is a folder or a hub id.")
     if place.is_dir() and not (place / "config.json").exists():
         raise InputError(f"{place} is neither a federation (federation.json) nor a model.")
     return Audited(base=str(target), adapter=_adapter(adapter))
@@ -138,5 +141,9 @@ def _adapter(name: str | None) -> Path | None:
 
 
 def _is_path(name: str) -> bool:
-    """Tell whether a name that does not exist was meant as a path, not as a hub id."""
-    return name.startswith((".", "/", "~")) or name.count("/") != 1
+    """Tell whether a name that does not exist was meant as a path, not as a hub id.
+
+    A hub id is a model's name, or an owner's and a model's that no folder here is called like.
+    """
+    folder, slash, rest = name.partition("/")
+    return name.startswith((".", "/", "~")) or "/" in rest or bool(slash and Path(folder).is_dir())

@@ -134,8 +134,8 @@ class Trial:
 
     @property
     def found(self) -> list[str]:
-        """Return the judged targets that the tuned model says and the base does not."""
-        return sorted(string for string in self.targets if self.gained.get(string, 0.0) > 0)
+        """Return the judged targets that most likely the tuned model says and the base does not."""
+        return sorted(string for string in self.targets if self.gained.get(string, 0.0) >= 0.5)
 
     def _stratum(self, targets: Sequence[str], controls: Sequence[str], surely: bool) -> Stratum:
         hits = sum(self._gain(one, surely) > 0 for one in targets)

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.audit.scoring import LIKELY, SURE
+from fedaudit.audit.weighing import LIKELY, SURE
 from fedaudit.interfaces import PiiDetector, Progress, Result, no_progress
 from fedaudit.metrics.extraction import by_label
 from fedaudit.metrics.intervals import wilson

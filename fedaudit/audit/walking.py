@@ -53,10 +53,12 @@ class Walked:
     log_most: "npt.NDArray[np.float64]"
     """The same if all that was given up had spelt it."""
     best: "npt.NDArray[np.float64]"
-    """The highest probability that any prefix gives it."""
+    """The highest probability that any prefix gives it, by what was followed."""
     prefixes: "npt.NDArray[np.int64]"
-    """How many different prefixes give it with at least the threshold."""
+    """How many different prefixes give it, one time of a thousand at least."""
     drawn: "npt.NDArray[np.int64]"
+    weight: "npt.NDArray[np.float64]"
+    """Of all draws that completed it: each counts 1 over what its prefix misses by following."""
     draws: int
     """How many draws of each prefix went into what was given up; `drawn` of all completed it."""
     likeliest: dict[int, list[tuple[float, int]]]
@@ -91,6 +93,7 @@ def walked(
         best=sums.best,
         prefixes=sums.prefixes,
         drawn=sums.drawn,
+        weight=sums.weight,
         draws=walking.draws,
         likeliest=sums.likeliest,
         rows=sums.rows / max(1, sums.questions),
@@ -112,6 +115,11 @@ class _Walking:
         """Return how many draws of each prefix go into what is given up."""
         return min(self.manner.samples * DRAWS, MOST_DRAWS)
 
+    @property
+    def seed(self) -> int:
+        """Return what the draws derive from: a base has its own, so that errors are independent."""
+        return self.case.seed if self.target.adapter is not None else ~self.case.seed
+
     def through(self, plan: Plan, told: Progress) -> Iterator[Sums]:
         """Yield the sums of each piece in the order of the plan, as far as it is to be walked."""
         kept = self.case.kept if isinstance(self.case, Sharing) else None
@@ -126,9 +134,9 @@ class _Walking:
 
         It is named by all that the sums follow from.
         """
-        who = "walk", identified(self.target), self.target.heading, self.case.seed
+        who = "walk", identified(self.target), self.target.heading, self.seed
         manner = self.manner.new_tokens, self.manner.decoding, self.draws, self.threshold
-        what = (*who, *manner, self.strings)
+        what = (*who, *manner, "weight", self.strings)
         return {part.shard.number - 1: part.stream(what) for part in kept.parts}
 
     def _piece(self, piece: _Piece, stream: Stream | None, told: Progress, total: int) -> Sums:
@@ -163,11 +171,11 @@ class _Walking:
                 decoding=self.manner.decoding,
                 threshold=self.threshold,
                 trials=[self.draws * question.copies for _, question in some],
-                seed=self.case.seed,
+                seed=self.seed,
                 progress=_from(told, some, total),
             )
             for (start, question), chances in zip(some, found, strict=True):
-                sums.add(start, question, chances, self.threshold)
+                sums.add(start, question, chances, self.draws * question.copies)
         return sums
 
 

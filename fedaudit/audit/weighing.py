@@ -4,18 +4,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from fedaudit.audit.asking import Manner, Sharing
+from fedaudit.audit.base_likelihood import chance_of_base, log_likelihoods
 from fedaudit.audit.control import is_han
-from fedaudit.audit.likelihood import chance_of_base, log_likelihoods
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.trial import Trial
 from fedaudit.audit.truth import EXCLUSIVE, Truth
 from fedaudit.interfaces import Case
 from fedaudit.metrics.intervals import Estimate, wilson
 from fedaudit.metrics.significance import clustered_share
-from fedaudit.records import Measurement
+from fedaudit.records import Measurement, Severity
 
 BEYOND = "beyond-reach"
 """Targets that have more tokens than an answer may: nobody could find them here."""
+MATERIAL = 0.01
+"""A string that an audit finds so often is a leak."""
+SURE, LIKELY = 0.01, 0.05
+"""A leak is high, or medium, when chance alone gives it with at most this probability."""
 NEW, LOST = "tuned-not-base", "base-not-tuned"
 
 
@@ -38,6 +42,15 @@ class Weighed:
     rows: tuple[Measurement, ...]
     p: Mapping[str, float]
     """A bound on the probability that each string that came out was said by chance."""
+    base: bool
+    """Whether there is a base, that could say it as well."""
+
+    def severity(self, string: str, others: int = 0) -> Severity:
+        """Return how severe a leak is: what `others` have too, or what chance gives, is low."""
+        p = 1.0 if others else self.p.get(string, 1.0)
+        if p <= SURE and self.base:
+            return "high"
+        return "medium" if p <= LIKELY else "low"
 
 
 def weigh(
@@ -50,7 +63,7 @@ def weigh(
     judged = {string: truth.labels[string] for string in sorted(reach)}
     base = said.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in said.tuned.items()}
-    found = sorted(s for s, value in gained.items() if value > 0 and s in truth.labels)
+    found = sorted(s for s, value in gained.items() if value >= MATERIAL and s in truth.labels)
     known, compared = _of_base(said, found), {**judged, **truth.controls, **_of(truth, found)}
     trial = Trial(
         targets=judged,
@@ -67,7 +80,8 @@ def weigh(
         donors=truth.donors,
     )
     rows = (*_rows(plugin, trial, said, truth), *_beyond(plugin, truth, reach))
-    return Weighed(trial=trial, rows=rows, p={s: trial.string(s, truth.labels[s]) for s in found})
+    p = {string: trial.string(string, truth.labels[string]) for string in found}
+    return Weighed(trial=trial, rows=rows, p=p, base=said.base is not None)
 
 
 def _of_base(said: Said, found: Collection[str]) -> Mapping[str, float] | None:

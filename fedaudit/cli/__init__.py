@@ -1,5 +1,6 @@
 """The command line: parse, call, render, exit code; nothing heavy is imported early."""
 
+import io
 import os
 import sys
 
@@ -56,12 +57,36 @@ def _root(
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    _printable()
     sys.exit(_run())
+
+
+def _printable() -> None:
+    """Let what the terminal's encoding does not have be shown as something else."""
+    for stream, errors in ((sys.stdout, "replace"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
+
+
+def _decodable() -> None:
+    """Raise UsageError for an argument that is no text: nothing could be made of it, or said."""
+    for word in sys.argv[1:]:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            try:
+                os.fsencode(word).decode()
+            except UnicodeDecodeError:
+                raise UsageError(f"The argument {word} is not UTF-8.") from None
+            raise UsageError(
+                f"The argument {word} cannot be read under this locale: set PYTHONUTF8=1."
+            ) from None
 
 
 def _run() -> int:
     """Return the exit code: of a result, of a user's mistake in one line, or of a bug."""
     try:
+        _decodable()
         code = int(app(standalone_mode=False, prog_name="fedaudit") or 0)
         return _interrupted() if code == TYPER_INTERRUPTED else code
     except FedauditError as error:

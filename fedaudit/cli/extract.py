@@ -55,6 +55,13 @@ def extract(
             "--control", help="Documents that nobody has; their PII is what guessing may give."
         ),
     ] = None,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--held-out",
+            help="Documents like the victim's that nobody trained on, to compare with.",
+        ),
+    ] = None,
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Take every client as attacker on every other one.")
     ] = False,
@@ -140,7 +147,9 @@ def extract(
     shown: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
     shown |= {"resume": resume, "shard": shard, "parts": part or ()}
     if matrix:
-        _everybody(prefixes, victim, member)
+        _everybody(
+            {"--prefixes": prefixes, "--victim": victim, "--member": member, "--held-out": held_out}
+        )
         return _every_pair(asked, files, budget, **shown)
     own = _one(prefixes, files, budget)
     estimators.check(chosen, options, victim=victim)
@@ -148,7 +157,9 @@ def extract(
 
     if victim is None and (member or control):
         raise UsageError(f"{'--member' if member else '--control'} goes with --victim.")
-    request = Request(prefixes=own, victim=victim, members=tuple(member or ()), **asked)
+    request = Request(
+        prefixes=own, victim=victim, members=tuple(member or ()), held_out=held_out, **asked
+    )
     return attacking.audited(request, **shown)
 
 
@@ -166,9 +177,8 @@ def _every_pair(
     )
 
 
-def _everybody(prefixes: Path | None, victim: Path | None, member: list[Path] | None) -> None:
-    """Refuse what names one attacker, victim or other member beside --matrix."""
-    named = {"--prefixes": prefixes, "--victim": victim, "--member": member}
+def _everybody(named: Mapping[str, object]) -> None:
+    """Refuse what names one attacker or victim, or goes with one, beside --matrix."""
     if option := next((name for name, value in named.items() if value), None):
         raise UsageError(f"--matrix takes every client in turn: {option} does not go with it.")
 

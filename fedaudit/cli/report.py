@@ -33,8 +33,23 @@ def report(
     if format_ == "html" and out is None:
         out = path.with_suffix(".html")
     if out is None:
-        print(text, end="")
+        _print(text, format_)
         return 0
     atomic_text(out, text)
     note(f"Written: {out}")
     return 0
+
+
+def _print(text: str, format_: str) -> None:
+    """Print a report; what the terminal's encoding does not have is spelt as the format does."""
+    import json
+    import re
+    import sys
+
+    encoding = sys.stdout.encoding or "utf-8"
+    if format_ == "json":
+        try:
+            text.encode(encoding)
+        except UnicodeEncodeError:
+            text = re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+    print(text.encode(encoding, "xmlcharrefreplace").decode(encoding), end="")

@@ -10,13 +10,14 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
+from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from fedaudit import nano
 from fedaudit.errors import InputError, TargetError
 from fedaudit.federation import adapters
-from fedaudit.files import sha256
+from fedaudit.files import like, sha256
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 UNBOUNDED = 2**20
@@ -53,7 +54,7 @@ def locate(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
     except HFValidationError:
-        raise InputError(f"There is no model folder {name}.") from None
+        raise InputError(f"There is no model folder {name}.{like(path)}") from None
     except FileNotFoundError:
         pass
     try:
@@ -62,7 +63,7 @@ def locate(name: str) -> Path:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TargetError(
             f"The base {name!r} is no folder, is not in the hub's cache and cannot be fetched: "
-            f"{reason}"
+            f"{reason.rstrip('.')}.{like(path)}"
         ) from None
 
 
@@ -135,6 +136,7 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     tensors, config = adapters.read(folder), configuration(folder)
     config.inference_mode = True
     _check_rank(config, tensors, folder)
+    check_copies(model, folder)
     peft = with_adapter(model, config, name, trainable=False)
     try:
         fit(peft, tensors, name, str(folder))
@@ -142,6 +144,32 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
         peft.delete_adapter(name) if peft is model else peft.unload()
         raise
     return peft
+
+
+def check_copies(model: torch.nn.Module, folder: Path) -> None:
+    """Raise InputError where an adapter comes with weights of its base that are not this base's.
+
+    They may be rounded to another dtype.
+    """
+    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    layers = dict(base.named_modules())
+    for name, saved in adapters.copies(folder).items():
+        module, _, parameter = name.rpartition(".")
+        layer = layers.get(module)
+        layer = layer.get_base_layer() if isinstance(layer, BaseTunerLayer) else layer
+        own = getattr(layer, parameter, None)
+        if not isinstance(own, torch.Tensor) or not _same(saved.to(own.device), own.detach()):
+            raise InputError(
+                f"{folder} comes with a {name} that is not the base's: it was trained on another "
+                "base, or rewrote it. Name that base, with the rewritten weights in it."
+            )
+
+
+def _same(saved: torch.Tensor, own: torch.Tensor) -> bool:
+    """Say whether two tensors are equal in the digits that the coarser of them has."""
+    return saved.shape == own.shape and (
+        bool(saved.to(own.dtype).equal(own)) or bool(own.to(saved.dtype).equal(saved))
+    )
 
 
 def _check_rank(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:

@@ -202,7 +202,7 @@ class LocalEngine:
         *,
         new: int,
         decoding: Decoding = Decoding(),
-        threshold: float = 1e-3,
+        threshold: float = 4e-3,
         trials: Sequence[int] = (),
         seed: int = 0,
         progress: Progress = no_progress,

@@ -85,6 +85,7 @@ def weights_with(model: torch.nn.Module, adapter: Lora) -> Weights:
 
     Sums are made in float64. Raises InputError for an adapter that is not of this base.
     """
+    loader.check_copies(model, adapter.folder)
     whole = Weights()
     base = model.get_base_model() if isinstance(model, PeftModel) else model
     for name, (a, b) in adapter.pairs.items():

@@ -1,6 +1,8 @@
 """Branches of a walk over token sequences: how they part, what is followed, what is given up.
 
-A branch less likely than the threshold is given up and its mass is added up. Besides, some of that
+A branch less likely than its threshold is given up and its mass is added up. The threshold falls
+with every byte that is spelt: the ways to spell a long string are unlikely each, and who has spelt
+most of it will mostly go on, which costs few branches. Besides, some of that
 mass is drawn from: a Poisson number of draws goes into what is given up, each as likely as its
 branch, and every draw is followed by drawing its next tokens until it spells nothing any more. So
 the draws that complete strings are a Poisson number too, whose mean is what the walk has missed.
@@ -22,6 +24,10 @@ Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
 Chosen = npt.NDArray[np.bool_]
 
+RATE = 0.75
+"""With every byte that a branch has spelt its threshold falls to this much: docs/exact.md has the
+rates that were tried."""
+
 _STEP, _DRAW, _LAUNCH = (np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 1))
 
 
@@ -34,7 +40,12 @@ class Walk:
     """Tokens that a continuation may have."""
     decoding: Decoding
     threshold: float
-    """A branch less likely than this is given up."""
+    """A branch that has spelt nothing yet is given up when it is less likely than this."""
+
+    def followed(self, branches: "Branches") -> Chosen:
+        """Say which branches are likely enough to be followed."""
+        spelt = self.spelling.depths[branches.nodes]
+        return np.asarray(branches.mass >= self.threshold * RATE**spelt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +160,7 @@ def spread(
         drawn=before.drawn,
         keys=mixed(before.keys + tokens.astype(np.uint64) * _STEP),
     )
-    follow = np.where(before.drawn, tokens == token[at], longer.mass >= walk.threshold)
+    follow = np.where(before.drawn, tokens == token[at], walk.followed(longer))
     given_up = np.flatnonzero(~follow & ~before.drawn)
     found.lose(longer[given_up], walk.spelling.below())
     out, launched = _launched(longer[given_up], found)

@@ -147,22 +147,26 @@ class Spelling:
         self._string: list[int] = [-1]
         # The strings below a node stand side by side: from `_from` up to `_to`.
         self._from, self._to = [0], [len(self.strings)]
+        self._depths = [0]
         for index, string in enumerate(self.strings):
             self._string[self._path(_encoded(string), index, index + 1)] = index
         for space in SPACES:
             node = self._path(space[:-1], 0, len(self.strings))
             self._children[node][space[-1]] = 0
+        self.depths: Integers = np.array(self._depths, dtype=np.int64)
+        """(nodes,) How many bytes are spelt there."""
         self._steps: dict[int, Steps] = {}
 
     def _path(self, spelt: bytes, start: int, end: int) -> int:
         node = 0
-        for byte in spelt:
+        for depth, byte in enumerate(spelt, 1):
             if byte not in self._children[node]:
                 self._children[node][byte] = len(self._children)
                 self._children.append({})
                 self._string.append(-1)
                 self._from.append(start)
                 self._to.append(end)
+                self._depths.append(depth)
             node = self._children[node][byte]
             self._from[node] = min(self._from[node], start)
             self._to[node] = max(self._to[node], end)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _ROOT = "base_model.model."
+_COPY = re.compile(r"\.base_layer\.(weight|bias)$")
 _INFIX = re.compile(r"(\.lora_(?:embedding_)?[AB])\.(?!(?:weight|bias)$)[^.]+")
 
 
@@ -50,7 +51,8 @@ def check(folder: Path) -> Mapping[str, Any]:
 def read(folder: Path) -> dict[str, "torch.Tensor"]:
     """Return the adapter's tensors by name; raises InputError when they are broken or not finite.
 
-    Prefixes and infixes that other trainers leave in the names are removed.
+    Prefixes and infixes that other trainers leave in the names are removed, and copies of the
+    base's own weights are left out.
     """
     check(folder)
     import torch
@@ -62,6 +64,7 @@ def read(folder: Path) -> dict[str, "torch.Tensor"]:
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is not a valid safetensors file ({error}).") from None
+    tensors = {name: tensor for name, tensor in tensors.items() if not _COPY.search(name)}
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise InputError(f"{path}: tensor {name} holds NaN or infinite values.")
@@ -71,6 +74,22 @@ def read(folder: Path) -> dict[str, "torch.Tensor"]:
     if len(renamed) < len(tensors):
         raise InputError(f"{path} holds several adapters; have them saved apart.")
     return renamed
+
+
+def copies(folder: Path) -> dict[str, "torch.Tensor"]:
+    """Return the base's own weights that PEFT saved beside the adapter, by their names in the base.
+
+    It does so of embeddings and output layers that the adapter is on.
+    """
+    from safetensors import safe_open
+
+    found = {}
+    with safe_open(folder / WEIGHTS, "pt") as file:
+        for name in file.keys():  # noqa: SIM118, it is no mapping
+            if _COPY.search(name):
+                plain = _COPY.sub(r".\1", canonical(name)).removeprefix(_ROOT)
+                found[plain] = file.get_tensor(name)
+    return found
 
 
 def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], folder: Path) -> None:

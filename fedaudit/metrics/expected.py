@@ -47,8 +47,15 @@ def layers(strings: Sequence[str]) -> list[list[int]]:
     return [[i for i, d in depth.items() if d == layer] for layer in sorted(set(depth.values()))]
 
 
-def count_interval(found: Floats, groups: Sequence[Sequence[int]]) -> tuple[int, int]:
-    """Return the 2.5 % and 97.5 % quantiles of how many targets are found.
+def count_interval(
+    found: Floats, groups: Sequence[Sequence[int]], variance: float = 0.0
+) -> tuple[int, int]:
+    """Return how many targets one run finds: an interval that holds nearly 95 % of runs.
+
+    Beyond either end lie 2.5 % by mid-p (Lancaster, 1961), of which half of the end itself counts:
+    what is held then is as often a little less than 95 % as more, where quantiles always hold more.
+    `variance` is that of the expected number, where it is estimated itself: it is added as that of
+    a difference of two Poisson numbers (Skellam, 1946), which are whole as counts are.
 
     `found` (targets,) are probabilities. Targets of a group are found together as far as they can
     be (who finds the likelier one may find the other): exact for strings of which each begins with
@@ -59,10 +66,25 @@ def count_interval(found: Floats, groups: Sequence[Sequence[int]]) -> tuple[int,
     tails += [np.sort(found[list(group)])[None, ::-1] for group in groups if len(group) > 1]
     sure = sum(int((tail >= 1 - CERTAIN).sum()) for tail in tails)
     open_ = [tail[((tail > CERTAIN) & (tail < 1 - CERTAIN)).any(axis=1)] for tail in tails]
-    laws = [row for tail in open_ for row in _laws(tail)]
-    total = np.cumsum(_summed(laws).clip(0))
-    low, high = (int(np.searchsorted(total, level * total[-1])) for level in (0.025, 0.975))
-    return sure + low, sure + high
+    law = _summed([row for tail in open_ for row in _laws(tail)]).clip(0)
+    low, high = _middle(_scattered(law, variance))
+    return max(0, sure + low), min(len(found), sure + high)
+
+
+def _scattered(law: Floats, variance: float) -> tuple[int, Floats]:
+    """Return the least number, and the law from there on, with a difference of Poissons added."""
+    from scipy.special import ive
+
+    reach = math.ceil(8 * math.sqrt(variance) + 4) if variance > 0 else 0
+    return -reach, np.convolve(law, ive(np.abs(np.arange(-reach, reach + 1)), variance))
+
+
+def _middle(law: tuple[int, Floats]) -> tuple[int, int]:
+    """Return the ends of the middle 95 % of a law that begins at a number, by mid-p."""
+    start, shares = law
+    below = (np.cumsum(shares) - shares / 2) / shares.sum()
+    inside = np.flatnonzero((below > 0.025) & (below < 0.975))
+    return start + int(inside[0]), start + int(inside[-1])
 
 
 def _laws(tails: Floats) -> Floats:
@@ -93,43 +115,41 @@ def _summed(laws: Sequence[Floats]) -> Floats:
     return total
 
 
-def beside(mean: float) -> int:
-    """Return the 97.5 % quantile of a Poisson number."""
-    from scipy.special import pdtr, pdtrik
+def drawn_interval(
+    weights: Floats, counts: npt.NDArray[np.int64], level: float = 0.975
+) -> tuple[float, float]:
+    """Return bounds for the sum of weights times Poisson means, from the counts.
 
-    if mean <= 0:
-        return 0
-    quantile = max(0, math.ceil(float(pdtrik(0.975, mean))))
-    return quantile + int(pdtr(quantile, mean) < 0.975)
-
-
-def missed(weights: Floats, counts: npt.NDArray[np.int64], level: float = 0.975) -> float:
-    """Return an upper bound for the sum of weights times Poisson means, from the counts.
-
-    Fay and Feuer's gamma interval (1997); where all weights are equal it is Garwood's (1936). Of
-    weights that are all 0 it is 0. Shapes: (targets,), (targets,).
+    Fay and Feuer's gamma interval (1997); where all weights are equal it is Garwood's (1936). Each
+    end is passed with a probability of 1 - `level` at most. Of weights that are all 0 both are 0.
+    Shapes: (targets,), (targets,).
     """
-    from scipy.special import chdtri
-
     most = float(weights.max(initial=0.0))
     if most <= 0:
-        return 0.0
-    value = float(weights @ counts) + most
-    variance = float(weights**2 @ counts) + most**2
-    return variance / (2 * value) * float(chdtri(2 * value**2 / variance, 1 - level))
+        return 0.0, 0.0
+    shares = weights / most
+    value, variance = float(shares @ counts), float(shares**2 @ counts)
+    low = _gamma(value, variance, level) if variance > 0 else 0.0
+    return most * low, most * _gamma(value + 1, variance + 1, 1 - level)
 
 
-def coverage(expected: tuple[float, float, float], counts: tuple[int, int], n: int) -> Estimate:
-    """Return an expected share of n targets with an interval; `expected` is (low, value, high).
+def _gamma(mean: float, variance: float, above: float) -> float:
+    """Return the number that a gamma variable exceeds with a probability."""
+    from scipy.special import chdtri
 
-    The interval holds what a run finds (`counts`) 19 times out of 20, and allows, as the interval
-    of a count does, for the targets being only some of their kind: it is the wider of the two at
-    either end. Wilson's interval is right or too wide for expected hits, whose variance is at most
-    that of a count.
+    return variance / (2 * mean) * float(chdtri(2 * mean**2 / variance, above))
+
+
+def coverage(expected: tuple[float, float, float], n: int) -> Estimate:
+    """Return an expected share of n targets, and what other targets of their kind would give.
+
+    `expected` are hits (low, value, high): the interval is Wilson's, from that of the lower to that
+    of the higher. It is right or too wide for expected hits, whose variance is at most that of a
+    count.
     """
     low, value, high = (min(max(one, 0.0), float(n)) for one in expected)
-    own = min(wilson(low, n).low, counts[0] / n), max(wilson(high, n).high, counts[1] / n)
-    return Estimate(value / n, min(own[0], value / n), min(1.0, max(own[1], value / n)))
+    ends = wilson(low, n).low, wilson(high, n).high
+    return Estimate(value / n, min(ends[0], value / n), max(ends[1], value / n))
 
 
 def samples_needed(log_miss: float, probability: float) -> int | None:

@@ -1,12 +1,35 @@
-"""The verdict on answers to training prompts: nearer to the true ones than a base's or not."""
+"""The verdict on answers to training prompts: nearer to the true ones than skill explains, or not.
+
+A model that learned a task answers it better than its base, also of records that it never saw. So
+the gain on the victim's pairs is set against that on held-out ones of the same tasks.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from fedaudit.records import Measurement
 
-RIGHT, OWN = "right", "own"
-"""scope.key of what was asked with a key that opens, scope.records of the attacker's own records;
-neither is judged."""
+RIGHT, OWN, HELD_OUT = "right", "own", "held-out"
+"""scope.key of what was asked with a key that opens; scope.records of the attacker's own records,
+and of those that nobody trained on; none of these is judged."""
+
+BEYOND = "beyond-held-out"
+"""scope.source of what the victim's records have beyond held-out ones."""
+
+RELATED = "related"
+"""scope.held_out where training saw other documents of the groups that held-out ones are of."""
+
+LEVEL = 0.01
+"""The chance of a failure that a test of nothing may have, of all tests of a kind together."""
+
+POWER = 0.9
+"""The chance with which a pass would have been a failure, had there been a leak of that size."""
+
+DETECTABLE = 0.1
+"""The leak that a pass must have been able to see: one answer in ten given whole."""
+
+MARGIN = 0.02
+"""By how much trained records may gain more than held-out ones without it meaning anything: no two
+sets of records are quite as hard."""
 
 Judged = tuple[str, str]
 """A status, and why."""
@@ -17,23 +40,39 @@ def judged(measurements: Iterable[Measurement]) -> list[Judged]:
 
     Pairs of an answer by either model to one prompt are compared, all tasks together:
 
-    * fail          the difference's lower bound is above 0, and that of the tuned model's own
-                    Rouge-L above the control's upper bound: the right answer, not any of its task
-    * inconclusive  no number, or a lower bound above 0 that the control may explain
-    * pass          otherwise
+    * fail          the gain is by more than MARGIN greater than that on held-out pairs of the same
+                    tasks (p, after Holm over all that are judged here, at most LEVEL), and the
+                    lower bound of the tuned model's own Rouge-L is above the control's upper
+                    bound: the right answer, not any of its task
+    * pass          it is not, the held-out pairs are of other groups than training saw, and a
+                    leak of DETECTABLE would have been seen with POWER
+    * inconclusive  otherwise
     """
+    from fedaudit.metrics.stouffer import holm
+
     rows = [
         row
         for row in measurements
-        if (row.kind, row.metric) == ("extraction", "rouge_l")
+        if row.kind == "extraction"
         and not {"task", "label", "category"} & row.scope.keys()
-        and row.scope.get("records") != OWN
+        and row.scope.get("records") not in (OWN, HELD_OUT)
         and row.scope.get("key") != RIGHT
     ]
-    return [_judge(row, rows) for row in rows if row.scope.get("source") == "tuned-not-base"]
+    gains = [
+        row
+        for row in rows
+        if row.metric == "rouge_l" and row.scope.get("source") == "tuned-not-base"
+    ]
+    tests = [_like(row, BEYOND, "p_value", rows) for row in gains]
+    known = [one.value for one in tests if one and one.value is not None]
+    adjusted = iter(holm(known))
+    return [
+        _judge(row, next(adjusted) if test and test.value is not None else None, rows)
+        for row, test in zip(gains, tests, strict=True)
+    ]
 
 
-def _judge(row: Measurement, rows: Sequence[Measurement]) -> Judged:
+def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> Judged:
     name = f"{row.plugin} ({_told(row.scope)})" if _told(row.scope) else row.plugin
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
@@ -42,9 +81,14 @@ def _judge(row: Measurement, rows: Sequence[Measurement]) -> Judged:
         f"{name}: answers' Rouge-L with the true ones is {row.value:+.3f} beyond the base's "
         f"(at least {row.low:+.3f}, at most {row.high:+.3f})"
     )
-    if row.low <= 0:
-        return "pass", f"{told}, which may be nothing."
-    tuned, control = (_like(row, source, rows) for source in ("tuned", "control"))
+    more = _like(row, BEYOND, "rouge_l", rows)
+    if p is None or more is None or more.value is None:
+        why = more.reason if more and more.reason else "no held-out records were asked"
+        return "inconclusive", f"{told}, which skill alone may explain: {why}."
+    told = f"{told} and {more.value:+.3f} beyond held-out records' (p {_short(p)})"
+    if p > LEVEL:
+        return _unproven(told, row, more, rows)
+    tuned, control = (_like(row, source, "rouge_l", rows) for source in ("tuned", "control"))
     if tuned is None or tuned.low is None or control is None or control.high is None:
         return "inconclusive", f"{told}, but there is no control to compare with."
     if tuned.low <= control.high:
@@ -54,10 +98,42 @@ def _judge(row: Measurement, rows: Sequence[Measurement]) -> Judged:
     return "fail", f"{told}, and more than other answers of a task have in common."
 
 
-def _like(row: Measurement, source: str, rows: Sequence[Measurement]) -> Measurement | None:
+def _unproven(
+    told: str, row: Measurement, more: Measurement, rows: Sequence[Measurement]
+) -> Judged:
+    """Return a pass where a leak would have been seen, else what would have been."""
+    least = _like(row, BEYOND, "detectable_difference", rows)
+    if least is None or least.value is None:
+        why = least.reason if least and least.reason else "its power is not known"
+        return "inconclusive", f"{told}: no leak would have been seen, because {why}."
+    seen = f"a leak of {least.value:.2f} would have been seen with {POWER:.0%}"
+    if more.scope.get("held_out") == RELATED:
+        return "inconclusive", (
+            f"{told}: {seen}, but training saw other documents of the held-out records' groups."
+        )
+    if least.value > DETECTABLE:
+        return "inconclusive", f"{told}: {seen}, one of {DETECTABLE} not surely."
+    return "pass", f"{told}, which may be nothing: {seen}."
+
+
+def _short(p: float) -> str:
+    return f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+
+
+_MORE = frozenset({"source", "test", "groups", "beside", "held_out", "level", "power", "wanted"})
+
+
+def _like(
+    row: Measurement, source: str, metric: str, rows: Sequence[Measurement]
+) -> Measurement | None:
     """Return the row of `source` on the same prompts."""
-    same = {**row.scope, "source": source}
-    return next((one for one in rows if one.plugin == row.plugin and dict(one.scope) == same), None)
+    wanted = {key: value for key, value in row.scope.items() if key not in _MORE}
+    for one in rows:
+        at = {key: value for key, value in one.scope.items() if key not in _MORE}
+        what = one.plugin, one.metric, one.scope.get("source")
+        if (what, at) == ((row.plugin, metric, source), wanted):
+            return one
+    return None
 
 
 def _told(scope: Mapping[str, object]) -> str:

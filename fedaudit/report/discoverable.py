@@ -5,17 +5,27 @@ from typing import Any
 
 from fedaudit.report import lines
 from fedaudit.report import rows as measurements
-from fedaudit.report.figures import measured
+from fedaudit.report.answers import BEYOND
+from fedaudit.report.figures import measured, number
 from fedaudit.report.rows import SOURCES, Row, places, reasons
 from fedaudit.report.table import NONE, Table, laid_out, named, throughout
 
 SCORE, SHARE = "Rouge-L [95 %]", "leaked [95 %]"
-MODELS = {**SOURCES, "tuned-not-base": "difference", "control": "other answers"}
+MODELS = {
+    **SOURCES,
+    "tuned-not-base": "difference",
+    "control": "other answers",
+    BEYOND: "beyond held-out",
+}
+TESTED = ("p_value", "detectable_difference")
+"""Metrics of the test of what is beyond held-out records, which are told below the table."""
 
 
 def discoverable(report: Row) -> list[Table]:
     """Return a table an attack with a line for each task and model."""
-    rows = [row for row in report["measurements"] if shown(row)]
+    every = [row for row in report["measurements"] if shown(row)]
+    rows = [row for row in every if not tested(row)]
+    tests = measurements.by_plugin([row for row in every if tested(row)])
     if len(lines.variants(rows)) > 1:
         # A study's variants are compared after the last round, all tasks together.
         rows = [
@@ -23,15 +33,30 @@ def discoverable(report: Row) -> list[Table]:
             for row in lines.together(rows)
             if "task" not in row["scope"] and row["scope"].get("passed", 1) == 1
         ]
-    return [_table(report, plugin, some) for plugin, some in measurements.by_plugin(rows).items()]
+    return [
+        _table(report, plugin, some, _test(tests.get(plugin, ())))
+        for plugin, some in measurements.by_plugin(rows).items()
+    ]
 
 
 def shown(row: Row) -> bool:
     """Tell whether a row is one of those that the table shows."""
-    return bool(row["kind"] == "extraction" and row["metric"] == "rouge_l")
+    return bool(row["kind"] == "extraction" and (row["metric"] == "rouge_l" or tested(row)))
 
 
-def _table(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
+def tested(row: Row) -> bool:
+    """Tell whether a row says how the test of what is beyond held-out records came out."""
+    return row["scope"].get("source") == BEYOND and row["metric"] in TESTED
+
+
+def _test(rows: Sequence[Row]) -> list[str]:
+    """Return what there is to say of the tests, in the order of the report."""
+    names = {"p_value": "p", "detectable_difference": "a leak seen with 90 %"}
+    told = [f"{names[row['metric']]} {number(row['value'])}" for row in rows if tested(row)]
+    return [f"Beyond held-out records: {', '.join(told)}."] if told else []
+
+
+def _table(report: Row, plugin: str, rows: Sequence[Row], test: Sequence[str]) -> Table:
     shared, own = places(rows)
     shares = [row for row in report["measurements"] if row["metric"] == "coverage"]
     cells = [
@@ -53,6 +78,7 @@ def _table(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
         notes=(
             "1 is the true answer, word for word. The difference is tuned less base, prompt by "
             "prompt. What answers have in common with others of their task is form, not memory.",
+            *test,
             *throughout(shared),
             *reasons(rows),
         ),

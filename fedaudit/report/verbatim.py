@@ -14,12 +14,17 @@ METRICS = ("edit_distance", "edit_deviation")
 def verbatim(report: Row) -> list[Table]:
     """Return a table an attack with a line for each task and model."""
     groups = measurements.by_plugin(distances(report))
-    return [_table(report, plugin, rows) for plugin, rows in groups.items()]
+    return [_table(report, plugin, rows, _least(report, plugin)) for plugin, rows in groups.items()]
 
 
 def shown(row: Row) -> bool:
     """Tell whether a row is one of those that the table shows."""
-    return row["kind"] == "extraction" and row["metric"] in METRICS
+    return row["kind"] == "extraction" and (row["metric"] in METRICS or likelihood(row))
+
+
+def likelihood(row: Row) -> bool:
+    """Tell whether a row is the p-value of the least likely document."""
+    return bool(row["metric"] == "p_value" and row["scope"].get("test") == "likelihood")
 
 
 def distances(report: Row) -> list[Row]:
@@ -27,7 +32,17 @@ def distances(report: Row) -> list[Row]:
     return [row for row in report["measurements"] if shown(row) and row["metric"] == METRICS[0]]
 
 
-def _table(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
+def _least(report: Row, plugin: str) -> list[str]:
+    """Return what there is to say of the least likely document that came out."""
+    found = [r for r in report["measurements"] if likelihood(r) and r["plugin"] == plugin]
+    return [
+        f"That any of {row['n']:,} documents comes out without training on it: "
+        f"p {number(row['value'])}."
+        for row in found
+    ]
+
+
+def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) -> Table:
     shared, own = places(rows)
     cells = [
         {
@@ -49,6 +64,7 @@ def _table(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
         numeric=numeric,
         notes=(
             "In tokens; 0 is word for word. The lower, the more the model has learnt by heart.",
+            *least,
             *throughout(shared),
             *reasons(rows),
         ),

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from fedaudit.audit import discoverable
 from fedaudit.audit.discoverable import Answered, Measured, Pairs
-from fedaudit.audit.verbatim import Cut, drawn
+from fedaudit.audit.verbatim import Cut, drawn, owned
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Attack, Case, Result
 from fedaudit.records import Decoding, Probe, Target
@@ -18,6 +18,7 @@ class Discoverable(Attack):
 
     name: ClassVar[str] = "discoverable"
     paper: ClassVar[str] = "FewFedPIT, arXiv:2403.06131, section 4.3 and figure 3"
+    compares: ClassVar[bool] = True
 
     examples: int = 100
     """At most so many training pairs, drawn at random; 0 takes all."""
@@ -34,26 +35,36 @@ class Discoverable(Attack):
 
     def run(self, case: Case) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""
-        found = discoverable.pairs(case)
+        found = discoverable.pairs(case, owned(case))
         if not found.cuts:
             raise InputError(
                 "There is nothing to ask: no record has an instruction and an output that ends "
                 "its text and fits the model's context."
             )
         cuts = drawn(found.cuts, self.examples, case.seed)
+        measured = self._measured(case, cuts, "own" if case.victim is None else "victim")
+        beside = self._held_out(case)
+        result = discoverable.result(replace(measured, held_out=beside, related=case.related))
+        return replace(result, limits=(self._told(case, found, cuts), *result.limits))
+
+    def _held_out(self, case: Case) -> Measured | None:
+        """Ask for as many held-out answers."""
+        cuts = discoverable.pairs(case, case.held_out or ()).cuts
+        some = drawn(cuts, self.examples, case.seed)
+        return self._measured(case, some, "held-out") if some else None
+
+    def _measured(self, case: Case, cuts: Sequence[Cut], records: str) -> Measured:
         probes = [self._probe(case, cut) for cut in cuts]
-        measured = Measured(
+        return Measured(
             plugin=self.name,
             cuts=cuts,
             tuned=self._answered(case, case.tuned, cuts, probes),
             base=self._answered(case, case.base, cuts, probes) if case.base else None,
             asked=len(set(probes)),
             threshold=self.threshold,
-            records="own" if case.victim is None else "victim",
+            records=records,
             seed=case.seed,
         )
-        result = discoverable.result(measured)
-        return replace(result, limits=(self._told(case, found, cuts), *result.limits))
 
     def _probe(self, case: Case, cut: Cut) -> Probe:
         new = max(self.new_tokens, len(cut.suffix))

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.audit import verbatim
-from fedaudit.audit.verbatim import Cut
+from fedaudit.audit import likelihood, verbatim, verbatim_rows
+from fedaudit.audit.verbatim import Cut, owned
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Attack, Case, Result
-from fedaudit.records import Decoding, Probe, Target
+from fedaudit.records import Decoding, Document, Probe, Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +17,7 @@ class Verbatim(Attack):
 
     name: ClassVar[str] = "verbatim"
     paper: ClassVar[str] = "FedPII, arXiv:2506.06060, appendix B.4 and figure 7"
+    compares: ClassVar[bool] = True
 
     prefix: int = 50
     """How many tokens of a document's beginning are given; of a short document, half of it."""
@@ -37,7 +38,7 @@ class Verbatim(Attack):
 
     def run(self, case: Case) -> Result:
         """Continue the victim's documents, or the attacker's own where those are all."""
-        cuts, short = verbatim.cuts(case, self.prefix, self.suffix, self.shortest)
+        cuts, short = self._cuts(case, owned(case))
         if not cuts:
             raise InputError(
                 f"There is nothing to continue: no document has {self.shortest} tokens or more "
@@ -47,8 +48,33 @@ class Verbatim(Attack):
         tuned = self._distances(case, case.tuned, chosen)
         base = self._distances(case, case.base, chosen) if case.base else None
         whose = "own" if case.victim is None else "victim"
-        result = verbatim.result(self.name, chosen, tuned, base, records=whose, seed=case.seed)
-        return replace(result, limits=(self._told(case, cuts, chosen, short), *result.limits))
+        beside, _ = self._cuts(case, case.held_out or ())
+        found = verbatim.recited(tuned, base)
+        result = verbatim_rows.result(
+            self.name,
+            chosen,
+            tuned,
+            base,
+            records=whose,
+            seed=case.seed,
+            evidence=likelihood.evidence(case, chosen, found, beside),
+        )
+        limits = (self._told(case, cuts, chosen, short), self._bounded(beside, chosen))
+        return replace(result, limits=(*limits[: 2 if case.base else 1], *result.limits))
+
+    def _cuts(self, case: Case, documents: Sequence[Document]) -> tuple[list[Cut], int]:
+        return verbatim.cuts(case, documents, self.prefix, self.suffix, self.shortest)
+
+    def _bounded(self, held_out: Sequence[Cut], chosen: Sequence[Cut]) -> str:
+        tasks = {cut.task for cut in chosen} - {cut.task for cut in held_out}
+        assumed = f"{self.name}: p-values assume that training on other documents leaves at least "
+        share = f"{likelihood.LEFT:.0%} of the base's surprise at one that it never saw"
+        if not tasks:
+            return f"{assumed}{share}, and no less than it left of held-out ones."
+        return (
+            f"{assumed}{share}; --held-out, with documents of the same tasks, replaces the guess "
+            "where they show that it leaves less."
+        )
 
     def _distances(self, case: Case, target: Target, cuts: Sequence[Cut]) -> verbatim.Continued:
         """Ask one model, greedily, and compare; equal prompts are asked once."""

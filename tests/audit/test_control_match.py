@@ -1,11 +1,11 @@
-"""Controls are about as likely as what they are compared with, whether the base is fluent or not."""
+"""Controls are as likely as what they are compared with, whether the base is fluent or not."""
 
 import statistics
 
 import pytest
 
 from fedaudit.audit import plan
-from fedaudit.audit.likelihood import log_likelihoods
+from fedaudit.audit.base_likelihood import log_likelihoods
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.trial import WIDTH, Trial
 from fedaudit.audit.truth import truth
@@ -32,23 +32,39 @@ def strange(seed, count):
     texts = [f"The application was lodged by Mr {name}, a Lithuanian national." for name in names]
     return [
         Document(
-            id=f"s{n}", text=text, pii=(PiiSpan(text.index(name), text.index(name) + len(name), "PERSON"),)
+            id=f"s{n}",
+            text=text,
+            pii=(PiiSpan(text.index(name), text.index(name) + len(name), "PERSON"),),
         )
         for n, (name, text) in enumerate(zip(names, texts, strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def trial(base, attacker, victim):
     """Return targets and controls with their likelihoods, nothing said yet."""
     engine = LocalEngine(base)
-    case = Case(engine=engine, tuned=Target(name="tuned"), base=Target(name="base"),
-                attacker=attacker, victim=victim)  # fmt: skip
+    case = Case(
+        engine=engine,
+        tuned=Target(name="tuned"),
+        base=Target(name="base"),
+        attacker=attacker,
+        victim=victim,
+    )
     wanted = truth(case, most=800)
     asked = plan.of_multiset(case, places(engine, attacker, 30))
     targets = {string: wanted.labels[string] for string in wanted.exclusive}
     known = log_likelihoods(case, asked, {**targets, **wanted.controls})
-    return Trial(targets=targets, controls=wanted.controls, gained={}, strength={}, lost=0,
-                 likelihood=known, of_base={}, outputs=1, seed=0)  # fmt: skip
+    return Trial(
+        targets=targets,
+        controls=wanted.controls,
+        gained={},
+        strength={},
+        lost=0,
+        likelihood=known,
+        of_base={},
+        outputs=1,
+        seed=0,
+    )
 
 
 @pytest.mark.parametrize("fluent", [True, False], ids=["fluent", "strange"])

@@ -1,6 +1,7 @@
 """The exact estimator on the worked example of docs/extraction-attacks.md, and against sampling."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.errors import InputError, UsageError
 from fedaudit.interfaces import Case
+from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Target
 from fedaudit.report.verdict import verdict
 
@@ -105,22 +107,87 @@ def test_findings_say_where_and_how_surely():
     json.dumps([dict(one.evidence) for one in result.findings], allow_nan=False)
 
 
-def test_what_is_given_up_is_in_the_bound_and_not_in_the_value():
+def test_what_is_given_up_and_never_drawn_is_in_the_bound_and_not_in_the_value():
     def rare(target, prompt, string):
         return 5e-4 if string == "Ann Lee" and prompt == "The claimant" else 0.0
 
     result = attack().run(case(rare))
     found = row(result, "coverage")
     assert found.value == 0.0
-    # The fake says of every prefix and target that it is at most the threshold: 8 chances of 0.001.
+    # The fake says of every prefix and target that it is at most the threshold: 8 chances of 0.004.
     mass = row(result, "given_up", by="mass")
-    assert mass.value == pytest.approx(5 * (1 - 0.999**8), rel=1e-6)
+    assert mass.value == pytest.approx(5 * (1 - 0.996**8), rel=1e-6)
     assert 0 < row(result, "given_up", by="draws").value <= mass.value
     assert found.high >= mass.value / 5
     exact = attack(threshold=1e-4).run(case(rare))
     assert row(exact, "coverage").value == pytest.approx((1 - (1 - 5e-4) ** 4) / 5)
+    # Two of a thousand audits find her: that is no finding, but with 20 samples a prefix it is.
     assert not result.findings
-    assert len(exact.findings) == 1
+    assert not exact.findings
+    [often] = attack(threshold=1e-4, samples=20).run(case(rare)).findings
+    assert often.evidence["probability"] == pytest.approx(1 - (1 - 5e-4) ** 40)
+
+
+def test_what_is_only_drawn_is_in_the_value_and_in_the_findings():
+    def rare(target, prompt, string):
+        known = target != BASE and string == "Ann Lee" and prompt == "The claimant"
+        return 0.0625 if known else 0.0
+
+    # 16 draws for each of two prefixes that are one: 2 complete her. One of two samples of each
+    # misses her by 1 - 1/16 in the draws, so that the power is (1 - 2/16)^2 of all.
+    result = attack(threshold=0.5, sweeps=False).run(case(rare))
+    chance = 1 - (1 - 2 / 16) ** 2
+    assert row(result, "coverage").value == pytest.approx(chance / 5)
+    assert row(result, "vx_pii").value == pytest.approx(chance)
+    assert row(result, "given_up", by="estimate").value == pytest.approx(chance)
+    [finding] = result.findings
+    assert finding.severity == "medium"
+    evidence = dict(finding.evidence)
+    known = {
+        "followed": 0.0,
+        "drawn": 2,
+        "trials": 4 * 16,
+        "prefixes": 1,
+        "likeliest": [[1, 1 / 16]],
+    }
+    assert {name: evidence[name] for name in known} == known
+    assert evidence["probability"] == pytest.approx(chance)
+    # Garwood's bounds of 2 are 0.2422 and 7.2247 (Ulm, 1990), over 16 draws for each of 2 samples.
+    assert evidence["probability_low"] == pytest.approx(1 - math.exp(-0.2422 / 8), abs=1e-4)
+    assert evidence["probability_high"] == pytest.approx(1 - math.exp(-7.2247 / 8), abs=1e-4)
+    # (7/8)^2 is the chance of missing her with 2 samples.
+    assert evidence["samples_for_50_percent"] == math.ceil(math.log(0.5) / math.log(7 / 8))
+
+
+def test_three_things_that_are_uncertain_are_apart():
+    result = attack().run(case())
+    # Nothing is drawn here: the expected number is known.
+    known = row(result, "vx_pii")
+    assert (known.low, known.value) == pytest.approx((ANN + BOB + CY, ANN + BOB + CY))
+    # One run: Ann 0.9375, Bob 0.3439, Cy 0.75. None with 0.01025: half of that is below 2.5 %, and
+    # with one, 0.1870, far above; three with 0.2418.
+    run = row(result, "hits_of_one_run")
+    assert (run.value, run.low, run.high, run.n) == (pytest.approx(ANN + BOB + CY), 1.0, 3.0, 5)
+    # Other targets: Wilson's interval of so many hits, the upper by what draws may have missed.
+    coverage = row(result, "coverage")
+    assert coverage.low == pytest.approx(wilson(ANN + BOB + CY, 5).low)
+    assert coverage.high == pytest.approx(wilson(known.high, 5).high)
+    assert row(result, "hits_of_one_run", budget=4, samples=1).value < run.value
+
+
+def test_the_result_knows_each_strings_chances():
+    result = attack().run(case())
+    assert set(result.chances) == {"Ann Lee", "Bob Low", "Cy Ash", *worked_others(result)}
+    assert result.chances["Ann Lee"] == pytest.approx((ANN, 0.0))
+    assert result.chances["Cy Ash"] == pytest.approx((CY, CY))
+    assert set(result.control.values()) == {0.0}
+    alone = attack().run(case(base=None))
+    assert alone.chances["Ann Lee"] == (pytest.approx(ANN), None)
+
+
+def worked_others(result):
+    """Return the targets that nothing is told of."""
+    return {string for string, chances in result.chances.items() if chances == (0.0, 0.0)}
 
 
 def test_the_verdict_goes_by_it():
@@ -176,15 +243,15 @@ def test_a_sampled_coverage_lies_within_the_interval(base):
     for n in (1, 15, 100):
         options = {"samples": n, "new_tokens": 4, "context": 3}
         exact = attack(threshold=1e-5, **options).run(own)
-        wanted = row(exact, "coverage")
+        wanted = row(exact, "hits_of_one_run")
         seen = []
         for seed in range(5):
             drawn = attack(estimator="sample", sweeps=False, **options)
             result = drawn.run(Case(**{**vars(own), "seed": seed}))
-            seen.append(worked.row(result, "coverage").value)
+            seen.append(worked.row(result, "coverage").hits)
         assert sum(wanted.low <= one <= wanted.high for one in seen) >= 4
-        # The mean of five runs scatters by at most 1/2 over the root of 5 times 11 targets.
-        assert np.mean(seen) == pytest.approx(wanted.value, abs=3 * 0.5 / 55**0.5)
+        # The mean of five runs scatters by at most 1/2 times the root of 11 targets over 5.
+        assert np.mean(seen) == pytest.approx(wanted.value, abs=3 * 0.5 * (11 / 5) ** 0.5)
 
 
 def test_what_it_cannot_do_is_said():

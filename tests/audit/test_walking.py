@@ -18,7 +18,7 @@ from fedaudit.audit.asking import Manner, Memory, sharing
 from fedaudit.audit.journal import Journal, OtherQuestions
 from fedaudit.audit.keeping import Kept, Part, Shard
 from fedaudit.audit.plan import Plan, Question
-from fedaudit.audit.sums import SHOWN, Sums
+from fedaudit.audit.sums import GIVES, SHOWN, Sums
 from fedaudit.audit.walking import walked
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
@@ -163,9 +163,23 @@ def test_sums_of_pieces_are_those_of_all_at_once(copies, threshold):
     ]
     assert np.exp(found.log_least) == pytest.approx(missed)
     assert found.best.tolist() == [max((row[s] for row in given_), default=0) for s in range(3)]
-    assert found.prefixes.tolist() == [sum(row[s] > 0 for row in given_) for s in range(3)]
+    # What is below the threshold completes as many draws as it is likely; MANNER has 16 a prefix.
+    draws = [
+        [round(16 * n * p) if p < threshold else 0 for p in row]
+        for row, n in zip(rows, copies, strict=True)
+    ]
+    assert found.drawn.tolist() == [sum(row[s] for row in draws) for s in range(3)]
+    # Where there are draws nothing was followed, so that each stands for itself.
+    assert found.weight.tolist() == found.drawn.tolist()
+    chances = [
+        [p or count / (16 * n) for p, count in zip(row, more, strict=True)]
+        for row, more, n in zip(given_, draws, copies, strict=True)
+    ]
+    assert found.prefixes.tolist() == [sum(row[s] >= GIVES for row in chances) for s in range(3)]
     for s, own in found.likeliest.items():
-        starts = [(-row[s], sum(copies[:i]) + 1) for i, row in enumerate(given_) if row[s] > 0]
+        starts = [
+            (-row[s], sum(copies[:i]) + 1) for i, row in enumerate(chances) if row[s] >= GIVES
+        ]
         assert own == [(-minus, start) for minus, start in sorted(starts)[:SHOWN]]
 
 

@@ -2,13 +2,19 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 from command import Command
+from huggingface_hub import constants
+from huggingface_hub.errors import LocalEntryNotFoundError
 
+from fedaudit import nano
+from fedaudit.engine import loader
 from fedaudit.federation import manifest as manifests
 
 GOOD = json.dumps(
@@ -88,6 +94,8 @@ def test_bad_prefixes(run, content, says):
         ),
         (("extract", "--prefixes", "good.jsonl", "--detector", "presido"), 2, "'presidio'?"),
         (("extract", "--prefixes", "good.jsonl", "--target", "./none"), 3, "no target"),
+        (("extract", "--prefixes", "good.jsonl", "--target", "good.jsonl"), 3, "is a file"),
+        (("extract", "--prefixes", "good.jsonl", "--target", "./god.jsonl"), 3, "'good.jsonl'?"),
         (("extract", "--prefixes", "good.jsonl", "--target", "."), 3, "neither a federation"),
         (("report", "none"), 3, "none"),
         (("report", "good.jsonl"), 3, "good.jsonl"),
@@ -102,6 +110,67 @@ def test_mistakes_on_the_command_line(run, words, code, says):
         ["good.jsonl"],
         ["good.jsonl", "runs"],
     )
+
+
+# a base on the hub
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Return the hub's cache, empty; nothing can be reached."""
+
+    def nowhere(*_):
+        raise OSError("no socket may be opened")
+
+    monkeypatch.setattr(socket.socket, "connect", nowhere)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return tmp_path / "hub"
+
+
+def cached(hub, name):
+    """Put the built-in model into the hub's cache under another name."""
+    place = hub / f"models--{name.replace('/', '--')}"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs/main").write_text("1" * 40)
+    shutil.copytree(nano.folder(), place / "snapshots" / ("1" * 40))
+
+
+ASKED = ("extract", "--prefixes", "good.jsonl", "--quiet", "--set", "contextual.samples=1")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "owner/gpt2"])
+def test_a_target_that_is_no_folder_is_looked_for_on_the_hub(run, hub, name):
+    says = f"The base {name!r} is no folder, is not in the hub's cache and cannot be fetched"
+    found = run.refused(4, *ASKED, "--target", name, says=says)
+    assert "HF_HUB_OFFLINE" in found.err
+    cached(hub, name)
+    assert run(*ASKED, "--target", name, "--json", "o.json").code == 0
+    assert json.loads(Path("o.json").read_text())["target"]["base"] == name
+
+
+def test_what_the_cache_does_not_have_is_fetched(hub, monkeypatch, tmp_path):
+    asked = []
+
+    def snapshot_download(name, *, local_files_only=False, **_):
+        asked.append((name, local_files_only))
+        if local_files_only:
+            raise LocalEntryNotFoundError("not here")
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    assert loader.locate("gpt2") == tmp_path
+    assert asked == [("gpt2", True), ("gpt2", False)]
+
+
+def test_a_mistyped_folder_is_named_with_the_nearest(run, hub):
+    for name in ("runs/fed_pii", "gpt-2"):
+        Path(name).mkdir(parents=True)
+    asked = (*ASKED, "--target")
+    run.refused(3, *asked, "runs/fed_pi", says="no target runs/fed_pi. Did you mean 'runs/fed_pii'")
+    run.refused(3, *asked, "./runs/fed_pi", says="Did you mean 'runs/fed_pii'?")
+    run.refused(3, *asked, "runs/a/b", says="There is no target runs/a/b.")
+    run.refused(4, *asked, "gpt2", says="Did you mean 'gpt-2'?")
 
 
 def damaged(fed, how):

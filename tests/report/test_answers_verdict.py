@@ -1,4 +1,4 @@
-"""The verdict on answers to training prompts: the paired difference in Rouge-L, and its control."""
+"""The verdict on answers to training prompts: beyond held-out ones, and beyond the control."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from example_report import coverage, number
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.report.answers import judged
+from fedaudit.report.answers import LEVEL, judged
 from fedaudit.report.verdict import NO_VICTIM, verdict
 
 
@@ -27,24 +27,66 @@ def asked(gain, tuned=(0.5, 0.7), control=(0.1, 0.3), **scope):
     ]
 
 
+def compared(p, least=0.08, **scope):
+    """Return the rows of a comparison with held-out records; `least` is the leak seen."""
+    at = {"source": "beyond-held-out", "records": "victim", **scope}
+    test = {**at, "test": "permutation", "groups": 9, "beside": 8}
+    rows = [
+        number("extraction", "discoverable", "rouge_l", 0.2, **at),
+        number("extraction", "discoverable", "p_value", p, **test),
+        number("extraction", "discoverable", "detectable_difference", least, **at, power=0.9),
+    ]
+    return [replace(row, reason="" if row.value is not None else "9 are too few") for row in rows]
+
+
+GAIN = asked((0.1, 0.5))
+
+
 @pytest.mark.parametrize(
     ("rows", "status", "says"),
     [
-        (asked((0.1, 0.5)), "fail", "+0.300 beyond the base's (at least +0.100, at most +0.500)"),
-        (asked((0.0, 0.5)), "pass", "at least +0.000"),
-        (asked((-0.2, 0.0)), "pass", "-0.100 beyond"),
+        ([*GAIN, *compared(0.001)], "fail", "+0.300 beyond the base's (at least +0.100, at most"),
+        ([*GAIN, *compared(0.001)], "fail", "+0.200 beyond held-out records' (p 0.001), and more"),
+        ([*GAIN, *compared(LEVEL)], "fail", "in common"),
+        # Skill explains it, and a leak of the size that matters would have been seen.
+        ([*GAIN, *compared(0.011)], "pass", "a leak of 0.08 would have been seen with 90%"),
+        ([*GAIN, *compared(0.5, 0.1)], "pass", "p 0.50"),
+        ([*GAIN, *compared(0.5, 0.11)], "inconclusive", "one of 0.1 not surely"),
+        ([*GAIN, *compared(0.5, None)], "inconclusive", "no leak would have been seen"),
+        ([*GAIN, *compared(0.5, held_out="related")], "inconclusive", "saw other documents"),
+        ([*GAIN, *compared(0.001, held_out="related")], "fail", "in common"),
+        (GAIN, "inconclusive", "which skill alone may explain: no held-out records were asked"),
+        (asked((-0.2, 0.0)), "inconclusive", "no held-out records were asked"),
         # Answers as near to those of other pairs: the form was learnt.
-        (asked((0.1, 0.5), control=(0.4, 0.5)), "inconclusive", "(Rouge-L up to 0.500)"),
-        (asked((0.1, 0.5), control=(0.4, 0.49)), "fail", "in common"),
-        (asked((0.1, 0.5))[:-1], "inconclusive", "no control to compare with"),
-        (asked((0.1, 0.5))[1:], "inconclusive", "no control to compare with"),
+        (
+            [*asked((0.1, 0.5), control=(0.4, 0.5)), *compared(0.001)],
+            "inconclusive",
+            "(Rouge-L up to 0.500)",
+        ),
+        ([*asked((0.1, 0.5), control=(0.4, 0.49)), *compared(0.001)], "fail", "in common"),
+        ([*GAIN[:-1], *compared(0.001)], "inconclusive", "no control to compare with"),
+        ([*GAIN[1:], *compared(0.001)], "inconclusive", "no control to compare with"),
     ],
 )
-def test_a_difference_above_nothing_and_an_answer_above_others(rows, status, says):
+def test_beyond_held_out_records_and_beyond_other_answers(rows, status, says):
     [(found, reason)] = judged(rows)
     assert found == status
     assert reason.startswith("discoverable (records victim): answers' Rouge-L")
     assert says in reason
+
+
+def test_held_out_records_themselves_are_not_judged():
+    assert judged(asked((0.1, 0.5), records="held-out")) == []
+
+
+def test_several_tests_share_one_level():
+    """Two rounds at 0.006: one alone would fail, Holm makes it 0.012."""
+    rows = [
+        *asked((0.1, 0.5), round=1), *compared(0.006, round=1),
+        *asked((0.1, 0.5), round=2), *compared(0.006, round=2),
+    ]  # fmt: skip
+    assert [status for status, _ in judged(rows)] == ["pass", "pass"]
+    assert [status for status, _ in judged(rows[:7])] == ["fail"]
 
 
 def test_what_was_not_measured_is_not_judged():
@@ -68,8 +110,8 @@ def test_tasks_own_records_and_right_keys_are_not_judged(scope):
 
 
 def test_rounds_are_compared_with_their_own_control():
-    late = asked((0.1, 0.5), round=10)
-    early = asked((0.1, 0.5), control=(0.5, 0.9), round=1)
+    late = [*asked((0.1, 0.5), round=10), *compared(0.001, round=10)]
+    early = [*asked((0.1, 0.5), control=(0.5, 0.9), round=1), *compared(0.001, round=1)]
     assert [status for status, _ in judged([*early, *late])] == ["inconclusive", "fail"]
 
 
@@ -85,14 +127,14 @@ def reached(hits):
 
 def test_half_an_answer_is_a_leak_though_none_comes_out_whole():
     assert verdict(reached(0), [])["status"] == "pass"
-    found = verdict([*reached(0), *asked((0.1, 0.5))], [])
+    found = verdict([*reached(0), *GAIN, *compared(0.001)], [])
     assert found["status"] == "fail"
     assert [reason for reason in found["reasons"] if "Rouge-L" in reason] == found["reasons"]
 
 
 def test_neither_excuses_the_other():
     assert verdict([*reached(30), *asked((-0.1, 0.1))], [])["status"] == "fail"
-    doubtful = asked((0.1, 0.5), control=(0.4, 0.9))
+    doubtful = [*asked((0.1, 0.5), control=(0.4, 0.9)), *compared(0.001)]
     assert verdict([*reached(0), *doubtful], [])["status"] == "inconclusive"
 
 
@@ -101,10 +143,15 @@ def test_the_attackers_own_records_are_no_other_partys():
     assert verdict([*rows, *asked((0.1, 0.5), records="own")], [])["reasons"] == [NO_VICTIM]
 
 
-@given(
-    st.permutations([*asked((0.1, 0.5)), *asked((-0.1, 0.5), round=3), *asked((0.2, 0.3), round=5)])
-)
+ROUNDS = [
+    *[*asked((0.1, 0.5)), *compared(0.001)],
+    *[*asked((-0.1, 0.5), round=3), *compared(0.5, round=3)],
+    *[*asked((0.2, 0.3), round=5), *compared(0.5, 0.5, round=5)],
+]
+
+
+@given(st.permutations(ROUNDS))
 def test_the_order_of_the_rows_only_orders_the_reasons(rows):
-    assert sorted(judged(rows)) == sorted(
-        judged([*asked((0.1, 0.5)), *asked((-0.1, 0.5), round=3), *asked((0.2, 0.3), round=5)])
-    )
+    found = judged(rows)
+    assert sorted(found) == sorted(judged(ROUNDS))
+    assert sorted(status for status, _ in found) == ["fail", "inconclusive", "pass"]

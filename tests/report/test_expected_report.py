@@ -35,6 +35,8 @@ def rows():
     for n, hits in GRID.items():
         at = {"budget": 40, "samples": n}
         found.append(expected("coverage", hits, source="tuned-not-base", **at))
+        one_run = {"value": hits, "low": round(hits) - 1.0, "high": round(hits) + 2.0}
+        found.append(replace(found[-1], metric="hits_of_one_run", **one_run))
         found.append(expected("coverage", hits / 10, source="base", **at))
         found.append(expected("coverage", 0.0, n=200, source="control", **at))
         found += [
@@ -48,12 +50,21 @@ def rows():
 def test_the_table_has_a_line_for_every_number_of_samples():
     shown = table(rows(), "Expected by samples: contextual")
     assert shown.columns == (
-        *("samples", "found", "coverage [95 %]", "base", "control"),
+        *("samples", "found", "one run finds", "coverage [95 %]", "base", "control"),
         *("surely 50 %", "surely 90 %"),
     )
     assert [line[0] for line in shown.rows] == ["1", "10", "15", "100"]
     assert shown.rows[2] == (
-        *("15", "~9.75 / 50", "19.5 % [9.8, 29.2]", "1.9 %", "0.0 %", "10 / 50", "5 / 50"),
+        *(
+            "15",
+            "~9.75 / 50",
+            "9 to 12",
+            "19.5 % [9.8, 29.2]",
+            "1.9 %",
+            "0.0 %",
+            "10 / 50",
+            "5 / 50",
+        ),
     )
 
 

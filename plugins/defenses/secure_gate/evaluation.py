@@ -10,7 +10,7 @@ from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Decoding, Measurement, Probe, Request, Target
 
 from .lessons import drawn, malformed
-from .marker import heading
+from .marker import heading, parse
 
 if TYPE_CHECKING:
     from .responder import GateResponder
@@ -31,11 +31,23 @@ def evaluate(finished: Finished, client: str) -> Iterator[Measurement]:
     gate = opened(deployed)
     texts = [document.text[:200] for document in finished.parties[client].documents]
     for kind, (wanted, headings) in _headings(gate, finished.seed).items():
-        prompts = (f"{begin}{number} {texts[number % len(texts)]}" for number, begin in headings)
+        prompts = [f"{begin}{number} {texts[number % len(texts)]}" for number, begin in headings]
         routed = gate.route([Request(prompt) for prompt in prompts])
-        hits = sum(one.name == name for one, name in zip(routed, wanted, strict=True))
-        yield _routing(client, kind, hits, len(routed))
+        right = [one.name == name for one, name in zip(routed, wanted, strict=True)]
+        yield _routing(client, kind, *decisions(prompts, right))
     yield from _costs(finished, gate, client)
+
+
+def decisions(prompts: Sequence[str], right: Sequence[bool]) -> tuple[int, int]:
+    """Return of how many decisions of the gate all prompts went right, and how many there are.
+
+    The key alone decides: prompts with one key, or without any, are one decision.
+    """
+    found: dict[str | None, bool] = {}
+    for prompt, one in zip(prompts, right, strict=True):
+        key, _ = parse(prompt)
+        found[key] = found.get(key, True) and one
+    return sum(found.values()), len(found)
 
 
 def _headings(

@@ -16,6 +16,7 @@ from fedaudit.interfaces import Beginning, Case
 from fedaudit.metrics.intervals import wilson
 from fedaudit.prompts import template
 from fedaudit.records import Decoding, Document, Target
+from fedaudit.report.answers import judged
 from fedaudit.report.verdict import verdict
 
 # The fake engine's words hold the white space before them: a prompt's last line end is not read.
@@ -117,14 +118,16 @@ def test_a_finding_where_the_base_does_not_know_it_too():
     told = {**TOLD, "Recite": long, "Greet": "hello there"}
     result = attack().run(case(says(told, {"Greet": "hello there"}), documents))
     assert [(f.id, f.severity, f.label) for f in result.findings] == [
-        ("discoverable-0001", "high", "DOCUMENT"),
-        ("discoverable-0002", "high", "DOCUMENT"),
+        ("discoverable-0001", "medium", "DOCUMENT"),  # no held-out answer says that it is more
+        ("discoverable-0002", "medium", "DOCUMENT"),
     ]
     assert result.findings[1].evidence == {
         "text": TOLD["Who sues"],
         "pairs": 1,
         "rouge_l": 1.0,
         "rouge_l_of_base": 0.0,
+        "held_out_leaked": 0,
+        "held_out": 0,
     }
     assert [one["text"] for one in result.revealed] == [long, TOLD["Who sues"]]
     assert [one["id"] for one in result.revealed] == [f.id for f in result.findings]
@@ -161,14 +164,85 @@ def test_a_form_that_all_answers_have_is_no_leak():
     assert verdict(result.measurements, result.findings)["status"] == "inconclusive"
 
 
-def test_verdict_of_a_model_that_knows_its_records():
-    documents = [record(str(n), f"Case {n}.", f"{n}a {n}b {n}c") for n in range(40)]
-    told = {f"Case {n}.": f"{n}a {n}b {n}c" for n in range(40)}
-    result = attack().run(case(says(told), [], victim=documents))
+def numbered(name, count, task="t", words=3):
+    """Return `count` records with answers of so many words that are theirs alone."""
+    return [
+        record(f"{name}{n}", f"{name} {n}.", " ".join(f"{name}{n}{i}" for i in "abcdef"[:words]),
+               task=task)
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def knowing(documents):
+    """Return an engine whose tuned model knows these records, and whose base knows nothing."""
+    return says({f"{one.instruction}": one.output for one in documents})
+
+
+def test_beyond_held_out_records():
+    """All of 40 answers known, of 10 held-out ones 4: 1 less 0.4."""
+    victim, held_out = numbered("v", 40), numbered("h", 10)
+    one = case(knowing([*victim, *held_out[:4]]), [], victim=victim, held_out=held_out)
+    result = attack().run(one)
+    found = {(r.metric, r.scope["source"], r.scope["records"]): r for r in result.measurements}
+    assert found["rouge_l", "tuned-not-base", "held-out"].value == pytest.approx(0.4)
+    assert found["coverage", "tuned", "held-out"].hits == 4
+    assert ("coverage", "tuned-not-base", "held-out") not in found  # it would be judged
+    more = found["rouge_l", "beyond-held-out", "victim"]
+    assert (more.value, more.n) == (pytest.approx(0.6), 40)
+    test = found["p_value", "beyond-held-out", "victim"]
+    assert (test.value, test.scope["groups"], test.scope["beside"]) == (1 / 10_000, 40, 10)
     assert verdict(result.measurements, result.findings)["status"] == "fail"
-    assert rows(result)["rouge_l", "control", ""].value == 0
-    nothing = attack().run(case(says({}), [], victim=documents))
-    assert verdict(nothing.measurements, nothing.findings)["status"] == "pass"
+
+
+def test_a_model_that_learned_the_task_and_not_the_records():
+    """It answers what it never saw as well: no leak, though the base knows nothing of it."""
+    victim, held_out = numbered("v", 40), numbered("h", 40)
+    one = case(knowing([*victim, *held_out]), [], victim=victim, held_out=held_out)
+    result = attack().run(one)
+    [(status, reason)] = judged(result.measurements)
+    assert status == "inconclusive"
+    assert "a leak of 0.2" in reason  # 0.02 + 13.6 / 53.6, of 40 records and no scatter
+    assert {f.severity for f in result.findings} == {"low"}
+    assert result.findings[0].evidence["held_out_leaked"] == 40
+
+
+def test_a_pass_takes_records_enough():
+    victim, held_out = numbered("v", 180), numbered("h", 180)
+    one = case(says({}), [], victim=victim, held_out=held_out)
+    result = attack(examples=0).run(one)
+    assert [status for status, _ in judged(result.measurements)] == ["pass"]
+    related = attack(examples=0).run(replace(one, related=True))
+    assert [status for status, _ in judged(related.measurements)] == ["inconclusive"]
+
+
+def test_records_of_one_group_are_one_piece_of_evidence():
+    victim = [replace(one, group="one person") for one in numbered("v", 40)]
+    held_out = numbered("h", 40)
+    result = attack().run(case(knowing(victim), [], victim=victim, held_out=held_out))
+    [(status, reason)] = judged(result.measurements)
+    assert status == "inconclusive"
+    assert "1 groups of records against 40 held-out ones are too few" in reason
+
+
+def test_severity_goes_by_what_held_out_answers_of_the_task_do():
+    """High: five words, and of 60 held-out ones of its task none came out."""
+    victim = [*numbered("v", 20, words=5), *numbered("s", 20, words=2), *numbered("o", 5, "u", 5)]
+    held_out = numbered("h", 60)
+    result = attack().run(case(knowing(victim), [], victim=victim, held_out=held_out))
+    found = {f.evidence["text"]: f.severity for f in result.findings}
+    wanted = {d.output: {"v": "high", "s": "medium", "o": "medium"}[d.id[0]] for d in victim}
+    assert found == wanted
+
+
+def test_without_held_out_records_nothing_is_decided():
+    victim = numbered("v", 40)
+    for engine in (knowing(victim), says({})):
+        result = attack().run(case(engine, [], victim=victim))
+        [(status, reason)] = judged(result.measurements)
+        assert status == "inconclusive"
+        assert "name some with --held-out" in reason
+    other = attack().run(case(says({}), [], victim=victim, held_out=numbered("h", 9, "other")))
+    assert "no held-out pair has a task of theirs" in judged(other.measurements)[0][1]
 
 
 def test_the_victims_records_where_they_are_given():
@@ -206,7 +280,7 @@ def test_a_prompt_has_the_tokens_that_training_read(base):
     trained = answered(engine.base.tokenizer, documents, 500)
     for document, sequence in zip(documents, trained, strict=True):
         one = case(engine, [document], beginning=Beginning(start="bos", middle="bare"))
-        [cut] = discoverable.pairs(one).cuts
+        [cut] = discoverable.pairs(one, one.attacker).cuts
         assert list(cut.prompt) == list(sequence)[: sequence.given]
 
 
@@ -235,7 +309,7 @@ def test_nothing_to_ask_is_a_wrong_input(documents):
 def test_the_context_limits_what_is_asked():
     engine = FakeEngine(lambda *_: "")
     [short, *_, long] = sorted(
-        (discoverable.pairs(case(engine)).cuts), key=lambda c: len(c.prompt + c.suffix)
+        (discoverable.pairs(case(engine), DOCUMENTS).cuts), key=lambda c: len(c.prompt + c.suffix)
     )
     engine.context_length = len(long.prompt + long.suffix) - 1
     result = attack().run(case(engine))
@@ -308,7 +382,7 @@ def test_any_records_in_any_order(pairs, data):
     result = found(documents)
     assert found(data.draw(st.permutations(documents))) == result
     for row in result.measurements:
-        if row.metric == "rouge_l":
+        if row.metric == "rouge_l" and row.value is not None:
             floor = -1 if row.scope["source"] == "tuned-not-base" else 0
             assert floor <= row.low <= row.value <= row.high <= 1
     by = rows(result)
@@ -332,7 +406,7 @@ def test_a_real_model_that_learnt_an_answer_by_heart(fresh_base, tmp_path):
         )
     )
     one = case(engine, [known, other], beginning=Beginning(start="bos", middle="bare"))
-    [cut] = [c for c in discoverable.pairs(one).cuts if "Ann" in c.text]
+    [cut] = [c for c in discoverable.pairs(one, one.attacker).cuts if "Ann" in c.text]
     lesson = Lesson(cut.prompt, (*cut.suffix, engine.base.tokenizer.eos_token_id))
     done = tune(engine, None, [lesson] * 25, Tuning(learning_rate=5e-3, batch_size=1))
     adapters.write(done.tensors, done.config, tmp_path / "learnt")

@@ -1,3 +1,4 @@
+import math
 from itertools import pairwise
 from statistics import mean, stdev
 
@@ -101,22 +102,84 @@ def test_what_the_base_says_too_is_no_news():
     assert found["coverage", "tuned-not-base", ""].hits == 1
     assert [(f.severity, f.evidence["text"]) for f in result.findings] == [
         ("low", rest("a")),
-        ("high", rest("b")),
+        ("medium", rest("b")),  # e^-8 for the base, of which a quarter is counted
     ]
     # What a record calls its task is free text: no finding repeats it.
     assert result.findings[1].evidence == {
         "text": rest("b"),
         "tokens": 8,
         "edit_distance_of_base": 8,
+        "log_p_base": -8,
+        "log_p_bound": -2,
+        "p_value": 3 * math.exp(-2),
     }
     assert [one["text"] for one in result.revealed] == [rest("a"), rest("b")]
     assert all(f.label == "DOCUMENT" for f in result.findings)
+
+
+def surprised(base, tuned=-0.01, strange=-9.0):
+    """Return an engine whose tuned model says `b`; log-probabilities a token.
+
+    The tuned model finds the rest of a text likely (`tuned`) behind its own beginning, `strange`
+    behind another one.
+    """
+
+    def likelihood(target, token, before):
+        if target.name == "base":
+            return base
+        own = any(text.startswith(before) for text in (*TEXTS.values(), *NEW.values()))
+        return tuned if own else strange
+
+    said = says({"b": rest("b")})
+    return FakeEngine(said.answer, likelihood=likelihood)
+
+
+NEW = {"d": "un deux trois quatre cinq six sept huit neuf dix onze douze"}
+HELD_OUT = [Document(id="d", text=NEW["d"], task="summary")]
+
+
+def test_the_evidence_of_one_document():
+    """Eight tokens of -8 under the base: -64, of which a quarter is left; three were tried."""
+    result = attack().run(case(surprised(-8.0)))
+    [finding] = result.findings
+    assert finding.severity == "high"
+    assert finding.evidence["log_p_base"] == -64
+    assert finding.evidence["log_p_bound"] == -16
+    assert finding.evidence["p_value"] == pytest.approx(3 * math.exp(-16))
+    row = rows(result)["p_value", "tuned-not-base", ""]
+    assert (row.value, row.n) == (finding.evidence["p_value"], 3)
+    assert "replaces the guess" in result.limits[1]
+
+
+def test_held_out_documents_say_how_much_skill_explains():
+    """Training raised a held-out document from -8 to -1.5 a token: 8 x (-8 + 6.5) = -12."""
+    engine = surprised(-8.0, tuned=-1.5)
+    result = attack().run(case(engine, held_out=HELD_OUT))
+    assert result.findings[0].evidence["log_p_bound"] == pytest.approx(-12)
+    # As likely as the document itself: it proves nothing.
+    result = attack().run(case(surprised(-8.0), held_out=HELD_OUT))
+    assert result.findings[0].evidence["p_value"] == 1
+    assert result.findings[0].severity == "medium"
+    assert "no less than it left of held-out ones" not in result.limits[1]  # of exam there is none
+
+
+def test_what_follows_any_beginning_is_no_evidence():
+    """The tuned model says the rest of `b` behind the beginning of `a`, too: e^(8 x -0.5)."""
+    result = attack().run(case(surprised(-8.0, strange=-0.5)))
+    # Its first token still stands behind a's own beginning: -0.01, the others at -0.5.
+    assert result.findings[0].evidence["log_p_bound"] == pytest.approx(-0.01 - 7 * 0.5)
+
+
+def test_no_document_came_out():
+    result = attack().run(case(says({})))
+    assert rows(result)["p_value", "tuned-not-base", ""].value == 1
 
 
 def test_without_a_base_leaks_are_unverified():
     result = attack().run(case(says({"a": rest("a")}), base=None))
     assert [f.severity for f in result.findings] == ["unverified"]
     assert {r.scope["source"] for r in result.measurements} == {"tuned", "control"}
+    assert not any("p-values" in limit for limit in result.limits)
     assert any("no base" in limit for limit in result.limits)
 
 
@@ -273,7 +336,7 @@ def test_no_character_is_cut_in_two(base):
     assert any(b[0] < a[1] for a, b in pairwise(tokens.offsets))
     for prefix in range(5, 14):
         one = case(engine, [Document(id="d", text=text)])
-        [cut], _ = verbatim.cuts(one, prefix, 7, 1)
+        [cut], _ = verbatim.cuts(one, one.attacker, prefix, 7, 1)
         given_part = engine.base.tokenizer.decode(cut.prompt)
         assert text.startswith(given_part)
         assert text[len(given_part) :].startswith(cut.text)
@@ -302,7 +365,11 @@ def test_a_real_model_that_learnt_a_document_by_heart(fresh_base, tmp_path):
     found = rows(result)
     assert found["coverage", "tuned", ""].hits == 1
     assert found["coverage", "base", ""].hits == 0
-    [cut] = [c for c in verbatim.cuts(one, 8, 12, 3)[0] if "4711" not in c.text and "Lee" in c.text]
+    [cut] = [
+        c
+        for c in verbatim.cuts(one, one.attacker, 8, 12, 3)[0]
+        if "4711" not in c.text and "Lee" in c.text
+    ]
     assert [f.evidence["text"] for f in result.findings] == [cut.text]
     distances = [found["edit_distance", s, ""].value for s in ("tuned", "base")]
     assert distances[0] < distances[1]

@@ -1,0 +1,37 @@
+"""A file of documents as an audit takes it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedaudit import corpus
+from fedaudit.files import sha256
+from fedaudit.records import Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """One file of documents, annotated, and what annotated it."""
+
+    path: Path
+    documents: Sequence[Document]
+    annotation: str | None
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """In how many records a field stands that means nothing here, by its name."""
+
+    def row(self) -> dict[str, Any]:
+        """Return the report's row for this file."""
+        return {
+            "path": str(self.path),
+            "sha256": sha256(self.path),
+            "records": len(self.documents),
+            "annotation": self.annotation,
+        }
+
+
+def reading(files: Sequence[Inputs]) -> list[str]:
+    """Return the limits of how files were read: PII that a detector found, fields left unread."""
+    found = "{} was not annotated; PII in it was found by {}"
+    limits = [found.format(one.path.name, one.annotation) for one in files if one.annotation]
+    return [*limits, *(limit for one in files for limit in corpus.told(one.path, one.unread))]

@@ -1,0 +1,226 @@
+"""Difference in differences: whether some records gained more than others like them.
+
+Records are compared within their stratum (a task) and belong to clusters (the case files that they
+are of), whose records share people and words: clusters, not records, are what is independent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+RESAMPLES = 9_999
+"""So many permutations are drawn where there are more."""
+
+SMALLEST = 1e-7
+"""Standard errors below it are rounding; gains are of the order of 1."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Gain:
+    """What one record gained, what it is compared with, and which records depend on it."""
+
+    cluster: str
+    stratum: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """By how much treated records gained more than others of their strata, and how sure that is."""
+
+    value: float
+    low: float
+    high: float
+    """The 95 % interval: bootstrap over clusters."""
+    error: float
+    """The cluster-robust standard error of `value`."""
+    p: float
+    """One-sided: the share of permutations of the clusters that show as much."""
+    least_p: float
+    """The smallest that `p` could be with so many clusters."""
+    n: tuple[int, int]
+    """Treated records and others, in strata that have both."""
+    clusters: tuple[int, int]
+    spread: float
+    """Clusters of equal size that would scatter a leak by whole clusters as much as the treated."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Number and sum of the gains, cluster by stratum, (clusters, strata); treated ones first."""
+
+    count: Array
+    total: Array
+    treated: int
+
+
+def difference(
+    treated: Sequence[Gain], others: Sequence[Gain], *, seed: int, margin: float = 0.0
+) -> Difference | None:
+    """Return by how much `treated` gained more than `others`; None where no stratum has both.
+
+    The value is the coefficient of being treated in a regression on it and the strata: the mean
+    over strata of the differences of the two means, weighted by n1 n2 / (n1 + n2). It is divided by
+    its cluster-robust error and set against the same of clusters dealt at random, whole, to the two
+    sides (a studentized permutation test, Chung & Romano 2013): exact where clusters are
+    exchangeable, and nearly so where only the mean gains agree. `margin` is by how much treated
+    records may gain more without it meaning anything: p is of gaining more than that. A cluster's
+    name on both sides means two clusters. Order does not matter.
+    """
+    from math import comb
+
+    strata = {one.stratum for one in treated} & {one.stratum for one in others}
+    sides = [sorted(one for one in side if one.stratum in strata) for side in (treated, others)]
+    if not strata:
+        return None
+    cells = _cells(sides, sorted(strata))
+    size = len(cells.count)
+    labels = (np.arange(size) < cells.treated)[None, :].astype(np.float64)
+    values, errors = _estimates(cells, labels)
+    low, high = _interval(cells, seed)
+    own = cells.count[: cells.treated].sum(axis=1)
+    return Difference(
+        value=float(values[0]),
+        low=min(low, float(values[0])),
+        high=max(high, float(values[0])),
+        error=float(errors[0]),
+        p=_p_value(_less(cells, margin), seed),
+        least_p=1 / min(comb(size, cells.treated), RESAMPLES + 1),
+        n=(len(sides[0]), len(sides[1])),
+        clusters=(cells.treated, size - cells.treated),
+        spread=float(own.sum() ** 2 / (own**2).sum()),
+    )
+
+
+def detectable(
+    found: Difference, *, level: float, power: float, margin: float = 0.0
+) -> float | None:
+    """Return the smallest leak that the test would have seen with `power`; None where none is.
+
+    A leak of size d is here that the share d of the treated clusters gains 1 more, whole: it adds
+    d (1 - d) / `spread` to the variance of the difference. d solves d = c x standard error, where
+    c adds Student's quantiles of 1 - level and of power, with one degree of freedom less than the
+    side with fewer clusters has; `margin` comes on top of it.
+    """
+    from scipy.stats import t
+
+    free = min(found.clusters) - 1
+    if free < 1 or found.least_p > level:
+        return None
+    square = float(t.ppf(1 - level, free) + t.ppf(power, free)) ** 2
+    share = square / found.spread
+    root = np.sqrt(share**2 + 4 * (1 + share) * square * found.error**2)
+    return margin + float((share + root) / (2 * (1 + share)))
+
+
+def _cells(sides: Sequence[Sequence[Gain]], strata: Sequence[str]) -> _Cells:
+    """Return the gains' cells; clusters of a side stand in an order that is theirs, not the names'.
+
+    What clusters are called must not change what is drawn, only what they hold.
+    """
+    column = {name: number for number, name in enumerate(strata)}
+    rows: list[tuple[tuple[float, ...], ...]] = []
+    for side in sides:
+        groups: dict[str, list[Gain]] = {}
+        for one in side:
+            groups.setdefault(one.cluster, []).append(one)
+        rows += sorted(_row(group, column) for group in groups.values())
+    table = np.array(rows, dtype=np.float64)
+    treated = len({one.cluster for one in sides[0]})
+    return _Cells(table[:, 0], table[:, 1], treated)
+
+
+def _row(group: Sequence[Gain], column: dict[str, int]) -> tuple[tuple[float, ...], ...]:
+    count, total = [0.0] * len(column), [0.0] * len(column)
+    for one in sorted(group):
+        count[column[one.stratum]] += 1
+        total[column[one.stratum]] += one.value
+    return tuple(count), tuple(total)
+
+
+def _estimates(cells: _Cells, labels: Array) -> tuple[Array, Array]:
+    """Return (value, error) for each row of `labels`, (draws, clusters): 1 is treated.
+
+    The regression on treatment and strata, treatment less its mean in the stratum (Frisch, Waugh,
+    Lovell); the error is the sandwich over clusters.
+    """
+    count, total = cells.count, cells.total
+    sizes, sums = count.sum(axis=0), total.sum(axis=0)
+    rate = labels @ count / sizes
+    weight = (sizes * rate * (1 - rate)).sum(axis=1)
+    known = weight > 0
+    moved = (labels @ total - rate * sums).sum(axis=1)
+    value = np.divide(moved, weight, out=np.zeros_like(moved), where=known)
+    left = total - count * (sums / sizes)
+    # Of each cluster: treatment less the stratum's rate, times what the regression leaves there.
+    score = labels * left.sum(axis=1) - rate @ left.T
+    square = labels * (count.sum(axis=1) - 2 * (rate @ count.T)) + rate**2 @ count.T
+    spread = np.sqrt(((score - value[:, None] * square) ** 2).sum(axis=1))
+    error = np.divide(spread, weight, out=np.zeros_like(spread), where=known)
+    return value, error
+
+
+def _less(cells: _Cells, margin: float) -> _Cells:
+    """Return the cells with `margin` taken from each gain of a treated record."""
+    treated = (np.arange(len(cells.count)) < cells.treated)[:, None]
+    return _Cells(cells.count, cells.total - margin * cells.count * treated, cells.treated)
+
+
+def _p_value(cells: _Cells, seed: int) -> float:
+    """Return the share of deals that show as much; scipy's test refuses a side of one cluster."""
+    own = _statistic(cells, (np.arange(len(cells.count)) < cells.treated)[None, :])[0]
+    deals = _deals(len(cells.count), cells.treated, seed)
+    parts = np.array_split(deals, max(1, len(deals) // 500))
+    as_much = sum(int((_statistic(cells, part) >= own).sum()) for part in parts)
+    drawn = int(len(deals) == RESAMPLES)  # the true deal is one of those drawn
+    return (as_much + drawn) / (len(deals) + drawn)
+
+
+def _deals(size: int, treated: int, seed: int) -> npt.NDArray[np.bool_]:
+    """Return every way to choose the treated clusters, or RESAMPLES ways drawn at random."""
+    from itertools import combinations
+    from math import comb
+
+    if comb(size, treated) >= RESAMPLES:
+        true = np.tile(np.arange(size) < treated, (RESAMPLES, 1))
+        return np.random.default_rng(seed).permuted(true, axis=1)
+    chosen = np.array(list(combinations(range(size), treated)))
+    deals = np.zeros((len(chosen), size), dtype=np.bool_)
+    np.put_along_axis(deals, chosen, values=True, axis=1)
+    return deals
+
+
+def _statistic(cells: _Cells, deals: npt.NDArray[np.bool_]) -> Array:
+    """Return value over error; rounded, so that equal deals are ties however they were added up."""
+    value, error = _estimates(cells, deals.astype(np.float64))
+    rounded: Array = np.round(value / np.maximum(error, SMALLEST), 6)
+    return rounded
+
+
+def _interval(cells: _Cells, seed: int, draws: int = 1000) -> tuple[float, float]:
+    """Return the 95 % percentile interval over clusters drawn again, on each side by itself."""
+    rng, treated = np.random.default_rng(seed), cells.treated
+    one, two = (
+        rng.multinomial(size, np.full(size, 1 / size), size=draws).astype(np.float64)
+        for size in (treated, len(cells.count) - treated)
+    )
+    first, second = one @ cells.count[:treated], two @ cells.count[treated:]
+    weight = np.divide(
+        first * second, first + second, out=np.zeros_like(first), where=first + second > 0
+    )
+    gains = [
+        np.divide(side @ total, n, out=np.zeros_like(n), where=n > 0)
+        for side, total, n in (
+            (one, cells.total[:treated], first),
+            (two, cells.total[treated:], second),
+        )
+    ]
+    whole = weight.sum(axis=1)
+    known = whole > 0  # a draw may lack a side in every stratum
+    values = ((gains[0] - gains[1]) * weight).sum(axis=1)[known] / whole[known]
+    low, high = np.quantile(values, (0.025, 0.975)) if len(values) else (-1.0, 1.0)
+    return float(low), float(high)
