@@ -22,9 +22,10 @@ from fedaudit.audit import (
 from fedaudit.audit.asking import sharing
 from fedaudit.audit.budget import limited
 from fedaudit.audit.extraction import PrefixAttack
+from fedaudit.audit.inputs import Inputs, read, unannotated
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.parties import Party
-from fedaudit.audit.pipeline import CONTEXT, Audit, Inputs, Watcher, silent
+from fedaudit.audit.pipeline import CONTEXT, Audit, Watcher, silent
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.strings import Strings
@@ -110,8 +111,8 @@ def run(
     started = datetime.now(UTC)
     attacks, audited = _attacks(request), check(request)
     form = audited.federation.template if audited.federation else template(request.template)
-    files = {one.name: pipeline.read(Path(one.path), form, request) for one in request.clients}
-    control = pipeline.read(request.control, form, request) if request.control else None
+    files = {one.name: read(Path(one.path), form, request) for one in request.clients}
+    control = read(request.control, form, request) if request.control else None
     everybody = _together(files)
     engine, base_sha256 = pipeline.load(audited, form, request, kept)
     memory, ways = together.memory(attacks), views(engine, audited, request.keys)
@@ -147,7 +148,7 @@ def run(
         measurements=[row for result in results for row in result.measurements],
         findings=pipeline.masked([f for one in results for f in one.findings], redactor),
         limits=[limit for result in results for limit in result.limits]
-        + pipeline.unannotated(list(files.values())),
+        + unannotated(list(files.values())),
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
     return Audit(report=report, revealed=revealed, audited=audited)

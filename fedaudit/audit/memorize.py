@@ -26,13 +26,14 @@ from fedaudit.audit import (
     pipeline,
 )
 from fedaudit.audit.answering import KeptEngine
+from fedaudit.audit.inputs import Inputs
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.memorization_clients import documents
 from fedaudit.audit.memorization_hits import Clients, Heard
 from fedaudit.audit.memorization_options import Protocol
 from fedaudit.audit.memorization_rows import Found
 from fedaudit.audit.parties import Party
-from fedaudit.audit.pipeline import Audit, Inputs, Watcher, silent
+from fedaudit.audit.pipeline import Audit, Watcher, silent
 from fedaudit.audit.prefixes import Place
 from fedaudit.audit.target import Audited
 from fedaudit.audit.view import fingerprint

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedaudit import corpus, registry
-from fedaudit.annotation import annotated
+from fedaudit import registry
 from fedaudit.audit import beginning, effect, environment, together
 from fedaudit.audit.identity import identity, settings
+from fedaudit.audit.inputs import Inputs, read, unannotated
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.members import ALONE, check_files, member_files
 from fedaudit.audit.prefixes import places
@@ -18,10 +18,10 @@ from fedaudit.audit.target import Audited, resolve
 from fedaudit.audit.view import View, fingerprint, views
 from fedaudit.engine import cluster
 from fedaudit.errors import InputError, NoEffectError, UsageError
-from fedaudit.files import existing, sha256
+from fedaudit.files import existing
 from fedaudit.interfaces import Case, Progress, Result, no_progress
 from fedaudit.prompts import PromptTemplate, template
-from fedaudit.records import Document, Finding, Target
+from fedaudit.records import Finding, Target
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -74,24 +74,6 @@ class Request(ABC):
     def others(self) -> Path | None:
         """The victim's documents, where the auditor has them."""
         return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """One file of documents, annotated, and what annotated it."""
-
-    path: Path
-    documents: Sequence[Document]
-    annotation: str | None
-
-    def row(self) -> dict[str, Any]:
-        """Return the report's row for this file."""
-        return {
-            "path": str(self.path),
-            "sha256": sha256(self.path),
-            "records": len(self.documents),
-            "annotation": self.annotation,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,13 +198,6 @@ def run(
     return Audit(report=report, revealed=revealed, audited=audited)
 
 
-def read(path: Path, form: PromptTemplate, request: Request) -> Inputs:
-    """Return a file's documents; the detector annotates those that nobody has annotated."""
-    options = request.options.get(request.detector)
-    documents, by = annotated(list(corpus.read(path, form)), request.detector, options)
-    return Inputs(path=path, documents=documents, annotation=by)
-
-
 def load(
     audited: Audited, form: PromptTemplate, request: Request, kept: Kept | None = None
 ) -> tuple["LocalEngine | SpreadEngine", str]:
@@ -304,12 +279,3 @@ def masked(findings: Sequence[Finding], redactor: Callable[[], "Redactor"]) -> l
         text = str(evidence.pop("text"))
         result.append(replace(finding, evidence={**mask(text, finding.label), **evidence}))
     return result
-
-
-def unannotated(files: Sequence[Inputs]) -> list[str]:
-    """Return a limit for each file whose PII somebody's detector had to find."""
-    return [
-        f"{file.path.name} was not annotated; PII in it was found by {file.annotation}"
-        for file in files
-        if file.annotation
-    ]

@@ -26,6 +26,7 @@ SETS = {"all": "all", "prefix-disjoint": "disjoint", "exclusive": "judged"}
 INFERENCE = ("inference_accuracy",)
 EXTRACTION = (
     *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
+    *("targets", "p_value"),
 )
 UNPROMPTED = ("extraction_recall", "extraction_precision")
 UTILITY = (
