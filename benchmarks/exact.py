@@ -20,11 +20,12 @@ import torch
 from turns import in_turn, line
 
 from fedaudit import corpus
-from fedaudit.audit import beginning, plan, scoring
+from fedaudit.audit import beginning, plan
 from fedaudit.audit.asking import Manner
 from fedaudit.audit.plan import Question
 from fedaudit.audit.prefixes import places
 from fedaudit.audit.sources import Exact, Sources
+from fedaudit.audit.truth import truth as truth_of
 from fedaudit.audit.walking import DRAWS, walked
 from fedaudit.engine.loader import load_base
 from fedaudit.engine.local import LocalEngine
@@ -51,7 +52,7 @@ def made(run: Path) -> Case:
 def cost(case: Case, threshold: float, repeats: int) -> None:
     """Print what walking takes beside sampling."""
     asked = plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
-    questions, truth = list(asked.questions()), scoring.truth(case)
+    questions, truth = list(asked.questions()), truth_of(case)
     strings = [*truth.labels, *truth.control]
     probes = [
         Probe(prompt=one.prompt, samples=SAMPLES * one.copies, max_new_tokens=NEW)
@@ -89,7 +90,7 @@ def agreement(case: Case, threshold: float, seeds: int, prefixes: int) -> None:
     whole = plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
     every = [Question(one.prompt) for one in whole.questions()]
     some = every[:: max(1, len(every) // prefixes)][:prefixes]
-    asked, truth = plan.Plan(size=len(some), questions=lambda: iter(some)), scoring.truth(case)
+    asked, truth = plan.Plan(size=len(some), questions=lambda: iter(some)), truth_of(case)
     targets = list(truth.labels)
     manner = Manner(samples=SAMPLES, new_tokens=NEW, decoding=Decoding())
     walk = walked(case, case.tuned, asked, targets, manner, threshold)

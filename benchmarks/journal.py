@@ -23,8 +23,9 @@ from fedaudit.audit.asking import Manner, Memory, sharing
 from fedaudit.audit.journal import Journal, load
 from fedaudit.audit.keeping import Kept, Part
 from fedaudit.audit.plan import Plan, Question
-from fedaudit.audit.scoring import Heard, Truth
+from fedaudit.audit.scoring import Heard
 from fedaudit.audit.strings import Strings
+from fedaudit.audit.truth import Truth
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.interfaces import Case
 from fedaudit.records import Decoding, Generation, Probe, Target

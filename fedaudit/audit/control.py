@@ -8,6 +8,7 @@ from fedaudit.audit.recombination import Recombiner, words_by_shape
 from fedaudit.metrics.extraction import prefix_disjoint
 from fedaudit.metrics.frequency import absent
 from fedaudit.nano.people import LABELS, Person, invent
+from fedaudit.pii.spelling import folded
 
 FACTOR = 4
 """Invented people for each target, where its kind is one that invented people have."""
@@ -42,8 +43,8 @@ def guesses(
     They are made of the corpus's own pieces (`recombination`): of the targets of the label and of
     `donors`, strings of the label that others have. Where invented people have the kind (names,
     addresses, numbers, ...) there are FACTOR of theirs for each target too. `given` are real
-    strings (string -> label); of the labels that they have, nothing is made. No string stands in
-    any text of `corpus`, none begins a target, and none begins another.
+    strings (string -> label); of the labels that they have, nothing is made. In whatever
+    spelling, no string stands in any text of `corpus`, none begins a target or another string.
     """
     rng = random.Random(f"control {seed}")
     by_label: dict[str, list[str]] = {}
@@ -58,8 +59,7 @@ def guesses(
             for guess in _made(strings, others, label, words, each, rng):
                 if guess:
                     found.setdefault(guess, label)
-    free = _beginning_nothing(absent(found, corpus), targets)
-    return tuple((guess, found[guess]) for guess in free)
+    return tuple((guess, found[guess]) for guess in _free(found, corpus, targets))
 
 
 def _made(
@@ -81,10 +81,19 @@ def _made(
             yield recombiner.make(string, rng).strip()
 
 
-def _beginning_nothing(strings: Collection[str], targets: Collection[str]) -> list[str]:
-    """Return the strings that begin neither a target nor another one, sorted."""
-    kept = set(prefix_disjoint((*strings, *targets)))
-    return sorted(string for string in strings if string in kept)
+def _free(strings: Collection[str], corpus: Sequence[str], targets: Collection[str]) -> list[str]:
+    """Return the strings that stand nowhere and begin neither a target nor another one, sorted.
+
+    They are compared as answers are: of strings that differ in case only, one is left.
+    """
+    spelt: dict[str, str] = {}
+    for string in sorted(strings):
+        spelt.setdefault(folded(string), string)
+    spelt.pop("", None)
+    known = set(map(folded, targets))
+    free = absent(spelt, list(map(folded, corpus))) - known
+    kept = set(prefix_disjoint((*free, *known)))
+    return sorted(spelt[form] for form in free & kept)
 
 
 def fills(

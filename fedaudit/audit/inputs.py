@@ -1,13 +1,19 @@
-"""A file of documents as an audit takes it."""
+"""The files of documents that an audit reads."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedaudit import corpus
+from fedaudit.annotation import annotated
 from fedaudit.files import sha256
+from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Document
+
+if TYPE_CHECKING:
+    from fedaudit.audit.pipeline import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,14 @@ class Inputs:
             "records": len(self.documents),
             "annotation": self.annotation,
         }
+
+
+def read(path: Path, form: PromptTemplate, request: "Request") -> Inputs:
+    """Return a file's documents; the detector annotates those that nobody has annotated."""
+    options = request.options.get(request.detector)
+    unread: Counter[str] = Counter()
+    documents, by = annotated(list(corpus.read(path, form, unread)), request.detector, options)
+    return Inputs(path=path, documents=documents, annotation=by, unread=unread)
 
 
 def reading(files: Sequence[Inputs]) -> list[str]:

@@ -23,7 +23,7 @@ from fedaudit.audit import (
 from fedaudit.audit.asking import sharing
 from fedaudit.audit.budget import limited
 from fedaudit.audit.extraction import PrefixAttack
-from fedaudit.audit.inputs import Inputs, reading
+from fedaudit.audit.inputs import Inputs, read, reading
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.parties import Party
 from fedaudit.audit.pipeline import CONTEXT, Audit, Watcher, silent
@@ -112,8 +112,8 @@ def run(
     started = datetime.now(UTC)
     attacks, audited = _attacks(request), check(request)
     form = audited.federation.template if audited.federation else template(request.template)
-    files = {one.name: pipeline.read(Path(one.path), form, request) for one in request.clients}
-    control = pipeline.read(request.control, form, request) if request.control else None
+    files = {one.name: read(Path(one.path), form, request) for one in request.clients}
+    control = read(request.control, form, request) if request.control else None
     everybody = _together(files)
     engine, base_sha256 = pipeline.load(audited, form, request, kept)
     memory, ways = together.memory(attacks), views(engine, audited, request.keys)

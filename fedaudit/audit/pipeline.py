@@ -1,18 +1,16 @@
 """From a request to a report: what every command that attacks a model has in common."""
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedaudit import corpus, registry
-from fedaudit.annotation import annotated
+from fedaudit import registry
 from fedaudit.audit import beginning, effect, environment, evidence, held_out, together
 from fedaudit.audit.identity import identity, settings
-from fedaudit.audit.inputs import Inputs, reading
+from fedaudit.audit.inputs import Inputs, read, reading
 from fedaudit.audit.keeping import Kept
 from fedaudit.audit.members import ALONE, check_files, member_files
 from fedaudit.audit.prefixes import places
@@ -211,14 +209,6 @@ def run(
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
     return Audit(report=report, revealed=revealed, audited=audited)
-
-
-def read(path: Path, form: PromptTemplate, request: Request) -> Inputs:
-    """Return a file's documents; the detector annotates those that nobody has annotated."""
-    options = request.options.get(request.detector)
-    unread: Counter[str] = Counter()
-    documents, by = annotated(list(corpus.read(path, form, unread)), request.detector, options)
-    return Inputs(path=path, documents=documents, annotation=by, unread=unread)
 
 
 def load(

@@ -4,6 +4,7 @@ An answer gives a string as the papers count it (it begins with it, letter by le
 word ends behind the string, and case, white space and Unicode forms do not matter.
 """
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
@@ -43,7 +44,10 @@ def ends(text: str, at: int) -> bool:
 
 
 def _in_word(char: str) -> bool:
-    return char.isalnum() and not "㐀" <= char <= "鿿"
+    """Tell whether a character is part of a word; folding sets accents behind their letters."""
+    if not char or "㐀" <= char <= "鿿":
+        return False
+    return char.isalnum() or bool(unicodedata.combining(char))
 
 
 class Strings:

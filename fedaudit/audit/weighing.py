@@ -126,6 +126,9 @@ def _rows(plugin: str, trial: Trial, said: Said, truth: Truth) -> Iterator[Measu
     if not said.sampled:
         at["estimator"] = "exact"
     labels = dict.fromkeys(trial.targets.values())
+    if not trial.targets:
+        yield _unjudged(plugin, {"source": NEW, **at}, truth)
+        return
     for label in ("", *sorted(labels)):
         scope = {**at, "label": label} if label else at
         for source, value in sources.items():
@@ -134,7 +137,7 @@ def _rows(plugin: str, trial: Trial, said: Said, truth: Truth) -> Iterator[Measu
             if strings and (not label or source in (NEW, "control")):
                 groups = truth.groups if source != "control" else {}
                 yield _coverage(plugin, strings, value, {"source": source, **scope}, groups, trial)
-    if said.base is None or not trial.targets:
+    if said.base is None:
         return
     tests = {"leak": trial.leak(), "string": trial.any_string(), "control": trial.control(),
              "base": trial.base()}  # fmt: skip
@@ -147,6 +150,17 @@ def _rows(plugin: str, trial: Trial, said: Said, truth: Truth) -> Iterator[Measu
             n=trial.matched if test in ("leak", "control") else len(trial.targets),
             scope={"source": NEW, **at, "test": test},
         )
+
+
+def _unjudged(plugin: str, scope: Mapping[str, object], truth: Truth) -> Measurement:
+    """Return why nothing is judged: what others have as well must not be judged in its place."""
+    if truth.exclusive:
+        why = "what only the victim has is longer than an answer"
+    else:
+        why = "the victim has nothing that no other member has as well"
+    return Measurement(
+        kind="extraction", plugin=plugin, metric="coverage", value=None, reason=why, scope=scope
+    )
 
 
 def _sources(trial: Trial, said: Said) -> dict[str, Callable[[str], float]]:

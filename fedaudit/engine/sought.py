@@ -6,6 +6,7 @@ is no part of it. Case, white space and Unicode forms are left open, and behind 
 character: whether the word ends there is for others to say.
 """
 
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
@@ -35,12 +36,26 @@ class Sought:
         they do not all make characters.
         """
         text = folded(said.decode("utf-8", "replace").rstrip(UNFINISHED))
-        if text in self._known:
+        if text in self._known or self._begins(text):
             return True
-        place = bisect_right(self._strings, text)
-        if place < len(self._strings) and self._strings[place].startswith(text):
+        # One more accent may come to stand before those that are there.
+        bare = _without_accents(text)
+        if bare != text and (bare in self._known or self._begins(bare)):
             return True
         return spelling and any(text[: end + 1] in self._known for end in range(len(text)))
+
+    def _begins(self, text: str) -> bool:
+        """Say whether one of the strings goes on behind `text`."""
+        place = bisect_right(self._strings, text)
+        return place < len(self._strings) and self._strings[place].startswith(text)
+
+
+def _without_accents(text: str) -> str:
+    """Return `text` without the accents on its last letter."""
+    end = len(text)
+    while end and unicodedata.combining(text[end - 1]):
+        end -= 1
+    return text[:end]
 
 
 class Listening:

@@ -19,6 +19,7 @@ from fedaudit.report import (
 )
 from fedaudit.report.attribution import attribution
 from fedaudit.report.categories import clauses
+from fedaudit.report.evidence import headline
 from fedaudit.report.figures import measured
 from fedaudit.report.glossary import GLOSSARY
 from fedaudit.report.matrix import apart, charted
@@ -84,6 +85,7 @@ def _content(report: Row) -> dict[str, Any]:
         "report": report,
         "title": story.title(report),
         "judged": story.judged(report),
+        "headline": headline(report),
         "answer": story.answer(report),
         "reasons": story.reasons(report),
         "audited": story.audited(report),

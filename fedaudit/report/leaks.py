@@ -3,7 +3,7 @@
 docs/evidence.md says why these, and what was measured of them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedaudit.records import Finding, Measurement
@@ -51,15 +51,22 @@ class Leak:
     tests: tuple[Test, ...]
     trouble: str = ""
     """Why there is no test."""
+    matched: int | None = None
+    """Targets that have controls which are as likely: the others are compared with nothing."""
+    lost: int | None = None
+    """Of counts alone: strings that the base says and the tuned model does not."""
 
     def seen(self, level: float) -> float:
         """Return the share of the targets whose leak would have been seen with POWER at `level`."""
         from fedaudit.metrics.significance import detectable, hits_needed
 
         n, control = self.row.n or 0, self.control
+        n = n if self.matched is None else self.matched
         if not n or control is None or not control.n:
             return 1.0
         needed = hits_needed(n, _count(control), control.n, level)
+        if needed is not None and self.lost is not None:
+            needed = max(needed, _needed_against_base(self.lost))
         return detectable(needed, n, POWER)
 
     def otherwise(self, level: float) -> tuple[str, str]:
@@ -121,20 +128,42 @@ def _leak(
     trouble = _trouble(row, base, control)
     told = f"{name}: {count(row)}"
     own = {
-        str(one.scope.get("test")): one.value
+        str(one.scope.get("test")): one
         for one in p_values
         if one.plugin == row.plugin and _who(one) == _who(row) and one.value is not None
     }
-    leak, string = own.get("leak"), own.get("string", _surest(row, findings))
+    leak = own["leak"].value if "leak" in own else None
+    string = own["string"].value if "string" in own else _surest(row, findings)
+    lost = None
     if leak is None and not trouble and base is not None and control is not None:
-        leak = of_counts(row, base, control, _like(row, "base-not-tuned", rows))
+        lost = _like(row, "base-not-tuned", rows) or base
+        leak = of_counts(row, base, control, lost)
     tests = []
     if leak is not None and not trouble:
         tests.append(Test(name, leak, f"{told}, more than base and control explain"))
     if string is not None and base is not None:
         hard = f"{told}, one of them so hard to guess that it is evidence by itself"
         tests.append(Test(f"{name}, by string", string, hard))
-    return Leak(name, row, base, control, tuple(tests), trouble)
+    return Leak(
+        name,
+        row,
+        base,
+        control,
+        tuple(tests),
+        trouble,
+        matched=own["leak"].n if "leak" in own else None,
+        lost=_count(lost) if lost else None,
+    )
+
+
+def _needed_against_base(lost: int) -> int:
+    """Return how many strings the tuned model must say for McNemar's test to tell it apart."""
+    from fedaudit.metrics.significance import mcnemar
+
+    needed = 1
+    while mcnemar(needed, lost) > LOST:
+        needed += 1
+    return needed
 
 
 def _trouble(row: Measurement, base: Measurement | None, control: Measurement | None) -> str:
@@ -169,7 +198,13 @@ def of_counts(
 
 
 def _surest(row: Measurement, findings: Sequence[Finding]) -> float | None:
-    """Return the p value of the surest finding of an attack among all that it looked for."""
+    """Return the p value of the surest finding of an attack among all that it looked for.
+
+    An attack that knows what is the victim's alone tells its p value itself: a finding may be of
+    what others have as well.
+    """
+    if row.scope.get("set") == EXCLUSIVE:
+        return None
     values = [
         value
         for one in findings
@@ -222,8 +257,3 @@ def _most(row: Measurement) -> float:
     if row.hits is None or not row.n:
         return row.high if row.high is not None else 1.0
     return upper_bound(row.hits, row.n)
-
-
-def told(scope: Mapping[str, object]) -> str:
-    """Return a scope in words."""
-    return ", ".join(f"{key} {value}" for key, value in scope.items() if key != "source")

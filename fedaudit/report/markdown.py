@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fedaudit.report import running, story, tables
 from fedaudit.report.attribution import attribution
+from fedaudit.report.evidence import headline
 from fedaudit.report.glossary import GLOSSARY
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import Row
@@ -21,10 +22,9 @@ def render(report: Row) -> str:
 
 
 def _lines(report: Row) -> Iterator[str]:
-    verdict = report["verdict"]
     yield f"# {story.title(report)}"
     if story.judged(report):
-        yield from _paragraph(f"Verdict: {verdict['status']}", bold=True)
+        yield from _paragraph(f"Verdict: {headline(report)}", bold=True)
         for sentence in story.answer(report):
             yield from _paragraph(sentence)
         yield from _list("Why", story.reasons(report))

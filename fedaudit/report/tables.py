@@ -10,6 +10,7 @@ from fedaudit.report.costs import costs
 from fedaudit.report.defense import defense
 from fedaudit.report.discoverable import discoverable
 from fedaudit.report.discoverable import shown as in_discoverable
+from fedaudit.report.evidence import evidence
 from fedaudit.report.expected import expected
 from fedaudit.report.extraction import extraction, labels
 from fedaudit.report.figures import count, measured
@@ -33,6 +34,8 @@ KINDS = frozenset(
     {"extraction", "utility", "cost", "probability", "defense", "attribution", "memorization"}
 )
 """What kinds of rows tables know; a plugin may have its own."""
+TELLING = ("outputs", "outputs_of_base", "p_value")
+"""What says most of a leak, of all that a finding's evidence may hold."""
 
 FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "rounds": "rounds"}
 """The columns of flagged clients, and what they are called in a finding's evidence."""
@@ -55,6 +58,7 @@ def attacks(report: Row) -> list[Table]:
         *unprompted(report),
         *inference(report),
         *categories(report),
+        *evidence(whole),
     )
     return [table for table in made if table.columns]
 
@@ -188,7 +192,10 @@ def _leak(finding: Mapping[str, Any]) -> str:
 
 
 def _evidence_names(findings: Sequence[Row]) -> tuple[str, ...]:
-    """Return what the findings' evidence holds besides the mask, at most three things."""
+    """Return what the findings' evidence holds besides the mask, at most three things.
+
+    How often a leak came out and how surely it is one go first, then the names in order.
+    """
     names = {
         name: None
         for one in findings
@@ -196,4 +203,5 @@ def _evidence_names(findings: Sequence[Row]) -> tuple[str, ...]:
         if name not in ("label", "length", "hmac")
         and (isinstance(value, str | int | float) or is_mask(value))
     }
-    return tuple(sorted(names))[:3]
+    first = [name for name in TELLING if name in names]
+    return tuple(dict.fromkeys((*first, *sorted(names))))[:3]

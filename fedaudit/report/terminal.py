@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fedaudit.report import story, tables
 from fedaudit.report.attribution import attribution
+from fedaudit.report.evidence import headline
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import Row
 from fedaudit.report.table import Table
@@ -40,7 +41,7 @@ def render(report: Row, console: "Console") -> None:
 def _verdict(report: Row, console: "Console") -> None:
     status = report["verdict"]["status"]
     _list("Why", story.reasons(report), console)
-    console.print(_text(f"Verdict: {status}", STYLES[status]))
+    console.print(_text(f"Verdict: {headline(report)}", STYLES[status]))
     for sentence in story.answer(report):
         console.print(_text(sentence))
 
