@@ -25,6 +25,7 @@ SETS = {"all": "all", "prefix-disjoint": "disjoint"}
 INFERENCE = ("inference_accuracy",)
 EXTRACTION = (
     *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
+    "precision",
 )
 UNPROMPTED = ("extraction_recall", "extraction_precision")
 UTILITY = (
