@@ -161,12 +161,11 @@ def _rows(plugin: str, queries: int) -> Iterator[Measurement]:
 def _precision(
     plugin: str, found: Sequence[Candidate], known: Belief, seed: int
 ) -> Iterator[Measurement]:
-    """Yield the share of the first candidates, and of each kind's, that would be true."""
-    labels = sorted({c.label for c in found[:SHOWN]})
-    some = {label: [c for c in found if c.label == label] for label in labels}
-    yield from _tops(plugin, found, known, seed, {})
-    for label, own in some.items() if not known.reason else ():
-        if len(own) >= min(TOPS):
+    """Yield the share of the first findings, and of each kind's, that would be true."""
+    shown = found[:SHOWN]
+    yield from _tops(plugin, shown, known, seed, {})
+    for label in sorted({c.label for c in shown}) if not known.reason else ():
+        if len(own := [c for c in shown if c.label == label]) >= min(TOPS):
             yield from _tops(plugin, own, known, seed, {"label": label})
 
 
@@ -219,7 +218,7 @@ def _finding(plugin: str, name: str, candidate: Candidate) -> Finding:
         evidence={
             "text": candidate.text,
             "belief": candidate.belief,
-            "log_likelihood_gain": candidate.support.gain,
+            "gain": candidate.support.gain,
             "outputs": candidate.outputs,
             "prefixes": candidate.prompts,
         },

@@ -56,7 +56,7 @@ def test_candidates_are_ranked_by_likelihood_gain_and_draws():
         ("Ann Lee", "PERSON", 2),  # -6 + 4 / 2 + ln 2 = -3.31
         ("Leeds", "ADDRESS", 1),  # -4.5 + 0.5 / 2 + ln 1 = -4.25
     ]  # "Bob. Low" is not of the form of "Tom Ray"
-    gains = [f.evidence["log_likelihood_gain"] for f in found.findings]
+    gains = [f.evidence["gain"] for f in found.findings]
     assert gains == pytest.approx([3, 4, 0.5])
     assert {f.evidence["belief"] for f in found.findings} == {None}
     assert {f.severity for f in found.findings} == {"unverified"}
@@ -102,7 +102,7 @@ def test_without_a_base_nothing_is_said_of_precision():
     found = attacked(base=None)
     told = [(f.evidence["text"], f.evidence["outputs"]) for f in found.findings]
     assert told == [("Hull", 2), ("Leeds", 1), ("Ann Lee", 2)]  # -2 + ln 2, -4.5, -6 + ln 2
-    assert {f.evidence["log_likelihood_gain"] for f in found.findings} == {None}
+    assert {f.evidence["gain"] for f in found.findings} == {None}
     assert "no base" in found.measurements[-1].reason
 
 
