@@ -40,6 +40,8 @@ class PrefixAttack(Attack):
 
     distinct: ClassVar[bool] = False
     """Whether every place stands once and in order; other attacks' answers may do for it."""
+    tunes: ClassVar[bool] = False
+    """Whether it tunes the model on the attacker's own PII before it asks."""
 
     samples: int = 15
     """How often each prefix is asked."""
@@ -97,7 +99,8 @@ class PrefixAttack(Attack):
     def _result(self, case: Case, asked: Plan) -> Result:
         if case.victim is None:
             answers = asking.answers(case, case.tuned, asked, self._manner())
-            return candidates.result(self.name, case, answers, asked.size * self.samples)
+            queries = asked.size * self.samples
+            return candidates.result(self.name, case, answers, queries, comparable=not self.tunes)
         wanted = self.truth(case)
         if not wanted.labels:
             return scoring.nothing(self.name, case, chosen=bool(self.labels))

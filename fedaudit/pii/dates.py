@@ -38,6 +38,51 @@ def date_like(string: str, rng: random.Random) -> str | None:
     return "".join(_changed(kind, text, padded, rng) for kind, text in tokens)
 
 
+def is_date(string: str) -> bool:
+    """Tell whether `string` is a date of the calendar and nothing else.
+
+    Days are at most as many as a named month has, months at most 12; of bare numbers, which may be
+    days or months, none is above 31 and, of two, not both above 12.
+    """
+    tokens = _tokens(string)
+    if all(kind == "between" for kind, _ in tokens):
+        return False
+    if not any(kind == "whole" for kind, _ in tokens):
+        return _in_calendar(_with_years(tokens))
+    text = next(text for kind, text in tokens if kind == "whole")
+    return _in_month(int(text[6:]), int(text[4:6]), int(text[:4]))
+
+
+def _in_calendar(tokens: list[Token]) -> bool:
+    of: dict[str, list[str]] = {}
+    for kind, text in tokens:
+        of.setdefault(kind, []).append(text)
+    months = [_number_of(name) for name in of.get("name", ())] + [
+        int(m) for m in of.get("month", ())
+    ]
+    days = [int(re.sub("[a-z]", "", d.lower())) for k in ("day", "ordinal") for d in of.get(k, ())]
+    bare = [int(number) for number in of.get("number", ())]
+    year = int(of["year"][0]) if "year" in of else 2000
+    if len([*of.get("year", ()), *of.get("short", ())]) > 1:
+        return False
+    if months:
+        return len(months) == 1 and all(_in_month(d, months[0], year) for d in (*days, *bare))
+    if len(bare) == 2:
+        return any(_in_month(a, b, year) for a, b in (bare, bare[::-1]))
+    return len(bare) < 2 and all(1 <= d <= 31 for d in (*days, *bare))
+
+
+def _in_month(date: int, month: int, year: int) -> bool:
+    if not (1 <= month <= 12 and 1 <= year <= 9999):
+        return False
+    return 1 <= date <= calendar.monthrange(year, month)[1]
+
+
+def _number_of(name: str) -> int:
+    """Return the number of the month that is written so."""
+    return 1 + [month[:3] for month in calendar.month_name[1:]].index(name.title()[:3])
+
+
 def day(rng: random.Random) -> tuple[int, int, int]:
     """Return year, month and day of a birth: people of 1940 to 2004, no 29th to 31st."""
     return rng.randint(1940, 2004), rng.randint(1, 12), rng.randint(1, 28)

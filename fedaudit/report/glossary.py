@@ -5,6 +5,8 @@ GLOSSARY = {
     "attribution": "Telling which clients trained on documents that their owner had marked with a"
     " watermark. A flag is evidence, as strong as its Z; no flag is no proof of innocence.",
     "base": "The model as it was before the parties trained it.",
+    "belief": "How likely a candidate is somebody's data, as an attacker without a victim would"
+    " estimate it from what the model does with the attacker's own strings.",
     "BLEU": "How many of an answer's words, pairs, triples and fours of words are the reference"
     " answer's, from 0, none, to 100, all. Answers that are too short lose.",
     "budget": "How many beginnings the attacker may have the model continue, each several times. An"

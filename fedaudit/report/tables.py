@@ -5,6 +5,7 @@ from typing import Any
 
 from fedaudit.report import leakage, memorization
 from fedaudit.report import rows as measurements
+from fedaudit.report.candidates import candidates
 from fedaudit.report.categories import categories
 from fedaudit.report.costs import costs
 from fedaudit.report.defense import defense
@@ -51,6 +52,7 @@ def attacks(report: Row) -> list[Table]:
         *discoverable(whole),
         *leakage.tables(whole),
         *extraction(report),
+        *candidates(report),
         *labels(report),
         *by_budget(report),
         *expected(report),

@@ -25,6 +25,7 @@ class Laft(PrefixAttack):
 
     name: ClassVar[str] = "laft"
     paper: ClassVar[str] = "FedPII, arXiv:2506.06060, section 4.2.3 and appendix K.3.3"
+    tunes: ClassVar[bool] = True
 
     context: int = 50
     """How many tokens before a PII make a prefix (lambda)."""

@@ -162,9 +162,14 @@ def test_without_a_victim_candidates_are_ranked_and_called_unverified(here, run)
     report = json.loads(Path("audit/report.json").read_text())
     assert outcome.code == 0
     assert report["verdict"]["status"] == "inconclusive"
-    gains = [f["evidence"]["log_likelihood_gain"] for f in report["findings"]]
-    assert len(gains) > 5
-    assert gains == sorted(gains, reverse=True)
+    beliefs = [f["evidence"]["belief"] for f in report["findings"]]
+    assert len(beliefs) > 5
+    assert beliefs == sorted(beliefs, key=lambda belief: -(belief or 0))
+    assert all(f["evidence"]["gain"] > 0 for f in report["findings"])
+    precision = [r for r in report["measurements"] if r["metric"] == "precision"]
+    assert precision
+    assert all(r["reason"] or r["low"] <= r["value"] <= r["high"] for r in precision)
+    assert "What an attacker would believe" in outcome.out
     assert {f["severity"] for f in report["findings"]} == {"unverified"}
     assert "cannot know which candidates are true" in " ".join(outcome.out.split())
     coverage = next(r for r in report["measurements"] if r["metric"] == "coverage")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.pii.dates import date_like
+from fedaudit.pii.dates import date_like, is_date
 
 SEEDS = range(40)
 FORMS = [
@@ -71,3 +71,33 @@ def test_any_date_becomes_one_of_the_same_form(old, form, seed):
     assert datetime.strptime(new, form.replace("%b", "%B") if old.month == 5 else form)
     if form in WRITTEN[:4]:
         assert re.sub(r"\d", "0", new) == re.sub(r"\d", "0", written)
+
+
+@pytest.mark.parametrize(
+    ("string", "wanted"),
+    [
+        ("9 July 1959", True),
+        ("29 February 2000", True),
+        ("29 February 1999", False),
+        ("31 April", False),
+        ("31/12/99", True),
+        ("13/13/1999", False),
+        ("1959-07-09", True),
+        ("2000年2月30日", False),
+        ("20000229", True),
+        ("20000231", False),
+        ("1959", True),
+        ("99 May 1999", False),
+        ("9 Brett 1959", False),
+        ("", False),
+    ],
+)
+def test_a_date_stands_in_the_calendar(string, wanted):
+    assert is_date(string) == wanted
+
+
+@given(st.dates(date(1000, 1, 1), date(9999, 12, 31)))
+def test_every_day_is_a_date(some):
+    assert is_date(some.isoformat())
+    assert is_date(f"{some.day} {some:%B} {some.year}")
+    assert is_date(f"{some:%Y%m%d}")
