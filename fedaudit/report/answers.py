@@ -35,14 +35,20 @@ Judged = tuple[str, str]
 """A status, and why."""
 
 
-def judged(measurements: Iterable[Measurement]) -> list[Judged]:
+def p_values(measurements: Iterable[Measurement]) -> list[float]:
+    """Return the p values of what is judged here, for others to adjust theirs."""
+    tests = _tests(measurements)
+    return [test.value for _, test in tests if test is not None and test.value is not None]
+
+
+def judged(measurements: Iterable[Measurement], others: Sequence[float] = ()) -> list[Judged]:
     """Return the status of every mean difference in Rouge-L, tuned less base, and why.
 
     Pairs of an answer by either model to one prompt are compared, all tasks together:
 
     * fail          the gain is by more than MARGIN greater than that on held-out pairs of the same
-                    tasks (p, after Holm over all that are judged here, at most LEVEL), and the
-                    lower bound of the tuned model's own Rouge-L is above the control's upper
+                    tasks (p, after Holm over all that are judged here and `others`, at most
+                    LEVEL), and the lower bound of the tuned model's own Rouge-L is above the control's upper
                     bound: the right answer, not any of its task
     * pass          it is not, the held-out pairs are of other groups than training saw, and a
                     leak of DETECTABLE would have been seen with POWER
@@ -50,7 +56,18 @@ def judged(measurements: Iterable[Measurement]) -> list[Judged]:
     """
     from fedaudit.metrics.stouffer import holm
 
-    rows = [
+    measurements = list(measurements)
+    rows, tests = _rows(measurements), _tests(measurements)
+    known = [test.value for _, test in tests if test is not None and test.value is not None]
+    adjusted = iter(holm([*known, *others]))
+    return [
+        _judge(row, next(adjusted) if test and test.value is not None else None, rows)
+        for row, test in tests
+    ]
+
+
+def _rows(measurements: Iterable[Measurement]) -> list[Measurement]:
+    return [
         row
         for row in measurements
         if row.kind == "extraction"
@@ -58,17 +75,16 @@ def judged(measurements: Iterable[Measurement]) -> list[Judged]:
         and row.scope.get("records") not in (OWN, HELD_OUT)
         and row.scope.get("key") != RIGHT
     ]
-    gains = [
-        row
-        for row in rows
-        if row.metric == "rouge_l" and row.scope.get("source") == "tuned-not-base"
-    ]
-    tests = [_like(row, BEYOND, "p_value", rows) for row in gains]
-    known = [one.value for one in tests if one and one.value is not None]
-    adjusted = iter(holm(known))
+
+
+def _tests(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measurement | None]]:
+    """Return every gain that is judged, and the row of its test."""
+    rows = _rows(measurements)
+    gains = (one for one in rows if one.metric == "rouge_l")
     return [
-        _judge(row, next(adjusted) if test and test.value is not None else None, rows)
-        for row, test in zip(gains, tests, strict=True)
+        (row, _like(row, BEYOND, "p_value", rows))
+        for row in gains
+        if row.scope.get("source") == "tuned-not-base"
     ]
 
 

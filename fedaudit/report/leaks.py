@@ -94,7 +94,12 @@ def leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ())
     That is the set of targets that only the victim has where an attack knows it, else all of them.
     Tests come from the rows of the attack, or else from its counts. `measurements` are totals.
     """
-    rows = [row for row in measurements if row.metric in CAME_OUT and row.kind == "extraction"]
+    # Answers that reach a threshold are judged by what skill gives: fedaudit.report.answers.
+    rows = [
+        row
+        for row in measurements
+        if row.metric in CAME_OUT and row.kind == "extraction" and "threshold" not in row.scope
+    ]
     judged = [row for row in rows if row.scope.get("source") == NEW and _judged(row, rows)]
     p_values = [row for row in measurements if row.metric == "p_value"]
     return [_leak(row, rows, p_values, list(findings)) for row in judged]
@@ -133,7 +138,8 @@ def _leak(
         if one.plugin == row.plugin and _who(one) == _who(row) and one.value is not None
     }
     leak = own["leak"].value if "leak" in own else None
-    string = own["string"].value if "string" in own else _surest(row, findings)
+    sure = next((own[test] for test in ("string", "likelihood") if test in own), None)
+    string = sure.value if sure else _surest(row, findings)
     lost = None
     if leak is None and not trouble and base is not None and control is not None:
         lost = _like(row, "base-not-tuned", rows) or base

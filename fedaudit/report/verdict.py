@@ -69,13 +69,17 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     inferred = _inference(judging)
     tests = [test for leak in found for test in leak.tests]
     tests += [test for _, test in inferred if test is not None]
-    adjusted = holm([test.p for test in tests])
-    judged = _leaks(found, tests, adjusted)
+    skill = answers.p_values(measurements)
+    adjusted = holm([*(test.p for test in tests), *skill])[: len(tests)]
+    level = LEVEL / max(1, len(tests) + len(skill))
+    judged = _leaks(found, tests, adjusted, level)
     judged += [_guessed(row, test, tests, adjusted) for row, test in inferred]
     judged += _opened(measurements)
     attributed = flags.judged(measurements)
-    drawn = [*inter_client.judged(measurements), *answers.judged(measurements)]
-    extracted = [row for row in judging if row.metric in CAME_OUT]
+    told = answers.judged(measurements, [test.p for test in tests])
+    drawn = [*inter_client.judged(measurements), *told]
+    # Answers that reach a threshold are judged with what was `told` of them.
+    extracted = [r for r in judging if r.metric in CAME_OUT and "threshold" not in r.scope]
     enough = found or ((judged or drawn) and not extracted) or (attributed and not tried)
     reasons = [] if enough else _nothing(extracted, tried)
     said = [*judged, *attributed, *drawn, *(("inconclusive", reason) for reason in reasons)]
@@ -92,14 +96,15 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
             {"name": test.name, "p": test.p, "adjusted": p}
             for test, p in zip(tests, adjusted, strict=True)
         ],
-        "detectable": _detectable(found, tests),
+        "detectable": _detectable(found, level),
     }
 
 
-def _leaks(found: Sequence[Leak], tests: Sequence[Test], adjusted: Sequence[float]) -> list[Judged]:
+def _leaks(
+    found: Sequence[Leak], tests: Sequence[Test], adjusted: Sequence[float], level: float
+) -> list[Judged]:
     """Return the status of each leak; a client's own is left out where all together have it."""
     judged: list[tuple[Leak, str, str]] = []
-    level = LEVEL / max(1, len(tests))
     for leak in found:
         failed = [
             f"{test.finding} (p = {p:.2g})."
@@ -122,9 +127,8 @@ def _leaks(found: Sequence[Leak], tests: Sequence[Test], adjusted: Sequence[floa
     ]
 
 
-def _detectable(found: Sequence[Leak], tests: Sequence[Test]) -> float | None:
+def _detectable(found: Sequence[Leak], level: float) -> float | None:
     """Return the share whose leak every attack would have seen; None where nothing was tested."""
-    level = LEVEL / max(1, len(tests))
     return max((leak.seen(level) for leak in found if not leak.trouble), default=None)
 
 
