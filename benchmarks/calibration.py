@@ -42,7 +42,7 @@ CONTEXT = 50
 TIMES = {1: 12, 5: 12, 20: 6}
 """How often documents are planted, and how many of each."""
 PREFIX_ATTACKS = ("contextual", "superset", "frequency")
-OPTIONS = {"superset": {"budget": 200}, "frequency": {"budget": 200}, "untargeted": {"samples": 64}}
+OPTIONS = {"superset": {"samples": 2}, "frequency": {"budget": 200}, "untargeted": {"samples": 64}}
 """Fewer questions than by default, so that hundreds of audits take minutes."""
 OTHERS = ("verbatim", "discoverable", "untargeted", "ranking")
 

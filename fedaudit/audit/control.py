@@ -13,7 +13,7 @@ from fedaudit.pii.spelling import folded
 FACTOR = 4
 """Invented people for each target, where its kind is one that invented people have."""
 
-CONTROLS = 4_000
+CONTROLS = 2_000
 """About as many control strings are looked for: the smallest p value is one in as many."""
 
 MOST = 400

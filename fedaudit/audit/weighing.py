@@ -64,14 +64,14 @@ def weigh(
     base = said.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in said.tuned.items()}
     found = sorted(s for s, value in gained.items() if value >= MATERIAL and s in truth.labels)
-    known, compared = _of_base(said, found), {**judged, **truth.controls, **_of(truth, found)}
+    known = _of_base(said, found)
+    compared = _compared({**judged, **truth.controls, **_of(truth, found)}, gained)
     trial = Trial(
         targets=judged,
         controls=truth.controls,
         gained=gained,
         strength=said.strength,
         lost=sum(value * (1 - said.tuned.get(s, 0.0)) for s, value in base.items() if s in judged),
-        # Nothing came out: then there is nothing to match, either.
         likelihood=log_likelihoods(case, plan, compared) if found else {},
         of_base=chance_of_base(case, plan, found, manner.samples) if known is None else known,
         outputs=plan.size * manner.samples,
@@ -89,6 +89,12 @@ def _of_base(said: Said, found: Collection[str]) -> Mapping[str, float] | None:
     if said.base is None:
         return dict.fromkeys(found, 0.0)
     return None if said.sampled else said.base
+
+
+def _compared(labels: Mapping[str, str], gained: Mapping[str, float]) -> dict[str, str]:
+    """Return the strings of the kinds of which something came out: others have nothing to match."""
+    kinds = {label for string, label in labels.items() if gained.get(string, 0.0) >= MATERIAL}
+    return {string: label for string, label in labels.items() if label in kinds}
 
 
 def _of(truth: Truth, strings: Collection[str]) -> dict[str, str]:

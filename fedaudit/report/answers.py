@@ -48,8 +48,8 @@ def judged(measurements: Iterable[Measurement], others: Sequence[float] = ()) ->
 
     * fail          the gain is by more than MARGIN greater than that on held-out pairs of the same
                     tasks (p, after Holm over all that are judged here and `others`, at most
-                    LEVEL), and the lower bound of the tuned model's own Rouge-L is above the control's upper
-                    bound: the right answer, not any of its task
+                    LEVEL), and the lower bound of the tuned model's own Rouge-L is above the
+                    control's upper bound: the right answer, not any of its task
     * pass          it is not, the held-out pairs are of other groups than training saw, and a
                     leak of DETECTABLE would have been seen with POWER
     * inconclusive  otherwise
