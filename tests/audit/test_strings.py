@@ -66,7 +66,9 @@ def test_reduced_answers_say_the_same_and_can_be_packed(strings, texts):
     for text, short in zip(texts, reduced, strict=True):
         begun, given_strictly = parted(short)
         assert set(strict.hits(given_strictly)) == set(strict.hits(text))
-        assert begun == max((s for s in strings if text.lstrip().startswith(s)), key=len, default="")
+        assert begun == max(
+            (s for s in strings if text.lstrip().startswith(s)), key=len, default=""
+        )
     packed = json.loads(json.dumps(among.packed([reduced, reduced[:1]])))
     assert among.unpacked(packed, [len(texts), len(texts[:1])]) == [reduced, reduced[:1]]
 
