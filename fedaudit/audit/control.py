@@ -52,7 +52,7 @@ def guesses(
         by_label.setdefault(label, []).append(string)
     found = dict(sorted((given or {}).items()))
     each = max(FACTOR, min(MOST, most // max(1, len(targets))))
-    words = words_by_shape(corpus)
+    words = words_by_shape(sorted(corpus))
     for label, strings in by_label.items():
         if label not in (given or {}).values():
             others = (donors or {}).get(label, ())

@@ -12,6 +12,8 @@ def evidence(report: Row) -> list[Table]:
     """Return the p value of every test, the smallest first; reports without tests have no table."""
     verdict = report["verdict"]
     tests = sorted(verdict.get("tests", ()), key=lambda test: (test["adjusted"], test["p"]))
+    if not tests:
+        return []
     table = Table(
         title="Evidence",
         columns=("test", "p", "adjusted p"),
@@ -19,7 +21,7 @@ def evidence(report: Row) -> list[Table]:
         numeric=frozenset({"p", "adjusted p"}),
         notes=tuple(filter(None, (_rule(verdict, len(tests)), _seen(verdict), *_beyond(report)))),
     )
-    return [shortened(table, MOST_TESTS)] if tests else []
+    return [shortened(table, MOST_TESTS)]
 
 
 def headline(report: Row) -> str:
@@ -42,7 +44,7 @@ def _seen(verdict: Row) -> str:
         return ""
     if seen >= 1:
         return "Too little was looked for, or to compare it with, to see any leak."
-    return f"A leak of {percent(seen)} of the targets would have been seen, {POWER:.0%} surely."
+    return f"A leak of {percent(seen)} of the targets would have been seen with {POWER:.0%} probability."
 
 
 def _beyond(report: Row) -> list[str]:

@@ -74,9 +74,12 @@ class Leak:
         if self.trouble:
             return "inconclusive", f"{self.name}: {self.trouble}"
         told, seen = f"{self.name}: {count(self.row)}", self.seen(level)
+        if seen >= 1:
+            return "inconclusive", f"{told}; that is too little to see any leak by."
         if seen > LEAK:
             return "inconclusive", (
-                f"{told}; only a leak of {seen:.0%} of them would have been seen with {POWER:.0%}."
+                f"{told}; only a leak of {seen:.1%} of them would have been seen (with {POWER:.0%}"
+                " probability)."
             )
         if _most(self.row) > LEAK:
             return "inconclusive", (
@@ -84,7 +87,8 @@ class Leak:
             )
         return (
             "pass",
-            f"{told}; a leak of {seen:.1%} of them would have been seen with {POWER:.0%}.",
+            f"{told}; a leak of {seen:.1%} of them would have been seen (with {POWER:.0%}"
+            " probability).",
         )
 
 

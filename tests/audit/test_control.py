@@ -1,12 +1,10 @@
-import random
-
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.audit import control
-from fedaudit.audit.control import FACTOR, guesses
+from fedaudit.audit.control import CONTROLS, FACTOR, guesses
 from fedaudit.nano.people import LABELS
+from fedaudit.pii.spelling import folded
 
 TARGETS = {
     "Ann Lee": "PERSON",
@@ -22,33 +20,50 @@ def test_controls_are_of_the_targets_kinds_and_scripts():
     found = dict(guesses(TARGETS, list(TARGETS), seed=0))
     assert set(found.values()) == set(TARGETS.values())
     people = [string for string, label in found.items() if label == "PERSON"]
-    assert sum(string.isascii() for string in people) == FACTOR
-    assert sum(not string.isascii() for string in people) == FACTOR
+    assert sum(string.isascii() for string in people) >= FACTOR
+    assert sum(not string.isascii() for string in people) >= FACTOR
     assert not set(found) & set(TARGETS)
 
 
-def test_controls_stand_in_no_text():
-    free = {string for string, _ in guesses(TARGETS, list(TARGETS), seed=0)}
-    # Put half of them into the data: they may not come again.
-    told = sorted(free)[::2]
-    corpus = [*TARGETS, "It is said that " + " and ".join(told) + "."]
-    found = [string for string, _ in guesses(TARGETS, corpus, seed=0)]
+def test_controls_stand_in_no_text_in_any_spelling():
+    corpus = [*TARGETS, "chronic severe pain", "CHRONIC  BACK ASTHMA", "severe back p\u0061in"]
+    found = dict(guesses(TARGETS, corpus, seed=0))
     assert found
-    assert set(found) <= free - set(told)
-    assert not any(string in text for string in found for text in corpus)
+    assert not {"chronic severe pain", "chronic back asthma", "severe back pain"} & found.keys()
+    assert not any(folded(string) in folded(text) for string in found for text in corpus)
 
 
-def test_other_labels_are_recombined_from_their_halves():
-    found = [
-        string for string, label in guesses(TARGETS, list(TARGETS), seed=0) if label == "DIAGNOSIS"
-    ]
-    heads, tails = {"severe", "chronic"}, {" seasonal asthma", " back pain"}
-    halves = {"severe seasonal", "chronic back"}, {" asthma", " pain"}
-    possible = {a + b for a in heads | halves[0] for b in tails | halves[1]}
-    assert found
-    assert set(found) <= possible
-    # With one target of its label there is nothing to recombine it with.
-    assert guesses({"asthma": "DIAGNOSIS"}, ["asthma"], seed=0) == ()
+def test_controls_are_made_of_pieces_of_the_corpus():
+    targets = {"Ann Lee": "CODE", "Bob Fox": "CODE"}
+    found = {string for string, _ in guesses(targets, list(targets), seed=0)}
+    words = {"Ann", "Lee", "Bob", "Fox"}
+    # All pairs of the four words but the two that are targets: first and last place may be swapped.
+    assert found == {f"{a} {b}" for a in words for b in words} - set(targets)
+
+
+def test_few_targets_borrow_from_what_others_have_of_their_kind():
+    targets, donors = {"Ann-1 fever": "CODE"}, {"CODE": ["Bob-2 cough"]}
+    found = {s for s, _ in guesses(targets, ["Ann-1 fever", "Bob-2 cough"], seed=0, donors=donors)}
+    assert {string.split("-")[0] for string in found} == {"Ann", "Bob"}
+    assert {string.split()[-1] for string in found} == {"fever", "cough"}
+    alone = {string for string, _ in guesses({"asthma": "CODE"}, ["asthma"], seed=0)}
+    assert alone == set()  # there is nothing to make another one of
+
+
+def test_real_strings_take_the_place_of_made_ones_of_their_kind():
+    real = {"Eve Ash": "PERSON", "Ann Lee": "PERSON", "Tom Ray": "PERSON"}
+    corpus = [*TARGETS, "We know tom ray."]
+    found = dict(guesses(TARGETS, corpus, seed=0, given=real))
+    assert [string for string, label in found.items() if label == "PERSON"] == ["Eve Ash"]
+    assert "DIAGNOSIS" in found.values()
+
+
+def test_there_are_about_as_many_as_one_asks_for():
+    targets = {f"Ann{'abcdefghij'[n]} Lee{'abcdefghij'[9 - n]}": "CODE" for n in range(10)}
+    few, many = (guesses(targets, list(targets), seed=0, most=most) for most in (40, CONTROLS))
+    assert len(few) <= 40
+    # Any of the twenty words may stand in both places: 400 pairs, ten of which are targets.
+    assert len(few) < len(many) <= 390
 
 
 def test_controls_are_seeded_sorted_and_know_no_order():
@@ -61,38 +76,20 @@ def test_controls_are_seeded_sorted_and_know_no_order():
 @pytest.mark.parametrize("label", sorted(set(LABELS.values())))
 def test_every_label_of_an_invented_person_has_controls(label):
     found = guesses({"Ann Lee": label, "张三": label}, ["Ann Lee"], seed=0)
-    assert len(found) == 2 * FACTOR
+    assert len(found) >= 2 * FACTOR
     assert {kind for _, kind in found} == {label}
 
 
-@given(st.dictionaries(st.text("ab 原", min_size=1, max_size=6), st.just("OTHER"), max_size=8))
-def test_no_control_is_empty_or_in_the_data(targets):
-    for string, _ in guesses(targets, list(targets), seed=0):
-        assert string
-        assert not any(string in target for target in targets)
-
-
-def slow(targets, corpus, seed):
-    """Look for one guess after the other, as it is made, in every text."""
-    rng = random.Random(f"control {seed}")
-    found = {}
-    for label in dict.fromkeys(label for _, label in sorted(targets.items())):
-        strings = sorted(string for string, own in targets.items() if own == label)
-        for string in strings:
-            for _ in range(FACTOR):
-                guess = control._guess(string, label, strings, rng)
-                if guess and guess not in found and not any(guess in text for text in corpus):
-                    found[guess] = label
-    return tuple(sorted(found.items()))
-
-
-KINDS = st.sampled_from(["OTHER", "DIAGNOSIS", "PERSON"])
-
-
+@settings(deadline=None, max_examples=50)
 @given(
-    st.dictionaries(st.text("ab 原", min_size=1, max_size=6), KINDS, max_size=8),
-    st.lists(st.text("ab 原", max_size=20), max_size=5),
-    st.integers(0, 9),
+    st.dictionaries(st.text("aAb 原", min_size=1, max_size=6), st.just("OTHER"), max_size=8),
+    st.lists(st.text("aAb 原", max_size=20), max_size=3),
 )
-def test_looking_for_all_guesses_at_once_gives_what_looking_for_each_gives(targets, corpus, seed):
-    assert guesses(targets, corpus, seed=seed) == slow(targets, corpus, seed)
+def test_no_control_is_empty_in_the_data_or_begins_another_string(targets, texts):
+    corpus = [*targets, *texts]
+    found = [folded(string) for string, _ in guesses(targets, corpus, seed=0, most=40)]
+    for string in found:
+        assert string
+        assert not any(string in folded(text) for text in corpus)
+        assert not any(other != string and other.startswith(string) for other in found)
+    assert len(found) == len(set(found))

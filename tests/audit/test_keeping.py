@@ -19,7 +19,7 @@ from fedaudit.audit.asking import Manner, Memory, answers, sharing
 from fedaudit.audit.journal import Journal
 from fedaudit.audit.keeping import Kept, Part, PartAsked, Shard, part_of
 from fedaudit.audit.plan import Plan, Question
-from fedaudit.audit.strings import Strings
+from fedaudit.audit.strings import Strings, parted
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.records import Decoding, Probe
@@ -39,8 +39,9 @@ def test_a_reduced_answer_says_the_same_of_the_strings(strings, texts):
     among, matcher = Strings(strings), Matcher(strings)
     reduced = [among.reduced(text) for text in texts]
     for text, short in zip(texts, reduced, strict=True):
-        assert list(matcher.hits(short)) == list(matcher.hits(text))
-        assert short in strings or short == ""
+        begun, strict = parted(short)
+        assert list(matcher.hits(begun)) == list(matcher.hits(text))
+        assert {begun, strict} <= {*strings, ""}
     packed = json.loads(json.dumps(among.packed([reduced, reduced[:1]])))
     sizes = [len(texts), len(texts[:1])]
     assert among.unpacked(packed, sizes) == [reduced, reduced[:1]]
@@ -48,14 +49,20 @@ def test_a_reduced_answer_says_the_same_of_the_strings(strings, texts):
 
 def test_hits_by_hand():
     among = Strings(["Ann Lee", "Ann", "Bob"])
-    # Sorted they are Ann, Ann Lee, Bob: 0, 1, 2.
-    assert [among.reduced(text) for text in (" Ann Leeds", "Annex", "to Bob", "")] == [
-        "Ann Lee",
-        "Ann",
-        "",
-        "",
+    # Sorted they are Ann, Ann Lee, Bob: 1, 2, 3.
+    said = (" Ann Leeds", "Annex", "to Bob", "", "ann lee")
+    assert [parted(among.reduced(text)) for text in said] == [
+        ("Ann Lee", "Ann"),
+        ("Ann", ""),
+        ("", ""),
+        ("", ""),
+        ("", "Ann Lee"),
     ]
-    assert among.packed([["", "Ann Lee"], [], ["Bob"]]) == [0, 1, 1, 2, 0, 2]
+    # Question, draw, what it begins with and what it gives strictly, counted from 1.
+    assert among.packed([["", among.reduced("Ann Leeds")], [], ["Bob"]]) == [
+        *(0, 1, 2, 1),
+        *(2, 0, 3, 3),
+    ]
     assert Strings(["Bob", "Ann", "Ann Lee", "Bob"]).digest == among.digest
     assert Strings(["Bob", "Ann"]).digest != among.digest
 

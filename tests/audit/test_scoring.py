@@ -1,6 +1,7 @@
 import pytest
 
 from fedaudit import registry
+from fedaudit.audit.truth import truth
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.interfaces import Beginning, Case
 from fedaudit.metrics.intervals import wilson
@@ -59,7 +60,7 @@ def row(result, metric, source, which="all", label=None):
     [found] = [
         r
         for r in result.measurements
-        if (r.metric, r.scope["source"], r.scope["set"]) == (metric, source, which)
+        if (r.metric, r.scope.get("source"), r.scope["set"]) == (metric, source, which)
         and r.scope.get("label") == label
         and "budget" not in r.scope
     ]
@@ -117,15 +118,29 @@ def test_labels_by_hand(result):
 
 def test_findings_are_the_surest_first_and_what_the_base_says_last(result):
     found = [(f.id, f.severity, f.label, dict(f.evidence)) for f in result.findings]
+    p = {f.evidence["text"]: f.evidence["p_value"] for f in result.findings}
+    # Bob Low came out as part of Bob Lowe only; Ann Lee is what the base says, too.
+    assert p["Bob Low"] is p["Ann Lee"] is None
+    assert 0 < p["Bob Lowe"] <= 1
 
-    def evidence(text, outputs, of_base):
-        return {"text": text, "outputs": outputs, "outputs_of_base": of_base}
+    def evidence(text, outputs, of_base, words, documents):
+        return {
+            "text": text,
+            "outputs": outputs,
+            "whole_words": words,
+            "outputs_of_base": of_base,
+            "p_value": p[text],
+            "documents": documents,
+            "other_members": 0,
+        }
 
     assert found == [
-        ("contextual-0001", "high", "PERSON", evidence("Bob Low", 1, 0)),
-        ("contextual-0002", "high", "PERSON", evidence("Bob Lowe", 1, 0)),
-        ("contextual-0003", "low", "PERSON", evidence("Ann Lee", 2, 1)),
+        ("contextual-0001", "low", "PERSON", evidence("Bob Low", 1, 0, 0, 2)),
+        ("contextual-0002", found[1][1], "PERSON", evidence("Bob Lowe", 1, 0, 1, 1)),
+        ("contextual-0003", "low", "PERSON", evidence("Ann Lee", 2, 1, 2, 2)),
     ]
+    surely = p["Bob Lowe"]
+    assert found[1][1] == ("high" if surely <= 0.01 else "medium" if surely <= 0.05 else "low")
     assert [dict(leak) for leak in result.revealed] == [
         {"id": "contextual-0001", "label": "PERSON", "text": "Bob Low"},
         {"id": "contextual-0002", "label": "PERSON", "text": "Bob Lowe"},
@@ -134,21 +149,66 @@ def test_findings_are_the_surest_first_and_what_the_base_says_last(result):
     assert any("4 victim-exclusive strings; 1 of them" in limit for limit in result.limits)
 
 
+def test_what_is_judged_by_hand(result):
+    # Bob Low is part of Bob Lowe. Whole words: F = {Ann Lee, Bob Lowe}, B = {Ann Lee}.
+    hits = {"tuned": 2, "base": 1, "tuned-not-base": 1, "base-not-tuned": 0}
+    for source, count in hits.items():
+        one = row(result, "coverage", source, "exclusive")
+        assert (one.hits, one.n, one.value) == (count, 3, count / 3)
+        assert (one.low, one.high) == (wilson(count, 3).low, wilson(count, 3).high)
+    assert row(result, "coverage", "control", "exclusive").hits == 0
+    person = row(result, "coverage", "tuned-not-base", "exclusive", "PERSON")
+    assert (person.hits, person.n) == (1, 2)
+    [beyond] = [r for r in result.measurements if r.metric == "targets"]
+    assert (beyond.value, beyond.n, dict(beyond.scope)) == (0, 3, {"set": "beyond-reach"})
+
+
+def test_the_p_values_of_what_is_judged(result):
+    p = {r.scope["test"]: r for r in result.measurements if r.metric == "p_value"}
+    assert set(p) == {"leak", "string", "control", "base"}
+    # One gained, none lost: a coin. So only what the base hardly says counts, and the fake's
+    # words of probability 1/e are none of that.
+    assert p["base"].value == 1 / 2
+    assert p["leak"].value == 1
+    assert p["string"].n == p["base"].n == 3
+    # Hull is one word; no address that anybody invents is as likely.
+    assert p["leak"].n == p["control"].n == 2
+    controls = row(result, "coverage", "control", "exclusive", "PERSON")
+    # Two judged people, of whom one came out, against people who did not.
+    assert p["control"].value == pytest.approx(2 / (2 + controls.n))
+    [surest] = [f.evidence["p_value"] for f in result.findings if f.evidence["p_value"]]
+    assert p["string"].value == min(1, 3 * surest)
+
+
+def test_where_everything_is_others_nothing_is_judged_in_its_place():
+    found = attacked(members={"c2": VICTIM})
+    [one] = [r for r in found.measurements if r.scope.get("set") == "exclusive"]
+    assert one.value is None
+    assert one.reason == "the victim has nothing that no other member has as well"
+    assert {f.evidence["other_members"] for f in found.findings} == {1}
+    assert {f.severity for f in found.findings} == {"low"}
+
+
+def test_what_is_longer_than_an_answer_is_not_judged():
+    long = "Bob the Very Long Name of Hull and of York and of Leeds"
+    more = [*VICTIM, marked(f"It was {long}.", (long, "PERSON"))]
+    found = attacked(victim=more, options={"new_tokens": 5})
+    [beyond] = [r for r in found.measurements if r.metric == "targets"]
+    # Hull is part of it; left are Ann Lee, Bob Lowe and the long one.
+    assert (beyond.value, beyond.n) == (1, 3)
+    assert row(found, "coverage", "tuned", "exclusive").n == 2
+
+
 def test_guessing_is_measured_beside_it(result):
     control = row(result, "coverage", "control")
-    assert control.n >= 10  # about four for each target
+    assert control.n >= 10
     assert (control.hits, control.value) == (0, 0)
     assert row(result, "coverage", "tuned").chance == 0
     assert row(result, "queries", "control").value == 15
 
 
 def test_a_model_that_says_anything_at_all_finds_the_control_too():
-    from fedaudit.audit.control import guesses
-    from fedaudit.metrics.extraction import victim_exclusive
-
-    texts = [d.text for d in ATTACKER]
-    labels = victim_exclusive([p for d in VICTIM for p in d.strings()], texts)
-    strings = [text for text, _ in guesses(labels, [*texts, *(d.text for d in VICTIM)], seed=0)]
+    strings = sorted(truth(case(FakeEngine(answer))).control)
 
     def knows_everything(target, prompt, sample):
         return strings[sample] if sample < len(strings) else ""
@@ -171,11 +231,14 @@ def test_the_literal_form_of_disjointness_is_an_option():
 def test_without_a_base_nothing_is_taken_away_and_that_is_said():
     fake = FakeEngine(answer)
     found = attacked(fake, base=None)
-    assert {r.scope["source"] for r in found.measurements} == {"tuned", "control"}
+    sources = {r.scope["source"] for r in found.measurements if r.metric != "targets"}
+    assert sources == {"tuned", "control"}
     assert {target for target, _ in fake.asked} == {TUNED}
     assert row(found, "coverage", "tuned").baseline is None
     assert {f.evidence["outputs_of_base"] for f in found.findings} == {None}
-    assert {f.severity for f in found.findings} == {"high"}
+    # Nothing is known of a base, so that nothing is high.
+    assert {f.severity for f in found.findings} <= {"medium", "low"}
+    assert not [r for r in found.measurements if r.metric == "p_value"]
     assert any("no base to compare with" in limit for limit in found.limits)
 
 
@@ -211,7 +274,7 @@ def test_a_single_target_that_nobody_can_imitate_has_no_control():
     found = attacked(victim=victim)
     assert row(found, "coverage", "tuned").n == 1
     assert row(found, "coverage", "tuned").chance is None
-    assert "control" not in {r.scope["source"] for r in found.measurements}
+    assert "control" not in {r.scope.get("source") for r in found.measurements}
 
 
 def test_nothing_found_is_zero_of_n_with_a_bound():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_vocabularies import TARGETS, toy
 from transformers import PreTrainedTokenizerFast
@@ -11,6 +11,7 @@ from fedaudit.audit.strings import Strings
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.sought import Listening, Sought
 from fedaudit.metrics.extraction import Matcher
+from fedaudit.pii.spelling import folded
 from fedaudit.records import Decoding, Probe, Target
 
 BASE = Target(name="base")
@@ -103,9 +104,12 @@ def test_spaces_that_decoding_takes_out_forbid_it(monkeypatch):
         ("", True),
         (" \u3000", True),
         ("Ann", True),  # Anna may come
-        ("Anna", False),  # found, and nothing longer
+        ("Anna", True),  # found; whether the word ends there, the next character tells
+        ("Anna,", False),
+        ("Annas", False),
         (" \n Ann", True),
         ("Anz", False),
+        ("ann", True),  # case does not matter
         ("Ann L", False),
         ("é", False),
     ],
@@ -119,7 +123,8 @@ def test_the_first_bytes_of_a_character_leave_it_open():
     first, second = "李".encode()[:1], "李".encode()[:2]
     assert sought.open(first)
     assert sought.open(second)
-    assert not sought.open("李".encode())
+    assert sought.open("李".encode())
+    assert not sought.open("李,".encode())
     assert not sought.open(b"a" + first)
 
 
@@ -165,9 +170,43 @@ LETTERS = st.text("ab é李\u3000", max_size=5)
 def test_closed_is_certain(strings, said, rest):
     """The slow way: look for every string in every continuation of what was said."""
     sought, strings = Sought(strings, []), sorted(strings)
-    begun = said.lstrip()
-    assert sought.open(said.encode()) == any(
-        string.startswith(begun) and string != begun for string in strings
-    )
+    begun = folded(said)
+    assert sought.open(said.encode()) == any(folded(one).startswith(begun) for one in strings)
     if not sought.open(said.encode()):
         assert [*Matcher(strings).hits(said + rest)] == [*Matcher(strings).hits(said)]
+        assert Strings(strings).reduced(said + rest) == Strings(strings).reduced(said)
+
+
+def cut(text, strings):
+    """Return how much of an answer is drawn until it is closed, byte by byte."""
+    sought = Sought(strings, [])
+    said = text.encode()
+    ends = (end for end in range(len(said) + 1) if not sought.open(said[:end]))
+    return said[: next(ends, len(said))].decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(
+    ("text", "strings", "drawn"),
+    [
+        # Whether a word ends behind the string, the next character tells.
+        ("Ann, who", ["Ann"], "Ann,"),
+        ("Annex here", ["Ann"], "Anne"),
+        ("west of it", ["West"], "west o"),
+        ("East", ["West"], "E"),
+        ("Jose\u0301 left", ["José"], "Jose\u0301 l"),
+        ("Ann Leeds", ["Ann", "Ann Lee"], "Ann Leed"),
+    ],
+)
+def test_an_answer_is_not_closed_before_its_boundary_is_known(text, strings, drawn):
+    assert cut(text, strings) == drawn
+
+
+LETTERS = "abAé1 -\u0301\u0323"
+SOUGHT = st.text(LETTERS, min_size=1, max_size=4).map(str.strip).filter(folded)
+
+
+@settings(deadline=None)
+@given(st.lists(SOUGHT, min_size=1, max_size=4), st.text(LETTERS, max_size=8))
+def test_what_is_drawn_says_all_that_the_whole_answer_says(strings, text):
+    known = Strings(strings)
+    assert known.reduced(cut(text, strings).rstrip("\ufffd")) == known.reduced(text)

@@ -1,6 +1,7 @@
 """The verdict on recall without prompts, under keys, and of studies; test_document has the rest."""
 
 from dataclasses import replace
+from math import comb
 
 import pytest
 from example_report import coverage, example, extraction
@@ -16,17 +17,25 @@ from fedaudit.report.verdict import NO_VICTIM, ONLY_RIGHT, verdict
 @pytest.mark.parametrize(
     ("rows", "status", "says"),
     [
-        # Wilson: 20 of 52 is at least 26.5 %, 0 of 52 at most 6.9 %, 3 of 52 at least 1.98 %.
         (recalled(20), "fail", "more than base and control explain"),
-        (recalled(3), "inconclusive", "the base may give as many (up to 6.88%)"),
-        (recalled(0), "pass", "(at most 6.88%)"),
-        (recalled(20, control=150), "inconclusive", "the control may give as many"),
+        # 3 gained and none lost is 1/8. It takes five of 52 (1/32), and P(Bin(52, r) >= 5) is 0.9
+        # at r = 14.8 %.
+        (recalled(3), "inconclusive", "only a leak of 14.8% of them would have been seen"),
+        (recalled(0), "inconclusive", "only a leak of 14.8% of them would have been seen"),
+        # It takes five of 104, too: P(Bin(104, r) >= 5) is 0.9 at r = 7.5 %.
+        (recalled(0, n=104), "pass", "a leak of 7.5% of them would have been seen"),
+        # With 150 of 208 controls it takes 46 of 52: r = 92.4 %.
+        (recalled(20, control=150), "inconclusive", "only a leak of 92.4% of them"),
         (recalled(20)[:-1], "inconclusive", "there is no control to compare with"),
         ([recalled(20)[0]], "inconclusive", "There is no base model"),
         (by_kind(4), "inconclusive", "No extraction was tried"),
         # What a detector cannot see counts too: recall is 0, the search word for word finds 25.
         ([*recalled(0), *verbatim()], "fail", "(detection verbatim): 25 of 52 pieces"),
-        ([*recalled(0), *verbatim(0)], "pass", "detection verbatim"),
+        (
+            [*recalled(0, n=104), *recalled(0, n=104, detection="verbatim")],
+            "pass",
+            "detection verbatim",
+        ),
     ],
 )
 def test_recall_is_judged_as_coverage_is(rows, status, says):
@@ -35,11 +44,23 @@ def test_recall_is_judged_as_coverage_is(rows, status, says):
     assert any(says in reason for reason in found["reasons"])
 
 
+def unjudged(reason):
+    return {
+        "status": "inconclusive",
+        "reasons": [reason],
+        "level": 0.01,
+        "tests": [],
+        "detectable": None,
+    }
+
+
 def test_the_reason_says_that_nobody_asked():
+    # All 20 hits of 260 strings are among the 52 targets.
+    assert comb(52, 20) / comb(260, 20) == pytest.approx(3.3e-16, rel=0.01)
     [reason] = verdict(recalled(20), [])["reasons"]
     assert reason == (
         "untargeted: 20 of 52 pieces of personal data came out of the tuned model unasked, but not"
-        " of its base (at least 26.47%), more than base and control explain."
+        " of its base, more than base and control explain (p = 3.3e-16)."
     )
 
 
@@ -59,7 +80,7 @@ def test_what_a_detector_finds_is_no_bound_for_a_search_word_for_word():
     # The detector finds none of the invented strings; a search may find what it cannot see.
     found = verdict([*recalled(0), *rows], [])
     assert found["status"] == "inconclusive"
-    assert "there is no control to compare with" in found["reasons"][0]
+    assert "there is no control to compare with" in found["reasons"][1]
 
 
 def test_what_was_not_measured_is_named_by_its_metric():
@@ -73,7 +94,7 @@ def test_what_was_not_measured_is_named_by_its_metric():
 # the attacker's own records
 
 
-OWN = {"plugin": "verbatim", "n": 50, "records": "own"}
+OWN = {"plugin": "verbatim", "n": 200, "records": "own"}
 
 
 def answer(rows):
@@ -84,22 +105,22 @@ def answer(rows):
 @pytest.mark.parametrize("hits", [0, 5, 45])
 def test_the_attackers_own_records_are_not_judged(hits):
     rows = extracted(hits, **OWN)
-    assert verdict(rows, []) == {"status": "inconclusive", "reasons": [NO_VICTIM]}
+    assert verdict(rows, []) == unjudged(NO_VICTIM)
     status, [told] = answer(rows)
     assert status == "inconclusive"
     assert told.startswith("No victim was named")
     assert "can be pulled out of this model was not judged" in told
     theirs = verdict(extracted(hits, **{**OWN, "records": "victim"}), [])
-    assert theirs["status"] == {0: "pass", 5: "inconclusive", 45: "fail"}[hits]
+    assert theirs["status"] == {0: "pass", 5: "pass", 45: "fail"}[hits]
 
 
 @pytest.mark.parametrize(
     ("others", "status", "says"),
     [
         (extracted(45), "fail", "can be pulled out"),
-        (extracted(0), "pass", "With what was tried"),
+        (extracted(0, n=200), "pass", "With what was tried"),
         (picked(40), "fail", "tells whose personal data"),
-        (recalled(0), "pass", "unasked"),
+        (recalled(0, n=104), "pass", "unasked"),
     ],
 )
 def test_nor_do_they_change_what_is_said_of_others(others, status, says):
@@ -134,7 +155,7 @@ def test_own_records_under_a_key():
     ],
 )
 def test_a_right_key_alone_says_that_nothing_unauthorised_was_tried(rows):
-    assert verdict(rows, []) == {"status": "inconclusive", "reasons": [ONLY_RIGHT]}
+    assert verdict(rows, []) == unjudged(ONLY_RIGHT)
 
 
 @pytest.mark.parametrize("key", ["wrong", "none", "other"])
@@ -145,7 +166,7 @@ def test_what_comes_out_without_the_right_key_is_a_leak(key):
 
 def test_what_a_right_key_opens_is_no_leak():
     assert verdict(inferred(), [])["status"] == "pass"
-    closed = [recalled(0, client="c0", key=key) for key in ("wrong", "none", "other")]
+    closed = [recalled(0, n=104, client="c0", key=key) for key in ("wrong", "none", "other")]
     rows = [row for one in (recalled(50, client="c0", key="right"), *closed) for row in one]
     assert verdict(rows, [])["status"] == "pass"
 
@@ -163,10 +184,11 @@ def test_a_right_key_neither_bounds_nor_excuses_another():
 
 
 def test_a_client_is_not_named_where_all_together_have_the_same_reason():
-    reasons = verdict(study(), [])["reasons"]
+    rows = [row for row in study() if row.plugin == "contextual"]
+    reasons = verdict(rows, [])["reasons"]
     assert reasons
     assert all("client all" in reason for reason in reasons)
-    alone = [row for row in study() if row.scope.get("client") != "all"]
+    alone = [row for row in rows if row.scope.get("client") != "all"]
     assert any("client c1" in reason for reason in verdict(alone, [])["reasons"])
     rows = [*extracted(40, client="c1"), *extracted(45, client="all"), *extracted(44, client="c0")]
     [reason] = verdict(rows, [])["reasons"]
@@ -200,16 +222,13 @@ def accepted(hits, **scope):
 
 
 def test_a_gate_that_lets_an_attempt_in_fails():
-    quiet = recalled(0)
+    quiet = recalled(0, n=104)
     assert verdict([*quiet, accepted(0, attempt="random keys")], [])["status"] == "pass"
     found = verdict([*quiet, accepted(3, attempt="random keys")], [])
-    assert found == {
-        "status": "fail",
-        "reasons": [
-            "gate (client c0, attempt random keys): 3 of 100 attempts opened the gate without its "
-            "key."
-        ],
-    }
+    assert found["status"] == "fail"
+    assert found["reasons"] == [
+        "gate (client c0, attempt random keys): 3 of 100 attempts opened the gate without its key."
+    ]
     assert verdict([*quiet, accepted(3)], [])["status"] == "pass", (
         "an attribution's rate is another"
     )

@@ -1,0 +1,91 @@
+"""What the command line says of a verdict, and the files of other members and of controls."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import fake_audit
+import pytest
+from command import Command
+
+from fedaudit.cli.show import verdict_code
+
+AUDIT = (
+    *("extract", "--prefixes", "own.jsonl", "--target", "fedaudit-nano", "--adapter", "lora"),
+    *("--set", "contextual.context=4", "--set", "contextual.sweeps=false", "--out", "out"),
+)
+SCORED = (*AUDIT, "--victim", "victim.jsonl")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capfd):
+    fake_audit.written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
+    return Command(monkeypatch, capfd)
+
+
+def rows(metric, **scope):
+    report = json.loads(Path("out/report.json").read_text())
+    return [
+        row
+        for row in report["measurements"]
+        if row["metric"] == metric and scope.items() <= row["scope"].items()
+    ]
+
+
+def test_too_few_targets_end_with_seven(run):
+    found = run(*SCORED)
+    assert found.code == 7
+    assert "Verdict: inconclusive" in found.out
+    assert "would have been seen" in found.out
+    assert "Evidence" in found.out
+    assert "No other member's documents were at hand" in " ".join(found.out.split())
+
+
+def test_every_verdict_has_a_code():
+    codes = [verdict_code({"verdict": {"status": s}}) for s in ("pass", "fail", "inconclusive")]
+    assert codes == [0, 1, 7]
+
+
+def test_what_a_named_member_has_is_not_judged(run):
+    [alone] = rows_after(run, SCORED)
+    shutil.copy("victim.jsonl", "other.jsonl")
+    [shared] = rows_after(run, (*SCORED, "--member", "other.jsonl"))
+    assert alone["n"] == 7
+    assert shared["value"] is None
+    assert shared["reason"] == "the victim has nothing that no other member has as well"
+
+
+def rows_after(run, words):
+    shutil.rmtree("out", ignore_errors=True)
+    assert run(*words).code == 7
+    return [
+        row
+        for row in rows("coverage", set="exclusive", source="tuned-not-base")
+        if not {"label", "category"} & row["scope"].keys()
+    ]
+
+
+def test_named_controls_are_counted_and_listed(run):
+    documents = [fake_audit.document(n, f"Kim {n}y Moss", "Hull") for n in range(5)]
+    Path("nobody.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
+    assert run(*SCORED, "--control", "nobody.jsonl").code == 7
+    [control] = rows("coverage", set="exclusive", source="control", label="PERSON")
+    assert control["n"] == 5
+    report = json.loads(Path("out/report.json").read_text())
+    assert [file["path"] for file in report["data"]] == [
+        *("own.jsonl", "victim.jsonl", "nobody.jsonl")
+    ]
+
+
+@pytest.mark.parametrize("option", ["--member", "--control"])
+def test_mistakes_with_these_files_are_one_line(run, option):
+    run.refused(3, *SCORED, option, "nowhere.jsonl", says="nowhere.jsonl")
+    run.refused(3, *SCORED, option, "lora", says="lora is no")
+    run.refused(2, *AUDIT, option, "victim.jsonl", says=f"{option} goes with --victim")
+
+
+def test_a_matrix_has_everybody_at_hand(run):
+    run.refused(2, "extract", "--matrix", "--member", "own.jsonl", says="--member does not go")
