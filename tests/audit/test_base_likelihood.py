@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fedaudit.audit.likelihood import chance_of_base, log_likelihoods
+from fedaudit.audit.base_likelihood import chance_of_base, log_likelihoods
 from fedaudit.audit.plan import Plan, Question
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.interfaces import Case
