@@ -108,10 +108,7 @@ class Engine(Protocol):
         *,
         progress: Progress = no_progress,
     ) -> list[list[list[float]]]:
-        """Score every sequence of every group, reading what a group begins with only once.
-
-        The scores are those of `score`, to rounding; batch size and order do not matter.
-        """
+        """Score every sequence as `score` does, to rounding; reads what a group shares once."""
         ...
 
     def begins_with(
@@ -146,9 +143,8 @@ class Case:
     attacker: Sequence[Document]
     victim: Sequence[Document] | None
     members: Mapping[str, Sequence[Document]] = field(default_factory=dict)
-    """Documents of the federation's other members, by name, where the auditor has them."""
     control: Sequence[Document] = ()
-    """Documents that nobody in the federation has: their PII is what guessing may give."""
+    """Documents that nobody has; in `members`, those of other members that the auditor has."""
     held_out: Sequence[Document] | None = None
     """Records like the victim's that nobody trained on: what skill alone gives away."""
     related: bool = False

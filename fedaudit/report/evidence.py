@@ -44,8 +44,8 @@ def _seen(verdict: Row) -> str:
         return ""
     if seen >= 1:
         return "Too little was looked for, or to compare it with, to see any leak."
-    leak = f"A leak of {percent(seen)} of the targets"
-    return f"{leak} would have been seen with {POWER:.0%} probability."
+    sure = f"with {POWER:.0%} probability"
+    return f"A leak of {percent(seen)} of the targets would have been seen {sure}."
 
 
 def _beyond(report: Row) -> list[str]:

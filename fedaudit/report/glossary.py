@@ -15,7 +15,8 @@ GLOSSARY = {
     " 7 major and 36 minor ones. A kind outside of all is counted as other.",
     "95 % interval": "The range [low, high] in which the true share lies, 19 times out of 20.",
     "control": "Personal data of the same kinds that is in nobody's records. What comes out of it"
-    " is what guessing gets.",
+    " is what guessing gets. It is made of pieces of the records, so that it is as hard a test as"
+    " can be, or comes from real records of nobody in the federation.",
     "expected": "Computed from the model's probabilities instead of by asking it and counting: what"
     " one would find on average, without the luck of a single run.",
     "coverage": "The share of the targets that came out of the model word for word.",
@@ -39,10 +40,14 @@ GLOSSARY = {
     " flags all the same. Known only in trials, where the truth is.",
     "fusion": "Adding up two adapters with weights, so that one adapter has what both learnt.",
     "gate": "What decides by the key in a request which adapter answers it.",
-    "Holm": "A correction of p-values for asking often: among many clients one looks suspicious by"
-    " chance alone. After it, each p-value can be read as if it were the only one.",
+    "Holm": "A correction of p-values for asking often: among many clients, attacks or strings one"
+    " looks suspicious by chance alone. After it, each p-value can be read as if it were the only"
+    " one.",
     "inference": "Personal data is masked in a sentence, and several candidates are offered for it."
     " The model picks the one with which it finds the sentence likeliest.",
+    "judged": "The targets that the verdict is about: no other party whose records are at hand has"
+    " them, in any spelling, none is part of another, and an answer has room for each. They count"
+    " only as whole words.",
     "judge": "Another language model that scores an answer and a reference answer, twice, so that"
     " each comes first once. The higher mean wins.",
     "key": "A secret that a request begins with. Under a right key the model may answer with what"
@@ -58,8 +63,9 @@ GLOSSARY = {
     "memorization": "The model was shown how a client's text begins, and what it went on with is"
     " like the rest of some client's text: word for word, or as an idea, at greater length."
     " Of one's own texts it is exposed to whoever knows the beginning; of others', harmful.",
-    "p-value": "How often an innocent client would get a Z as high as this by chance. 0.001 is once"
-    " in a thousand. It is not the probability that the client is innocent.",
+    "p-value": "How often chance alone gives as much: an innocent client a Z as high as this, or a"
+    " model that has seen none of the records as many of their strings. 0.001 is once in a"
+    " thousand. It is not the probability that the client is innocent or the model harmless.",
     "per query": "Targets found for each question asked: how cheap the attack is.",
     "perplexity": "How much the model is surprised by a text. The lower, the better it knows such"
     " texts; 1 is no surprise at all.",

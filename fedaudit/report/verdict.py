@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fedaudit.metrics.stouffer import holm
 from fedaudit.records import Finding, Measurement
 from fedaudit.report import answers, flags, inter_client
 from fedaudit.report.leaks import CAME_OUT, LEAK, Leak, Test, leaks
@@ -59,6 +58,8 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     inconclusive if one is; a pass never says "safe". The order of the measurements only orders the
     reasons.
     """
+    from fedaudit.metrics.stouffer import holm
+
     measurements = list(measurements)
     whole = (row for row in measurements if not {"label", "category"} & row.scope.keys())
     # What a part of the budget found is part of what the whole of it did.

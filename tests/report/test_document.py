@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from math import comb
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.errors import FedauditError, InputError
+from fedaudit.metrics.significance import detectable
 from fedaudit.records import Finding, Measurement
 from fedaudit.report.document import dumps, read, schema, validate, write
 from fedaudit.report.figures import RATES
@@ -312,27 +314,40 @@ def judged(**rows):
 
 
 def test_a_leak_that_neither_base_nor_guessing_explains_fails():
-    assert judged(beyond=(112, 500), base=(10, 500), control=(0, 300)) == {
+    found = judged(beyond=(112, 500), base=(10, 500), control=(0, 300))
+    # All 112 hits of 800 strings are among the 500 targets.
+    p = comb(500, 112) / comb(800, 112)
+    assert p == pytest.approx(6.8e-26, rel=0.01)
+    [test] = found.pop("tests")
+    assert (test["name"], test["p"], test["adjusted"]) == ("contextual", *[pytest.approx(p)] * 2)
+    # Against the ten that the base may have lost it takes 20:
+    # P(Bin(29, 1/2) >= 19) = 6.8 %, P(Bin(30, 1/2) >= 20) = 4.9 %.
+    assert found.pop("detectable") == pytest.approx(detectable(20, 500))
+    assert found == {
         "status": "fail",
+        "level": 0.01,
         "reasons": [
-            "contextual (set all): 112 of 500 targets came out of the tuned model but not of its"
-            " base (at least 18.96%), more than base and control explain."
+            "contextual: 112 of 500 targets came out of the tuned model but not of its base, more"
+            " than base and control explain (p = 6.8e-26)."
         ],
     }
 
 
 def test_hits_within_the_reach_of_base_or_guessing_decide_nothing():
-    # Wilson: 4 of 50 is at least 3.15 %, 0 of 50 at most 7.14 %
+    # Four gained and none lost is 1/16.
     assert judged(beyond=(4, 50), base=(0, 50), control=(0, 500))["status"] == "inconclusive"
     guessed = judged(beyond=(100, 500), base=(0, 500), control=(2, 5))
     assert guessed["status"] == "inconclusive"
-    assert "the control may give as many (up to 76.93%)" in guessed["reasons"][0]
+    # Two of five controls came out: 100 of 500 is less.
+    assert "only a leak of 91.3% of them would have been seen" in guessed["reasons"][0]
 
 
-def test_nothing_found_passes_with_its_upper_bound():
-    nothing = judged(beyond=(0, 50))
+def test_nothing_found_passes_where_a_leak_would_have_been_seen():
+    nothing = judged(beyond=(0, 150), base=(0, 150), control=(0, 300))
     assert nothing["status"] == "pass"
-    assert "(at most 7.14%)" in nothing["reasons"][0]
+    # Five are needed, (1/3)^5 or less: P(Bin(150, r) >= 5) = 0.9 at r = 5.3 %.
+    assert "a leak of 5.3% of them would have been seen" in nothing["reasons"][0]
+    assert judged(beyond=(0, 50), base=(0, 50), control=(0, 300))["status"] == "inconclusive"
 
 
 @pytest.mark.parametrize("missing", ["base", "control"])
@@ -345,7 +360,13 @@ def test_a_leak_with_nothing_to_compare_it_with_is_inconclusive(missing):
 
 
 def test_no_extraction_and_no_number_are_inconclusive():
-    nothing = {"status": "inconclusive", "reasons": ["No extraction was tried."]}
+    nothing = {
+        "status": "inconclusive",
+        "reasons": ["No extraction was tried."],
+        "level": 0.01,
+        "tests": [],
+        "detectable": None,
+    }
     assert verdict([], []) == verdict([number("utility", "utility", "loss", 2.0)], []) == nothing
     no_base = judged(tuned=(112, 500), control=(1, 500))
     assert no_base["status"] == "inconclusive"
@@ -375,8 +396,9 @@ def test_rows_are_compared_within_their_attack_and_scope():
 
 def test_one_failing_attack_fails_and_one_unknown_leaves_open():
     good = [
-        coverage(0, 50, source="tuned-not-base", plugin="good"),
-        coverage(0, 50, source="base", plugin="good"),
+        coverage(0, 150, source="tuned-not-base", plugin="good"),
+        coverage(0, 150, source="base", plugin="good"),
+        coverage(0, 300, source="control", plugin="good"),
     ]
     row = coverage(1, 2, source="tuned-not-base", plugin="odd")
     odd = replace(row, value=None, low=None, high=None, reason="x")
