@@ -8,7 +8,7 @@ import re
 import tempfile
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
@@ -27,6 +27,12 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def over(hashes: Mapping[str, str]) -> str:
+    """Return one SHA-256 over files: of lines `HASH  NAME`, sorted by name."""
+    lines = "".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes))
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def lines_sha256(path: Path) -> str:
@@ -191,6 +197,12 @@ def check_inside(name: object, place: Path) -> None:
 
     Each part must be a file's name, and no link on the way may lead out of the folder.
     """
+    check_path(name, place)
+    check_linked(place.parent / str(name), place.parent)
+
+
+def check_path(name: object, place: Path) -> None:
+    """Raise InputError unless `name`, in the file `place`, is a path of names of files."""
     if not isinstance(name, str):
         raise InputError(f"{place} names {name!r} where it must name a file.")
     path = PurePosixPath(name)
@@ -198,7 +210,6 @@ def check_inside(name: object, place: Path) -> None:
         raise InputError(f"{place} points outside its folder: {_short(name)}.")
     for part in path.parts:
         check_name(part, place, "the file")
-    check_linked(place.parent / name, place.parent)
 
 
 def check_linked(path: Path, folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.errors import InputError
-from fedaudit.files import atomic, atomic_text, existing
+from fedaudit.files import atomic, atomic_text, existing, over, sha256
 
 if TYPE_CHECKING:
     import torch
@@ -71,6 +71,12 @@ def read(folder: Path) -> dict[str, "torch.Tensor"]:
     if len(renamed) < len(tensors):
         raise InputError(f"{path} holds several adapters; have them saved apart.")
     return renamed
+
+
+def fingerprint(folder: Path) -> str:
+    """Return one SHA-256 over the files of an adapter, configuration and weights."""
+    there = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
+    return over({name: sha256(folder / name) for name in there})
 
 
 def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], folder: Path) -> None:

@@ -228,3 +228,38 @@ def test_a_pipe_nobody_writes_into_is_refused(run):
 
     os.mkfifo("fifo")
     run.refused(3, "extract", "--prefixes", "fifo", "--target", "fedaudit-nano", says="regular")
+
+
+def test_a_base_with_weights_that_nobody_trained(run):
+    from safetensors.torch import load_file, save_file
+
+    from fedaudit import nano
+
+    shutil.copytree(nano.folder(), "model")
+    path = Path("model/model.safetensors")
+    tensors = {f"x.{name}": tensor for name, tensor in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+    words = ("extract", "--prefixes", "good.jsonl", "--target", "./model", "--quiet")
+    run.refused(3, *words, says="39 of its tensors are missing")
+
+
+def test_a_model_s_code_is_not_even_asked_about(run):
+    from fedaudit import nano
+
+    shutil.copytree(nano.folder(), "model")
+    Path("model/evil.py").write_text("open('witness', 'w')\nclass C: pass\n")
+    table = json.loads(Path("model/config.json").read_text())
+    table |= {"model_type": "unheard-of", "auto_map": {"AutoConfig": "evil.C"}}
+    Path("model/config.json").write_text(json.dumps(table))
+    words = ["extract", "--prefixes", "good.jsonl", "--target", "./model", "--device", "cpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fedaudit", *words],
+        check=False,
+        input="y\n" * 9,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "custom code" in done.stderr
+    assert not Path("witness").exists()
