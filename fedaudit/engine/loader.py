@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from fedaudit import nano
-from fedaudit.engine import checkpoint
+from fedaudit.engine import checkpoint, patterns
 from fedaudit.errors import InputError, TargetError
 from fedaudit.federation import adapters
 
@@ -155,7 +155,8 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
 
 def _check_rank(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
     """Refuse a rank that the tensors do not have, before layers of that rank are made."""
-    ranks = {tensor.shape[0] for key, tensor in tensors.items() if key.endswith("lora_A.weight")}
+    ends = ("lora_A.weight", "lora_embedding_A")
+    ranks = {tensor.shape[0] for key, tensor in tensors.items() if key.endswith(ends)}
     wanted = max(config.r, *(config.rank_pattern or {}).values(), 0)
     if ranks and wanted > max(ranks):
         raise InputError(
@@ -182,6 +183,8 @@ def with_adapter(
     model: PreTrainedModel | PeftModel, config: LoraConfig, name: str, *, trainable: bool
 ) -> PeftModel:
     """Return `model` with a new LoRA adapter; a trainable one is float32 on any base."""
+    whole = model.get_base_model() if isinstance(model, PeftModel) else model
+    patterns.check(config, (name for name, _ in whole.named_modules()))
     try:
         if isinstance(model, PeftModel):
             model.add_adapter(name, config, autocast_adapter_dtype=trainable)

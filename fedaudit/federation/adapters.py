@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.errors import InputError
+from fedaudit.federation import options
 from fedaudit.files import atomic, atomic_text, existing, over, sha256
 
 if TYPE_CHECKING:
     import torch
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+LONGEST = 2**20
+"""Bytes of a configuration; the largest that PEFT writes have some ten thousand."""
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+LARGEST = 1e6
+"""Far above every trained weight: answers would overflow, and be noise."""
 _ROOT = "base_model.model."
 _INFIX = re.compile(r"(\.lora_(?:embedding_)?[AB])\.(?!(?:weight|bias)$)[^.]+")
 
@@ -34,6 +40,8 @@ def check(folder: Path) -> Mapping[str, Any]:
             )
         raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
     try:
+        if (folder / CONFIG).stat().st_size > LONGEST:
+            raise InputError(f"{folder / CONFIG} is no LoRA configuration: it is too large.")
         config = json.loads((folder / CONFIG).read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{folder} is no adapter: it has no {CONFIG}.") from None
@@ -44,6 +52,7 @@ def check(folder: Path) -> Mapping[str, Any]:
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
         raise InputError(f"{folder} is an adapter of type {kind!r}; fedaudit audits LoRA.")
+    options.check(config, folder / CONFIG)
     return config
 
 
@@ -63,8 +72,13 @@ def read(folder: Path) -> dict[str, "torch.Tensor"]:
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path} is not a valid safetensors file ({error}).") from None
     for name, tensor in tensors.items():
+        if (kind := str(tensor.dtype).removeprefix("torch.")) not in DTYPES or not tensor.ndim:
+            shape = "x".join(map(str, tensor.shape)) or "no shape"
+            raise InputError(f"{path}: tensor {name} is of {shape} and {kind}, no LoRA weight.")
         if not torch.isfinite(tensor).all():
             raise InputError(f"{path}: tensor {name} holds NaN or infinite values.")
+        if tensor.numel() and tensor.abs().max() > LARGEST:
+            raise InputError(f"{path}: tensor {name} holds weights above {LARGEST:.0e}.")
     if not tensors:
         raise InputError(f"{path} holds no tensor.")
     renamed = {canonical(name): tensor for name, tensor in tensors.items()}

@@ -15,6 +15,9 @@ GOOD = json.dumps(
     {"text": "Claimant: Ann Lee.", "pii": [{"start": 10, "end": 17, "label": "PERSON"}]}
 )
 
+HANGS = r"(([a-z_.0-9]+)+)+!"
+"""Takes longer than the universe for a name of thirty letters."""
+
 
 @pytest.fixture
 def run(monkeypatch, capfd, tmp_path):
@@ -202,7 +205,27 @@ def test_what_cannot_be_written_is_said_before_any_work(run, tmp_path):
         {"r": "x"},
         {"r": None},
         {"lora_alpha": "x"},
+        {"r": 0},
+        {"lora_alpha": float("nan")},
+        {"lora_alpha": float("inf")},
+        {"lora_alpha": 1e308},
+        {"lora_alpha": -8},
+        {"alpha_pattern": {"q_proj": float("nan")}},
+        {"rank_pattern": {"q_proj": 10**9}},
+        {"lora_dropout": 7},
+        {"init_lora_weights": "pissa"},
+        {"init_lora_weights": "olora"},
+        {"use_qalora": True},
+        {"modules_to_save": ["lm_head"]},
+        {"layer_replication": [[0, 1]] * 1000},
+        {"megatron_config": {"a": 1}, "megatron_core": "evil"},
+        {"target_modules": HANGS},
+        {"exclude_modules": HANGS},
+        {"rank_pattern": {HANGS: 3}},
+        {"alpha_pattern": {HANGS: 3}},
+        {"layers_pattern": HANGS, "layers_to_transform": [0]},
     ],
+    ids=lambda changes: json.dumps(changes)[:50],
 )
 def test_broken_adapter_configurations(run, fed, changes):
     path = fed / "rounds/002/global/adapter_config.json"
