@@ -29,7 +29,11 @@ def processes(count: int, broken: str) -> Iterator[Executor]:
 
 
 def fresh(count: int) -> ProcessPoolExecutor:
-    """Return a pool of `count` processes that start when there is work; `end` ends them."""
+    """Return a pool of `count` processes that start when there is work; `end` ends them.
+
+    They import nothing from the working directory, as Pythons of their kind (-c) would.
+    """
+    os.environ["PYTHONSAFEPATH"] = "1"
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(count, mp_context=context, initializer=_follow_parent)
 

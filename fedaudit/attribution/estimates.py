@@ -8,13 +8,20 @@ sets were asked for is not in it: who knows the designs can solve for the update
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import adapters
 from fedaudit.federation.manifest import Base
-from fedaudit.files import atomic_text, check_version, read_json, sha256
+from fedaudit.files import (
+    atomic_text,
+    check_inside,
+    check_name,
+    check_version,
+    read_json,
+    sha256,
+)
 from fedaudit.options import build
 
 SCHEMA_VERSION = "1.0"
@@ -103,6 +110,9 @@ def _check(found: Estimates, folder: Path) -> None:
     numbers = [one.round for one in found.rounds]
     if repeated := sorted({n for n in numbers if numbers.count(n) > 1}):
         raise InputError(f"{folder} has round {repeated[0]} twice.")
+    path = folder / NAME
+    for who in found.clients:
+        check_name(who, path, "the client")
     for one in found.rounds:
         own = [estimate.client for estimate in one.estimates]
         if len(set(own)) < len(own):
@@ -110,10 +120,8 @@ def _check(found: Estimates, folder: Path) -> None:
         if strangers := sorted(set(own) - set(found.clients)):
             raise InputError(f"{folder}: round {one.round} names {strangers[0]!r}, no client.")
         for name in (one.start, *(estimate.adapter for estimate in one.estimates)):
-            place = PurePosixPath(name)
-            if place.is_absolute() or ".." in place.parts or "\0" in name:
-                raise InputError(f"{folder} points outside itself: {name!r}.")
             for file in (adapters.CONFIG, adapters.WEIGHTS):
+                check_inside(f"{name}/{file}", path)
                 _check_file(folder, f"{name}/{file}", found.files)
 
 

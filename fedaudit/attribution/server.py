@@ -19,7 +19,7 @@ from fedaudit.errors import InputError
 from fedaudit.federation import adapters, sums
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Round
-from fedaudit.files import atomic_text, existing_parent, sha256
+from fedaudit.files import atomic_text, check_name, existing_parent, sha256
 from fedaudit.interfaces import Aggregator, Progress, Update, no_progress
 from fedaudit.metrics import subsets
 from fedaudit.metrics.subsets import Design
@@ -27,6 +27,9 @@ from fedaudit.metrics.subsets import Design
 if TYPE_CHECKING:
     import numpy as np
     import torch
+
+START = "global"
+"""The folder of the adapter that a round began with, beside one for each client."""
 
 
 def identity(federation: Federation) -> str:
@@ -106,8 +109,12 @@ def _estimated(planned: Plan, number: int, out: Path) -> tuple[Estimated, dict[s
     begin = federation.path / federation.manifest.rounds[number - 1].adapter
     start, config = adapters.read(begin), adapters.check(begin)
     place = f"{number:03d}"
+    for design in planned.designs[number]:
+        check_name(design.target, federation.path, "the client")
+        if design.target.casefold() == START:
+            raise InputError(f"{federation.path}: no client can be called {design.target!r} here.")
     shutil.rmtree(out / place, ignore_errors=True)
-    adapters.write(start, config, out / place / "global")
+    adapters.write(start, config, out / place / START)
     own, dimension = [], 0
     for design, update in zip(planned.designs[number], _updates(planned, number), strict=True):
         mine = {name: tensor / shares[design.target] for name, tensor in update.items()}
@@ -115,7 +122,7 @@ def _estimated(planned: Plan, number: int, out: Path) -> tuple[Estimated, dict[s
         moved = planned.aggregator.moved(start, mine)
         adapters.write(moved, adapters.resized(config, moved), out / place / design.target)
         own.append(_record(design, shares, f"{place}/{design.target}"))
-    names = [f"{place}/global", *(one.adapter for one in own)]
+    names = [f"{place}/{START}", *(one.adapter for one in own)]
     files = {
         f"{name}/{file}": sha256(out / name / file)
         for name in names

@@ -52,7 +52,7 @@ def opened(run: Path, client: str, device: str = "auto") -> Gate:
     if not (folder / client).is_dir():
         raise InputError(f"{run} misses {DEPLOYED}/{client}, what {client} deployed.")
     base = load_base(federation.manifest.base.name, device=device)
-    if base.sha256 != federation.manifest.base.sha256:
+    if not base.known_as(federation.manifest.base.sha256):
         raise InputError(f"The base {base.name} is not the one that {run} was trained on.")
     deployed = Deployed(
         engine=LocalEngine(base, template=federation.template),

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from fedaudit.audit.journal import Journal, Stream
 from fedaudit.errors import UsageError
-from fedaudit.federation.adapters import WEIGHTS
-from fedaudit.files import sha256
+from fedaudit.federation import adapters
 from fedaudit.records import Target
 
 MOST = 10_000
@@ -117,5 +116,5 @@ def identified(target: Target) -> str | None:
     """Return the SHA-256 of a target's adapter, its name where there is no file; None: the base."""
     if target.adapter is None:
         return None
-    weights = Path(target.adapter) / WEIGHTS
-    return sha256(weights) if weights.is_file() else target.adapter
+    folder = Path(target.adapter)
+    return adapters.fingerprint(folder) if (folder / adapters.WEIGHTS).is_file() else target.adapter

@@ -230,7 +230,7 @@ def load(
         batch_size=request.batch_size,
     )
     engine, known = spread.engine(order, request.engine)
-    if audited.base_sha256 and audited.base_sha256 != known.sha256:
+    if audited.base_sha256 not in ("", known.sha256, known.earlier):
         raise InputError(
             f"The base {audited.base} is not the one that the federation was trained on "
             f"(SHA-256 {known.sha256[:12]}, not {audited.base_sha256[:12]})."

@@ -13,7 +13,7 @@ from fedaudit.federation.folder import (
     latest,
     open_federation,
 )
-from fedaudit.files import like
+from fedaudit.files import check_linked, like
 
 RUNS = Path("runs")
 
@@ -118,6 +118,8 @@ def _deployed(audited: Audited, client: str | None, data: Path | None) -> Audite
     if client not in clients:
         raise unknown("client", client, clients)
     folder = federation.path / DEPLOYED / client
+    for path in (folder, *folder.parent.rglob("*")):
+        check_linked(path, federation.path)
     if not folder.is_dir():
         raise InputError(
             f"{federation.path} misses {DEPLOYED}/{client}, what {client} deployed; a client that "

@@ -1,17 +1,15 @@
 """The ways in which one model is asked: as it is, or as deployed and under each kind of key."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.audit.gate import defense_of, responder_of
 from fedaudit.audit.target import Audited
 from fedaudit.defense import Deployed
 from fedaudit.errors import unknown
-from fedaudit.federation.adapters import WEIGHTS
-from fedaudit.files import sha256
+from fedaudit.federation import adapters
+from fedaudit.files import over, sha256
 from fedaudit.interfaces import Engine, Result
 from fedaudit.records import Target
 
@@ -109,11 +107,14 @@ def _scope(kind: str, client: str) -> dict[str, object]:
 
 
 def fingerprint(audited: Audited) -> str | None:
-    """Return one SHA-256 of the weights that answer; None for the base itself."""
-    if audited.adapter is None:
+    """Return one SHA-256 of the files that answer; None for the base itself.
+
+    Of what a defence deployed they are the adapters and the gate; its keys are no part of it.
+    """
+    place = audited.adapter
+    if place is None:
         return None
     if not audited.deployment:
-        return sha256(audited.adapter / WEIGHTS)
-    paths: list[Path] = sorted(audited.adapter.rglob("*.safetensors"))
-    lines = (f"{sha256(path)}  {path.relative_to(audited.adapter)}\n" for path in paths)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+        return adapters.fingerprint(place)
+    found = [path for name in ("*.safetensors", adapters.CONFIG) for path in place.rglob(name)]
+    return over({path.relative_to(place).as_posix(): sha256(path) for path in found})

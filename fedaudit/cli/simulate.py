@@ -96,6 +96,7 @@ def _kept(config: "Simulation", status: str, place: Path) -> dict[str, Any] | No
 
 def _report(config: "Simulation", place: Path, result: Any, started: datetime) -> Any:
     from fedaudit.audit import environment
+    from fedaudit.federation import adapters
     from fedaudit.files import sha256
     from fedaudit.report.frame import framed
 
@@ -108,7 +109,7 @@ def _report(config: "Simulation", place: Path, result: Any, started: datetime) -
         resumed_from=None if result.resumed_from is None else f"round {result.resumed_from}",
         base=config.base,
         adapter=str(place / last.adapter),
-        sha256=sha256(place / last.adapter / "adapter_model.safetensors"),
+        sha256=adapters.fingerprint(place / last.adapter),
         environment=environment.describe(config.device),
         data=[
             {

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from fedaudit.engine import checkpoint
 from fedaudit.engine.batching import by_length, padded
-from fedaudit.engine.loader import Base, device_for, dtype_for, fingerprint, locate, quiet
-from fedaudit.errors import InputError
+from fedaudit.engine.loader import Base, device_for, dtype_for, load, locate, quiet
 
 
 def embedder(name: str, *, device: str = "auto") -> Base:
@@ -15,22 +15,15 @@ def embedder(name: str, *, device: str = "auto") -> Base:
 
     Raises InputError for a folder that holds no model in safetensors.
     """
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoModel
 
     quiet()
     path, place = locate(name), device_for(device)
-    if not any(path.glob("*.safetensors")):
-        raise InputError(f"{path} holds no model in safetensors.")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModel.from_pretrained(
-            path, dtype=dtype_for("auto", place), use_safetensors=True
-        )
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{path} cannot be loaded as a model: {reason}") from None
+    model, info, tokenizer = load(AutoModel, path, dtype_for("auto", place), "a model")
+    checkpoint.check_loaded(info, path, allowed=("pooler.",))
+    checkpoint.check_finite(model, path)
     model.requires_grad_(False).eval().to(place)
-    return Base(name, path, fingerprint(path), model, tokenizer)
+    return Base(name, path, checkpoint.fingerprints(path)[0], model, tokenizer)
 
 
 @torch.inference_mode()

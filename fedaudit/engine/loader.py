@@ -1,6 +1,5 @@
 """From a name to a model in memory: where bases come from, and adapters that really fit them."""
 
-import hashlib
 import os
 import warnings
 from collections.abc import Mapping
@@ -15,9 +14,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from fedaudit import nano
+from fedaudit.engine import checkpoint, patterns
 from fedaudit.errors import InputError, TargetError
 from fedaudit.federation import adapters
-from fedaudit.files import like, sha256
+from fedaudit.files import like
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 UNBOUNDED = 2**20
@@ -33,6 +33,12 @@ class Base:
     sha256: str
     model: PreTrainedModel
     tokenizer: Any
+    earlier: str = ""
+    """The fingerprint that federations of an earlier fedaudit know it by."""
+
+    def known_as(self, sha256: str) -> bool:
+        """Tell whether a manifest's fingerprint of its base is this base's."""
+        return bool(sha256) and sha256 in (self.sha256, self.earlier)
 
     @property
     def context_length(self) -> int:
@@ -67,17 +73,6 @@ def locate(name: str) -> Path:
         ) from None
 
 
-def fingerprint(path: Path) -> str:
-    """Return one SHA-256 over a base's configuration, tokenizer and weight files."""
-    names = sorted(
-        file.name
-        for file in path.iterdir()
-        if file.suffix == ".safetensors" or file.name in ("config.json", "tokenizer.json")
-    )
-    lines = "".join(f"{sha256(path / name)}  {name}\n" for name in names)
-    return hashlib.sha256(lines.encode()).hexdigest()
-
-
 def device_for(wanted: str) -> torch.device:
     """Return the device asked for; "auto" is CUDA where there is one."""
     if wanted == "auto":
@@ -106,18 +101,33 @@ def load_base(name: str, *, device: str = "auto", dtype: str = "auto") -> Base:
     """
     quiet()
     path, place = locate(name), device_for(device)
-    if not any(path.glob("*.safetensors")):
-        raise InputError(f"{path} holds no model in safetensors.")
+    model, info, tokenizer = load(
+        AutoModelForCausalLM, path, dtype_for(dtype, place), "a causal language model"
+    )
+    checkpoint.check_whole(model, info, path)
+    model.requires_grad_(False).eval().to(place)
+    whole, earlier = checkpoint.fingerprints(path)
+    return Base(name, path, whole, model, tokenizer, earlier)
+
+
+def load(
+    kind: Any, path: Path, dtype: torch.dtype, what: str
+) -> tuple[PreTrainedModel, Mapping[str, Any], Any]:
+    """Return the model in a folder, how its weights fitted, and its tokenizer; no code of it runs.
+
+    `kind` is the class of transformers that loads it. Raises InputError for what is no such model.
+    """
+    checkpoint.check(path)
+    here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForCausalLM.from_pretrained(
-            path, dtype=dtype_for(dtype, place), use_safetensors=True
+        tokenizer = AutoTokenizer.from_pretrained(path, **here)
+        model, info = kind.from_pretrained(
+            path, dtype=dtype, use_safetensors=True, output_loading_info=True, **here
         )
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{path} cannot be loaded as a causal language model: {reason}") from None
-    model.requires_grad_(False).eval().to(place)
-    return Base(name, path, fingerprint(path), model, tokenizer)
+        raise InputError(f"{path} cannot be loaded as {what}: {reason}") from None
+    return model, info, tokenizer
 
 
 def quiet() -> None:
@@ -174,7 +184,8 @@ def _same(saved: torch.Tensor, own: torch.Tensor) -> bool:
 
 def _check_rank(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
     """Refuse a rank that the tensors do not have, before layers of that rank are made."""
-    ranks = {tensor.shape[0] for key, tensor in tensors.items() if key.endswith("lora_A.weight")}
+    ends = ("lora_A.weight", "lora_embedding_A")
+    ranks = {tensor.shape[0] for key, tensor in tensors.items() if key.endswith(ends)}
     wanted = max(config.r, *(config.rank_pattern or {}).values(), 0)
     if ranks and wanted > max(ranks):
         raise InputError(
@@ -201,6 +212,8 @@ def with_adapter(
     model: PreTrainedModel | PeftModel, config: LoraConfig, name: str, *, trainable: bool
 ) -> PeftModel:
     """Return `model` with a new LoRA adapter; a trainable one is float32 on any base."""
+    whole = model.get_base_model() if isinstance(model, PeftModel) else model
+    patterns.check(config, (name for name, _ in whole.named_modules()))
     try:
         if isinstance(model, PeftModel):
             model.add_adapter(name, config, autocast_adapter_dtype=trainable)

@@ -13,7 +13,7 @@ from peft.tuners.lora import LoraLayer
 from peft.utils.other import get_pattern_key
 from transformers.pytorch_utils import Conv1D
 
-from fedaudit.engine import loader
+from fedaudit.engine import loader, patterns
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters
 
@@ -51,6 +51,7 @@ def read(folder: Path) -> Lora:
     foreign = tensors.keys() - {name + end for name in names for end in (A, B)}
     if foreign:
         raise InputError(f"{folder} cannot be combined: {min(foreign)} is not of plain LoRA.")
+    patterns.check(config, pairs)
     whole = {}
     for module, (a, b) in pairs.items():
         rank = configured_rank(config, module)

@@ -42,6 +42,8 @@ class Facts:
     """What is known of a base once an engine has loaded it."""
 
     sha256: str
+    earlier: str
+    """The fingerprint that federations of an earlier fedaudit know it by."""
     dtype: str
     context_length: int
     beginnings: Mapping[str, tuple[int, ...]]
@@ -68,6 +70,7 @@ def told(engine: LocalEngine) -> Facts:
     """Return what there is to know of an engine's base."""
     return Facts(
         sha256=engine.base.sha256,
+        earlier=engine.base.earlier,
         dtype=str(engine.base.model.dtype),
         context_length=engine.context_length,
         beginnings=engine.beginnings,

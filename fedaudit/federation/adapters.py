@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.errors import InputError
-from fedaudit.files import atomic, atomic_text, existing
+from fedaudit.federation import options
+from fedaudit.files import atomic, atomic_text, existing, over, sha256
 
 if TYPE_CHECKING:
     import torch
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+LONGEST = 2**20
+"""Bytes of a configuration; the largest that PEFT writes have some ten thousand."""
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+LARGEST = 1e6
+"""Far above every trained weight: answers would overflow, and be noise."""
 _ROOT = "base_model.model."
 _COPY = re.compile(r"\.base_layer\.(weight|bias)$")
 _INFIX = re.compile(r"(\.lora_(?:embedding_)?[AB])\.(?!(?:weight|bias)$)[^.]+")
@@ -35,6 +41,8 @@ def check(folder: Path) -> Mapping[str, Any]:
             )
         raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
     try:
+        if (folder / CONFIG).stat().st_size > LONGEST:
+            raise InputError(f"{folder / CONFIG} is no LoRA configuration: it is too large.")
         config = json.loads((folder / CONFIG).read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{folder} is no adapter: it has no {CONFIG}.") from None
@@ -45,6 +53,7 @@ def check(folder: Path) -> Mapping[str, Any]:
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
         raise InputError(f"{folder} is an adapter of type {kind!r}; fedaudit audits LoRA.")
+    options.check(config, folder / CONFIG)
     return config
 
 
@@ -66,8 +75,13 @@ def read(folder: Path) -> dict[str, "torch.Tensor"]:
         raise InputError(f"{path} is not a valid safetensors file ({error}).") from None
     tensors = {name: tensor for name, tensor in tensors.items() if not _COPY.search(name)}
     for name, tensor in tensors.items():
+        if (kind := str(tensor.dtype).removeprefix("torch.")) not in DTYPES or not tensor.ndim:
+            shape = "x".join(map(str, tensor.shape)) or "no shape"
+            raise InputError(f"{path}: tensor {name} is of {shape} and {kind}, no LoRA weight.")
         if not torch.isfinite(tensor).all():
             raise InputError(f"{path}: tensor {name} holds NaN or infinite values.")
+        if tensor.numel() and tensor.abs().max() > LARGEST:
+            raise InputError(f"{path}: tensor {name} holds weights above {LARGEST:.0e}.")
     if not tensors:
         raise InputError(f"{path} holds no tensor.")
     renamed = {canonical(name): tensor for name, tensor in tensors.items()}
@@ -90,6 +104,12 @@ def copies(folder: Path) -> dict[str, "torch.Tensor"]:
                 plain = _COPY.sub(r".\1", canonical(name)).removeprefix(_ROOT)
                 found[plain] = file.get_tensor(name)
     return found
+
+
+def fingerprint(folder: Path) -> str:
+    """Return one SHA-256 over the files of an adapter, configuration and weights."""
+    there = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
+    return over({name: sha256(folder / name) for name in there})
 
 
 def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], folder: Path) -> None:

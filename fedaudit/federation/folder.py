@@ -7,7 +7,7 @@ from pathlib import Path
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest
-from fedaudit.files import sha256
+from fedaudit.files import check_inside, sha256
 from fedaudit.prompts import PromptTemplate
 
 DEPLOYED = "defense"
@@ -64,6 +64,9 @@ def open_federation(path: Path) -> Federation:
 
 def _check_files(root: Path, found: Manifest) -> None:
     for finished in found.rounds:
+        for name in (finished.adapter, *finished.clients.values()):
+            for file in (adapters.CONFIG, adapters.WEIGHTS):
+                check_inside(f"{name}/{file}", root / manifest.NAME)
         if not (root / finished.adapter).is_dir():
             raise InputError(
                 f"{root} misses round {finished.round}: there is no {finished.adapter}."

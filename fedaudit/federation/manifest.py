@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text, check_version, read_json
+from fedaudit.files import atomic_text, check_inside, check_name, check_version, read_json
 from fedaudit.options import build
 
 SCHEMA_VERSION = "1.0"
@@ -126,6 +126,10 @@ def _check(manifest: Manifest, path: Path) -> None:
     ids = [client.id for client in manifest.clients]
     if len(set(ids)) != len(ids):
         raise InputError(f"{path} names a client twice.")
+    for client in manifest.clients:
+        check_name(client.id, path, "the client")
+        if client.watermark:
+            check_name(client.watermark, path, "the mark")
     for number, finished in enumerate(manifest.rounds):
         if finished.round != number:
             raise InputError(f"{path} misses round {number}.")
@@ -137,11 +141,7 @@ def _check(manifest: Manifest, path: Path) -> None:
     if not manifest.rounds:
         raise InputError(f"{path} has no finished round yet; there is nothing to audit.")
     for name in _named(manifest):
-        if not isinstance(name, str):
-            raise InputError(f"{path} names {name!r} where it must name a file.")
-        place = PurePosixPath(name)
-        if place.is_absolute() or ".." in place.parts or "\0" in name:
-            raise InputError(f"{path} points outside its folder: {name!r}.")
+        check_inside(name, path)
 
 
 def _check_sums(finished: Round, path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text, check_version, read_json
+from fedaudit.files import atomic_text, check_name, check_version, read_json
 from fedaudit.options import build
 from fedaudit.watermark import Mark
 
@@ -38,6 +38,8 @@ def read(path: Path) -> list[Mark]:
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
     ids = [mark.id for mark in marks]
+    for one in ids:
+        check_name(one, path, "the mark")
     if len(set(ids)) < len(ids):
         raise InputError(f"{path} holds two marks of one id.")
     return marks

@@ -99,7 +99,7 @@ def simulate(
     resumed = len(started.rounds) - 1 if started else None
     if started is None:
         started = setup.create(config, out, base, run.aggregator)
-    elif started.base.sha256 != base.sha256:
+    elif not base.known_as(started.base.sha256):
         raise InputError(f"The base {config.base} is not the one that {out} was begun with.")
     try:
         found = material.materials(config, out, started.clients, run.defenses)

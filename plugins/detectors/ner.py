@@ -96,7 +96,7 @@ def load_transformers(model: Model) -> "EntityRecognizer":
     folder = _folder(model)
     try:
         # Refusing remote code here keeps Presidio's own loading from asking whether to run it.
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
         labels = set(_plain(config.id2label.values()))
         recognizer = HuggingFaceNerRecognizer(
             supported_language=model.language or ANY,

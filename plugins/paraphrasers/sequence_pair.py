@@ -70,10 +70,11 @@ def _loaded(name: str, device: str) -> tuple[Any, Any]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     folder = _folder(name)
+    here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **here)
         model = AutoModelForSequenceClassification.from_pretrained(
-            folder, trust_remote_code=False, use_safetensors=True
+            folder, use_safetensors=True, **here
         )
     except Exception as error:  # whatever transformers makes of a stranger's folder
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -365,7 +365,7 @@ def broken(out, how):
         ("twice", "has round 1 twice"),
         ("stranger", "'c99', no client"),
         ("double", "names a client twice"),
-        ("outside", "points outside itself"),
+        ("outside", "points outside its folder"),
         ("keyless", "not those of estimates"),
         ("list", "not those of estimates"),
         ("version", "schema version 2.0"),

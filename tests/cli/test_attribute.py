@@ -431,3 +431,33 @@ def test_no_model_is_loaded_for_methods_that_nobody_named(run, fed, monkeypatch)
     monkeypatch.setattr(trial, "engine_for", refuse)
     words = ("--rounds", fed.path, *SMALL, *ALONE, "--out", "o")
     assert run("attribute", *words).code == 1
+
+
+@pytest.mark.parametrize("name", ["{away}", "../../escaped", "global", "Global", ".c0", "NUL"])
+def test_a_client_that_calls_itself_a_path_writes_nothing(run, fed, tmp_path, name):
+    away = tmp_path / "elsewhere"
+    shutil.copytree(fed.path / "rounds/001/clients/c1", away)
+    kept = {path: path.read_bytes() for path in away.iterdir()}
+    name = name.format(away=away)
+    manifest = fed.path / "federation.json"
+    table = json.loads(manifest.read_text())
+    table["clients"][0]["id"] = name
+    for one in table["rounds"]:
+        one["participants"] = [name if who == "c0" else who for who in one["participants"]]
+        one["clients"] = {name if k == "c0" else k: v for k, v in one["clients"].items()}
+    manifest.write_text(json.dumps(table))
+    before = set(tmp_path.rglob("*"))
+    words = ("estimate", "--rounds", fed.path, "--out", "below/est", *SMALL, "--quiet")
+    run.refused(3, "attribute", *words, says=name)
+    assert {path: path.read_bytes() for path in away.iterdir()} == kept
+    assert not {path.name for path in set(tmp_path.rglob("*")) - before} & {"adapter_config.json"}
+
+
+def test_estimates_that_point_elsewhere_are_refused(run, fed, tmp_path):
+    done = run("attribute", "estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--quiet")
+    assert done.code == 0, done
+    moved = tmp_path / "moved"
+    Path("est/001/c2").rename(moved)
+    Path("est/001/c2").symlink_to(moved)
+    words = ("--watermark", fed.path / "owner/watermark.json", "--out", "s.json", *ALONE)
+    run.refused(3, "attribute", "score", "est", *words, says="a link that leads out of est")

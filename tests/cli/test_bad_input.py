@@ -21,6 +21,9 @@ GOOD = json.dumps(
     {"text": "Claimant: Ann Lee.", "pii": [{"start": 10, "end": 17, "label": "PERSON"}]}
 )
 
+HANGS = r"(([a-z_.0-9]+)+)+!"
+"""Takes longer than the universe for a name of thirty letters."""
+
 
 @pytest.fixture
 def run(monkeypatch, capfd, tmp_path):
@@ -271,7 +274,27 @@ def test_what_cannot_be_written_is_said_before_any_work(run, tmp_path):
         {"r": "x"},
         {"r": None},
         {"lora_alpha": "x"},
+        {"r": 0},
+        {"lora_alpha": float("nan")},
+        {"lora_alpha": float("inf")},
+        {"lora_alpha": 1e308},
+        {"lora_alpha": -8},
+        {"alpha_pattern": {"q_proj": float("nan")}},
+        {"rank_pattern": {"q_proj": 10**9}},
+        {"lora_dropout": 7},
+        {"init_lora_weights": "pissa"},
+        {"init_lora_weights": "olora"},
+        {"use_qalora": True},
+        {"modules_to_save": ["lm_head"]},
+        {"layer_replication": [[0, 1]] * 1000},
+        {"megatron_config": {"a": 1}, "megatron_core": "evil"},
+        {"target_modules": HANGS},
+        {"exclude_modules": HANGS},
+        {"rank_pattern": {HANGS: 3}},
+        {"alpha_pattern": {HANGS: 3}},
+        {"layers_pattern": HANGS, "layers_to_transform": [0]},
     ],
+    ids=lambda changes: json.dumps(changes)[:50],
 )
 def test_broken_adapter_configurations(run, fed, changes):
     path = fed / "rounds/002/global/adapter_config.json"
@@ -297,3 +320,38 @@ def test_a_pipe_nobody_writes_into_is_refused(run):
 
     os.mkfifo("fifo")
     run.refused(3, "extract", "--prefixes", "fifo", "--target", "fedaudit-nano", says="regular")
+
+
+def test_a_base_with_weights_that_nobody_trained(run):
+    from safetensors.torch import load_file, save_file
+
+    from fedaudit import nano
+
+    shutil.copytree(nano.folder(), "model")
+    path = Path("model/model.safetensors")
+    tensors = {f"x.{name}": tensor for name, tensor in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+    words = ("extract", "--prefixes", "good.jsonl", "--target", "./model", "--quiet")
+    run.refused(3, *words, says="39 of its tensors are missing")
+
+
+def test_a_model_s_code_is_not_even_asked_about(run):
+    from fedaudit import nano
+
+    shutil.copytree(nano.folder(), "model")
+    Path("model/evil.py").write_text("open('witness', 'w')\nclass C: pass\n")
+    table = json.loads(Path("model/config.json").read_text())
+    table |= {"model_type": "unheard-of", "auto_map": {"AutoConfig": "evil.C"}}
+    Path("model/config.json").write_text(json.dumps(table))
+    words = ["extract", "--prefixes", "good.jsonl", "--target", "./model", "--device", "cpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fedaudit", *words],
+        check=False,
+        input="y\n" * 9,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert "custom code" in done.stderr
+    assert not Path("witness").exists()

@@ -256,6 +256,7 @@ def test_another_audit_does_not_go_on_with_it(stopped, refused, words, says):
     [
         ("victim.jsonl", r"data\.victim\.jsonl is \"\w+…, not"),
         ("lora/adapter_model.safetensors", r"adapter's SHA-256 is \"\w+…, not"),
+        ("lora/adapter_config.json", r"adapter's SHA-256 is \"\w+…, not"),
     ],
 )
 def test_what_was_changed_is_named(stopped, refused, tmp_path, file, says):

@@ -425,7 +425,7 @@ REFUSED = {
     "lora_bias": ({"lora_bias": True}, "its lora_bias is set"),
     "modules": ({"modules_to_save": ["lm_head"]}, "its modules_to_save is set"),
     "a changed base": ({"init_lora_weights": "pissa"}, "its init_lora_weights is set"),
-    "alpha in words": ({"lora_alpha": "six"}, "lora_alpha is not a number"),
+    "alpha in words": ({"lora_alpha": "six"}, "lora_alpha is 'six'"),
     "another rank": ({"r": 5}, "is 3, not 5 as adapter_config.json says"),
     "half a pair": ({"tensors": without_b}, "make no product"),
     "more": ({"tensors": with_magnitude}, "lora_magnitude_vector is not of plain LoRA"),

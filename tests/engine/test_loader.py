@@ -9,7 +9,7 @@ from peft import LoraConfig, PeftModel
 from safetensors.torch import load_file, save_file
 
 from fedaudit import nano
-from fedaudit.engine import loader
+from fedaudit.engine import checkpoint, loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.errors import InputError, TargetError
 from fedaudit.federation import adapters
@@ -71,7 +71,7 @@ def small_llama(tmp_path_factory, base):
 
 def test_the_built_in_base_has_a_name_a_fingerprint_and_no_gradients(base):
     assert base.name == "fedaudit-nano"
-    assert base.sha256 == loader.fingerprint(base.path)
+    assert (base.sha256, base.earlier) == checkpoint.fingerprints(base.path)
     assert not base.model.training
     assert not any(parameter.requires_grad for parameter in base.model.parameters())
     assert base.model.dtype == torch.float32  # "auto" on a CPU
@@ -409,19 +409,6 @@ def test_a_base_whose_positions_have_no_end(base, tmp_path):
     ask = [Probe(prompt=(1, *range(50, 50 + n)), samples=3, max_new_tokens=5) for n in (2, 5, 11)]
     together = engine.generate(BASE, ask, seed=1)
     assert together == [engine.generate(BASE, [probe], seed=1)[0] for probe in ask]
-
-
-def test_a_fingerprint_covers_weights_configuration_and_tokenizer(base, tmp_path):
-    folder = shutil.copytree(base.path, tmp_path / "model")
-    assert loader.fingerprint(folder) == base.sha256
-    (folder / "README.md").write_text("not part of it")
-    assert loader.fingerprint(folder) == base.sha256
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
-        content = (folder / name).read_bytes()
-        (folder / name).write_bytes(content + b" ")
-        assert loader.fingerprint(folder) != base.sha256
-        (folder / name).write_bytes(content)
-    assert loader.fingerprint(folder) == base.sha256
 
 
 def test_a_trainable_adapter_is_float32_on_any_base():

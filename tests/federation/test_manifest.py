@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from fedaudit.errors import InputError
 from fedaudit.federation import manifest
 from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
+from fedaudit.files import check_name
 
 WHOLE = Manifest(
     status="complete",
@@ -217,3 +219,62 @@ def test_whatever_stands_in_it_it_is_read_or_refused(tmp_path_factory, path, val
         assert "\n" not in str(error)  # noqa: PT017
     else:
         assert isinstance(found, Manifest)
+
+
+BAD_NAMES = {
+    "": "letters", ".": "letters", "..": "letters", ".hidden": "letters", "a.": "letters",
+    "a/b": "letters", "../c0": "letters", "/tmp/c0": "letters", "a\\b": "letters", "a b": "letters",
+    "a:b": "letters", "a\n": "letters", "a\u202eb": "letters", "\u200b": "letters",
+    "$HOME": "letters",
+    "a" * 101: "100 characters", "银" * 70: "100 characters",
+    "NUL": "device", "com1": "device", "Con.txt": "device", "lpt9.tar.gz": "device",
+}  # fmt: skip
+GOOD_NAMES = ("c0", "银行", "बैंक", "a" * 100, "client-7_b.v2", "-x", "console", "com", "global", "é")
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
+def test_a_client_whose_id_is_no_name_of_a_file_is_refused(name, tmp_path):
+    message = refused(put(tmp_path, damaged(("clients", 0, "id"), name)))
+    assert "the client" in message
+    assert BAD_NAMES[name] in message
+    if name:
+        assert "the mark" in refused(put(tmp_path, damaged(("clients", 1, "watermark"), name)))
+
+
+@pytest.mark.parametrize("name", GOOD_NAMES)
+def test_a_client_may_have_a_name_of_any_script(name, tmp_path):
+    given = table()
+    given["rounds"] = given["rounds"][:1]
+    given["clients"][0]["id"] = name
+    if name == "银行":
+        given["clients"].pop()
+    assert manifest.read(put(tmp_path, given)).clients[0].id == name
+
+
+@given(st.text(max_size=8))
+def test_what_is_accepted_is_one_plain_part_of_a_path(name):
+    place = Path("federation.json")
+    try:
+        check_name(name, place, "the client")
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+    else:
+        assert Path("below", name).parts == ("below", name)
+        assert not name.startswith(".")
+        assert name.isprintable()
+
+
+def test_a_link_out_of_the_folder_is_refused(tmp_path):
+    home, away = tmp_path / "home", tmp_path / "away"
+    for folder in (home / "data", away):
+        folder.mkdir(parents=True)
+    (away / "secret.jsonl").write_text("{}")
+    (home / "data/c0.jsonl").symlink_to(away / "secret.jsonl")
+    assert "link" in refused(put(home, table()))
+    (home / "data/c0.jsonl").unlink()
+    (home / "data/c1.jsonl").write_text("{}")
+    (home / "data/c0.jsonl").symlink_to("c1.jsonl")
+    manifest.read(put(home, table()))  # one that stays inside is none of our business
+    (home / "data/c0.jsonl").unlink()
+    (home / "data/c0.jsonl").symlink_to("c0.jsonl")
+    assert "link" in refused(put(home, table()))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.errors import InputError
+from fedaudit.files import check_name
 
 if TYPE_CHECKING:
     import torch
@@ -99,9 +100,12 @@ class Gate:
 def from_bytes(content: bytes, path: Path) -> Gate:
     """Return the gate in a file's bytes; raises InputError for what is none."""
     try:
-        return _gate(content)
+        found = _gate(content)
     except Exception as error:  # whatever safetensors and torch make of a stranger's file
         raise InputError(f"{path} is not a gate, or is damaged ({type(error).__name__}).") from None
+    for name in found.adapters:  # each is a folder's name
+        check_name(name, path, "the adapter")
+    return found
 
 
 def _gate(content: bytes) -> Gate:

@@ -1,0 +1,140 @@
+"""A model's folder: the files that are read of it, their fingerprint, and whether all fitted.
+
+transformers draws weights at random that a folder lacks, passes over those that it has too many,
+and reads what the files of the folder name. An audit of such a model would be one of another.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from fedaudit.errors import InputError
+from fedaudit.federation import adapters
+from fedaudit.files import check_path, over, sha256
+
+READ = (
+    *("config*.json", "generation_config.json", "tokenizer*", "special_tokens_map.json"),
+    *("added_tokens.json", "vocab*", "merges.txt", "*.model", "*.tiktoken", "*.spm", "tekken.json"),
+    *("chat_template*", "additional_chat_templates/*.jinja", "*.safetensors"),
+    "*.safetensors.index.json",
+)
+"""The files that transformers looks for in a model's folder."""
+
+HARMLESS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias")
+"""Ends of the names of constants that older checkpoints hold and that a model computes itself."""
+
+SHOWN = 3
+
+
+def check(folder: Path) -> None:
+    """Raise InputError for a folder that is no plain model in safetensors.
+
+    That is one whose files name others outside of it, one with an adapter (transformers would put
+    it on the model that it names), and one whose configuration asks for code from the hub.
+    """
+    if not any(folder.glob("*.safetensors")):
+        raise InputError(f"{folder} holds no model in safetensors.")
+    if (folder / adapters.CONFIG).exists():
+        raise InputError(f"{folder} is no base: it has an {adapters.CONFIG}.")
+    for place, name in _named(folder):
+        check_path(name, place)
+        if not (folder / name).is_file():
+            raise InputError(f"{folder} misses {name}, which {place.name} names.")
+    config = _table(folder / "config.json")
+    for table in (config, *(part for part in config.values() if isinstance(part, dict))):
+        for key, value in table.items():
+            if key.endswith("_implementation") and "/" in str(value):
+                raise InputError(f"{folder / 'config.json'} asks for code: {key} is {value!r}.")
+
+
+def fingerprints(folder: Path) -> tuple[str, str]:
+    """Return one SHA-256 over every file that is read of a model, and what used to stand for it.
+
+    That was over config.json, tokenizer.json and the weights beside them; it is empty where
+    weights lie elsewhere, which it said nothing of.
+    """
+    hashes = {name: sha256(folder / name) for name in files(folder)}
+    weights = {name for name in hashes if name.endswith(".safetensors")}
+    counted = weights | hashes.keys() & {"config.json", "tokenizer.json"}
+    aside = any("/" in name for name in weights)
+    return over(hashes), "" if aside else over({name: hashes[name] for name in counted})
+
+
+def files(folder: Path) -> list[str]:
+    """Return the names of the files that are read of a model, sorted."""
+    found = {p.relative_to(folder).as_posix() for one in READ for p in folder.glob(one)}
+    found |= {name for _, name in _named(folder) if isinstance(name, str)}
+    return sorted(name for name in found if (folder / name).is_file())
+
+
+def check_whole(model: PreTrainedModel, info: Mapping[str, Any], folder: Path) -> None:
+    """Raise InputError unless the folder had every weight of `model`, finite, and no other.
+
+    `info` is what transformers tells with `output_loading_info`.
+    """
+    check_loaded(info, folder)
+    if extra := [name for name in info["unexpected_keys"] if not name.endswith(HARMLESS)]:
+        raise InputError(
+            f"{folder} is not the model that it says: {_told(extra, 'in it too many')}"
+        )
+    check_finite(model, folder)
+
+
+def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...] = ()) -> None:
+    """Raise InputError where weights are missing or of another shape: they are random then.
+
+    `allowed` are beginnings of the names of those that may be missing.
+    """
+    lost = [name for name in info["missing_keys"] if not name.startswith(allowed or ("\0",))]
+    lost += [str(one[0]) for one in info["mismatched_keys"]]
+    if lost:
+        raise InputError(f"{folder} is not the model that it says: {_told(lost, 'missing')}")
+    if info["error_msgs"]:
+        reason = str(info["error_msgs"][0]).splitlines()[0]
+        raise InputError(f"{folder} cannot be loaded: {reason}")
+
+
+def check_finite(model: PreTrainedModel, folder: Path) -> None:
+    """Raise InputError where a weight is NaN or infinite, as it is or in the dtype asked for."""
+    state = model.state_dict().items()
+    if wrong := [name for name, tensor in state if not _finite(tensor)]:
+        what = f"NaN or infinite as {str(model.dtype).removeprefix('torch.')}"
+        raise InputError(f"{folder} cannot be audited: {_told(wrong, what)}")
+
+
+def _finite(tensor: torch.Tensor) -> bool:
+    values = tensor.float() if tensor.dtype.itemsize == 1 else tensor  # float8 has no such test
+    return bool(values.isfinite().all())
+
+
+def _told(names: list[str], what: str) -> str:
+    shown = ", ".join(sorted(names)[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{len(names)} of its tensors are {what} ({shown}{more})."
+
+
+def _named(folder: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield the files that files of a model name, each with the file that names it."""
+    for place in sorted(folder.glob("*.index.json")):
+        shards = _table(place).get("weight_map")
+        for name in sorted({*map(str, shards.values())} if isinstance(shards, dict) else ()):
+            yield place, name
+    config, tokenizer = folder / "config.json", folder / "tokenizer_config.json"
+    if weights := _table(config).get("transformers_weights"):
+        yield config, weights
+    versions = _table(tokenizer).get("fast_tokenizer_files")
+    for name in versions if isinstance(versions, list) else ():
+        yield tokenizer, name
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; empty where it holds none, which transformers will tell."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
