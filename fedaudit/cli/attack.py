@@ -144,15 +144,15 @@ def _run(
     """Audit; what is stopped leaves a report that says so, and what it was told."""
     from fedaudit.audit import resuming
     from fedaudit.cli.show import bars, saved
-    from fedaudit.cli.stopping import stopping
+    from fedaudit.cli.stopping import crashes, stopping
 
     started = datetime.now(UTC)
     try:
-        with stopping(), bars(quiet) as bar:
+        with stopping(), bars(quiet) as bar, crashes():
             return by.run(request, redactor, bar, kept)
     except ResultError as error:
         asked = "" if kept.merged else " The answers are kept: --resume goes on with them."
-        raise ResultError(f"{error}{asked}") from error
+        raise type(error)(f"{error}{asked}") from error
     except (KeyboardInterrupt, Interrupted) as error:
         if kept.merged:
             raise Interrupted("Interrupted; the shards are as they were.") from error
