@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.errors import InputError
-from fedaudit.files import atomic, atomic_text, existing
+from fedaudit.files import atomic, atomic_text, existing, read_regular
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ def check(folder: Path) -> Mapping[str, Any]:
             )
         raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
     try:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
+        config = json.loads(read_regular(folder / CONFIG).decode("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{folder} is no adapter: it has no {CONFIG}.") from None
     except OSError as error:
