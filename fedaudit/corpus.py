@@ -2,18 +2,19 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fedaudit import formats
 from fedaudit.conversation import SURROGATE, text_of
 from fedaudit.errors import InputError
-from fedaudit.files import atomic_text
+from fedaudit.files import atomic_text, open_regular
 from fedaudit.formats import Content
 from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Document, PiiSpan
@@ -22,6 +23,17 @@ TEXT_FIELDS = ("text", "instruction", "input", "output", "task", "group")
 
 BLANK = b"\xef\xbb\xbf \t\r\n"
 """What may stand in a file without a record."""
+
+DERIVED = re.compile(r"sha-[0-9a-f]{12}(?:-\d+)?")
+"""The id of a record that came without one: a hash of its content, by which guesses can be tested.
+
+It is for this process, and for files that hold the content too; no report has it.
+"""
+
+LONGEST_LINE = 2**28
+"""Bytes of a line at most: of a record, or of an array of them."""
+LONGEST_LOOK = 2**16
+"""Bytes of a line at which it is looked to tell records from an array."""
 
 NAMED = 12
 """So many fields that are not read are named."""
@@ -104,21 +116,26 @@ def _line(fields: Mapping[str, Any]) -> str:
 
 def is_array(path: Path) -> bool:
     """Tell whether a file is one JSON array of records, as Shepherd writes it."""
-    with path.open("rb") as file:
-        first = next((line for line in file if line.strip(BLANK)), b"")
+    with open_regular(path) as file:
+        lines = iter(lambda: file.readline(LONGEST_LOOK), b"")
+        first = next((line for line in lines if line.strip(BLANK)), b"")
     return first.lstrip(BLANK).startswith(b"[")
+
+
+def is_empty(path: Path) -> bool:
+    """Tell whether a file holds nothing but blank lines."""
+    with open_regular(path) as file:
+        return not any(part.strip(BLANK) for part in iter(lambda: file.read(2**20), b""))
 
 
 def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield (where it stands, JSON object) of every record: a line, or an array's element."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise InputError(f"{path} is no regular file.")
     try:
         if is_array(path):
             yield from _elements(path)
             return
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+        with open_regular(path) as file:
+            for number, line in enumerate(_lines(file, path), start=1):
                 if text := _decoded(line, number, path).strip():
                     yield f"line {number}", _parsed(text, f"{path}, line {number}")
     except FileNotFoundError:
@@ -130,10 +147,22 @@ def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _elements(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    with path.open("rb") as file:
-        lines = [_decoded(line, number, path) for number, line in enumerate(file, start=1)]
+    with open_regular(path) as file:
+        lines = [
+            _decoded(line, number, path) for number, line in enumerate(_lines(file, path), start=1)
+        ]
     for number, element in enumerate(_loaded("".join(lines), str(path)), start=1):
         yield f"record {number}", _object(element, f"{path}, record {number}")
+
+
+def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file; InputError for one that no memory should hold."""
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes.")
+        yield line
 
 
 def _decoded(line: bytes, number: int, path: Path) -> str:

@@ -10,6 +10,7 @@
   x NoEffectError          5    the adapter does not change the base
   x Interrupted            6    stopped before the end, can be resumed
   x ResultError           70    a plugin returned what no report can hold
+    + PluginCrash         70    a plugin, or what it called, ended in place of returning
 An audit that ended says with its code what its verdict is: 0 pass, 1 fail, 7 inconclusive.
 Anything else is a bug: it keeps its traceback and ends with 70.
 """
@@ -77,6 +78,10 @@ class ResultError(FedauditError):
     """A plugin returned what no report can hold: a bug of the plugin, whose text names it."""
 
     exit_code = BUG_EXIT_CODE
+
+
+class PluginCrash(ResultError):
+    """A plugin called sys.exit, or a library under it panicked: there is no result."""
 
 
 _KEY = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20}(?![A-Za-z0-9])")

@@ -4,29 +4,88 @@ import errno
 import hashlib
 import json
 import os
-import re
+import stat
 import tempfile
 import threading
-import unicodedata
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from fedaudit.errors import FedauditError, InputError, Interrupted
 
+LIMIT = 2**30
+"""Bytes of the largest file that is read as a whole; reports have a few million."""
+LARGEST = 2**38
+"""Bytes of the largest file that is read in pieces; a model's files have less."""
+
 _UMASK = threading.Lock()
-_NAME = re.compile(r"[\w-][\w.-]*", re.ASCII)
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
-_LONGEST = 100
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+def open_regular(path: Path, *, write: bool = False) -> BinaryIO:
+    """Open a file to be read, or to be changed; raises InputError where it is a pipe or a device.
+
+    Those may never end, and may make whoever opens them wait; what is larger than LARGEST, sparse
+    as it may be, is refused too. A link to a file is followed. Raises
+    OSError as `open` does.
+    """
+    _check_kind(path, path.stat())  # some devices do something when they are opened
+    flags = os.O_RDWR if write else os.O_RDONLY
+    for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    handle = os.open(path, flags)
+    try:
+        found = os.fstat(handle)
+        _check_kind(path, found)
+        if found.st_size > LARGEST:
+            raise InputError(f"{path} is too large: such a file has {LARGEST:,} bytes at most.")
+        return os.fdopen(handle, "r+b" if write else "rb", buffering=0 if write else -1)
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_regular(path: Path, limit: int = LIMIT) -> bytes:
+    """Return what a file holds; raises as `open_regular`, and InputError above `limit` bytes."""
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > limit or len(found := file.read(limit + 1)) > limit:
+            raise InputError(f"{path} is too large: such a file has {limit:,} bytes at most.")
+        return found
+
+
+def check_target(path: Path) -> None:
+    """Raise InputError where a file cannot be put into the place of what is there.
+
+    Only of another file: not of a device or a pipe, and neither of a link nor of what it leads to.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return
+    if stat.S_ISLNK(mode):
+        raise InputError(f"{path} cannot be written: it is a link. Name the file itself.")
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path} cannot be written: it is a folder.")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path} cannot be written: it is no regular file.")
+
+
+def _check_kind(path: Path, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path} is no regular file.")
 
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    with open_regular(path) as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def over(hashes: Mapping[str, str]) -> str:
@@ -37,7 +96,7 @@ def over(hashes: Mapping[str, str]) -> str:
 
 def lines_sha256(path: Path) -> str:
     """Return a SHA-256 of a file's lines that does not depend on their order."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         lines = sorted(hashlib.sha256(line.strip()).digest() for line in file)
     return hashlib.sha256(b"".join(lines)).hexdigest()
 
@@ -48,8 +107,9 @@ def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
 
     It has the permissions `mode`, less those that the process's umask takes away.
     Raises, with nothing left behind, Interrupted when the disk is full or fails, and InputError
-    when the place cannot be written to.
+    when the place cannot be written to, or holds a link, a pipe or a device.
     """
+    check_target(path)
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,6 +126,57 @@ def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Keep other processes out of the block that lock the same `path`; InputError says `busy`.
+
+    The lock is the kernel's: it goes with the process, however that ends. The file goes after the
+    block, and so does its folder where it was made for it and is empty. Where the system or the
+    disk has no locks there is none.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    made = not path.parent.exists()
+    folder(path.parent)
+    handle = _handle(path)
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(busy) from None
+            except OSError:
+                break
+            if _leads_to(path, handle):
+                break
+            os.close(handle)  # whoever had it has removed it meanwhile
+            handle = _handle(path)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+        if made:
+            with suppress(OSError):  # it is not empty: somebody needs it
+                path.parent.rmdir()
+
+
+def _handle(path: Path) -> int:
+    with unwritable(path):
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def _leads_to(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def umask() -> int:
@@ -155,7 +266,7 @@ def existing(path: Path, what: str) -> Path:
 def read_json(path: Path, missing: str) -> Any:
     """Return what the JSON file `path` holds; raises InputError, saying `missing` without one."""
     try:
-        return json.loads(path.read_text("utf-8"))
+        return json.loads(read_regular(path).decode("utf-8"))
     except FileNotFoundError:
         raise InputError(missing) from None
     except OSError as error:
@@ -173,60 +284,3 @@ def check_version(table: Any, path: Path, known: str) -> None:
     own = known.partition(".")[0]
     if version.partition(".")[0] != own:
         raise InputError(f"{path} has schema version {version}; this fedaudit reads {own}.x.")
-
-
-def check_name(name: object, place: Path, what: str) -> None:
-    """Raise InputError unless what the file `place` calls `what` can be a file's name anywhere.
-
-    That takes letters and digits of any script, `.`, `_` and `-`, no dot in the beginning or at
-    the end, at most 100 characters, and no name of a device (CON, NUL, COM1).
-    """
-    if not isinstance(name, str) or not _NAME.fullmatch(_latin(name)) or name[-1] == ".":
-        wanted = "letters, digits and . _ - only, and no dot first or last"
-    elif len(name) > _LONGEST or len(os.fsencode(name)) > 2 * _LONGEST:
-        wanted = f"at most {_LONGEST} characters"
-    elif _DEVICE.fullmatch(name):
-        wanted = "a name that is no device's"
-    else:
-        return
-    raise InputError(f"{place}: {what} {_short(name)} cannot name a file; it needs {wanted}.")
-
-
-def check_inside(name: object, place: Path) -> None:
-    """Raise InputError unless the file `place` may name the file `name` of its own folder.
-
-    Each part must be a file's name, and no link on the way may lead out of the folder.
-    """
-    check_path(name, place)
-    check_linked(place.parent / str(name), place.parent)
-
-
-def check_path(name: object, place: Path) -> None:
-    """Raise InputError unless `name`, in the file `place`, is a path of names of files."""
-    if not isinstance(name, str):
-        raise InputError(f"{place} names {name!r} where it must name a file.")
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise InputError(f"{place} points outside its folder: {_short(name)}.")
-    for part in path.parts:
-        check_name(part, place, "the file")
-
-
-def check_linked(path: Path, folder: Path) -> None:
-    """Raise InputError where links lead from `path`, which is below `folder`, out of it."""
-    try:
-        inside = path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # links in a circle
-        inside = False
-    if not inside:
-        raise InputError(f"{path} is a link that leads out of {folder}, or nowhere.")
-
-
-def _latin(name: str) -> str:
-    """Return `name` with an `a` for each letter, mark and digit of any script."""
-    return "".join("a" if unicodedata.category(c)[0] in "LMN" else c for c in name)
-
-
-def _short(name: object) -> str:
-    shown = repr(name)
-    return shown if len(shown) <= _LONGEST else f"{shown[:40]}…"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.errors import InputError, UsageError, unknown
+from fedaudit.files import read_regular
 from fedaudit.options import build, merged
 
 PACKAGE = "fedaudit_profiles"
@@ -159,7 +160,7 @@ def load(name: str) -> Profile:
     elif (path := Path(name)).suffix == ".toml" or path.is_file():
         where = str(path)
         try:
-            text = path.read_text("utf-8")
+            text = read_regular(path).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read as a profile: {error}.") from None
     else:

@@ -2,10 +2,13 @@
 
 import dataclasses
 import os
+import re
+import traceback
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import pluggy
@@ -48,9 +51,9 @@ def manager() -> pluggy.PluginManager:
         try:
             pm.load_setuptools_entrypoints(GROUP, name=entry.name)
             pm.check_pending()
-        except Exception as error:
-            owner = entry.dist.name if entry.dist else "an unknown package"
-            raise PluginError(f"Plugin {entry.name!r} of {owner} does not load: {error}") from error
+        except (Exception, SystemExit) as error:
+            owner, why = entry.dist.name if entry.dist else "an unknown package", _why(error)
+            raise PluginError(f"Plugin {entry.name!r} of {owner} does not load: {why}") from error
     return pm
 
 
@@ -61,9 +64,9 @@ def plugins(kind: str) -> dict[str, type[Plugin]]:
     for implementation in getattr(manager().hook, KINDS[kind]).get_hookimpls():
         try:
             classes = [_checked(cls) for cls in implementation.function()]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             name = implementation.plugin_name
-            raise PluginError(f"Plugin {name!r} does not load: {error}") from error
+            raise PluginError(f"Plugin {name!r} does not load: {_why(error)}") from error
         for cls in classes:
             if cls.name in offered:
                 owners = f"{distribution(offered[cls.name])} and {distribution(cls)}"
@@ -72,6 +75,10 @@ def plugins(kind: str) -> dict[str, type[Plugin]]:
                 )
             offered[cls.name] = cls
     return dict(sorted(offered.items()))
+
+
+def _why(error: BaseException) -> str:
+    return "it calls sys.exit" if isinstance(error, SystemExit) else str(error)
 
 
 def _checked(cls: type[Plugin]) -> type[Plugin]:
@@ -96,6 +103,36 @@ def distribution(cls: type[Plugin]) -> str:
         if cls.__module__ == module or cls.__module__.startswith(f"{module}."):
             return f"{dist.project_name} {dist.version}"
     return cls.__module__.partition(".")[0]
+
+
+def behind(error: BaseException) -> tuple[str, str] | None:
+    """Return the plugin in whose code, or in what it called, something was raised.
+
+    That is its entry point's name, and the package that ships it; None where there is none.
+    """
+    if not manager.cache_info().currsize:  # none was loaded, so none was called
+        return None
+    shipped = {
+        id(one): f"{dist.project_name} {dist.version}"
+        for one, dist in manager().list_plugin_distinfo()
+    }
+    for place in reversed(_places(error)):
+        for name, plugin in manager().list_name_plugin():
+            if _holds(Path(getattr(plugin, "__file__", None) or "-"), place):
+                return name, shipped.get(id(plugin), "an unknown package")
+    return None
+
+
+def _places(error: BaseException) -> list[Path]:
+    """Return the files that an error came through, of a worker process's too, the last one last."""
+    own = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    told = re.findall(r'File "(.+?)", line', str(error.__cause__ or ""))
+    return [*own, *map(Path, told)]
+
+
+def _holds(module: Path, file: Path) -> bool:
+    """Tell whether a file is a module's, or lies in its package."""
+    return module.parent in file.parents if module.name == "__init__.py" else module == file
 
 
 def summary(cls: type[Plugin]) -> str:

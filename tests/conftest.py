@@ -6,6 +6,7 @@ before you attach an adapter, because that changes the model in place.
 
 import os
 import signal
+import tempfile
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +21,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # Before torch is imported: on a busy machine, two threads of so small a model mostly wait for each
 # other. Processes that tests start inherit it.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# The user's own configuration stays as it is; all processes of the tests share one.
+CONFIGURATION = tempfile.TemporaryDirectory()
+os.environ["FEDAUDIT_CONFIG"] = CONFIGURATION.name
 
 # No test fails because the machine has other work.
 settings.register_profile("untimed", deadline=None, suppress_health_check=(HealthCheck.too_slow,))

@@ -4,6 +4,8 @@ import errno
 import hashlib
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from fedaudit.files import (
     existing,
     for_owner,
     lines_sha256,
+    locked,
+    read_regular,
     sha256,
     sweep,
     umask,
@@ -179,3 +183,71 @@ def test_what_a_killed_write_left_is_swept_away(tmp_path):
     sweep(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "a.bin"]
     sweep(tmp_path / "none")
+
+
+def test_only_plain_files_are_read_and_only_up_to_a_size(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_regular(path, 5) == b"12345"
+    with pytest.raises(InputError, match="too large: such a file has 4 bytes at most"):
+        read_regular(path, 4)
+    (tmp_path / "link").symlink_to(path)
+    assert read_regular(tmp_path / "link") == b"12345"
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name in ("pipe", "device"):
+        with pytest.raises(InputError, match=f"{name} is no regular file"):
+            read_regular(tmp_path / name)
+        with pytest.raises(InputError, match="no regular file"):
+            sha256(tmp_path / name)
+    with pytest.raises(IsADirectoryError):
+        read_regular(tmp_path)
+
+
+def test_what_is_no_plain_file_is_not_written_over(tmp_path):
+    other = tmp_path / "other"
+    other.write_text("precious")
+    (tmp_path / "link").symlink_to(other)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    for name in ("link", "pipe", "folder"):
+        with pytest.raises(InputError, match=name):
+            atomic_text(tmp_path / name, "new")
+    assert other.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+
+from fedaudit.files import locked
+
+with locked(Path(sys.argv[1]), "busy"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_lock_keeps_others_out_and_goes_with_its_process(tmp_path):
+    path = tmp_path / "new/.lock"
+    for end in ("kill", "close"):
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as holder:
+            assert holder.stdout.readline() == b"held\n"
+            with pytest.raises(InputError, match=r"^busy$"), locked(path, "busy"):
+                pass
+            assert path.exists()
+            if end == "kill":
+                holder.kill()
+    with locked(path, "busy"):
+        (path.parent / "result").write_text("stays")
+    assert [one.name for one in path.parent.iterdir()] == ["result"]
+
+
+def test_a_folder_that_was_made_for_a_lock_goes_with_it(tmp_path):
+    with pytest.raises(KeyError), locked(tmp_path / "new/.lock", "busy"):
+        raise KeyError
+    assert not list(tmp_path.iterdir())

@@ -24,7 +24,7 @@ LAYERS = [
     {"hookspecs", "corpus", "nano", "federation"},
     {"attributor", "formats"},
     {"defense", "secure", "watermark", "conversation"},
-    {"interfaces", "prompts", "pii", "metrics", "files", "options", "processes"},
+    {"interfaces", "prompts", "pii", "metrics", "files", "names", "options", "processes"},
     {"records"},
     {"errors"},
     {"__init__"},

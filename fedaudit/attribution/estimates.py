@@ -14,14 +14,8 @@ from typing import Any
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import adapters
 from fedaudit.federation.manifest import Base
-from fedaudit.files import (
-    atomic_text,
-    check_inside,
-    check_name,
-    check_version,
-    read_json,
-    sha256,
-)
+from fedaudit.files import atomic_text, check_version, read_json, sha256
+from fedaudit.names import check_inside, check_name
 from fedaudit.options import build
 
 SCHEMA_VERSION = "1.0"

@@ -11,7 +11,7 @@ from fedaudit import corpus, registry
 from fedaudit.attribution import measure
 from fedaudit.errors import InputError
 from fedaudit.federation import marks as marks_file
-from fedaudit.files import existing, existing_parent
+from fedaudit.files import existing, existing_parent, read_regular
 from fedaudit.interfaces import Progress, no_progress
 from fedaudit.options import table_of
 from fedaudit.prompts import template
@@ -138,7 +138,7 @@ def _read(path: Path) -> Sequence[str]:
     if path.suffix == ".jsonl":
         return [document.text for document in corpus.read(path, template("fed_pii"))]
     try:
-        return [path.read_text("utf-8")]
+        return [read_regular(path).decode("utf-8")]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as text: {error}.") from None
 

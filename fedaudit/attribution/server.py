@@ -19,10 +19,11 @@ from fedaudit.errors import InputError
 from fedaudit.federation import adapters, sums
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Round
-from fedaudit.files import atomic_text, check_name, existing_parent, sha256
+from fedaudit.files import atomic_text, existing_parent, read_regular, sha256
 from fedaudit.interfaces import Aggregator, Progress, Update, no_progress
 from fedaudit.metrics import subsets
 from fedaudit.metrics.subsets import Design
+from fedaudit.names import check_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -227,7 +228,7 @@ def _logged(log: Path, run: str) -> list[Any]:
         existing_parent(log)
         return []
     try:
-        table = json.loads(log.read_text("utf-8"))
+        table = json.loads(read_regular(log).decode("utf-8"))
         said, rounds = table["run"], list(table["rounds"])
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{log} is no log of sums; choose another --log.") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import adapters
-from fedaudit.files import atomic_text, sha256
+from fedaudit.files import atomic_text, read_regular, sha256
 from fedaudit.interfaces import Case, Progress
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _make(
 def _read(folder: Path) -> dict[str, Any] | None:
     """Return what is known of the copy in `folder`; None where it is not whole or was changed."""
     try:
-        table = json.loads((folder / DONE).read_text("utf-8"))
+        table = json.loads(read_regular(folder / DONE).decode("utf-8"))
         found = {"sha256": str(table["sha256"])} | {n: float(table[n]) for n in ("first", "last")}
         adapters.check(folder)
         same = sha256(folder / adapters.WEIGHTS) == found["sha256"]

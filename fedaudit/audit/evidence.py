@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from fedaudit.corpus import DERIVED
 from fedaudit.interfaces import Result
 from fedaudit.records import Document, Finding, Measurement
 from fedaudit.report.document import plain
@@ -63,10 +64,22 @@ def cleared(
     known = _known(documents, [*names])
     whole = "\x00".join(map(_compared, said))
     found = {spelt: pair for spelt, pair in known.items() if spelt in whole}
-    if not found:
-        return list(results)
-    write = _Masking(found, redactor().mask)
-    return [_rewritten(result, write) for result in results]
+    if found:
+        write = _Masking(found, redactor().mask)
+        results = [_rewritten(result, write) for result in results]
+    return unhashed(results, redactor)
+
+
+def unhashed(results: Sequence[Found], redactor: Callable[[], Redactor]) -> list[Found]:
+    """Return `results` without ids that are hashes of records: keyed ones stand in their place.
+
+    The same record has the same one, in every report made with the key.
+    """
+
+    def keyed(found: re.Match[str]) -> str:
+        return f"record-{redactor().mask(found[0], TEXT)['hmac']}"
+
+    return [_rewritten(result, lambda text: DERIVED.sub(keyed, text)) for result in results]
 
 
 def spelt(mask: Mapping[str, Any]) -> str:

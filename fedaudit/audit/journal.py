@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from fedaudit.audit import sealed
 from fedaudit.audit.sealed import NAME, Record
 from fedaudit.errors import FedauditError, InputError
-from fedaudit.files import atomic_text, folder, unwritable
+from fedaudit.files import atomic_text, folder, open_regular, read_regular, unwritable
 
 FILE, KEY = "journal.bin", "journal.key"
 FIRST = b"fedaudit journal 1\n"
@@ -223,7 +223,7 @@ def load(place: Path, *, write: bool) -> Journal | None:
     """
     path = place / FILE
     try:
-        file = path.open("r+b" if write else "rb", buffering=0)
+        file = open_regular(path, write=write)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -264,7 +264,7 @@ def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
 def _key(path: Path, told: str | None) -> bytes:
     """Return the key: the wrong one would make all records look torn."""
     try:
-        key = bytes.fromhex(path.read_text("ascii"))
+        key = bytes.fromhex(read_regular(path, 1024).decode("ascii"))
     except (OSError, ValueError):
         key = b""
     if _told(key) != told:

@@ -57,5 +57,5 @@ def _of_federation(place: Path | None) -> list[tuple[str, Path]]:
 def read(party: Party, form: PromptTemplate) -> Inputs:
     """Return a client's documents; an empty file is a client without any."""
     path, unread = Path(party.path), Counter[str]()
-    found = list(corpus.read(path, form, unread)) if path.read_bytes().strip(corpus.BLANK) else []
+    found = list(corpus.read(path, form, unread)) if not corpus.is_empty(path) else []
     return Inputs(path=path, documents=found, annotation=None, unread=unread)

@@ -40,7 +40,7 @@ from fedaudit.audit.prefixes import Place
 from fedaudit.audit.target import Audited
 from fedaudit.audit.view import fingerprint
 from fedaudit.errors import InputError, TooShortError, UsageError
-from fedaudit.interfaces import Paraphraser, PiiDetector
+from fedaudit.interfaces import Paraphraser, PiiDetector, Result
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 from fedaudit.metrics.overlap.sentences import has_han
 from fedaudit.prompts import template
@@ -141,6 +141,9 @@ def run(
     answers = {one.heard.source: one.answers for one in found}
     examples = memorization_findings.examples(answers["tuned"], answers.get("base"))
     leaks, revealed = memorization_findings.findings(examples, compared="base" in answers)
+    limits = [*shortened, *_limits(clients, request, measurements, len(examples)), *notes]
+    result = Result(measurements=tuple(measurements), findings=tuple(leaks), limits=tuple(limits))
+    [shown] = evidence.unhashed([result], redactor)
     report = framed(
         command=request.command,
         name=name,
@@ -160,14 +163,9 @@ def run(
         environment=environment.describe(request.device),
         data=[file.row() for file in files.values()],
         seeds={request.purpose: request.seed},
-        measurements=measurements,
-        findings=evidence.masked(leaks, redactor),
-        limits=[
-            *shortened,
-            *_limits(clients, request, measurements, len(examples)),
-            *notes,
-            *reading(list(files.values())),
-        ],
+        measurements=shown.measurements,
+        findings=evidence.masked(shown.findings, redactor),
+        limits=[*shown.limits, *reading(list(files.values()))],
     )
     return Audit(report=report, revealed=tuple(revealed), audited=audited)
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from fedaudit.audit import scrub_record
 from fedaudit.audit.scrub_record import Marked, Masked
 from fedaudit.corpus import Record
 from fedaudit.errors import InputError, UsageError, unknown
-from fedaudit.files import existing, existing_parent, sha256, umask
+from fedaudit.files import check_target, existing, existing_parent, sha256, umask
 from fedaudit.interfaces import Progress, no_progress
 from fedaudit.pii import masking
 from fedaudit.pii.spelling import plain
@@ -25,8 +24,6 @@ from fedaudit.records import Document
 
 BATCH = 64
 """So many records are annotated at once."""
-
-_DERIVED = re.compile(r"sha-[0-9a-f]{12}(?:-\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +83,8 @@ def check(order: Order) -> None:
         raise InputError(f"{order.source} is no regular file; a JSONL file is needed.")
     if order.out.is_dir():
         raise InputError(f"{order.out} is a folder; a file is needed for the scrubbed records.")
+    if order.force:
+        check_target(order.out)
     if order.out.exists() and os.path.samefile(order.source, order.out):
         raise InputError(f"{order.out} is the input itself; choose another place for the result.")
     if order.out.exists() and not order.force:
@@ -218,7 +217,7 @@ def _renamed(records: Sequence[Record], done: Sequence[Masked]) -> list[dict[str
     for record, one in zip(records, done, strict=True):
         name = record.content.names.get("id", "")
         fields = one.fields
-        if name and _DERIVED.fullmatch(str(fields[name])):
+        if name and corpus.DERIVED.fullmatch(str(fields[name])):
             digest = hashlib.sha256(one.text.encode()).hexdigest()[:12]
             copies[digest] += 1
             number = f"-{copies[digest]}" if copies[digest] > 1 else ""

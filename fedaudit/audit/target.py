@@ -13,7 +13,8 @@ from fedaudit.federation.folder import (
     latest,
     open_federation,
 )
-from fedaudit.files import check_linked, like
+from fedaudit.files import like
+from fedaudit.names import check_linked
 
 RUNS = Path("runs")
 

@@ -3,8 +3,10 @@
 import io
 import os
 import sys
+from collections.abc import Sequence
 
 import typer
+from typer.main import get_command
 
 from fedaudit.cli import attribute, gate, watermark
 from fedaudit.cli.doctor import doctor
@@ -18,10 +20,9 @@ from fedaudit.cli.report import report
 from fedaudit.cli.reproduce import reproduce
 from fedaudit.cli.scrub import scrub
 from fedaudit.cli.simulate import simulate
+from fedaudit.cli.stopping import crashes, listening
+from fedaudit.cli.streams import streams
 from fedaudit.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
-
-TYPER_INTERRUPTED = 130
-"""What Typer returns for Ctrl-C in place of raising KeyboardInterrupt."""
 
 app = typer.Typer(
     name="fedaudit",
@@ -58,7 +59,29 @@ def _root(
 def main() -> None:
     """Run the command line and leave with its exit code."""
     _printable()
-    sys.exit(_run())
+    with streams() as shown:
+        with listening():
+            code = _run()
+        if lost := shown.lost():
+            _say(
+                f"The results could not be written to standard output: {lost}. "
+                "Files that were asked for are whole."
+            )
+        code = shown.code(code)
+    sys.exit(code)
+
+
+def invoke(words: Sequence[str]) -> int:
+    """Run a command by its words and return its exit code; what goes wrong is raised.
+
+    Typer's own runner would take a closed pipe for an error, and a plugin's sys.exit for success.
+    """
+    command = get_command(app)
+    try:
+        with crashes(), command.make_context("fedaudit", list(words)) as context:
+            return int(command.invoke(context) or 0)
+    except typer.Exit as left:
+        return left.exit_code
 
 
 def _printable() -> None:
@@ -87,29 +110,33 @@ def _run() -> int:
     """Return the exit code: of a result, of a user's mistake in one line, or of a bug."""
     try:
         _decodable()
-        code = int(app(standalone_mode=False, prog_name="fedaudit") or 0)
-        return _interrupted() if code == TYPER_INTERRUPTED else code
+        return invoke(sys.argv[1:])
     except FedauditError as error:
         _say(str(error))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
-    except (BrokenPipeError, SystemExit):
-        # Typer leaves with 1 when whoever reads stdout has gone; that is no finding. What Python
-        # would still flush at exit goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         # Typer's own usage errors; it vendors click, whose classes it does not export.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             if text := error.format_message():
                 _say(text)
             return int(error.exit_code)
-        import traceback
+        return _bug(error)
 
-        traceback.print_exc()
-        _say("This is a bug in fedaudit, not in your input; please report it with the lines above.")
-        return BUG_EXIT_CODE
+
+def _bug(error: Exception) -> int:
+    """Show where it is, and say whose: fedaudit's, or that of a plugin from elsewhere."""
+    import traceback
+
+    from fedaudit import registry
+
+    traceback.print_exc()
+    name, package = registry.behind(error) or ("", "fedaudit ")
+    own = package.startswith("fedaudit ")
+    whose = "fedaudit" if own else f"the plugin {name!r} of {package}"
+    _say(f"This is a bug in {whose}, not in your input; please report it with the lines above.")
+    return BUG_EXIT_CODE
 
 
 def _interrupted() -> int:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
 
 RUNS = Path("runs")
+LOCK = ".lock"
+"""The file in an output folder by which a second process notices the first one."""
 
 
 class Audits(Protocol):
@@ -69,6 +71,7 @@ def audited(
     """
     from fedaudit.audit import keeping, merging, pipeline, resuming
     from fedaudit.cli.show import note
+    from fedaudit.files import locked
 
     by, part = by or pipeline, keeping.shard(shard) if shard else None
     if part and (json or reveal):
@@ -78,13 +81,13 @@ def audited(
         note(line, quiet=quiet)
     place = _place(request, found, out, part)
     _writable(place, json)
+    redactor = _redactor(place if out else RUNS, quiet)
     keeper = (
         merging.kept(request, found, parts)
         if parts
         else resuming.kept(request, found, place, resume=resume, shard=part)
     )
-    with keeper as kept:
-        redactor = _redactor(place if out else RUNS)
+    with locked(place / LOCK, f"Another process is auditing into {place}."), keeper as kept:
         try:
             audit = _run(by, request, found, redactor, kept, place, json, quiet)
         except keeping.PartAsked:
@@ -115,20 +118,25 @@ def finished(audit: "Audit", place: Path, *, json: Path | None, reveal: bool, qu
 
 
 def _writable(place: Path, json: Path | None) -> None:
-    from fedaudit.files import existing_parent
+    from fedaudit.files import check_target, existing_parent
 
     if json is not None and json.is_dir():
         raise InputError(f"{json} is a folder; --json needs a file.")
+    for file in (place / "report.json", place / "revealed.jsonl", *([json] if json else [])):
+        check_target(file)
     for made in (place, *([json.parent] if json else [])):
         existing_parent(made)
 
 
-def _redactor(place: Path) -> "Callable[[], Redactor]":
-    """Return what masks leaks; its key is a file, made only when there is a leak to mask."""
-    from fedaudit.files import folder
-    from fedaudit.report.redaction import Redactor, load_or_create_key
+def _redactor(place: Path, quiet: bool) -> "Callable[[], Redactor]":
+    """Return what masks leaks, under the user's key; that there is none is told at once."""
+    from fedaudit.cli.show import note
+    from fedaudit.report.redaction import Redactor, key_for
 
-    return lambda: Redactor(load_or_create_key(folder(place)))
+    key, said = key_for(place)
+    if said:
+        note(said, quiet=quiet)
+    return lambda: Redactor(key)
 
 
 def _run(
@@ -144,15 +152,15 @@ def _run(
     """Audit; what is stopped leaves a report that says so, and what it was told."""
     from fedaudit.audit import resuming
     from fedaudit.cli.show import bars, saved
-    from fedaudit.cli.stopping import stopping
+    from fedaudit.cli.stopping import crashes, stopping
 
     started = datetime.now(UTC)
     try:
-        with stopping(), bars(quiet) as bar:
+        with stopping(), bars(quiet) as bar, crashes():
             return by.run(request, redactor, bar, kept)
     except ResultError as error:
         asked = "" if kept.merged else " The answers are kept: --resume goes on with them."
-        raise ResultError(f"{error}{asked}") from error
+        raise type(error)(f"{error}{asked}") from error
     except (KeyboardInterrupt, Interrupted) as error:
         if kept.merged:
             raise Interrupted("Interrupted; the shards are as they were.") from error

@@ -24,7 +24,7 @@ def merge(
     that a shard has asked.
     """
     from fedaudit.audit import merging
-    from fedaudit.cli import app
+    from fedaudit.cli import invoke
 
     command, *given = merging.words(parts)
     words = [command, "--device", device]
@@ -33,4 +33,4 @@ def merge(
     words += [name for name, on in (("--reveal", reveal), ("--quiet", quiet)) if on]
     # The shard's own words last: among them may be a "--", behind which nothing is an option.
     words += given
-    return int(app(words, standalone_mode=False, prog_name="fedaudit") or 0)
+    return invoke(words)

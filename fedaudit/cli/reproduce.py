@@ -40,16 +40,21 @@ def reproduce(
     from fedaudit import profile as profiles
     from fedaudit.cli.show import bars, note, saved, shown, training
     from fedaudit.cli.simulate import given
-    from fedaudit.files import folder
-    from fedaudit.report.redaction import Redactor, load_or_create_key
+    from fedaudit.files import check_target, folder
+    from fedaudit.report.redaction import Redactor, key_for
     from fedaudit.study.run import study
     from fedaudit.study.variant import Watch
 
+    if json:
+        check_target(json)
     started = datetime.now(UTC)
     chosen = profiles.load(profile)
     place = out or Path("runs") / "reproduce" / chosen.name
     folder(place)
-    redactor = Redactor(load_or_create_key(place))
+    key, said = key_for(place)
+    if said:
+        note(said, quiet=quiet)
+    redactor = Redactor(key)
     with training(quiet) as listener, bars(quiet) as bar:
         watch = Watch(
             variant=lambda name, n, of: note(f"Variant {n} of {of}: {name}", quiet=quiet),

@@ -90,12 +90,13 @@ def _options(set_: list[str] | None, detector: str) -> dict[str, Any]:
 
 def _check_json(json: Path | None, order: "Order") -> None:
     from fedaudit.errors import InputError
-    from fedaudit.files import existing_parent
+    from fedaudit.files import check_target, existing_parent
 
     if json is None:
         return
     if json.is_dir():
         raise InputError(f"{json} is a folder; --json needs a file.")
+    check_target(json)
     if json.resolve() in (order.source.resolve(), order.out.resolve()):
         raise InputError(f"{json} cannot hold both the records and the counts.")
     existing_parent(json.absolute().parent)

@@ -34,33 +34,45 @@ def simulate(
     The same command goes on where an interrupted one stopped.
     """
     from fedaudit import profile as profiles
-    from fedaudit.cli.show import bars, note, saved, shown, training
-    from fedaudit.errors import UsageError
+    from fedaudit.cli.show import note, shown
+    from fedaudit.files import check_target
     from fedaudit.simulation import run
 
+    if json:
+        check_target(json)
     started = datetime.now(UTC)
     chosen = profiles.load(profile)
     config = settings(chosen.settings(scale), given(set_ or [], seed, device, dtype, engine))
     place = out or Path("runs") / chosen.name
     run.prepared(config, place)  # names what is wrong with a plugin before anything else
-    found = run.existing(config, place)
-    if resume and found is None:
-        raise UsageError(f"There is no run in {place} to resume.")
-    if found is not None and (kept := _kept(config, found.status, place)):
-        note(f"{place} holds this very federation already, complete.", quiet=quiet)
-        done = kept
-    else:
-        if found is not None:
-            note(f"Going on in {place} after round {len(found.rounds) - 1}.", quiet=quiet)
-        with training(quiet) as listener, bars(quiet) as bar:
-            result = run.simulate(config, place, listener=listener, progress=bar)
-        report = _report(config, place, result, started)
-        done = dict(saved(report, place / "report.json"))
+    with run.alone_in(place):
+        done = _trained(config, place, started, resume=resume, quiet=quiet)
     if json:
         _copy(place / "report.json", json)
     shown(done)
     note(f"The federation is in {place}.", quiet=quiet)
     return 0
+
+
+def _trained(
+    config: "Simulation", place: Path, started: datetime, *, resume: bool, quiet: bool
+) -> dict[str, Any]:
+    """Return the report of the federation, trained as far as it is not."""
+    from fedaudit.cli.show import bars, note, saved, training
+    from fedaudit.errors import UsageError
+    from fedaudit.simulation import run
+
+    found = run.existing(config, place)
+    if resume and found is None:
+        raise UsageError(f"There is no run in {place} to resume.")
+    if found is not None and (kept := _kept(config, found.status, place)):
+        note(f"{place} holds this very federation already, complete.", quiet=quiet)
+        return kept
+    if found is not None:
+        note(f"Going on in {place} after round {len(found.rounds) - 1}.", quiet=quiet)
+    with training(quiet) as listener, bars(quiet) as bar:
+        result = run.simulate(config, place, listener=listener, progress=bar)
+    return dict(saved(_report(config, place, result, started), place / "report.json"))
 
 
 def settings(table: Mapping[str, Any], above: Mapping[str, Any]) -> "Simulation":

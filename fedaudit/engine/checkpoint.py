@@ -14,7 +14,8 @@ from transformers import PreTrainedModel
 
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters
-from fedaudit.files import check_path, over, sha256
+from fedaudit.files import over, sha256
+from fedaudit.names import check_path
 
 READ = (
     *("config*.json", "generation_config.json", "tokenizer*", "special_tokens_map.json"),

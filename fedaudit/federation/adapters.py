@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.errors import InputError
 from fedaudit.federation import options
-from fedaudit.files import atomic, atomic_text, existing, over, sha256
+from fedaudit.files import atomic, atomic_text, existing, over, read_regular, sha256
 
 if TYPE_CHECKING:
     import torch
@@ -41,9 +41,7 @@ def check(folder: Path) -> Mapping[str, Any]:
             )
         raise InputError(f"{folder} is no adapter: it has no {WEIGHTS}.")
     try:
-        if (folder / CONFIG).stat().st_size > LONGEST:
-            raise InputError(f"{folder / CONFIG} is no LoRA configuration: it is too large.")
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
+        config = json.loads(read_regular(folder / CONFIG, LONGEST).decode("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{folder} is no adapter: it has no {CONFIG}.") from None
     except OSError as error:

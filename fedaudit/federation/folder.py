@@ -7,7 +7,8 @@ from pathlib import Path
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest
-from fedaudit.files import check_inside, sha256
+from fedaudit.files import sha256
+from fedaudit.names import check_inside
 from fedaudit.prompts import PromptTemplate
 
 DEPLOYED = "defense"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text, check_inside, check_name, check_version, read_json
+from fedaudit.files import atomic_text, check_version, read_json
+from fedaudit.names import check_inside, check_name
 from fedaudit.options import build
 
 SCHEMA_VERSION = "1.0"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text, check_name, check_version, read_json
+from fedaudit.files import atomic_text, check_version, read_json
+from fedaudit.names import check_name
 from fedaudit.options import build
 from fedaudit.watermark import Mark
 

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 from fedaudit.errors import InputError
+from fedaudit.files import read_regular
 from fedaudit.judge.question import Scores, parsed
 
 BEGIN = b'{"key": "'
@@ -56,7 +57,7 @@ def _append(path: Path, line: object) -> None:
 def _read(path: Path) -> dict[str, Judgement]:
     """Return what the file holds, nothing without one; InputError for a file of something else."""
     try:
-        lines = [line for line in path.read_bytes().splitlines() if line.strip()]
+        lines = [line for line in read_regular(path).splitlines() if line.strip()]
     except FileNotFoundError:
         return {}
     except OSError as error:

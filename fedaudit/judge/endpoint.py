@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -52,6 +53,8 @@ class Endpoint:
         # What is no name may be the key itself: it is not repeated.
         if self.key_variable and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.key_variable):
             raise ValueError("key_variable must be the name of an environment variable.")
+        if self.key_variable and parts.scheme == "http" and not _is_here(parts.hostname):
+            raise ValueError("url must begin with https:// where key_variable names a key to send.")
         if self.timeout <= 0 or self.retries < 0 or self.max_tokens < 0:
             raise ValueError("timeout must be above 0, retries and max_tokens at least 0.")
 
@@ -167,6 +170,16 @@ class Client:
 
     def _failed(self, problem: str) -> TargetError:
         return TargetError(f"The judge at {self.endpoint.url} {problem}.")
+
+
+def _is_here(host: str) -> bool:
+    """Tell whether a host is this machine, so that nobody on the way reads what is sent to it."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _headers(endpoint: Endpoint) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.errors import InputError
-from fedaudit.files import atomic_text
+from fedaudit.files import atomic_text, read_regular
 from fedaudit.records import Claim, Finding, Measurement
 from fedaudit.report.categories import by_category, classified
 from fedaudit.report.redaction import hidden, visible
@@ -97,7 +97,7 @@ def write(report: Report, path: Path) -> None:
 def read(path: Path) -> dict[str, Any]:
     """Return the report in the file `path`; InputError unless it is there and valid."""
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_regular(path))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:

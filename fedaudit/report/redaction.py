@@ -2,7 +2,7 @@
 
 A leak is shown as its label, its length and a keyed HMAC, so that the same leak matches across
 reports made with the same key. Who holds the key can test guesses (a phone number is soon found by
-trying them all): the key file is 0600, lies beside the report and is not to be passed on with it.
+trying them all): the key file is 0600 and lies in the user's configuration, away from reports.
 """
 
 import hashlib
@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.errors import InputError
-from fedaudit.files import atomic_text
+from fedaudit.files import atomic_text, read_regular
 
-KEY_FILE = ".redaction-key"
-"""The key's name in an output folder: 64 hexadecimal digits and a newline."""
+KEY_FILE = "redaction-key"
+"""The key's name in the user's configuration: 64 hexadecimal digits and a newline."""
+
+OLD_KEY_FILE = ".redaction-key"
+"""Its name in an output folder, where earlier versions put it."""
+
+CONFIG = "FEDAUDIT_CONFIG"
+"""The environment variable that names another folder for the user's configuration."""
 
 KEY_BYTES = 32
 HMAC_DIGITS = 16
@@ -63,10 +69,39 @@ def shown(mask: Mapping[str, Any]) -> str:
     return visible(f"{mask['label']}({mask['length']}) #{str(mask['hmac'])[:4]}…")
 
 
+def key_for(place: Path) -> tuple[bytes, str]:
+    """Return the key for a report in a folder, and what the user should know of it.
+
+    It is the user's, whatever the folder, so that masks match across reports; only where an earlier
+    version of fedaudit left a key in the folder it is that one, so that they match what is there.
+    """
+    old = place / OLD_KEY_FILE
+    if not old.exists():
+        return load_or_create_key(config_folder()), ""
+    return load_key(old), (
+        f"The masks are made with {old}, the key of an earlier version: do not pass it on with the "
+        f"report. Without it they are made with {config_folder() / KEY_FILE}."
+    )
+
+
+def config_folder() -> Path:
+    """Return the folder of the user's configuration; InputError where there is no home for it."""
+    if named := os.environ.get(CONFIG):
+        return Path(named)
+    base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    try:  # as the XDG specification has it, a relative path there means nothing
+        return (base if base.is_absolute() else Path.home() / ".config") / "fedaudit"
+    except RuntimeError:
+        raise InputError(
+            f"There is no home folder for the redaction key: name a folder with {CONFIG}."
+        ) from None
+
+
 def load_or_create_key(folder: Path) -> bytes:
     """Return the key in `folder`, made there if there is none; two processes get the same one."""
     path = folder / KEY_FILE
     if not path.exists():
+        _private(folder)
         draft = folder / f"{KEY_FILE}.{secrets.token_hex(4)}"
         atomic_text(draft, f"{secrets.token_hex(KEY_BYTES)}\n", mode=0o600)
         try:
@@ -83,6 +118,17 @@ def load_or_create_key(folder: Path) -> bytes:
     return load_key(path)
 
 
+def _private(folder: Path) -> None:
+    """Make a folder for its owner alone, where there is none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise InputError(
+            f"{folder}, where the redaction key belongs, cannot be made: {error.strerror}. "
+            f"Name another folder with {CONFIG}."
+        ) from None
+
+
 def load_key(path: Path) -> bytes:
     """Return the key in the file `path`, which nobody but its owner may read."""
     try:
@@ -91,7 +137,7 @@ def load_key(path: Path) -> bytes:
             raise InputError(f"The redaction key {path} is not a file.")
         if os.name == "posix" and mode & 0o077:
             raise InputError(f"Others can read the redaction key {path}: chmod 600 it.")
-        key = bytes.fromhex(path.read_text(encoding="ascii"))
+        key = bytes.fromhex(read_regular(path, 1024).decode("ascii"))
     except OSError as error:
         raise InputError(f"The redaction key {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:

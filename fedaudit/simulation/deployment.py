@@ -11,7 +11,7 @@ from fedaudit.defense import Deployed, Finished, Party, Responder
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import DEPLOYED
 from fedaudit.federation.manifest import Manifest
-from fedaudit.files import atomic_text, for_owner
+from fedaudit.files import atomic_text, for_owner, read_regular
 from fedaudit.interfaces import Progress
 from fedaudit.records import Document, Measurement
 from fedaudit.simulation import keyed, turns
@@ -82,7 +82,7 @@ def deploy(
 def _read(finished: Manifest, path: Path) -> Deployment:
     if not path.is_file():
         return Deployment(finished)
-    table = json.loads(path.read_text("utf-8"))
+    table = json.loads(read_regular(path).decode("utf-8"))
     rows = tuple(Measurement(**row) for row in table["measurements"])
     return Deployment(finished, rows, tuple(table["limits"]))
 

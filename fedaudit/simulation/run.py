@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import open_federation
 from fedaudit.federation.manifest import Manifest
+from fedaudit.files import locked
 from fedaudit.interfaces import Aggregator, Progress, no_progress
 from fedaudit.prompts import template
 from fedaudit.records import Document, Measurement, Target
@@ -71,6 +73,13 @@ def existing(config: Simulation, out: Path) -> Manifest | None:
     return found
 
 
+def alone_in(out: Path) -> AbstractContextManager[None]:
+    """Keep other processes from simulating into `out` meanwhile; InputError where one does."""
+    # Beside it: a federation's folder comes into being at one stroke.
+    beside = out.absolute().parent / f".{out.name}.lock"
+    return locked(beside, f"Another process is simulating into {out}.")
+
+
 def differing(found: Manifest, config: Simulation) -> str:
     """Return the names of the settings in which a federation differs from `config`."""
     wanted = config.table()
@@ -88,7 +97,8 @@ def simulate(
 ) -> Simulated:
     """Run the simulation into `out`, from where an earlier run of it stopped.
 
-    What a judge says is kept in the file `verdicts`; without one, in `out`.
+    What a judge says is kept in the file `verdicts`; without one, in `out`. Whoever calls this from
+    several processes keeps them apart with `alone_in`.
     """
     from fedaudit.engine.loader import load_base
     from fedaudit.engine.local import LocalEngine

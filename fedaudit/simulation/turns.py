@@ -10,7 +10,7 @@ from fedaudit import corpus
 from fedaudit.defense import Defense, Turn
 from fedaudit.errors import UsageError
 from fedaudit.federation import adapters
-from fedaudit.files import atomic_text
+from fedaudit.files import atomic_text, read_regular
 from fedaudit.interfaces import Aggregator
 from fedaudit.records import Document
 from fedaudit.simulation import client
@@ -103,7 +103,7 @@ def _material(job: Job, sequel: Sequel) -> dict[str, tuple[Sequence[Document], S
 
 def lengths(folder: Path) -> Mapping[str, Sequence[int]]:
     """Return how long the sequences of each further adapter were, from a turn's folder."""
-    table: dict[str, list[int]] = json.loads((folder / LENGTHS).read_text("utf-8"))
+    table: dict[str, list[int]] = json.loads(read_regular(folder / LENGTHS).decode("utf-8"))
     return table
 
 

@@ -60,7 +60,8 @@ def outcome(task: Task, watch: Watch) -> Outcome:
     """Train a variant's federation, attack it, and return what was measured."""
     variant, config, place = task.variant, task.config, task.place
     begun, started = place.exists(), monotonic()
-    done = simulation.simulate(config, place, listener=watch.training, verdicts=task.verdicts)
+    with simulation.alone_in(place):
+        done = simulation.simulate(config, place, listener=watch.training, verdicts=task.verdicts)
     training = 0.0 if begun else monotonic() - started
     reports = [
         *attacked(variant, place, config, task.redactor, watch.bar),

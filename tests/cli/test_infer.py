@@ -164,10 +164,16 @@ def test_the_initial_adapter_has_no_effect_and_stops_the_audit(here, run):
     run.refused(5, *ASK, "--round", 0, says="no effect")
 
 
-def test_audits_side_by_side_share_the_key_of_the_masks(here, run):
+def test_audits_share_the_users_key_and_no_folder_of_theirs_holds_it(
+    here, run, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("FEDAUDIT_CONFIG", str(tmp_path / "own/config"))
     run(*ASK)
-    assert Path("runs/.redaction-key").is_file()
-    assert [p.name for p in Path("runs").rglob(".redaction-key")] == [".redaction-key"]
+    run(*ASK, "--out", "elsewhere")
+    assert [p.name for p in (tmp_path / "own/config").iterdir()] == ["redaction-key"]
+    assert (tmp_path / "own/config").stat().st_mode & 0o777 == 0o700
+    for folder in ("runs", "elsewhere"):
+        assert not [p for p in Path(folder).rglob("*") if "redaction" in p.name]
 
 
 def test_an_output_folder_of_another_run_is_refused(here, run):

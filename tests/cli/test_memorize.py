@@ -4,8 +4,10 @@ import json
 import random
 import shutil
 import stat
+import sys
 from pathlib import Path
 
+import fake_audit
 import pytest
 from command import Command
 from transformers import AutoTokenizer
@@ -199,3 +201,34 @@ def test_what_is_annotated_elsewhere_is_not_needed(here, run):
     outcome = run("memorize", "--clients", "plain.jsonl", C1, *FEW, "--json", "o.json")
     assert outcome.code in (0, 1), outcome.err
     assert [one["annotation"] for one in read("o.json")["data"]] == [None, None]
+
+
+def test_no_hash_of_a_record_tells_whose_it_is(tmp_path, monkeypatch, run):
+    """Without a key, whoever has the report could hash guesses of a record's only unknown name."""
+    fake_audit.written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
+    known = [record["text"] for record in fake_audit.corpus(True)]
+
+    def by_heart(target, prompt, sample):
+        found = next((text for text in known if text.startswith(prompt)), None)
+        return found[len(prompt) :] if found and target.adapter else " nothing that is known"
+
+    monkeypatch.setattr(fake_audit, "says", by_heart)
+    for name in ("own", "victim"):
+        lines = [json.loads(line) for line in Path(f"{name}.jsonl").read_text().splitlines()]
+        bare = [json.dumps({"text": line["text"]}) + "\n" for line in lines]
+        Path(f"{name}.jsonl").write_text("".join(bare))
+    documents = corpus.read(Path("victim.jsonl"), template("fed_pii"))
+    hashes = {document.id for document in documents}
+    assert all(corpus.DERIVED.fullmatch(one) for one in hashes)
+    model = ("--target", "fedaudit-nano", "--adapter", "lora", "--prefix-length", 4)
+    outcome = run("memorize", "--clients", "own.jsonl", "victim.jsonl", *model, "--out", "audit")
+    assert outcome.code in (0, 1), outcome.err
+    drawn = [row["scope"]["document"] for row in rows("audit/report.json", "drawn")]
+    told = [one["evidence"]["document"] for one in read("audit/report.json")["findings"]]
+    assert drawn
+    assert told
+    assert all(name.startswith("record-") for name in [*drawn, *told])
+    text = Path("audit/report.json").read_text()
+    assert not [one for one in hashes if one.removeprefix("sha-")[:12] in text]

@@ -29,7 +29,6 @@ EXACT = (
 )
 INCONCLUSIVE = 7
 """Six people are too few to see a leak by."""
-KEY = "5e" * 32 + "\n"
 
 
 def run(*words, how="SIGKILL", point=0, log="log", cwd):
@@ -41,10 +40,8 @@ def run(*words, how="SIGKILL", point=0, log="log", cwd):
 
 
 def out(here, name):
-    """Return a new output folder; its redaction key is that of all others."""
+    """Return a new output folder."""
     (here / name).mkdir()
-    (here / name / ".redaction-key").write_text(KEY)
-    (here / name / ".redaction-key").chmod(0o600)
     return name
 
 
@@ -73,10 +70,7 @@ def here(made, tmp_path):
 
 
 def test_the_journal_is_gone_when_the_report_is_there(made):
-    assert sorted(path.name for path in (made / "one").iterdir()) == [
-        ".redaction-key",
-        "report.json",
-    ]
+    assert [path.name for path in (made / "one").iterdir()] == ["report.json"]
     rows = json.loads((made / "one/report.json").read_text())["measurements"]
     found = [
         r["hits"] for r in rows if r["metric"] == "coverage" and r["scope"].get("set") == "all"
@@ -132,7 +126,6 @@ def test_an_exact_audit_that_is_interrupted_says_so_and_goes_on(walked):
         assert done.returncode == 6, done.stderr
         assert done.stderr.endswith("The same command with --resume goes on.\n")
         assert json.loads((walked / "again/report.json").read_text())["status"] == "interrupted"
-        shutil.copy(walked / "one/.redaction-key", walked / "again")
     # What another threshold gives up is another sum.
     other = run(*EXACT, "--set", "superset.threshold=0.1", "--out", "again", "--resume", cwd=walked)
     assert other.returncode == 3
@@ -280,7 +273,6 @@ def test_there_must_be_something_to_resume(stopped, refused):
 def test_a_damaged_journal_goes_on_from_where_it_is_whole(stopped, tmp_path):
     here = tmp_path / "here"
     shutil.copytree(stopped, here)
-    shutil.copy(here / "one/.redaction-key", here / "again")
     path = here / "again" / journal.FILE
     path.write_bytes(path.read_bytes()[:-7] + b"\0" * 3)
     assert run(*AUDIT, "--out", "again", "--resume", cwd=here).returncode == INCONCLUSIVE

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fedaudit.errors import InputError
 from fedaudit.federation import manifest
 from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
-from fedaudit.files import check_name
+from fedaudit.names import check_name
 
 WHOLE = Manifest(
     status="complete",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.errors import InputError
-from fedaudit.files import check_name
+from fedaudit.names import check_name
 
 if TYPE_CHECKING:
     import torch

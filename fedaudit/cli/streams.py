@@ -1,0 +1,123 @@
+"""Standard output and error that raise nothing: what cannot be shown changes no result.
+
+A reader that has gone, a full disk, a closed stream or one without Unicode end no command halfway.
+"""
+
+import codecs
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+from fedaudit.errors import Interrupted
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+ESCAPED = "fedaudit.escaped"
+"""How characters are written that the stream's encoding does not have: as JSON writes them."""
+
+
+class _Raw(io.FileIO):
+    """A stream that forgets what it cannot write, and remembers why."""
+
+    failure: OSError | None = None
+
+    def write(self, data: "Buffer", /) -> int:
+        if self.failure is None:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self.failure = error
+        return memoryview(data).nbytes
+
+
+@dataclass
+class Streams:
+    """The streams of one command."""
+
+    closed: bool
+    """Whether there was no standard output from the beginning."""
+    out: _Raw | None = None
+
+    def lost(self) -> str:
+        """Return why results were not shown; "" where they were, or the reader did not want more.
+
+        Whoever closes a pipe (`| head`) has what it wanted.
+        """
+        with suppress(ValueError):
+            sys.stdout.flush()
+        if self.closed:
+            return "it is closed"
+        failure = self.out.failure if self.out else None
+        if failure is None or failure.errno == errno.EPIPE:
+            return ""
+        return failure.strerror or str(failure)
+
+    def code(self, code: int) -> int:
+        """Return the exit code of a command whose own is `code`.
+
+        It is that code. Only where a command that went well could not write its results, because
+        the disk is full for instance, it is the code of an interruption.
+        """
+        return code or (Interrupted.exit_code if self.lost() and not self.closed else code)
+
+
+@contextmanager
+def streams() -> Iterator[Streams]:
+    """Put streams that raise nothing in the place of the standard ones, for the block."""
+    before = sys.stdout, sys.stderr
+    found = Streams(closed=sys.stdout is None)
+    _fill()
+    codecs.register_error(ESCAPED, _escaped)
+    try:
+        sys.stdout, found.out = _replaced(sys.stdout, 1)
+        sys.stderr, _ = _replaced(sys.stderr, 2)
+        yield found
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(ValueError):
+                stream.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _fill() -> None:
+    """Open closed standard streams on nothing: the next file would become one of them."""
+    for handle in (0, 1, 2):
+        try:
+            os.fstat(handle)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            os.dup2(opened, handle)
+            if opened > 2:
+                os.close(opened)
+
+
+def _replaced(stream: TextIO | None, handle: int) -> tuple[TextIO, _Raw | None]:
+    """Return a stream on a handle, with the encoding that `stream` has; itself if it is no file."""
+    try:
+        shown = stream is not None and stream.fileno() >= 0 and stream.isatty()
+    except (OSError, ValueError):  # a test's, which is in memory
+        assert stream is not None
+        return stream, None
+    raw = _Raw(handle, "wb", closefd=False)
+    text = io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=stream.encoding if stream else "utf-8",
+        errors=ESCAPED,
+        line_buffering=shown or handle == 2,
+    )
+    return text, raw
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Spell what cannot be encoded as JSON does, in UTF-16 code units."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    pairs = (units[at : at + 2].hex() for at in range(0, len(units), 2))
+    return "".join(f"\\u{pair}" for pair in pairs), error.end

@@ -1,0 +1,240 @@
+"""The exit code is that of the result: no plugin's end and no lost output reads as another one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fake_audit
+import pytest
+
+SCRIPT = Path(fake_audit.__file__)
+AUDIT = (
+    *("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--quiet"),
+    *("--target", "fedaudit-nano", "--adapter", "lora", "--out", "out"),
+)
+SUPERSET = (*AUDIT, "--attack", "superset", "--set", "superset.context=3")
+
+PLUGIN = """
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedaudit.hookspecs import hookimpl
+from fedaudit.interfaces import Attack, Result
+
+
+class PanicException(BaseException):
+    "What Rust's panics are in Python."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaver(Attack):
+    "End in place of attacking."
+
+    name: ClassVar[str] = "leaver"
+    how: str = ""
+
+    def run(self, case):
+        if self.how == "fatal":
+            sys.exit("fatal: Zoe Quist")
+        if self.how == "nothing":
+            sys.exit(0)
+        if self.how == "panic":
+            raise PanicException("Zoe Quist")
+        if self.how == "wait":
+            import time
+
+            print("waiting", file=sys.stderr, flush=True)
+            time.sleep(60)
+        if self.how == "error":
+            raise RuntimeError("broken")
+        raise KeyboardInterrupt
+
+
+@hookimpl
+def fedaudit_attacks():
+    return [Leaver]
+"""
+
+
+@pytest.fixture
+def here(tmp_path):
+    fake_audit.written(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def site(here):
+    """Return a folder with an installed package of one plugin."""
+    info = here / "site/leaver-1.0.dist-info"
+    info.mkdir(parents=True)
+    (here / "site/leaver.py").write_text(PLUGIN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: leaver\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fedaudit]\nleaving = leaver\n")
+    return here / "site"
+
+
+JUDGED = """
+import sys
+
+import fake_audit
+from fedaudit.report import document
+
+if sys.argv[5] in ("pass", "fail"):
+    status = sys.argv.pop(5)
+    document.judge = lambda *found: {"status": status, "reasons": ["the test says so"]}
+sys.argv.pop(1)
+fake_audit.main()
+"""
+"""Runs fedaudit with a model that costs nothing; a verdict before its words is the report's."""
+
+
+def command(*words):
+    options = [str(SCRIPT.parent), "SIGKILL", "0", "log", *map(str, words)]
+    return [sys.executable, "-c", f"import sys; sys.path.insert(0, sys.argv[1]){JUDGED}", *options]
+
+
+def run(here, *words, **options):
+    """Run fedaudit in a process of its own."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    return subprocess.run(command(*words), cwd=here, check=False, **options)
+
+
+def environment(site):
+    return {**os.environ, "PYTHONPATH": str(site)}
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        ("fatal", "SystemExit"),
+        ("nothing", "SystemExit"),
+        ("panic", "PanicException"),
+        ("interrupt", "KeyboardInterrupt"),
+    ],
+)
+def test_a_plugin_that_ends_the_process_is_a_bug_of_the_plugin(here, site, how, kind):
+    words = (*AUDIT, "--attack", "leaver", "--set", f"leaver.how={how}")
+    done = run(here, *words, env=environment(site))
+    assert done.returncode == 70, done
+    [line] = done.stderr.splitlines()
+    assert f"The plugin 'leaving' of leaver 1.0 ended with {kind} (leaver.py, line" in line
+    assert "Zoe" not in done.stdout + done.stderr
+    assert not (here / "out/report.json").exists()
+
+
+def test_an_error_of_a_plugin_is_said_to_be_the_plugins(here, site):
+    words = (*AUDIT, "--attack", "leaver", "--set", "leaver.how=error")
+    done = run(here, *words, env=environment(site))
+    assert done.returncode == 70
+    assert "This is a bug in the plugin 'leaving' of leaver 1.0" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_in_the_middle_of_a_plugin_is_an_interruption(here, site, number):
+    words = (*AUDIT, "--attack", "leaver", "--set", "leaver.how=wait")
+    child = subprocess.Popen(
+        command(*words), cwd=here, stderr=subprocess.PIPE, text=True, env=environment(site)
+    )
+    assert child.stderr.readline() == "waiting\n"
+    time.sleep(0.2)
+    child.send_signal(number)
+    _, said = child.communicate(timeout=30)
+    assert child.returncode == 6
+    assert "plugin" not in said
+
+
+def test_a_plugin_that_leaves_while_it_loads_is_named(here, site):
+    (site / "leaver.py").write_text("import sys\n\nsys.exit(0)\n")
+    done = run(here, "plugins", env=environment(site))
+    assert done.returncode == 2
+    assert "Plugin 'leaving' of leaver does not load: it calls sys.exit" in done.stderr
+
+
+@pytest.fixture(params=["fail", "pass", "bad input"])
+def known(request, here):
+    """Return a command and the exit code that it has where everything is shown."""
+    if request.param == "bad input":
+        return ("extract", "--prefixes", "none.jsonl", "--target", "fedaudit-nano"), 3
+    return (request.param, *SUPERSET), {"fail": 1, "pass": 0}[request.param]
+
+
+def closed_pipe():
+    """Return the end of a pipe from which nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "wb")
+
+
+def test_a_closed_pipe_keeps_the_code(here, known):
+    words, code = known
+    with closed_pipe() as pipe:
+        done = run(here, *words, stdout=pipe)
+    assert done.returncode == code
+    assert len(done.stderr.splitlines()) == (code == 3)
+    with closed_pipe() as pipe:  # what goes wrong has nowhere to be said, and still its code
+        assert run(here, *words, stdout=pipe, stderr=pipe).returncode == code
+
+
+def test_the_shell_sees_the_code_of_a_command_whose_reader_left(here, known):
+    words, code = known
+    line = '"$@" | true; exit "${PIPESTATUS[0]}"'
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", *command(*words)], cwd=here, check=False, capture_output=True
+    )
+    assert done.returncode == code
+    assert b"Traceback" not in done.stderr
+
+
+def test_output_that_is_closed_keeps_the_code_and_the_report(here, known):
+    words, code = known
+    done = subprocess.run(
+        ["bash", "-c", '"$@" >&-', "bash", *command(*words)],
+        cwd=here,
+        check=False,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == code
+    assert done.stderr.splitlines()[-1].startswith(
+        "fedaudit: The results could not be written to standard output: it is closed."
+    )
+    assert "Traceback" not in done.stderr
+    if code != 3:
+        json.loads((here / "out/report.json").read_text("utf-8"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_full_disk_under_the_output_is_no_success(here, known):
+    words, code = known
+    with open("/dev/full", "w") as full:
+        done = run(here, *words, stdout=full)
+    if code == 3:  # nothing was to be shown
+        assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
+        return
+    assert done.returncode == (code or 6)
+    [line] = done.stderr.splitlines()
+    assert "standard output: No space left on device" in line
+    json.loads((here / "out/report.json").read_text("utf-8"))
+
+
+def test_a_stream_without_unicode_shows_escapes_that_json_reads(here, known):
+    words, code = known
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    done = run(here, *words, env=ascii_only)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    if code == 3:
+        return
+    path = here / "out/report.json"
+    report = json.loads(path.read_text("utf-8"))
+    report["limits"] = ["被告 😀 é"]
+    path.write_text(json.dumps(report), "utf-8")
+    shown = run(here, "report", "out", "--format", "json", env=ascii_only)
+    assert (shown.returncode, shown.stdout.isascii()) == (0, True)
+    assert json.loads(shown.stdout)["limits"] == report["limits"]

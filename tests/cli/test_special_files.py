@@ -1,0 +1,142 @@
+"""Pipes, devices, links and endless files: one line and exit code 3, at once and untouched."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fake_audit
+import pytest
+
+SCRIPT = Path(fake_audit.__file__)
+AUDIT = (
+    *("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--quiet"),
+    *("--target", "fedaudit-nano", "--adapter", "lora"),
+)
+
+
+@pytest.fixture
+def here(tmp_path):
+    fake_audit.written(tmp_path)
+    (tmp_path / "audit").mkdir()
+    return tmp_path
+
+
+def pipe(path):
+    os.mkfifo(path)
+
+
+def endless(path):
+    path.symlink_to("/dev/zero")
+
+
+def folder(path):
+    path.mkdir()
+
+
+def huge(path):
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+def refused(here, *words):
+    """Run what must be refused in one line; a second more than an empty start takes is too long."""
+    command = [sys.executable, SCRIPT, "SIGKILL", 0, "log", *words]
+    done = subprocess.run(
+        list(map(str, command)), cwd=here, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 3, done
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    return line
+
+
+READ = {
+    "adapter_config.json": ("lora/adapter_config.json", AUDIT),
+    "the attacker's records": ("own.jsonl", AUDIT),
+    "report.json": ("audit/report.json", ("report", "audit")),
+    "federation.json": (
+        "audit/federation.json",
+        ("extract", "--prefixes", "victim.jsonl", "--target", "audit"),
+    ),
+    "a profile": ("p.toml", ("simulate", "--profile", "p.toml", "--out", "new")),
+}
+
+
+@pytest.mark.parametrize("make", [pipe, endless, folder, huge])
+@pytest.mark.parametrize("what", READ)
+def test_what_is_no_plain_file_is_not_read(here, what, make):
+    name, words = READ[what]
+    (here / name).unlink(missing_ok=True)
+    make(here / name)
+    line = refused(here, *words)
+    assert name.rpartition("/")[2] in line or "audit" in line
+
+
+def test_a_report_that_is_a_pipe_is_refused_within_a_second(here):
+    """Measured against another mistake of the same command, which reads nothing."""
+    times = []
+    for path in ("none", "audit"):
+        if path == "audit":
+            pipe(here / "audit/report.json")
+        started = time.monotonic()
+        refused(here, "report", path)
+        times.append(time.monotonic() - started)
+    assert times[1] < times[0] + 1
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "dangling link"])
+@pytest.mark.parametrize("option", ["--json", "--out", "report", "scrub", "scrub --json"])
+def test_what_is_no_plain_file_is_not_replaced(here, option, kind):
+    place, other = here / "taken", here / "other"
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(other)
+    if kind == "link":
+        other.write_text("precious")
+    if option == "--out":
+        (here / "out").mkdir()
+        place.rename(here / "out/report.json")
+        place = here / "out/report.json"
+    done = fake_report(here) if option == "report" else None
+    words = {
+        "--json": (*AUDIT, "--json", "taken"),
+        "--out": (*AUDIT, "--out", "out"),
+        "report": ("report", done, "--format", "json", "--out", "taken"),
+        "scrub": ("scrub", "own.jsonl", "taken", "--force"),
+        "scrub --json": ("scrub", "own.jsonl", "clean.jsonl", "--json", "taken"),
+    }[option]
+    before = place.lstat()
+    line = refused(here, *words)
+    assert "taken" in line or "report.json" in line
+    assert (place.lstat().st_ino, place.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert other.exists() == (kind == "link")
+    if kind == "link":
+        assert other.read_text() == "precious"
+
+
+def fake_report(here):
+    """Return the path of a finished report."""
+    command = [sys.executable, SCRIPT, "SIGKILL", "0", "log", *AUDIT, "--out", "finished"]
+    subprocess.run(command, cwd=here, check=False, capture_output=True)
+    return "finished/report.json"
+
+
+def test_one_process_at_a_time_works_in_a_folder(here):
+    """The kernel's lock is held here, as another process would hold it."""
+    import fcntl
+
+    (here / "out").mkdir()
+    simulated = ("simulate", "--profile", "fed_pii", "--quiet", "--out", "fed")
+    audited = (*AUDIT, "--out", "out")
+    for name, words, says in (
+        ("out/.lock", audited, "Another process is auditing into out."),
+        (".fed.lock", simulated, "Another process is simulating into fed."),
+    ):
+        with (here / name).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            assert says in refused(here, *words)
+    assert not (here / "fed").exists()
+    assert not list((here / "out").glob("*.json"))
