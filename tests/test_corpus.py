@@ -1,6 +1,7 @@
 """Reading and writing the corpus format, and what is said of every line that is no record."""
 
 import json
+import os
 import types
 from itertools import pairwise
 from pathlib import Path
@@ -245,11 +246,12 @@ def test_a_folder_is_named(tmp_path):
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     path = tmp_path / "records.jsonl"
+    path.touch()
 
     def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(os, "open", refused)
     with pytest.raises(InputError, match=r"records\.jsonl cannot be read: Permission denied"):
         read(path)
 

@@ -83,10 +83,10 @@ def check(order: Order) -> None:
         raise InputError(f"{order.source} is no regular file; a JSONL file is needed.")
     if order.out.is_dir():
         raise InputError(f"{order.out} is a folder; a file is needed for the scrubbed records.")
-    if order.force:
-        check_target(order.out)
     if order.out.exists() and os.path.samefile(order.source, order.out):
         raise InputError(f"{order.out} is the input itself; choose another place for the result.")
+    if order.force:
+        check_target(order.out)
     if order.out.exists() and not order.force:
         raise InputError(f"{order.out} exists already; choose another place, or add --force.")
     existing_parent(order.out.absolute().parent)
