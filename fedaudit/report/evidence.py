@@ -11,7 +11,7 @@ MOST_TESTS = 20
 def evidence(report: Row) -> list[Table]:
     """Return the p value of every test, the smallest first; reports without tests have no table."""
     verdict = report["verdict"]
-    tests = sorted(verdict.get("tests", ()), key=lambda test: (test["adjusted"], test["p"]))
+    tests = sorted(verdict.get("tests", ()), key=_rank)
     if not tests:
         return []
     table = Table(
@@ -31,6 +31,10 @@ def headline(report: Row) -> str:
     if verdict["status"] != "pass" or seen is None:
         return str(verdict["status"])
     return f"pass (a leak of {percent(seen)} of the targets would have been seen)"
+
+
+def _rank(test: Row) -> tuple[float, float, str]:
+    return test["adjusted"], test["p"], test["name"]
 
 
 def _rule(verdict: Row, count: int) -> str:

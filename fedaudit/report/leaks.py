@@ -81,6 +81,9 @@ class Leak:
                 f"{told}; only a leak of {seen:.1%} of them would have been seen (with {POWER:.0%}"
                 " probability)."
             )
+        if _most(self.row) > LEAK and self.row.hits is None and not _count(self.row):
+            more = f"but what was given up may hold more (up to {_most(self.row):.2%})"
+            return "inconclusive", f"{told}, {more}: lower the threshold."
         if _most(self.row) > LEAK:
             return "inconclusive", (
                 f"{told}, perhaps up to {_most(self.row):.2%}; chance or the base may explain them."

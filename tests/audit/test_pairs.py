@@ -154,6 +154,7 @@ def alone_and_together(made, order, **options):
                 base=BASE,
                 attacker=DATA[attacker],
                 victim=DATA[victim],
+                members={c: DATA[c] for c in order if c not in (attacker, victim)},
             )
         )
         own = {"attacker", "victim"}
@@ -366,7 +367,7 @@ def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path
         return {
             (r.scope["attacker"], r.scope["victim"]): r.n if r.value is not None else r.reason
             for r in rows
-            if (r.metric, r.scope["source"], r.scope["set"]) == ("coverage", "tuned", "all")
+            if (r.metric, r.scope.get("source"), r.scope["set"]) == ("coverage", "tuned", "all")
             and not {"label", "budget"} & r.scope.keys()
         }
 

@@ -57,7 +57,7 @@ def test_they_find_together_what_they_find_alone_and_ask_less(audited):
     counted = sum(
         r.value
         for r in together.measurements
-        if (r.metric, r.scope["source"], r.scope.get("set")) == ("queries", "tuned", "all")
+        if (r.metric, r.scope.get("source"), r.scope.get("set")) == ("queries", "tuned", "all")
     )
     assert together.budget["queries"] == spent < counted
 

@@ -5,7 +5,8 @@ from worked import row
 from fedaudit import registry
 from fedaudit.audit import together, venn
 from fedaudit.audit.asking import Memory
-from fedaudit.audit.scoring import Heard, Tally, Truth
+from fedaudit.audit.scoring import Heard, Tally
+from fedaudit.audit.truth import Truth
 from fedaudit.audit.view import View
 from fedaudit.errors import InputError
 from fedaudit.interfaces import Attack, Result

@@ -119,9 +119,9 @@ def reached(hits):
     """Return the share of answers that are given in full, which is judged as well."""
     at = {"plugin": "discoverable", "records": "victim", "threshold": 0.9}
     return [
-        coverage(hits, 100, source="tuned-not-base", **at),
-        coverage(0, 100, source="base", **at),
-        coverage(0, 100, source="control", **at),
+        coverage(hits, 200, source="tuned-not-base", **at),
+        coverage(0, 200, source="base", **at),
+        coverage(0, 200, source="control", **at),
     ]
 
 

@@ -27,6 +27,9 @@ def test_a_flagged_client_fails_and_is_named():
     # (3.1 + 3.6 + 2.9 + 4.2 + 3.8) / sqrt(5) = 17.6 / 2.2361 = 7.87; 13.0 / 2.2361 = 5.81
     assert verdict(attributed(), findings()) == {
         "status": "fail",
+        "level": 0.01,
+        "tests": [],
+        "detectable": None,
         "reasons": [
             "fed_attr: 2 of 4 clients are flagged: court-1 (mark mark-a, Z 7.87, above 4), "
             "bank-2 (mark mark-b, Z 5.81, above 4).",
@@ -39,6 +42,9 @@ def test_a_pass_says_what_was_found_and_not_that_nobody_did_it():
     # (0.4 - 0.8 + 1.1 + 0.2 + 0.5) / sqrt(5) = 1.4 / 2.2361 = 0.63
     assert verdict([*innocent(), *privacy()], []) == {
         "status": "pass",
+        "level": 0.01,
+        "tests": [],
+        "detectable": None,
         "reasons": [
             "fed_attr: none of 2 clients is flagged: the highest Z is 0.63, which must exceed 4."
         ],
@@ -93,7 +99,7 @@ def test_an_attribution_needs_no_extraction():
 @pytest.mark.parametrize(
     ("attack", "rows", "status"),
     [
-        (recalled(0), innocent(), "pass"),
+        (recalled(0, n=104), innocent(), "pass"),
         (recalled(0), protocol(), "fail"),
         (recalled(20), innocent(), "fail"),
         (recalled(3), innocent(), "inconclusive"),

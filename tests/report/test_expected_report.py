@@ -83,12 +83,13 @@ def test_other_reports_have_no_such_table():
 
 
 def judged(high):
-    row = replace(expected("coverage", 0.1, source="tuned-not-base"), low=0.0, high=high)
-    return verdict.verdict([row, replace(row, scope={**row.scope, "source": "base"})], [])
+    row = replace(expected("coverage", 0.1, n=200, source="tuned-not-base"), low=0.0, high=high)
+    beside = [replace(row, scope={**row.scope, "source": one}) for one in ("base", "control")]
+    return verdict.verdict([row, *beside], [])
 
 
 def test_nothing_found_is_no_pass_where_most_was_given_up():
-    # 0 of 50 has an upper bound of 3.84 / 53.84 = 7.1 %, 2 of 50 one of 13.5 %.
+    # It takes seven of 200 against none of 200: P(Bin(200, r) >= 7) = 0.9 at r = 5.2 %.
     assert judged(0.09)["status"] == "pass"
     blind = judged(1.0)
     assert blind["status"] == "inconclusive"

@@ -39,7 +39,7 @@ def test_the_example_is_well_formed():
     assert signs <= {"text", "text_special", "strong_open", "strong_close"}
     assert texts[:3] == ["Privacy audit", "Verdict: fail", texts[2]]
     assert texts[2].startswith("Personal data of other parties can be pulled out")
-    assert blocks.count("table_open") == 12
+    assert blocks.count("table_open") == 13
     for table in (*tables.extraction(report), *tables.claims(report), *tables.utility(report)):
         assert table.title in texts
         assert all(cell in texts for row in (table.columns, *table.rows) for cell in row if cell)
