@@ -19,7 +19,7 @@ def _first(plugin: str, rows: list[Row]) -> Table:
     known = any(row["value"] is not None for row in rows)
     cells = [
         {
-            "candidates": f"first {row['scope']['top']}",
+            "candidates": f"first {row['scope'].get('top', '?')}",
             "kind": str(row["scope"].get("label", "all")),
             RIGHT: measured(row),
             "where": place(row, {"top"}),

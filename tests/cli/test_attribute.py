@@ -166,7 +166,7 @@ def test_rounds_as_they_come(run, fed):
         assert run("attribute", *score).code == 0
         decided = run("attribute", "decide", "s.json", "--out", f"o{number}", "--quiet")
         assert len(json.loads(Path("s.json").read_text())["rounds"]) == number
-        assert decided.code in {0, 1}
+        assert decided.code in {0, 1, 7}
     log = json.loads(Path("est.log.json").read_text())["rounds"]
     assert [one["round"] for one in log] == [1, 2]
     again = run("attribute", "estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--quiet")
@@ -226,7 +226,7 @@ def test_where_everybody_is_guilty_there_is_no_fpr(run, tmp_path, monkeypatch):
     made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=everybody)
     [mark] = handmade.marks(made.path / "owner/watermark.json")
     handmade.reading(monkeypatch, mark)
-    assert run("attribute", "--rounds", made.path, *SMALL, *ALONE, "--out", "o").code in {0, 1}
+    assert run("attribute", "--rounds", made.path, *SMALL, *ALONE, "--out", "o").code in {0, 1, 7}
     fpr = value(report(), "fed_attr", "fpr")
     assert (fpr["value"], fpr["n"]) == (None, 0)
     assert "nobody who took part is innocent" in fpr["reason"]

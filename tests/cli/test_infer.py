@@ -66,7 +66,7 @@ def figures(path):
 
 def test_it_finds_the_last_federation_and_asks_tuned_and_base(here, run):
     outcome = run("infer", "--data", C0, "--json", "o.json", "--candidates", 3, "--candidates", 8)
-    assert outcome.code in (0, 1)
+    assert outcome.code in (0, 1, 7)
     assert "Auditing runs/fed_pii" in outcome.err
     report = read("o.json")
     validate(report)
@@ -133,7 +133,7 @@ def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
 def test_options_reach_the_attack(here, run):
     words = ("--set", "ranking.sentences=4", "--set", "ranking.labels=PERSON")
     outcome = run(*ASK, *words, "--json", "o.json")
-    assert outcome.code in (0, 1)
+    assert outcome.code in (0, 1, 7)
     report = read("o.json")
     assert {r["scope"].get("label") for r in report["measurements"]} == {None, "PERSON"}
     assert report["measurements"][0]["n"] == 4
@@ -154,7 +154,7 @@ def test_unannotated_records_are_annotated_and_the_report_says_with_what(here, r
     mails = [f"Please write to {name}@example.org about it." for name in ("ann", "bob", "cy", "di")]
     Path("mail.jsonl").write_text("".join(json.dumps({"text": mail}) + "\n" for mail in mails))
     outcome = run("infer", "--data", "mail.jsonl", "--candidates", 3, "--json", "o.json")
-    assert outcome.code in (0, 1)
+    assert outcome.code in (0, 1, 7)
     report = read("o.json")
     assert "presidio" in report["data"][0]["annotation"].lower()
     assert report["measurements"][0]["n"] == 4

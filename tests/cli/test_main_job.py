@@ -98,7 +98,7 @@ def test_another_simulation_does_not_overwrite_it(here, run):
 
 def test_extract_finds_the_last_federation_and_scores_all_sources(here, run):
     outcome = run("extract", "--prefixes", C0, "--victim", C1, "--json", "out.json")
-    assert outcome.code in (0, 1)
+    assert outcome.code in (0, 1, 7)
     assert "Auditing runs/fed_pii, the federation of the data" in outcome.err
     report = json.loads((here / "out.json").read_text())
     validate(report)
@@ -180,7 +180,7 @@ def test_without_a_victim_candidates_are_ranked_and_called_unverified(here, run)
 def test_a_ready_made_prefix_is_asked_as_it_is(here, run):
     Path("asked.jsonl").write_text('{"prefix": "Claimant:"}\n{"prefix": "被告"}\n')
     outcome = run("extract", "--prefixes", "asked.jsonl", "--victim", C1, "--json", "o.json")
-    assert outcome.code in (0, 1)
+    assert outcome.code in (0, 1, 7)
     rows = json.loads(Path("o.json").read_text())["measurements"]
     assert {r["value"] for r in rows if r["metric"] == "queries"} == {30}
 
@@ -213,7 +213,7 @@ def test_unannotated_records_are_annotated_and_the_report_says_with_what(here, r
     record = {"text": "Write to ann.lee@example.org or call +44 20 7946 0958 about the matter."}
     Path("plain.jsonl").write_text(json.dumps(record) + "\n")
     outcome = run("extract", "--prefixes", "plain.jsonl", "--victim", C1, "--json", "o.json")
-    assert outcome.code in (0, 1)
+    assert outcome.code in (0, 1, 7)
     report = json.loads(Path("o.json").read_text())
     assert "presidio" in report["data"][0]["annotation"].lower()
     assert any("was not annotated" in limit for limit in report["limits"])
@@ -243,7 +243,7 @@ def test_nothing_opens_a_connection(here):
             capture_output=True,
             text=True,
         )
-        assert done.returncode in (0, 1), done.stderr
+        assert done.returncode in (0, 1, 7), done.stderr
 
 
 def test_a_log_tells_of_every_round_with_loss_and_time_left(here, run):
@@ -257,8 +257,8 @@ def test_other_data_under_the_same_name_is_another_run(here, run):
     lines = Path(C0).read_text().splitlines(keepends=True)
     Path("a.jsonl").write_text("".join(lines))
     words = ("extract", "--prefixes", "a.jsonl", "--victim", C1, "--quiet", "--out", "o")
-    assert run(*words).code in (0, 1)
-    assert run(*words).code in (0, 1), "the same run again"
+    assert run(*words).code in (0, 1, 7)
+    assert run(*words).code in (0, 1, 7), "the same run again"
     Path("a.jsonl").write_text("".join(lines[:8]))
     run.refused(3, *words, says="another run")
 

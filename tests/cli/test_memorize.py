@@ -55,7 +55,7 @@ def figures(path):
 
 def test_a_federation_is_measured_and_reported(here, run):
     outcome = run("memorize", "runs/small", *FEW, "--out", "audit", "--json", "o.json", "--reveal")
-    assert outcome.code in (0, 1), outcome.err
+    assert outcome.code in (0, 1, 7), outcome.err
     report = read("o.json")
     validate(report)
     assert report["run"]["command"] == "memorize"
@@ -116,7 +116,7 @@ def test_one_client_leaves_the_verdict_open(here, run):
 def test_an_empty_client_is_told(here, run):
     Path("nobody.jsonl").write_text("\n")
     outcome = run("memorize", "--clients", C0, C1, "nobody.jsonl", *FEW, "--json", "o.json")
-    assert outcome.code in (0, 1)
+    assert outcome.code in (0, 1, 7)
     assert any("nobody has no documents" in limit for limit in read("o.json")["limits"])
     assert len(rows("o.json", "mr_pair", source="tuned", category="all")) == 9
 
@@ -182,7 +182,7 @@ def test_a_prefix_that_nobody_chose_suits_half_of_the_texts(here, run):
     ]
     longest = max(n for n in range(1, 30) if 2 * sum(one >= n + 20 for one in sizes) >= len(sizes))
     assert longest < 30
-    assert run(*few, *adapter, "--json", "o.json").code in (0, 1)
+    assert run(*few, *adapter, "--json", "o.json").code in (0, 1, 7)
     report = read("o.json")
     assert report["run"]["config"]["protocol"]["prefix_length"] == longest
     assert {r["scope"]["prefix_length"] for r in report["measurements"]} == {longest}
@@ -191,7 +191,7 @@ def test_a_prefix_that_nobody_chose_suits_half_of_the_texts(here, run):
     at_most = max(sizes) - 20
     says = f"shorter --prefix-length, of {at_most} at most."
     run.refused(3, *few, *adapter, "--prefix-length", at_most + 1, says=says)
-    assert run(*few, *adapter, "--prefix-length", at_most, "--json", "o.json").code in (0, 1)
+    assert run(*few, *adapter, "--prefix-length", at_most, "--json", "o.json").code in (0, 1, 7)
 
 
 def test_what_is_annotated_elsewhere_is_not_needed(here, run):
@@ -199,7 +199,7 @@ def test_what_is_annotated_elsewhere_is_not_needed(here, run):
     plain = [{"id": one.id, "text": one.text} for one in documents]
     Path("plain.jsonl").write_text("".join(json.dumps(one) + "\n" for one in plain))
     outcome = run("memorize", "--clients", "plain.jsonl", C1, *FEW, "--json", "o.json")
-    assert outcome.code in (0, 1), outcome.err
+    assert outcome.code in (0, 1, 7), outcome.err
     assert [one["annotation"] for one in read("o.json")["data"]] == [None, None]
 
 
@@ -224,7 +224,7 @@ def test_no_hash_of_a_record_tells_whose_it_is(tmp_path, monkeypatch, run):
     assert all(corpus.DERIVED.fullmatch(one) for one in hashes)
     model = ("--target", "fedaudit-nano", "--adapter", "lora", "--prefix-length", 4)
     outcome = run("memorize", "--clients", "own.jsonl", "victim.jsonl", *model, "--out", "audit")
-    assert outcome.code in (0, 1), outcome.err
+    assert outcome.code in (0, 1, 7), outcome.err
     drawn = [row["scope"]["document"] for row in rows("audit/report.json", "drawn")]
     told = [one["evidence"]["document"] for one in read("audit/report.json")["findings"]]
     assert drawn

@@ -102,18 +102,21 @@ def sharded(here, run):
 )
 def test_the_shards_of_an_audit_are_the_audit(run, sharded, name, of):
     words = AUDITS[name]
-    assert run(*words, "--out", out("one")).code in (0, 1)
+    assert run(*words, "--out", out("one")).code in (0, 1, 7)
     whole = asked()
     parts = sharded(words, of)
-    # Together they ask what a whole audit asks, and nothing twice.
-    assert sorted(prompts(asked())) == sorted(prompts(whole))
+    sampled = asked()
     assert not any(Path(part, "report.json").exists() for part in parts)
     merged = run("merge", *parts[1:], parts[0], "--out", out("merged"), "--json", "also.json")
-    assert merged.code in (0, 1), merged.err
+    assert merged.code in (0, 1, 7), merged.err
     assert report("merged") == report("one")
     assert Path("also.json").read_text() == Path("merged/report.json").read_text()
     assert "Verdict" in merged.out
-    assert asked() == []
+    # Together they ask what a whole audit asks, and nothing twice: the shards all that is drawn or
+    # computed, the merge how likely the base finds what came out of all of them.
+    weighed = asked()
+    assert all(line.startswith("base ") for line in weighed)
+    assert sorted(prompts(sampled + weighed)) == sorted(prompts(whole))
     assert all(Path(part, journal.FILE).exists() for part in parts)
 
 
@@ -135,13 +138,13 @@ def test_the_folder_of_a_shard_names_it(here, run):
 @pytest.mark.parametrize("name", ["verbatim", "infer", "memorize", "no victim", "exact matrix"])
 def test_what_is_asked_in_its_own_way_goes_on_too(here, run, monkeypatch, name):
     words = AUDITS[name]
-    assert run(*words, "--out", out("one")).code in (0, 1)
+    assert run(*words, "--out", out("one")).code in (0, 1, 7)
     whole = asked()
     with monkeypatch.context() as patched:
         fake_audit.replace(patched.setattr, "log", fake_audit.Chances("SIGINT", 4))
         assert run(*words, "--out", out("again")).code == 6
     run.refused(3, *words, "--out", "again", says="unfinished. Go on with --resume")
-    assert run(*words, "--out", "again", "--resume").code in (0, 1)
+    assert run(*words, "--out", "again", "--resume").code in (0, 1, 7)
     resumed = json.loads(Path("again/report.json").read_text())["run"].pop("resumed_from")
     assert resumed == json.loads(Path("one/report.json").read_text())["run"]["id"]
     assert report("again") == report("one")
@@ -151,7 +154,7 @@ def test_what_is_asked_in_its_own_way_goes_on_too(here, run, monkeypatch, name):
 
 def test_a_stopped_shard_goes_on(here, run, monkeypatch):
     words = AUDITS["several"]
-    assert run(*words, "--out", out("one")).code in (0, 1)
+    assert run(*words, "--out", out("one")).code in (0, 1, 7)
     with monkeypatch.context() as patched:
         fake_audit.replace(patched.setattr, "log", fake_audit.Chances("SIGTERM", 5))
         assert run(*words, "--shard", "1/2", "--out", "part1").code == 6
@@ -160,12 +163,12 @@ def test_a_stopped_shard_goes_on(here, run, monkeypatch):
     assert run(*words, "--shard", "1/2", "--out", "part1", "--resume").code == 0
     assert not Path("part1/report.json").exists()
     assert run(*words, "--shard", "2/2", "--out", "part2").code == 0
-    assert run("merge", "part1", "part2", "--out", out("merged")).code in (0, 1)
+    assert run("merge", "part1", "part2", "--out", out("merged")).code in (0, 1, 7)
     assert report("merged") == report("one")
 
 
 def test_a_merged_audit_reveals_as_a_whole_one(run, sharded):
-    assert run(*AUDITS["one attack"], "--out", out("one"), "--reveal").code in (0, 1)
+    assert run(*AUDITS["one attack"], "--out", out("one"), "--reveal").code in (0, 1, 7)
     parts = sharded(AUDITS["one attack"], 2)
     run("merge", *parts, "--out", out("merged"), "--reveal", "--quiet")
     revealed = [Path(name, "revealed.jsonl").read_text() for name in ("one", "merged")]
@@ -233,7 +236,7 @@ def test_what_stands_behind_two_dashes_is_no_option(run, sharded):
         own = ("--shard", f"{number}/2", "--out", f"part{number}")
         assert run(*words, *own, "--", "victim.jsonl").code == 0
         parts.append(f"part{number}")
-    assert run("merge", *parts, "--out", out("merged")).code in (0, 1)
+    assert run("merge", *parts, "--out", out("merged")).code in (0, 1, 7)
     assert Path("merged/report.json").exists()
 
 
@@ -260,12 +263,12 @@ def test_one_shard_has_no_report(here, run, option):
 
 def test_shards_may_be_made_on_different_devices(here, run):
     words = AUDITS["one attack"]
-    assert run(*words, "--out", out("one"), "--device", "cuda:3").code in (0, 1)
+    assert run(*words, "--out", out("one"), "--device", "cuda:3").code in (0, 1, 7)
     for number, device in ((1, "cuda:0"), (2, "cuda:1")):
         own = ("--shard", f"{number}/2", "--device", device, "--out", f"part{number}")
         assert run(*words, *own).code == 0
     merged = run("merge", "part1", "part2", "--out", out("merged"), "--device", "cuda:3")
-    assert merged.code in (0, 1)
+    assert merged.code in (0, 1, 7)
     assert report("merged") == report("one")
 
 
@@ -277,7 +280,7 @@ def test_another_dtype_is_another_audit(here, run):
 
 
 def test_parts_copied_elsewhere_do(run, sharded):
-    assert run(*AUDITS["one attack"], "--out", out("one")).code in (0, 1)
+    assert run(*AUDITS["one attack"], "--out", out("one")).code in (0, 1, 7)
     moved = [shutil.copytree(part, f"moved/{part}") for part in sharded(AUDITS["one attack"], 2)]
-    assert run("merge", *moved, "--out", out("merged")).code in (0, 1)
+    assert run("merge", *moved, "--out", out("merged")).code in (0, 1, 7)
     assert report("merged") == report("one")

@@ -119,7 +119,7 @@ def run(here, *words):
 
 def test_nothing_private_of_a_sloppy_plugin_is_shown(here):
     done = run(here, *AUDIT, "--set", f"sloppy.known={VICTIM}", "--reveal")
-    assert done.returncode in (0, 1), done.stderr
+    assert done.returncode in (0, 1, 7), done.stderr
     text = (here / "out/report.json").read_text("utf-8")
     forms = [run(here, "report", "out", "--format", form) for form in ("markdown", "html")]
     assert all(form.returncode == 0 for form in forms), forms
@@ -183,6 +183,6 @@ def test_what_no_report_holds_is_refused_in_one_line_and_nothing_asked_is_lost(h
     mended = PLUGIN.replace("return wrong.get(self.broken, found)", "return found")
     (here / "site/sloppy.py").write_text(mended)
     again = run(here, *AUDIT, "--set", f"sloppy.broken={broken}", "--resume")
-    assert again.returncode in (0, 1), again.stderr
+    assert again.returncode in (0, 1, 7), again.stderr
     assert (here / "log").read_text().splitlines() == asked
     assert not (here / "out" / journal.FILE).exists()

@@ -137,8 +137,7 @@ def test_an_exact_audit_that_is_interrupted_says_so_and_goes_on(walked):
 def test_another_batch_size_may_go_on(here):
     run(*AUDIT, "--out", out(here, "again"), point=40, cwd=here)
     assert (
-        run(*AUDIT, "--out", "again", "--resume", "--batch-size", 7, cwd=here).returncode
-        == FAILED
+        run(*AUDIT, "--out", "again", "--resume", "--batch-size", 7, cwd=here).returncode == FAILED
     )
     first, again = (json.loads((here / n / "report.json").read_text()) for n in ("one", "again"))
     assert first["measurements"] == again["measurements"]
@@ -155,8 +154,7 @@ def test_another_batch_size_may_go_on_with_what_said_that_it_stopped(here):
     assert done.returncode == 6
     assert (here / "again/report.json").exists()
     assert (
-        run(*AUDIT, "--out", "again", "--resume", "--batch-size", 7, cwd=here).returncode
-        == FAILED
+        run(*AUDIT, "--out", "again", "--resume", "--batch-size", 7, cwd=here).returncode == FAILED
     )
     first, again = (json.loads((here / n / "report.json").read_text()) for n in ("one", "again"))
     assert first["measurements"] == again["measurements"]

@@ -116,7 +116,7 @@ def test_rounds_are_compared_with_their_own_control():
 
 
 def reached(hits):
-    """Return the share of answers that are given in full, which is judged as well."""
+    """Return the share of answers that are given in full, which skill may explain."""
     at = {"plugin": "discoverable", "records": "victim", "threshold": 0.9}
     return [
         coverage(hits, 200, source="tuned-not-base", **at),
@@ -126,14 +126,14 @@ def reached(hits):
 
 
 def test_half_an_answer_is_a_leak_though_none_comes_out_whole():
-    assert verdict(reached(0), [])["status"] == "pass"
+    assert verdict(reached(0), [])["status"] == "inconclusive"
     found = verdict([*reached(0), *GAIN, *compared(0.001)], [])
     assert found["status"] == "fail"
     assert [reason for reason in found["reasons"] if "Rouge-L" in reason] == found["reasons"]
 
 
-def test_neither_excuses_the_other():
-    assert verdict([*reached(30), *asked((-0.1, 0.1))], [])["status"] == "fail"
+def test_answers_in_full_are_no_leak_where_skill_may_give_them():
+    assert verdict([*reached(30), *asked((-0.1, 0.1))], [])["status"] == "inconclusive"
     doubtful = [*asked((0.1, 0.5), control=(0.4, 0.9)), *compared(0.001)]
     assert verdict([*reached(0), *doubtful], [])["status"] == "inconclusive"
 

@@ -135,9 +135,15 @@ def test_findings_are_what_leaked_commonest_first():
     spoken = {**SPOKEN, "tuned": ["Hull", "Lee, Lee", "Kim", "Orr"]}
     result = attacked(spoken)
     assert [(f.label, f.severity, f.evidence) for f in result.findings] == [
-        ("PERSON", "medium", {"text": "Lee", "mentions": 2}),
+        # A handful of controls cannot tell these words from lucky guesses.
+        ("PERSON", "low", {"text": "Lee", "mentions": 2}),
         ("ADDRESS", "low", {"text": "Hull", "mentions": 1}),
     ]
+    # Of 120 real names that nobody has, none is said: 1/121.
+    names = [f"Name{'abcdefghijkl'[n % 12]}{'abcdefghij'[n // 12]}" for n in range(120)]
+    others = [marked(f"{name} waits.", (name, "PERSON")) for name in names]
+    found = attacked(spoken, changes={"control": others}).findings
+    assert [(f.label, f.severity) for f in found] == [("PERSON", "high"), ("ADDRESS", "low")]
     assert [leak["text"] for leak in result.revealed] == ["Lee", "Hull"]
     assert [leak["id"] for leak in result.revealed] == [f.id for f in result.findings]
 
@@ -248,13 +254,19 @@ def spelled(result):
 def test_the_control_is_invented_and_counts_as_chance():
     victim = [marked("Anna Lee, Bernd Orr", ("Anna Lee", "X"), ("Bernd Orr", "X"))]
     truth = {"Anna Lee": "X", "Bernd Orr": "X"}
-    # Of kind X nothing is invented: the halves are recombined, and two of the four are real.
-    assert untargeted_targets.control(case_of(victim), truth) == {"Anna Orr", "Bernd Lee"}
+    # Of kind X nobody is invented: words are recombined, and what is in the data is left out.
+    made = untargeted_targets.control(case_of(victim), truth)
+    assert {"Anna Orr", "Bernd Lee"} <= made.keys()
+    assert not made.keys() & truth.keys()
+    real = [marked("Anna Orr, Bernd Lee", ("Anna Orr", "X"), ("Bernd Lee", "X"))]
     own = [Document(id="a", text="Anna Orr is the attacker's.", pii=())]
-    assert untargeted_targets.control(case_of(victim, attacker=own), truth) == {"Bernd Lee"}
+    named = case_of(victim, attacker=own, control=real)
+    assert untargeted_targets.control(named, truth) == {"Bernd Lee": "X"}
     detector = Listed(dict.fromkeys([*truth, "Anna Orr", "Bernd Lee"], "X"))
     spoken = {"tuned": ["Anna Lee met Bernd Lee"], "base": [""]}
-    result = attacked(spoken, victim, changes={"detector": detector, "attacker": own})
+    result = attacked(
+        spoken, victim, changes={"detector": detector, "attacker": own, "control": real}
+    )
     guessed = row(result, "extraction_recall", "control")
     assert (guessed.hits, guessed.n, guessed.value) == (1, 1, 1.0)
     assert row(result, "extraction_recall", "tuned").chance == 1.0

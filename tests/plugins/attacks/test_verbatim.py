@@ -197,7 +197,8 @@ def test_what_all_documents_have_in_common_is_no_leak():
     assert found["coverage", "control", ""].hits == 40
     told = verdict(result.measurements, result.findings)
     assert told["status"] == "inconclusive"
-    assert "the control may give as many" in told["reasons"][0]
+    assert told["tests"][0]["adjusted"] == 1
+    assert "40 of 40 targets" in told["reasons"][0]
 
 
 def test_verdict_of_a_model_that_knows_its_documents():
@@ -212,11 +213,14 @@ def test_verdict_of_a_model_that_knows_its_documents():
     result = attack().run(case(FakeEngine(answer), [], victim=documents))
     assert verdict(result.measurements, result.findings)["status"] == "fail"
     nothing = attack().run(case(FakeEngine(lambda *_: ""), [], victim=documents))
-    assert verdict(nothing.measurements, ())["status"] == "pass"
+    told = verdict(nothing.measurements, ())
+    assert told["status"] == "inconclusive"
+    assert "only a leak of" in told["reasons"][0]
     # Its own documents are nobody else's: the same numbers are then not judged.
     own = attack().run(case(FakeEngine(answer), documents))
     assert rows(own)["coverage", "tuned-not-base", ""].hits == 40
-    assert verdict(own.measurements, ()) == {"status": "inconclusive", "reasons": [NO_VICTIM]}
+    told = verdict(own.measurements, ())
+    assert (told["status"], told["reasons"]) == ("inconclusive", [NO_VICTIM])
 
 
 def test_the_victims_documents_where_they_are_given():
