@@ -54,7 +54,7 @@ def test_a_matrix_of_files_on_a_bare_model(run):
     outcome = run("extract", "--matrix", *words, "--target", "fedaudit-nano", "--device", "cpu",
                   "--set", "contextual.samples=2", "--quiet")  # fmt: skip
     report = json.loads(Path("m.json").read_text())
-    assert outcome.code == 0
+    assert outcome.code == 7
     assert "Attackers and victims: contextual" in outcome.out
     assert report["budget"]["queries"] == 4
     assert report["verdict"]["status"] == "inconclusive"  # a base alone has nothing to be beyond of

@@ -108,7 +108,8 @@ def test_extract_finds_the_last_federation_and_scores_all_sources(here, run):
         if r["metric"] == "coverage" and "label" not in r["scope"]
     }
     sources = ("tuned", "base", "tuned-not-base", "control")
-    assert totals == {(s, t) for s in sources for t in ("all", "prefix-disjoint")}
+    paper = {(s, t) for s in sources for t in ("all", "prefix-disjoint")}
+    assert totals == paper | {(s, "exclusive") for s in (*sources, "base-not-tuned")}
     assert report["target"]["effect"]["largest_change"] > 0.1
     assert report["target"]["beginning"]["start"] in ("bos", "bare")
     assert (outcome.code == 1) == (report["verdict"]["status"] == "fail")
@@ -160,7 +161,7 @@ def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):
 def test_without_a_victim_candidates_are_ranked_and_called_unverified(here, run):
     outcome = run("extract", "--prefixes", C0, "--quiet", "--out", "audit")
     report = json.loads(Path("audit/report.json").read_text())
-    assert outcome.code == 0
+    assert outcome.code == 7
     assert report["verdict"]["status"] == "inconclusive"
     beliefs = [f["evidence"]["belief"] for f in report["findings"]]
     assert len(beliefs) > 5
@@ -191,9 +192,10 @@ def test_the_initial_adapter_has_no_effect_and_stops_the_audit(here, run):
 
 def test_the_base_alone_can_be_asked(here, run):
     outcome = run(*ATTACK, "--target", "fedaudit-nano", "--json", "o.json")
-    assert outcome.code == 0
-    sources = {r["scope"]["source"] for r in json.loads(Path("o.json").read_text())["measurements"]}
-    assert sources == {"tuned", "control"}
+    assert outcome.code == 7
+    rows = json.loads(Path("o.json").read_text())["measurements"]
+    assert {r["scope"].get("source") for r in rows} == {"tuned", "control", None}
+    assert {r["metric"] for r in rows if "source" not in r["scope"]} == {"targets"}
     assert "no base to compare with" in outcome.out
 
 
