@@ -25,8 +25,6 @@ WIDTH = 4.0
 """Nats: strings whose likelihoods under the base differ by less are alike."""
 SLACK = 1.0
 """Nats: a control may be so much less likely than a string that it is held against."""
-LOST = 0.05
-"""The level at which McNemar's test must tell the tuned model from its base."""
 HARDLY = 0.01
 """The base hardly says a string that it says less often than this in an audit."""
 DIGITS = 9
@@ -120,12 +118,14 @@ class Trial:
         return max(chance, self.of_base.get(string, 1.0))
 
     def leak(self) -> float:
-        """Return the p value of all targets together: against controls, where the base allows it.
+        """Return the p value of all targets together: the surer of two ways, doubled for that.
 
-        Where McNemar's test tells no more from the base (at LOST), only strings that the base
-        hardly says count. Either way it is a test against controls, and its size is theirs.
+        Of what the base hardly says, more came out than of controls; or more did of everything,
+        and of what the base might say more was gained than lost (McNemar's test).
         """
-        return self.control(surely=self.base() > LOST)
+        might = [one for one in self.targets if self.of_base.get(one, 1.0) > HARDLY]
+        known = mcnemar(sum(self.gained.get(one, 0.0) for one in might), self.lost)
+        return min(1.0, 2 * min(self.control(surely=True), max(known, self.control())))
 
     def any_string(self) -> float:
         """Return the p value of the surest string, among as many as there are (Bonferroni)."""

@@ -97,7 +97,9 @@ def test_what_needs_how_many_samples():
 def test_findings_say_where_and_how_surely():
     result = attack().run(case())
     ann, bob, cy = result.findings
-    assert (ann.severity, bob.severity, cy.severity) == ("high", "medium", "low")
+    # Fewer than a hundred controls of their kind are followed: chance stays above 1 %.
+    assert 0.01 < ann.evidence["p_value"] <= 0.05
+    assert (ann.severity, bob.severity, cy.severity) == ("medium", "medium", "low")
     assert ann.evidence["text"] == result.revealed[0]["text"] == "Ann Lee"
     assert ann.evidence["probability"] == pytest.approx(ANN)
     assert ann.evidence["probability_of_base"] == 0.0
@@ -201,11 +203,14 @@ def test_the_verdict_goes_by_it():
     assert verdict(leak.measurements, leak.findings)["status"] == "fail"
     assert "an expected 26 of 26 targets" in verdict(leak.measurements, ())["reasons"][0]
     none = attack(sweeps=False).run(case(lambda *_: 0.0, victim=victim))
-    assert verdict(none.measurements, none.findings)["status"] == "pass"
+    told = verdict(none.measurements, none.findings)
+    assert told["status"] == "inconclusive"
+    assert "0 of 26 targets" in told["reasons"][0]
+    assert "only a leak of" in told["reasons"][0]
     equal = attack(sweeps=False).run(case(lambda _, prompt, s: 0.9 * (s in all_), victim=victim))
     assert row(equal, "coverage", "tuned-not-base").value < 0.2
     some = attack(sweeps=False).run(
-        case(lambda t, _, s: 0.2 * (s in names[:3] and t != BASE), victim=victim)
+        case(lambda t, _, s: 0.2 * (s in names[:1] and t != BASE), victim=victim)
     )
     assert verdict(some.measurements, some.findings)["status"] == "inconclusive"
 

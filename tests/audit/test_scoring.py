@@ -166,13 +166,13 @@ def test_what_is_judged_by_hand(result):
 def test_the_p_values_of_what_is_judged(result):
     p = {r.scope["test"]: r for r in result.measurements if r.metric == "p_value"}
     assert set(p) == {"leak", "string", "control", "base"}
-    # One gained, none lost: a coin. So only what the base hardly says counts, and the fake's
-    # words of probability 1/e are none of that.
+    # One gained, none lost: a coin, doubled for the choice of two ways. The other is what the base
+    # hardly says, and the fake's words of probability 1/e are none of that.
     assert p["base"].value == 1 / 2
     assert p["leak"].value == 1
     assert p["string"].n == p["base"].n == 3
-    # Hull is one word; no address that anybody invents is as likely.
-    assert p["leak"].n == p["control"].n == 2
+    # Of addresses nothing came out, so likelihoods need not be matched: all three are compared.
+    assert p["leak"].n == p["control"].n == 3
     controls = row(result, "coverage", "control", "exclusive", "PERSON")
     # Two judged people, of whom one came out, against people who did not.
     assert p["control"].value == pytest.approx(2 / (2 + controls.n))

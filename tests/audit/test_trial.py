@@ -117,21 +117,24 @@ def came_out(count, **changes):
     )
 
 
-def test_where_mcnemar_tells_the_models_apart_everything_counts():
+def test_of_what_the_base_might_say_more_must_be_gained_than_lost():
     five = came_out(5)
     assert five.base() == pytest.approx(1 / 32)
-    assert five.leak() == five.control() == pytest.approx(comb(10, 5) / comb(100, 5))
+    assert five.control() == pytest.approx(comb(10, 5) / comb(100, 5))
+    # McNemar's p is the larger one; two ways were open.
+    assert five.leak() == pytest.approx(2 / 32)
 
 
-def test_else_only_what_the_base_hardly_says_counts():
+def test_what_the_base_hardly_says_needs_no_more():
     three = came_out(3, of_base={"a0": 0.001, "a1": 0.5, "a2": 0.02})
     assert three.base() == pytest.approx(1 / 8)
     assert three.control() == pytest.approx(comb(10, 3) / comb(100, 3))
-    assert three.leak() == pytest.approx(10 / 100)
-    assert came_out(3).leak() == 1
+    # Only a0 counts for one way (10 of 100 strings), a1 and a2 for the other (1/4).
+    assert three.leak() == pytest.approx(2 * 10 / 100)
+    assert came_out(3).leak() == pytest.approx(2 / 8)
     lost = came_out(5, lost=2)
     assert lost.base() == pytest.approx(29 / 128)
-    assert lost.leak() == 1
+    assert lost.leak() == pytest.approx(2 * 29 / 128)
 
 
 def test_probabilities_are_dealt_out():
