@@ -8,8 +8,6 @@ with names that another member has too ("shared"), texts of real courts ("court"
 annotated ones), against federations of invented courts and of real ones. Positives: documents about
 people of their own that c1 trained on 1, 5 or 20 times, 1 to 12 of them among 40 strings that
 nobody trained on; five people whom a scrubber missed; a base that knows the victim already.
-
-Rules and limits were chosen before; what is drawn here was not looked at for them.
 """
 
 import argparse
@@ -155,8 +153,8 @@ class Auditor:
         self.engine, self.place, self.own = engine, place, read(place, "c0")
         rounds = sorted((place / "rounds").glob("*/global"))
         self.tuned = Target(name="tuned", adapter=str(rounds[-1]))
-        known = places(engine, self.own, CONTEXT)  # type: ignore[arg-type]
-        self.begun = beginning.choose(engine, self.tuned, known).chosen  # type: ignore[arg-type]
+        known = places(engine, self.own, CONTEXT)
+        self.begun = beginning.choose(engine, self.tuned, known).chosen
         held = place / "data" / "held_out.jsonl"
         self.held = list(corpus.read(held, FORM)) if held.exists() else []
 
@@ -167,12 +165,15 @@ class Auditor:
             folder = self.place / "rounds" / f"{audit.base_round:03}" / "global"
             base = Target(name="base", adapter=str(folder))
         case = Case(
-            engine=self.engine,  # type: ignore[arg-type]
+            engine=self.engine,
             tuned=self.tuned,
             base=base,
             attacker=self.own,
             victim=audit.victim,
             members=audit.members,
+            # The simulation holds out records, not case files: training saw others of their groups.
+            held_out=self.held or None,
+            related=True,
             beginning=self.begun,
             detector=registry.create("detector", "presidio", None),
         )
