@@ -3,8 +3,11 @@
 Every p value here is one-sided (more than explained), exact unless it says otherwise, and never 0.
 """
 
+import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +17,10 @@ PERMUTATIONS = 99_999
 
 CELLS = 4_000_000
 """Random numbers that are drawn at once."""
+
+
+WIDEST = 200_000
+"""Numbers of hits that are summed over; where there are more, their law is normal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +59,66 @@ def stratified(strata: Sequence[Stratum]) -> float:
     exact test, stratified: Mantel and Haenszel's hypothesis, Cox 1970). A stratum without controls
     says nothing and is left out. The p value is 1 where nothing is left.
     """
-    from scipy.stats import hypergeom
+    kept = [one for one in strata if one.n and one.control_n and one.hits + one.control_hits]
+    observed = sum(one.hits for one in kept)
+    laws = [_Law.of(one) for one in kept]
+    if sum(law.last - law.first for law in laws) > WIDEST:
+        return _normal_tail(laws, observed)
+    start, whole = 0, np.ones(1)
+    for law in laws:
+        start, whole = start + law.first, np.convolve(whole, law.pmf())
+    tail = float(whole[max(0, observed - start) :].sum())
+    return min(1.0, max(tail, float(np.finfo(float).tiny)))
 
-    law = np.ones(1)
-    observed = 0
-    for one in strata:
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """The hypergeometric law of a stratum's hits, from `first` to `last` (inclusive).
+
+    What is left out lies 40 standard deviations and 1,000 hits from the mean, where probabilities
+    are below the least float.
+    """
+
+    stratum: Stratum
+    mean: float
+    variance: float
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, one: Stratum) -> Self:
+        found, whole = one.hits + one.control_hits, one.n + one.control_n
+        share = one.n / whole
+        mean = found * share
+        variance = mean * (1 - share) * (whole - found) / max(1, whole - 1)
+        reach = int(40 * math.sqrt(variance)) + 1000
+        first = max(0, found - one.control_n, int(mean) - reach)
+        return cls(one, mean, variance, first, min(found, one.n, int(mean) + reach))
+
+    def pmf(self) -> npt.NDArray[np.float64]:
+        from scipy.special import betaln
+
+        # As the quotient of binomials; scipy's own takes a time that grows with the counts.
+        one = self.stratum
         found = one.hits + one.control_hits
-        if not (one.n and one.control_n and found):
-            continue
-        own = hypergeom.pmf(np.arange(found + 1), one.n + one.control_n, one.n, found)
-        law = np.convolve(law, own)
-        observed += one.hits
-    return float(min(1.0, max(law[observed:].sum(), np.finfo(float).tiny)))
+        hits = np.arange(self.first, self.last + 1, dtype=float)
+        missed = found - hits
+        logs = -betaln(hits + 1, one.n - hits + 1)
+        logs -= betaln(missed + 1, one.control_n - missed + 1)
+        law = np.exp(logs - logs.max())
+        return np.asarray(law / law.sum())
+
+
+def _normal_tail(laws: Sequence[_Law], observed: int) -> float:
+    """Return P(sum >= observed) by the normal law, which is exact enough for so many hits.
+
+    Such counts come from no audit, but may stand in a report that is read.
+    """
+    from scipy.stats import norm
+
+    spread = math.sqrt(sum(law.variance for law in laws))
+    z = (observed - 0.5 - sum(law.mean for law in laws)) / spread
+    return max(float(norm.sf(z)), float(np.finfo(float).tiny))
 
 
 def permuted(
@@ -130,10 +185,23 @@ def upper_bound(hits: int, n: int, level: float = 0.05) -> float:
 
 def hits_needed(n: int, control_hits: int, control_n: int, level: float) -> int | None:
     """Return how many of `n` targets must come out for p <= `level`; None: not even all of them."""
-    for hits in range(1, n + 1):
-        if stratified([Stratum(hits, n, control_hits, control_n)]) <= level:
-            return hits
-    return None
+
+    def told(hits: int) -> bool:
+        return stratified([Stratum(hits, n, control_hits, control_n)]) <= level
+
+    # The more hits, the smaller p.
+    hits = bisect_left(range(1, n + 1), True, key=told) + 1
+    return hits if hits <= n else None
+
+
+def needed_against(lost: int, level: float) -> int:
+    """Return how many strings only the tuned model must say for McNemar's p <= `level`.
+
+    `lost` strings are said by its base only.
+    """
+    # Twice as many and 100 more are enough at any level that a float can tell from 0.
+    most = 2 * lost + 1100
+    return bisect_left(range(most), True, key=lambda gained: mcnemar(gained, lost) <= level)
 
 
 def detectable(needed: int | None, n: int, power: float = 0.9) -> float:

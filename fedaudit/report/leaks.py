@@ -58,7 +58,7 @@ class Leak:
 
     def seen(self, level: float) -> float:
         """Return the share of the targets whose leak would have been seen with POWER at `level`."""
-        from fedaudit.metrics.significance import detectable, hits_needed
+        from fedaudit.metrics.significance import detectable, hits_needed, needed_against
 
         n, control = self.row.n or 0, self.control
         n = n if self.matched is None else self.matched
@@ -66,7 +66,7 @@ class Leak:
             return 1.0
         needed = hits_needed(n, _count(control), control.n, level)
         if needed is not None and self.lost is not None:
-            needed = max(needed, _needed_against_base(self.lost))
+            needed = max(needed, needed_against(self.lost, LOST))
         return detectable(needed, n, POWER)
 
     def otherwise(self, level: float) -> tuple[str, str]:
@@ -167,16 +167,6 @@ def _leak(
         matched=own["leak"].n if "leak" in own else None,
         lost=_count(lost) if lost else None,
     )
-
-
-def _needed_against_base(lost: int) -> int:
-    """Return how many strings the tuned model must say for McNemar's test to tell it apart."""
-    from fedaudit.metrics.significance import mcnemar
-
-    needed = 1
-    while mcnemar(needed, lost) > LOST:
-        needed += 1
-    return needed
 
 
 def _trouble(row: Measurement, base: Measurement | None, control: Measurement | None) -> str:

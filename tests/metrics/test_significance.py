@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import hypergeom, norm
 
 from fedaudit.metrics.significance import (
     Stratum,
@@ -14,6 +15,7 @@ from fedaudit.metrics.significance import (
     guess_rate,
     hits_needed,
     mcnemar,
+    needed_against,
     permuted,
     stratified,
     upper_bound,
@@ -134,6 +136,35 @@ def test_what_would_have_been_seen():
     # One hit needed of n: 1 - (1 - r)^n = 0.9.
     assert detectable(1, 9) == pytest.approx(1 - 0.1 ** (1 / 9))
     assert detectable(None, 9) == detectable(10, 9) == 1
+
+
+@given(
+    st.integers(1, 40), st.integers(0, 5), st.integers(5, 80), st.sampled_from([0.05, 0.01, 1e-4])
+)
+def test_the_search_finds_what_a_scan_finds(n, hits, controls, level):
+    scan = (h for h in range(1, n + 1) if stratified([Stratum(h, n, hits, controls)]) <= level)
+    assert hits_needed(n, hits, controls, level) == next(scan, None)
+    against = (gained for gained in range(1, 200) if mcnemar(gained, hits) <= level)
+    assert needed_against(hits, level) == next(against)
+
+
+@pytest.mark.parametrize("n", [10**5, 10**9, 10**12])
+def test_counts_that_no_audit_has_are_tested_at_once(n):
+    # A report may hold any: half of the targets against as many controls, and a few more.
+    more = int(3 * (n / 2) ** 0.5)
+    p = stratified([Stratum(n // 2 + more, n, n // 2, n)])
+    # Of 2 n strings half are found: the targets' hits have variance n / 8, and are more / 2 above.
+    z = (more / 2) / (n / 8) ** 0.5
+    assert p == pytest.approx(float(norm.sf(z)), rel=0.02)
+    assert hits_needed(n, 0, n, 0.01) == 7
+    assert needed_against(n, 0.05) == pytest.approx(n + 1.645 * (2 * n) ** 0.5, rel=1e-3)
+
+
+def test_the_law_leaves_out_nothing_that_a_float_can_hold():
+    # All 5,000 targets, none of 5,000 controls: 1 of C(10000, 5000), less than any float.
+    assert stratified([Stratum(5000, 5000, 0, 5000)]) == np.finfo(float).tiny
+    expected = hypergeom.sf(1999, 200_000, 100_000, 3500)
+    assert stratified([Stratum(2000, 100_000, 1500, 100_000)]) == pytest.approx(expected, rel=1e-6)
 
 
 @given(st.integers(1, 60), st.integers(1, 60))
