@@ -68,10 +68,14 @@ def test_all_contextual_prompts_are_among_its_own():
 
 
 def test_without_a_victim_it_lists_candidates():
-    says = {" friend": " Dee Fay left."}
-    fake = worked.engine(lambda target, prompt, sample: says.get(prompt, "no end"))
+    says = {" friend": " Dee Fay."}
+    fake = worked.engine(
+        lambda target, prompt, sample: says.get(prompt, "no end"),
+        # What the base finds as likely is no candidate.
+        likelihood=lambda target, token, before: -2.0 if target == worked.TUNED else -5.0,
+    )
     found = attack(new_tokens=5).run(worked.case(fake, victim=None))
-    assert [(f.evidence["text"], f.label) for f in found.findings] == [("Dee Fay left", "FRIEND")]
+    assert [(f.evidence["text"], f.label) for f in found.findings] == [("Dee Fay", "FRIEND")]
     assert row(found, "queries").value == 14
 
 
