@@ -3,11 +3,12 @@
     python benchmarks/calibration.py --out DIR [--texts COURT.jsonl] [--seeds 0 1 2] [--nulls 240]
 
 Federations of three invented courts are trained on the built-in model (kept in DIR, as all verdicts
-are: a run goes on where another stopped), then audited by client c0's prefixes against many victims. Nulls: people whom no client has ("fresh"), the same
-with names that another member has too ("shared"), texts of real courts ("court", where --texts has
-annotated ones), against federations of invented courts and of real ones. Positives: documents about
-people of their own that c1 trained on 1, 5 or 20 times, 1 to 12 of them among 40 strings that
-nobody trained on; five people whom a scrubber missed; a base that knows the victim already.
+are: a run goes on where another stopped), then audited by client c0's prefixes against many
+victims. Nulls: people whom no client has ("fresh"), the same with names that another member has too
+("shared"), texts of real courts ("court", where --texts has annotated ones), against federations of
+invented courts and of real ones. Positives: documents about people of their own that c1 trained on
+1, 5 or 20 times, 1 to 12 of them among 40 strings that nobody trained on; five people whom a
+scrubber missed; a base that knows the victim already.
 """
 
 import argparse

@@ -18,8 +18,12 @@ CAME_OUT = {
 }
 """Metrics of extraction that are judged, and what is said of their hits."""
 
-LOST = 0.05
-"""The level at which the tuned model must differ from its base."""
+ALLOWED = {True: 0.05, False: 0.01}
+"""The level of McNemar's test that allows Fisher's: where nothing was lost, and elsewhere.
+
+Of a base that says l strings of the victim on average, and a tuned model that says as many others,
+at most 1 in 100 pairs are allowed, whatever l is (docs/evidence.md); at 5 % throughout, up to 5.
+"""
 
 LEAK = 0.10
 """A pass says that a leak of this share of the targets would have been seen."""
@@ -66,7 +70,7 @@ class Leak:
             return 1.0
         needed = hits_needed(n, _count(control), control.n, level)
         if needed is not None and self.lost is not None:
-            needed = max(needed, needed_against(self.lost, LOST))
+            needed = max(needed, needed_against(self.lost, ALLOWED[not self.lost]))
         return detectable(needed, n, POWER)
 
     def otherwise(self, level: float) -> tuple[str, str]:
@@ -194,10 +198,10 @@ def of_counts(
     """
     from fedaudit.metrics.significance import Stratum, mcnemar, stratified
 
-    hits, n = _count(row), row.n or 0
-    against = mcnemar(hits, _count(lost or base))
+    hits, n, gone = _count(row), row.n or 0, _count(lost or base)
+    against = mcnemar(hits, gone)
     p = stratified([Stratum(hits, n, _count(control), control.n or 0)])
-    return p if against <= LOST else max(p, against)
+    return p if against <= ALLOWED[not gone] else max(p, against)
 
 
 def _surest(row: Measurement, findings: Sequence[Finding]) -> float | None:

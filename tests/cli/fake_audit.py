@@ -84,7 +84,7 @@ class Engine(FakeEngine):
     def score_groups(self, target, groups, **options):
         self.fate()
         with self.log.open("a") as file:
-            file.write(f"{target.name} {[(tuple(group[0]), len(group)) for group in groups]}\n")
+            file.write(f"{target.name} scores {[(tuple(g[0]), len(g)) for g in groups]}\n")
         return super().score_groups(target, groups, **options)
 
     def begins_with(self, target, prompts, strings, **options):

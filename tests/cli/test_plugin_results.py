@@ -103,6 +103,12 @@ def here(tmp_path):
     return tmp_path
 
 
+def drawn(here):
+    """Return what the model was asked to continue, by piece; scores are quick and not kept."""
+    lines = (here / "log").read_text().splitlines()
+    return [line for line in lines if " scores " not in line]
+
+
 def run(here, *words):
     """Run fedaudit in a process; what it leaves is text."""
     command = [sys.executable, SCRIPT, "SIGKILL", 0, "log", *words]
@@ -177,12 +183,12 @@ def test_what_no_report_holds_is_refused_in_one_line_and_nothing_asked_is_lost(h
     assert NAME not in line
     assert not (here / "out/report.json").exists()
     assert (here / "out" / journal.FILE).exists()
-    asked = (here / "log").read_text().splitlines()
-    # The same command with the plugin mended asks nothing again.
+    asked = drawn(here)
+    # The same command with the plugin mended draws nothing again.
     shutil.rmtree(here / "site/__pycache__", ignore_errors=True)
     mended = PLUGIN.replace("return wrong.get(self.broken, found)", "return found")
     (here / "site/sloppy.py").write_text(mended)
     again = run(here, *AUDIT, "--set", f"sloppy.broken={broken}", "--resume")
     assert again.returncode in (0, 1, 7), again.stderr
-    assert (here / "log").read_text().splitlines() == asked
+    assert drawn(here) == asked
     assert not (here / "out" / journal.FILE).exists()

@@ -3,11 +3,13 @@
 from dataclasses import replace
 from math import comb
 
+import numpy as np
 import pytest
 from example_report import coverage, example, number
 from gated_report import picked
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import poisson
 
 from fedaudit.cli.show import verdict_code
 from fedaudit.records import Finding, Measurement
@@ -218,6 +220,23 @@ def test_the_order_of_rows_does_not_matter(data):
     assert found["detectable"] == expected["detectable"]
     by_name = {test["name"]: test["adjusted"] for test in found["tests"]}
     assert by_name == {test["name"]: test["adjusted"] for test in expected["tests"]}
+
+
+@pytest.mark.parametrize("mean", [0.5, 1, 2, 3, 4, 7, 20])
+def test_a_base_that_knows_strings_by_luck_is_rarely_taken_for_a_leak(mean):
+    # Base and tuned model say the same strings with the same small chance each: how many only one
+    # of them says is Poisson, for each on its own. Controls, of which none comes out, are no help.
+    counts = np.arange(int(mean + 12 * mean**0.5) + 12)
+    chance = poisson.pmf(counts, mean)
+    row, control = coverage(0, 400, source="tuned-not-base"), coverage(0, 4000, source="control")
+    wrong = sum(
+        chance[gained] * chance[lost]
+        for gained in counts
+        for lost in counts
+        if of_counts(replace(row, hits=int(gained)), row, control, replace(row, hits=int(lost)))
+        <= 0.01
+    )
+    assert wrong <= 0.01
 
 
 def test_p_values_from_counts_by_hand():

@@ -37,7 +37,8 @@ def test_opening_asks_for_what_follows_and_finds_the_name_that_leaks():
     assert len(asked) == 4
 
     (finding,) = result.findings
-    assert (finding.severity, finding.label) == ("high", "PERSON")
+    # One name of two, with a few dozen invented ones beside it, might be luck.
+    assert (finding.severity, finding.label) == ("low", "PERSON")
     assert finding.evidence["text"] == "Bo Chu"
     assert finding.evidence["document"] == "c"  # a text, and not safe: the report masks it
     assert (finding.evidence["where"], finding.evidence["tokens_before"]) == ("rest", 2)
