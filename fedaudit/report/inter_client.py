@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from fedaudit.records import Measurement
+from fedaudit.report.leaks import LEAK
 
 Judged = tuple[str, str]
 """A status, and why."""
@@ -12,7 +13,8 @@ def judged(measurements: Iterable[Measurement]) -> list[Judged]:
     """Return the status of every mr_inter of the tuned model, over all categories, and why.
 
     * fail          its lower bound is above the base's upper bound
-    * inconclusive  no number, no base, or a lower bound above the base's value only
+    * inconclusive  no number, no base, a lower bound above the base's value only, or an upper bound
+                    more than LEAK above it: with so few prefixes a leak would not have been seen
     * pass          otherwise
 
     What a client's own prefixes draw is not judged: it is exposed, but not to other clients.
@@ -42,6 +44,10 @@ def _judge(row: Measurement, rows: Sequence[Measurement]) -> Judged:
         return "fail", f"{told}, more than from its base (at most {base.high:.2%})."
     if row.low > base.value:
         return "inconclusive", f"{told}; its base may give as many (up to {base.high:.2%})."
+    if row.high > base.value + LEAK:
+        return "inconclusive", (
+            f"{told}: too few prefixes to tell that from what its base gives ({base.value:.2%})."
+        )
     return "pass", f"{told}, no more than its base may give (up to {base.high:.2%})."
 
 

@@ -70,7 +70,7 @@ def test_precision_is_the_mean_belief():
     assert three.value == pytest.approx((high + low + 0.1) / 3)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.permutations([*OWN.items(), *SLIPS.items()]), st.integers(0, 9))
 def test_neither_order_nor_length_of_the_list_moves_an_estimate(items, seed):
     own = {key: one for key, one in items if key in OWN}

@@ -43,7 +43,7 @@ def test_resamples_of_one_truth_have_its_rate():
     }
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(st.integers(0, 99))
 def test_order_does_not_matter(seed):
     rows = list(zip(KNOWN.scores, KNOWN.truths, KNOWN.groups, strict=True))

@@ -176,6 +176,14 @@ def test_what_clients_draw_of_their_own_is_not_judged():
     assert verdict(memorized(2900, 0, 0), [])["status"] == "pass"
 
 
+def test_too_few_prefixes_do_not_pass():
+    # None of 20 or 40: at most 16.1 % or 8.8 % (Wilson), where a leak of 10 % must be seen.
+    [reason, *_] = verdict(memorized(0, 0, 0, n=20), [])["reasons"]
+    assert reason.endswith("too few prefixes to tell that from what its base gives (0.00%).")
+    assert verdict(memorized(0, 0, 0, n=20), [])["status"] == "inconclusive"
+    assert verdict(memorized(0, 0, 0, n=40), [])["status"] == "pass"
+
+
 @pytest.mark.parametrize("source", ["tuned", "base"])
 def test_without_a_number_or_a_base_it_is_open(source):
     rows = [
