@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit import nano
+from fedaudit.audit import masks
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import DEPLOYED
@@ -15,6 +16,7 @@ Report = Mapping[str, Any]
 State = Literal["same", "differs", "not at hand", "not checked"]
 
 NO_HASH = "the report has no hash of it"
+OTHERS = "of strings in these records; others were made with another key or are of no record"
 EARLIER = "by the fingerprint of an earlier version, which leaves out {}"
 
 
@@ -43,8 +45,10 @@ def checks(report: Report, place: Path, root: Path | None = None) -> Iterator[Ch
     yield verdict(report)
     places = [root] if root else [Path(), place, *place.absolute().parents]
     yield from _target(report["target"], places)
-    for row in report["data"]:
-        yield _file("data", row, places)
+    data = [_file("data", row, places) for row in report["data"]]
+    yield from data
+    same = [_at_hand(one.name, places) for one in data if one.state == "same"]
+    yield from _masks(report, place, [path for path in same if path])
     for row in report["artifacts"]:
         yield _file("artifact", row, [place, *places])
 
@@ -57,6 +61,21 @@ def verdict(report: Report) -> Check:
     states: dict[bool | None, State] = {True: "same", False: "differs", None: "not checked"}
     name = report["verdict"]["status"]
     return Check(state=states[found.holds], kind="verdict", name=name, why=found.told.rstrip("."))
+
+
+def _masks(report: Report, place: Path, files: Sequence[Path]) -> Iterator[Check]:
+    """Tell how many masks are of strings in the files of records, where there are any."""
+    stated = masks.stated(report)
+    if not stated:
+        return
+    key = masks.key_at_hand(place)
+    found = stated & masks.known(files, masks.written(report), key) if key else set()
+    one = Check(state="same", kind="masks", name=f"{len(found):,} of {len(stated):,}")
+    if found == stated:
+        yield replace(one, why="of strings in these records")
+        return
+    why = OTHERS if key else "the key that they were made with is not here"
+    yield replace(one, state="not checked", why=why)
 
 
 def _target(target: Report, places: Sequence[Path]) -> Iterator[Check]:

@@ -7,11 +7,15 @@ from datetime import UTC, datetime
 import pytest
 
 from fedaudit import nano
+from fedaudit.audit import masks
 from fedaudit.audit.verify import checks
+from fedaudit.corpus import read
 from fedaudit.engine.checkpoint import fingerprints
 from fedaudit.federation import adapters
-from fedaudit.records import Measurement
+from fedaudit.prompts import template
+from fedaudit.records import Finding, Measurement
 from fedaudit.report.frame import framed
+from fedaudit.report.redaction import Redactor, load_or_create_key
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -179,3 +183,76 @@ def test_nothing_is_fetched(here, monkeypatch):
 
     monkeypatch.setattr("httpx.Client.send", reached)
     assert told(made(base="gpt2", base_sha256="0" * 64), here)[1] == "not at hand: base gpt2"
+
+
+# masks
+
+
+def leaks(*texts, key):
+    return [
+        Finding(
+            id=f"f-{place}",
+            severity="high",
+            label="PERSON",
+            measurement="contextual coverage",
+            evidence={**Redactor(key).mask(text, "PERSON"), "outputs": 3},
+        )
+        for place, text in enumerate(texts)
+    ]
+
+
+@pytest.fixture
+def key(monkeypatch, tmp_path):
+    """Return the user's key of masks, in a configuration of its own."""
+    monkeypatch.setenv("FEDAUDIT_CONFIG", str(tmp_path / "configuration"))
+    return load_or_create_key(tmp_path / "configuration")
+
+
+def masked(here, *texts, key, row):
+    """Return what is said of the masks of a report with these leaks, about that record."""
+    content = json.dumps(row).encode() + b"\n"
+    (here / "own.jsonl").write_bytes(content)
+    data = [{"path": "own.jsonl", "sha256": sha(content), "records": 1, "annotation": None}]
+    found = told(made(data=data, findings=leaks(*texts, key=key)), here)
+    return found[4:]
+
+
+SPOKEN = {
+    "text": "Ann Lee and Bo Fox",
+    "pii": [
+        {"start": 0, "end": 7, "label": "PERSON"},
+        {"start": 12, "end": 18, "label": "PERSON"},
+    ],
+}
+
+
+def test_masks_are_those_of_strings_in_the_records(here, key):
+    same = masked(here, "Ann Lee", "Bo Fox", key=key, row=SPOKEN)
+    assert same == ["same: masks 2 of 2 (of strings in these records)"]
+    [line] = masked(here, "Ann Lee", "Cy Ray", key=key, row=SPOKEN)
+    assert line.startswith("not checked: masks 1 of 2 (of strings in these records; others")
+    [line] = masked(here, "Ann Lee", key=bytes(32), row=SPOKEN)
+    assert line.startswith("not checked: masks 0 of 1")
+    assert masked(here, key=key, row=SPOKEN) == []
+
+
+def test_so_are_keyed_names_of_records_without_ids(here, key):
+    [document] = read(_written(here, SPOKEN), template("fed_pii"))
+    name = Redactor(key).mask(document.id, "")["hmac"]
+    found = made(findings=leaks("Ann Lee", key=key))
+    found["findings"][0]["evidence"]["document"] = f"record-{name}"
+    assert masks.stated(found) == {name, Redactor(key).mask("Ann Lee", "")["hmac"]}
+    known = masks.known([here / "own.jsonl"], template("fed_pii"), key)
+    assert masks.stated(found) <= known
+
+
+def _written(here, row):
+    (here / "own.jsonl").write_text(json.dumps(row) + "\n")
+    return here / "own.jsonl"
+
+
+def test_no_key_is_made_to_check_masks(here, monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDAUDIT_CONFIG", str(tmp_path / "none"))
+    [line] = masked(here, "Ann Lee", key=bytes(32), row=SPOKEN)
+    assert line == "not checked: masks 0 of 1 (the key that they were made with is not here)"
+    assert not (tmp_path / "none").exists()
