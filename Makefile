@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo
 
-.PHONY: demo test check clean
+.PHONY: demo test check lock sbom clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -25,5 +25,21 @@ check: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# What makes the next two has a folder of its own, so that it is no part of what it describes.
+.tools/installed: Makefile
+	$(PYTHON) -m venv .tools
+	.tools/bin/pip install --quiet uv==0.13.9 cyclonedx-bom==7.5.0
+	touch $@
+
+# torch is left out: its builds for CPU and GPU have one version and different hashes.
+lock: .tools/installed
+	grep -v '^torch==' constraints.txt | .tools/bin/uv --no-config pip compile - --quiet \
+		--no-deps --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" --output-file requirements.lock
+
+sbom: .venv/installed .tools/installed
+	.tools/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --output-file sbom.cdx.json $(BIN)/python
+
 clean:
-	rm -rf .venv build *.egg-info $(DEMO)
+	rm -rf .venv .tools sbom.cdx.json build *.egg-info $(DEMO)

@@ -17,7 +17,7 @@ from fedaudit.attribution.scores import Scores
 from fedaudit.audit.identity import run_id
 from fedaudit.errors import InputError, UsageError, unknown
 from fedaudit.federation import marks as marks_file
-from fedaudit.federation.folder import Federation, open_federation
+from fedaudit.federation.folder import Federation, open_federation, unchecked
 from fedaudit.files import existing, sha256
 from fedaudit.interfaces import Progress, no_progress
 from fedaudit.metrics.stouffer import THRESHOLD
@@ -105,7 +105,7 @@ def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report
     known = check(request)
     truth = truth_of(known.federation)
     measured: list[Measurement] = []
-    limits: list[str] = []
+    limits = unchecked(known.federation)
     decision, planned = None, None
     with Pool(request.machine) as pool:
         if rows.PROTOCOL in request.methods:
@@ -141,6 +141,7 @@ def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report
         config=_settings(request, known),
         started=started,
         base=known.federation.manifest.base.name,
+        base_sha256=known.federation.manifest.base.sha256 or None,
         data=[reporting.used(known.path, len(known.marks))],
         measurements=measured,
         decision=decision,

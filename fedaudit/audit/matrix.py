@@ -34,6 +34,7 @@ from fedaudit.audit.target import Audited
 from fedaudit.audit.truth import Truth
 from fedaudit.audit.view import View, fingerprint, views
 from fedaudit.errors import InputError, UsageError
+from fedaudit.federation.folder import unchecked
 from fedaudit.interfaces import Case, Result
 from fedaudit.prompts import template
 from fedaudit.records import Document
@@ -143,6 +144,7 @@ def run(
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
+        base_sha256=base_sha256,
         **found,
         spent={"queries": _queries(attacks, together.asked(results, memory, ways))},
         environment=environment.describe(request.device),
@@ -151,6 +153,7 @@ def run(
         measurements=[row for result in results for row in result.measurements],
         findings=evidence.masked([f for one in results for f in one.findings], redactor),
         limits=[limit for result in results for limit in result.limits]
+        + unchecked(audited.federation)
         + reading(list(files.values())),
     )
     revealed = tuple(leak for result in results for leak in result.revealed)

@@ -40,6 +40,7 @@ from fedaudit.audit.prefixes import Place
 from fedaudit.audit.target import Audited
 from fedaudit.audit.view import fingerprint
 from fedaudit.errors import InputError, TooShortError, UsageError
+from fedaudit.federation.folder import unchecked
 from fedaudit.interfaces import Paraphraser, PiiDetector, Result
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 from fedaudit.metrics.overlap.sentences import has_han
@@ -157,6 +158,7 @@ def run(
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
+        base_sha256=base_sha256,
         effect=effect.table(changed),
         beginning=begun.table(),
         spent=_spent(clients, request.protocol),
@@ -165,7 +167,7 @@ def run(
         seeds={request.purpose: request.seed},
         measurements=shown.measurements,
         findings=evidence.masked(shown.findings, redactor),
-        limits=[*shown.limits, *reading(list(files.values()))],
+        limits=[*shown.limits, *unchecked(audited.federation), *reading(list(files.values()))],
     )
     return Audit(report=report, revealed=tuple(revealed), audited=audited)
 

@@ -18,6 +18,7 @@ from fedaudit.audit.target import Audited, resolve
 from fedaudit.audit.view import View, fingerprint, views
 from fedaudit.engine import cluster
 from fedaudit.errors import InputError, NoEffectError, UsageError
+from fedaudit.federation.folder import unchecked
 from fedaudit.files import existing
 from fedaudit.interfaces import Case, Progress, Result, no_progress
 from fedaudit.prompts import PromptTemplate, template
@@ -193,6 +194,7 @@ def run(
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
+        base_sha256=base_sha256,
         **found,
         spent={"queries": together.asked(results, memory, ways)},
         environment=environment.describe(request.device),
@@ -202,6 +204,7 @@ def run(
         findings=evidence.masked([f for result in results for f in result.findings], redactor),
         limits=[
             *(limit for result in results for limit in result.limits),
+            *unchecked(audited.federation),
             *(apart.limits if apart else ()),
             *reading(files),
             *([ALONE] if victim and not members else []),

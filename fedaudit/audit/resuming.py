@@ -91,6 +91,7 @@ def stopped(place: Path) -> bool:
 def interrupted(request: "Request", audited: Audited, started: datetime, kept: Kept) -> "Report":
     """Return the report of an audit that was stopped: no numbers, and how to go on."""
     from fedaudit.report.frame import framed
+    from fedaudit.report.verdict import RULE
 
     return framed(
         status="interrupted",
@@ -105,7 +106,7 @@ def interrupted(request: "Request", audited: Audited, started: datetime, kept: K
         environment=environment.describe(request.device),
         data=[],
         seeds={request.purpose: request.seed},
-        verdict={"status": "inconclusive", "reasons": [STOPPED]},
+        verdict={"status": "inconclusive", "rule": RULE, "reasons": [STOPPED]},
         limits=[STOPPED],
     )
 

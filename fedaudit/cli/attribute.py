@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Seed, Set, nothing_before
+from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Seed, Set, given, nothing_before
 
 if TYPE_CHECKING:
     from fedaudit.attribution.plan import Plan, Wish
@@ -105,7 +105,7 @@ def attribute(
         watermark=watermark,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
         wish=_wish(others, queries, limit, threshold, secure_aggregation, seed),
-        options=_options(set_),
+        options=given(set_),
         threshold=tau,
         seed=seed or 0,
         machine=Machine(device=device, dtype=dtype, workers=workers),
@@ -185,12 +185,14 @@ def score(
     from fedaudit.attribution import owner, run
     from fedaudit.attribution import scores as scores_file
     from fedaudit.attribution.pool import Machine, Pool
-    from fedaudit.cli.show import bars
+    from fedaudit.cli.show import bars, note
     from fedaudit.federation import marks as marks_file
     from fedaudit.files import existing_parent
 
     found = files.read(estimates)
-    marks = [run.with_options(mark, _options(set_)) for mark in marks_file.read(watermark)]
+    if not found.base.sha256:
+        note(f"Integrity not checked: {files.NAME} has no hash of its base.")
+    marks = [run.with_options(mark, given(set_)) for mark in marks_file.read(watermark)]
     existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
     known = owner.known(out)
     with bars(quiet) as bar, Pool(Machine(device=device, dtype=dtype, workers=workers)) as pool:
@@ -244,24 +246,14 @@ def _wish(*design: Any, rounds: Sequence[int] = ()) -> "Wish":
 
 def _planned(rounds: Path, wish: "Wish", *, secret: bool = False) -> "Plan":
     from fedaudit.attribution import plan
-    from fedaudit.federation.folder import open_federation
+    from fedaudit.cli.show import note
+    from fedaudit.federation.folder import open_federation, unchecked
     from fedaudit.files import existing
 
-    return plan.plan(open_federation(existing(rounds, "federation")), wish, secret=secret)
-
-
-def _options(set_: list[str] | None) -> dict[str, Any]:
-    """Return options by plugin; a key must name an attribution or a watermark."""
-    from fedaudit import registry
-    from fedaudit.errors import unknown
-    from fedaudit.options import parse_settings
-
-    table = parse_settings(set_ or [])
-    known = [*registry.plugins("attribution"), *registry.plugins("watermark")]
-    for name, chosen in table.items():
-        if name not in known or not isinstance(chosen, dict):
-            raise unknown("attribution or watermark", name, known)
-    return table
+    federation = open_federation(existing(rounds, "federation"))
+    for told in unchecked(federation):
+        note(told)
+    return plan.plan(federation, wish, secret=secret)
 
 
 def _told(planned: "Plan", marks: Any, machine: Any) -> int:

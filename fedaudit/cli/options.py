@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -85,3 +85,17 @@ def nothing_before(context: typer.Context) -> None:
 
             option = f"--{name.rstrip('_').replace('_', '-')}"
             raise UsageError(f"Give {option} behind {context.invoked_subcommand}, not before it.")
+
+
+def given(set_: list[str] | None) -> dict[str, Any]:
+    """Return options by plugin; a key must name an attribution or a watermark."""
+    from fedaudit import registry
+    from fedaudit.errors import unknown
+    from fedaudit.options import parse_settings
+
+    table = parse_settings(set_ or [])
+    known = [*registry.plugins("attribution"), *registry.plugins("watermark")]
+    for name, chosen in table.items():
+        if name not in known or not isinstance(chosen, dict):
+            raise unknown("attribution or watermark", name, known)
+    return table

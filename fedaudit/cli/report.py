@@ -1,4 +1,4 @@
-"""fedaudit report: a finished report in another form."""
+"""fedaudit report: a finished report in another form, checked, or signed."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,19 +9,54 @@ import typer
 def report(
     source: Annotated[Path, typer.Argument(help="A folder with a report.json, or the file.")],
     format_: Annotated[
-        str, typer.Option("--format", help="terminal, html, json or markdown.")
-    ] = "terminal",
+        str | None, typer.Option("--format", help="terminal, html, json or markdown.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The file to write; html: beside the report.")
     ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Judge its measurements again and hash its files; 1 when something differs.",
+        ),
+    ] = False,
+    attest: Annotated[
+        Path | None,
+        typer.Option("--attest", metavar="KEY", help="Sign it with an ed25519 key in PEM."),
+    ] = None,
+    public_key: Annotated[
+        Path | None,
+        typer.Option("--public-key", help="With --verify: whose signature it must have, in PEM."),
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option("--root", help="Where the names of files in the report begin."),
+    ] = None,
 ) -> int:
-    """Show a report, or write it as HTML, JSON or Markdown."""
+    """Show a report, write it as HTML, JSON or Markdown, check it, or sign it."""
+    from fedaudit.errors import UsageError
+
+    path = source / "report.json" if source.is_dir() else source
+    if ((public_key or root) and not (verify or attest)) or (public_key and not verify):
+        raise UsageError("--public-key goes with --verify, --root with --verify or --attest.")
+    if not (verify or attest):
+        return _shown(path, format_ or "terminal", out)
+    if format_ or out or (verify and attest):
+        raise UsageError("Of --verify, --attest and --format or --out only one can be done.")
+    from fedaudit.cli import evidence
+
+    if attest:
+        return evidence.attested(path, attest, root)
+    return evidence.verified(path, public_key, root)
+
+
+def _shown(path: Path, format_: str, out: Path | None) -> int:
     from fedaudit.cli.show import note, shown
     from fedaudit.errors import unknown
     from fedaudit.files import atomic_text
-    from fedaudit.report import document, html, markdown
+    from fedaudit.report import document, html, markdown, recheck
 
-    path = source / "report.json" if source.is_dir() else source
     forms = {"html": html.render, "json": document.dumps, "markdown": markdown.render}
     if format_ not in {"terminal", *forms}:
         raise unknown("report format", format_, {"terminal", *forms})
@@ -30,6 +65,8 @@ def report(
         shown(found)
         return 0
     text = forms[format_](found)
+    if told := recheck.recheck(found).told:
+        note(told)
     if format_ == "html" and out is None:
         out = path.with_suffix(".html")
     if out is None:

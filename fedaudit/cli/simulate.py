@@ -122,6 +122,7 @@ def _report(config: "Simulation", place: Path, result: Any, started: datetime) -
         base=config.base,
         adapter=str(place / last.adapter),
         sha256=adapters.fingerprint(place / last.adapter),
+        base_sha256=result.manifest.base.sha256,
         environment=environment.describe(config.device),
         data=[
             {

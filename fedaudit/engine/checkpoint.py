@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters
-from fedaudit.files import over, sha256
+from fedaudit.files import over, read_regular, sha256
 from fedaudit.names import check_path
 
 READ = (
@@ -135,7 +135,7 @@ def _named(folder: Path) -> Iterator[tuple[Path, Any]]:
 def _table(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; empty where it holds none, which transformers will tell."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = json.loads(read_regular(path))
+    except (InputError, OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

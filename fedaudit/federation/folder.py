@@ -80,6 +80,22 @@ def _check_files(root: Path, found: Manifest) -> None:
             raise InputError(f"{root / name} is not the file that {manifest.NAME} names (SHA-256).")
 
 
+def unchecked(federation: Federation | None) -> list[str]:
+    """Return in sentences what nobody could check: what a manifest names and has no hash of."""
+    if federation is None:
+        return []
+    found = federation.manifest
+    told = [] if found.base.sha256 else ["its base"]
+    adapters_ = [name for one in found.rounds for name in (one.adapter, *one.clients.values())]
+    named = [f"{name}/{file}" for name in adapters_ for file in (adapters.CONFIG, adapters.WEIGHTS)]
+    named += [name for one in found.rounds for name in one.sums]
+    named += [client.data for client in found.clients if client.data]
+    if lacking := [name for name in dict.fromkeys(named) if name not in found.files]:
+        more = f" and {len(lacking) - 1:,} more files" if len(lacking) > 1 else ""
+        told.append(f"{lacking[0]}{more}")
+    return [f"Integrity not checked: {manifest.NAME} has no hash of {one}." for one in told]
+
+
 def latest(below: Path) -> Path | None:
     """Return the federation folder that was written last directly below `below`."""
     found = [path for path in _folders(below) if is_federation(path)]

@@ -16,7 +16,9 @@ from fedaudit.errors import InputError
 from fedaudit.files import atomic_text, read_regular
 from fedaudit.records import Claim, Finding, Measurement
 from fedaudit.report.categories import by_category, classified
+from fedaudit.report.recheck import judged
 from fedaudit.report.redaction import hidden, visible
+from fedaudit.report.verdict import RULE
 from fedaudit.report.verdict import verdict as judge
 
 SCHEMA_VERSION = "1.0"
@@ -49,12 +51,13 @@ class Report:
         does not have.
         """
         sections = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        sections["verdict"] = self.verdict or judge(self.measurements, self.findings)
         sections["measurements"] = [*self.measurements, *by_category(self.measurements)]
         sections["findings"] = [_classified(finding) for finding in self.findings]
-        return {"schema_version": SCHEMA_VERSION} | {
-            name: plain(section, name) for name, section in sections.items()
-        }
+        del sections["verdict"]
+        document = {name: plain(section, name) for name, section in sections.items()}
+        # What is judged is what will be read, so that whoever reads it can judge it again.
+        said = self.verdict or {"rule": RULE, **judge(*judged(document))}
+        return {"schema_version": SCHEMA_VERSION, **document, "verdict": plain(said, "verdict")}
 
 
 def validate(document: object) -> None:
@@ -96,10 +99,21 @@ def write(report: Report, path: Path) -> None:
 
 def read(path: Path) -> dict[str, Any]:
     """Return the report in the file `path`; InputError unless it is there and valid."""
+    return parsed(content(path), path)
+
+
+def content(path: Path) -> bytes:
+    """Return what the file `path` holds; InputError unless it can be read."""
     try:
-        document = json.loads(read_regular(path))
+        return read_regular(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def parsed(content: bytes, path: Path) -> dict[str, Any]:
+    """Return the report that `content` of the file `path` is; InputError unless it is valid."""
+    try:
+        document = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON: {visible(str(error))}.") from error
     try:

@@ -2,6 +2,7 @@
 
 from fedaudit.report.figures import number, percent
 from fedaudit.report.leaks import POWER
+from fedaudit.report.recheck import FINE, Recheck
 from fedaudit.report.rows import Row
 from fedaudit.report.table import Table, shortened
 
@@ -24,9 +25,14 @@ def evidence(report: Row) -> list[Table]:
     return [shortened(table, MOST_TESTS)]
 
 
-def headline(report: Row) -> str:
-    """Return the verdict in a few words; a pass says what it would have seen."""
+def headline(report: Row, checked: Recheck = FINE) -> str:
+    """Return the verdict in a few words; a pass says what it would have seen.
+
+    Of one that does not follow from its measurements nothing is said but that.
+    """
     verdict = report["verdict"]
+    if checked.brief:
+        return f"{verdict['status']} ({checked.brief})"
     seen = verdict.get("detectable")
     if verdict["status"] != "pass" or seen is None:
         return str(verdict["status"])

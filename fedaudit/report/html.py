@@ -23,6 +23,7 @@ from fedaudit.report.evidence import headline
 from fedaudit.report.figures import measured
 from fedaudit.report.glossary import GLOSSARY
 from fedaudit.report.matrix import apart, charted
+from fedaudit.report.recheck import recheck
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import SETS, SOURCES, Row
 from fedaudit.report.tried import tried
@@ -81,12 +82,14 @@ def render(report: Row) -> str:
 
 def _content(report: Row) -> dict[str, Any]:
     """Return what the template lays out; every text in it is still raw."""
+    checked = recheck(report)
     return {
         "report": report,
         "title": story.title(report),
         "judged": story.judged(report),
-        "headline": headline(report),
-        "answer": story.answer(report),
+        "checked": checked,
+        "headline": headline(report, checked),
+        "answer": story.answer(report, checked),
         "reasons": story.reasons(report),
         "audited": story.audited(report),
         "tried": tried(report),

@@ -8,6 +8,7 @@ from fedaudit.report import running, story, tables
 from fedaudit.report.attribution import attribution
 from fedaudit.report.evidence import headline
 from fedaudit.report.glossary import GLOSSARY
+from fedaudit.report.recheck import recheck
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import Row
 from fedaudit.report.table import Table
@@ -22,10 +23,13 @@ def render(report: Row) -> str:
 
 
 def _lines(report: Row) -> Iterator[str]:
+    checked = recheck(report)
     yield f"# {story.title(report)}"
+    if checked.told:
+        yield from _paragraph(checked.told, bold=bool(checked.brief))
     if story.judged(report):
-        yield from _paragraph(f"Verdict: {headline(report)}", bold=True)
-        for sentence in story.answer(report):
+        yield from _paragraph(f"Verdict: {headline(report, checked)}", bold=True)
+        for sentence in story.answer(report, checked):
             yield from _paragraph(sentence)
         yield from _list("Why", story.reasons(report))
     yield from _list(

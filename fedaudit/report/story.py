@@ -5,6 +5,7 @@ from typing import Any
 
 from fedaudit.report import rows
 from fedaudit.report.figures import NOT_MEASURED, number
+from fedaudit.report.recheck import FINE, Recheck
 from fedaudit.report.rows import Row
 from fedaudit.report.verdict import own
 
@@ -98,8 +99,13 @@ def title(report: Row) -> str:
     return "Privacy audit" if judged(report) else "A simulated federation"
 
 
-def answer(report: Row) -> list[str]:
-    """Return the verdict in plain words, and first that the audit did not finish, if so."""
+def answer(report: Row, checked: Recheck = FINE) -> list[str]:
+    """Return the verdict in plain words, and first that the audit did not finish, if so.
+
+    Where it does not follow from the measurements, that is said in its place.
+    """
+    if checked.brief:
+        return [checked.told]
     unfinished = UNFINISHED.get(report["status"])
     found = _attacks(report)
     tried = [answers for answers, some in found if some]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from fedaudit.report import story, tables
 from fedaudit.report.attribution import attribution
 from fedaudit.report.evidence import headline
+from fedaudit.report.recheck import Recheck, recheck
 from fedaudit.report.redaction import visible
 from fedaudit.report.rows import Row
 from fedaudit.report.table import Table
@@ -23,7 +24,12 @@ STYLES = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow
 
 
 def render(report: Row, console: "Console") -> None:
-    """Print a valid report's document to `console`; the verdict comes last, where the eye is."""
+    """Print a valid report's document to `console`; the verdict comes last, where the eye is.
+
+    What speaks against the verdict comes first, and again beside it.
+    """
+    checked = recheck(report)
+    _doubt(checked, console)
     _pairs("Audited", story.audited(report), console)
     for table in (
         *tables.attacks(report),
@@ -35,14 +41,20 @@ def render(report: Row, console: "Console") -> None:
         _table(table, console)
     _list("Limits", report["limits"], console)
     if story.judged(report):
-        _verdict(report, console)
+        _verdict(report, checked, console)
 
 
-def _verdict(report: Row, console: "Console") -> None:
-    status = report["verdict"]["status"]
+def _doubt(checked: Recheck, console: "Console") -> None:
+    if checked.told:
+        console.print(_text(checked.told, STYLES["fail"] if checked.brief else ""))
+        console.print()
+
+
+def _verdict(report: Row, checked: Recheck, console: "Console") -> None:
+    status = "fail" if checked.brief else report["verdict"]["status"]
     _list("Why", story.reasons(report), console)
-    console.print(_text(f"Verdict: {headline(report)}", STYLES[status]))
-    for sentence in story.answer(report):
+    console.print(_text(f"Verdict: {headline(report, checked)}", STYLES[status]))
+    for sentence in story.answer(report, checked):
         console.print(_text(sentence))
 
 

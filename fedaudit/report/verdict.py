@@ -7,6 +7,12 @@ from fedaudit.records import Finding, Measurement
 from fedaudit.report import answers, flags, inter_client
 from fedaudit.report.leaks import CAME_OUT, LEAK, Leak, Test, leaks
 
+RULE = 2
+"""The number of this rule, which goes up whenever the same measurements may be judged otherwise.
+
+Reports that were written before rules had numbers name none.
+"""
+
 LEVEL = 0.01
 """The probability of failing a model, at most, that holds nothing of what is looked for."""
 

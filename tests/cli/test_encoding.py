@@ -37,7 +37,6 @@ def test_a_terminal_without_unicode_gets_something_else_and_the_same_code(tmp_pa
         environment=environment_of("cpu"),
         data=[],
         seeds={"attack": 0},
-        verdict={"status": "inconclusive", "reasons": ["Łódź … 张"]},
         limits=["Łódź … 张"],
     ).to_json()
     (tmp_path / "report.json").write_text(json.dumps(found))

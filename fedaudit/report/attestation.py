@@ -1,0 +1,172 @@
+"""A report's attestation: an in-toto Statement v1 in a DSSE envelope, signed with ed25519.
+
+It says who vouches for a report, and binds the report to the digests of what was audited.
+https://github.com/in-toto/attestation, https://github.com/secure-systems-lab/dsse
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit import __version__
+from fedaudit.errors import InputError
+from fedaudit.files import read_regular
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "urn:fedaudit:attestation:1.0"
+MEDIA_TYPE = "application/vnd.in-toto+json"
+RESULTS = {"pass": "PASSED", "fail": "FAILED", "inconclusive": "WARNED"}
+PASSPHRASE = "FEDAUDIT_KEY_PASSPHRASE"
+"""The environment variable with the passphrase of an encrypted private key."""
+
+LONGEST_KEY, LONGEST = 2**16, 2**24
+"""Bytes of a key's file, and of an attestation's."""
+
+
+class Refused(ValueError):
+    """An attestation that does not hold; its text says why."""
+
+
+def place(report: Path) -> Path:
+    """Return where the attestation of a report's file lies: beside it."""
+    return report.with_suffix(".intoto.json")
+
+
+def statement(
+    report: Mapping[str, Any], content: bytes, inputs: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the statement about a report, whose file has `content`.
+
+    `inputs` are in-toto resource descriptors of what was audited: name, digest, annotations.
+    """
+    own = {"name": "report.json", "digest": {"sha256": hashlib.sha256(content).hexdigest()}}
+    run = {key: report["run"][key] for key in ("id", "command", "started", "finished")}
+    return {
+        "_type": STATEMENT,
+        "subject": [own, *({k: one[k] for k in ("name", "digest")} for one in _models(inputs))],
+        "predicateType": PREDICATE,
+        "predicate": {
+            "verifier": {"id": "fedaudit", "version": __version__},
+            "timeCreated": datetime.now(UTC).isoformat(timespec="seconds"),
+            "result": RESULTS[report["verdict"]["status"]],
+            "run": run,
+            "environment": report["environment"],
+            "inputs": list(inputs),
+            "report": {**own, "mediaType": "application/json"},
+        },
+    }
+
+
+def _models(inputs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return what was audited of `inputs`, where it was at hand: adapter, or without one base."""
+    own = {one["annotations"]["kind"]: one for one in inputs}
+    model = own.get("adapter", own.get("base"))
+    return [model] if model and model["annotations"]["checked"] else []
+
+
+def sign(said: Mapping[str, Any], key: "Ed25519PrivateKey") -> str:
+    """Return a statement in an envelope with one signature, as JSON text."""
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import CryptoSigner
+
+    payload = json.dumps(said, sort_keys=True, allow_nan=False).encode()
+    envelope = Envelope(payload, MEDIA_TYPE, {})
+    envelope.sign(CryptoSigner(key))
+    return json.dumps(envelope.to_dict(), indent=2) + "\n"
+
+
+def opened(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
+    """Return the statement in an attestation's file; Refused unless `key` has signed it.
+
+    Raises Refused also for what is no such statement, and InputError for what is no regular file.
+    """
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.exceptions import Error, VerificationError
+    from securesystemslib.signer import SSlibKey
+
+    try:
+        envelope = Envelope.from_dict(json.loads(read_regular(path, LONGEST)))
+        envelope.verify([SSlibKey.from_crypto(key)], 1)
+        said = json.loads(envelope.payload)
+    except FileNotFoundError:
+        raise Refused(f"there is no {path.name} beside the report") from None
+    except VerificationError:
+        raise Refused("this key has not signed it, or it was altered") from None
+    except (AttributeError, Error, LookupError, OSError, RecursionError, TypeError, ValueError):
+        raise Refused("it is no DSSE envelope, or it was altered") from None
+    named = isinstance(said, dict) and (said.get("_type"), said.get("predicateType"))
+    if envelope.payload_type != MEDIA_TYPE or named != (STATEMENT, PREDICATE):
+        raise Refused("what is signed is no statement about a report of fedaudit")
+    return dict(said)
+
+
+def vouched(path: Path, key: "Ed25519PublicKey", content: bytes) -> str:
+    """Return when the attestation in `path` was made; Refused unless it is of this report."""
+    said = opened(path, key)
+    try:
+        wanted = str(said["predicate"]["report"]["digest"]["sha256"])
+        made = str(said["predicate"]["timeCreated"])
+    except (LookupError, TypeError):
+        raise Refused("its statement names no report") from None
+    if hashlib.sha256(content).hexdigest() != wanted:
+        raise Refused("another report was signed, or the report was altered afterwards")
+    return made
+
+
+def private_key(path: Path) -> "Ed25519PrivateKey":
+    """Return the ed25519 key in a PEM file; nothing that is raised repeats what is in it."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    secret = os.environ.get(PASSPHRASE)
+    pem = _pem(path)
+    try:
+        key = load_pem_private_key(pem, secret.encode() if secret else None)
+    except TypeError:
+        told = f"is not encrypted: unset {PASSPHRASE}" if secret else "is encrypted: set"
+        told = told if secret else f"{told} {PASSPHRASE} to its passphrase"
+        raise InputError(f"The key {path} {told}.") from None
+    except (UnsupportedAlgorithm, ValueError):
+        why = "or its passphrase is another" if secret else "such as `openssl genpkey` writes"
+        raise InputError(f"{path} holds no private key in PEM, {why}.") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InputError(
+            f"{path} is no ed25519 key; make one with `openssl genpkey -algorithm ed25519`."
+        )
+    return key
+
+
+def public_key(path: Path) -> "Ed25519PublicKey":
+    """Return the ed25519 public key in a PEM file."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    pem = _pem(path)
+    try:
+        key = load_pem_public_key(pem)
+    except (UnsupportedAlgorithm, ValueError):
+        raise InputError(
+            f"{path} holds no public key in PEM; `openssl pkey -in KEY -pubout` writes it."
+        ) from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise InputError(f"{path} is no ed25519 key, which attestations are signed with.")
+    return key
+
+
+def _pem(path: Path) -> bytes:
+    try:
+        return read_regular(path, LONGEST_KEY)
+    except OSError as error:
+        raise InputError(f"The key {path} cannot be read: {error.strerror}.") from None

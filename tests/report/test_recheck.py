@@ -1,0 +1,196 @@
+"""A verdict that does not follow from its own measurements is called out, however it is shown."""
+
+import copy
+import json
+from io import StringIO
+
+import pytest
+from attributed_report import innocent
+from attributed_report import report as attributed
+from example_report import coverage, example
+from gated_report import inferred, recalled
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memorized_report import document as memorized
+from rich.console import Console
+from test_any_report import measurements
+
+from fedaudit.report import html, markdown, terminal
+from fedaudit.report.document import dumps, validate
+from fedaudit.report.recheck import recheck
+from fedaudit.report.verdict import RULE
+
+ALONE = "Do not rely on this"
+
+
+def read(report):
+    """Return a report as it is read back from its file."""
+    found = json.loads(dumps(report.to_json() if hasattr(report, "to_json") else report))
+    validate(found)
+    return found
+
+
+def altered(**verdict):
+    found = read(example())
+    found["verdict"].update(verdict)
+    validate(found)
+    return found
+
+
+def without_rule(**verdict):
+    found = altered(**verdict)
+    for name in ("rule", "level", "tests", "detectable"):
+        del found["verdict"][name]
+    return found
+
+
+def shown(report):
+    file = StringIO()
+    terminal.render(report, Console(file=file, width=200))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        example(),
+        example(measurements=inferred()),
+        example(measurements=recalled(20)),
+        example(measurements=[]),
+        attributed(innocent()),
+        memorized(),
+    ],
+)
+def test_what_fedaudit_writes_follows_from_what_it_measured(report):
+    found = recheck(read(report))
+    assert found.holds
+    assert found.told == found.brief == ""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(measurements(), max_size=6))
+def test_so_it_does_whatever_was_measured(rows):
+    assert recheck(read(example(measurements=rows, findings=()))).told == ""
+
+
+def test_a_fail_altered_to_pass_is_called_out_first_and_beside_the_verdict():
+    found = altered(status="pass", detectable=0.02)
+    told = recheck(found).told
+    assert recheck(found).holds is False
+    assert told == (
+        f"{ALONE} report: its verdict does not follow from its own measurements. "
+        "It says pass, they give fail."
+    )
+    out = shown(found)
+    assert out.startswith(told)
+    assert "Verdict: pass (its own measurements contradict it)" in out
+    assert out.count(told) == 2
+    assert "would have been seen)" not in out
+    assert "no more personal data" not in out
+
+
+def test_html_and_markdown_say_it_above_all_else():
+    found = altered(status="pass")
+    told = recheck(found).told
+    page = html.render(found)
+    body = page.partition("<body>")[2]
+    assert body.index(told) < body.index("Verdict:")
+    assert 'class="verdict pass"' not in page
+    assert "pass (its own measurements contradict it)</title>" in page
+    lines = markdown.render(found).splitlines()
+    assert lines[2] == f"**{told}**"
+    assert "no more personal data" not in "\n".join(lines)
+
+
+def test_a_simulation_whose_verdict_was_altered_is_called_out_too():
+    found = altered(status="pass")
+    found["run"]["command"] = "simulate"  # whose reports show no verdict
+    assert shown(found).startswith(ALONE)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("reasons", ["Nothing of note."]),
+        ("tests", []),
+        ("detectable", 0.001),
+        ("level", 0.2),
+    ],
+)
+def test_a_part_of_a_verdict_that_was_altered_is_named(part, value):
+    found = recheck(altered(**{part: value}))
+    assert found.holds is False
+    assert f"the {part} of its verdict do not follow" in found.told
+
+
+def test_the_last_digits_of_another_machine_are_no_alteration():
+    found = altered()
+    for test in found["verdict"]["tests"]:
+        test["p"] *= 1 + 1e-9
+    assert recheck(found).told == ""
+
+
+@pytest.mark.parametrize("rule", [None, RULE - 1, RULE + 1])
+def test_a_report_by_another_rule_is_read_and_its_status_compared(rule):
+    found = without_rule(reasons=["Told otherwise."])
+    if rule is not None:
+        found["verdict"]["rule"] = rule
+    validate(found)
+    assert recheck(found).holds
+    assert "by today's the status is the same" in recheck(found).told
+    assert "Verdict: fail\n" in shown(found)
+    found["verdict"]["status"] = "pass"
+    assert recheck(found).holds is False
+    assert "or somebody has changed it" in recheck(found).told
+    assert shown(found).startswith(f"{ALONE} verdict: it says pass")
+
+
+def test_an_interrupted_report_has_reasons_of_its_own():
+    stopped = {"status": "inconclusive", "rule": RULE, "reasons": ["It was stopped."]}
+    found = read(example(status="interrupted", measurements=[], verdict=stopped))
+    assert recheck(found).told == ""
+    found["verdict"]["status"] = "pass"
+    assert recheck(found).holds is False
+
+
+def test_what_cannot_be_judged_is_said_and_shown(monkeypatch):
+    def broken(rows, findings):
+        raise OverflowError
+
+    found = read(example())
+    monkeypatch.setattr("fedaudit.report.recheck.verdict", broken)
+    assert recheck(found).holds is None
+    assert "cannot be judged (OverflowError)" in shown(found)
+    assert "Verdict: fail (not checked)" in shown(found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(measurements(), max_size=4), st.sampled_from(["pass", "fail", "inconclusive"]))
+def test_nobody_can_state_another_status_unseen(rows, status):
+    found = read(example(measurements=rows, findings=()))
+    altered = copy.deepcopy(found)
+    altered["verdict"]["status"] = status
+    changed = status != found["verdict"]["status"]
+    assert (recheck(altered).holds is False) == changed
+
+
+# One measurement of every kind of what is judged, and what today's rule says of it. When this test
+# fails on purpose, raise RULE and write the new statuses here.
+JUDGED = {
+    RULE: {
+        "leak": ([coverage(40, 100, source="tuned-not-base"), coverage(0, 100, source="base"),
+                  coverage(0, 300, source="control")], "fail"),
+        "nothing out": ([coverage(0, 100, source="tuned-not-base"), coverage(0, 100, source="base"),
+                         coverage(0, 300, source="control")], "pass"),
+        "too few": ([coverage(0, 5, source="tuned-not-base"), coverage(0, 5, source="base"),
+                     coverage(0, 300, source="control")], "inconclusive"),
+        "guessed": (inferred(), "pass"),
+    }
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JUDGED[RULE])
+def test_the_rule_has_its_number(name):
+    assert RULE == 2
+    rows, status = JUDGED[RULE][name]
+    assert read(example(measurements=rows, findings=()))["verdict"]["status"] == status
