@@ -284,11 +284,9 @@ def _place(out: Path | None, otherwise: Path, json: Path | None) -> Path:
         raise InputError(f"{place} is a federation's folder; choose another --out.")
     if json is not None and json.is_dir():
         raise InputError(f"{json} is a folder; --json needs a file.")
-    for file in (place / "report.json", *([json] if json else [])):
+    for file in (place / "report.json", json or place / "report.json"):
         check_target(file)
-    if json is not None:
-        existing_parent(json.absolute().parent)
-    existing_parent(place)
+        existing_parent(file.absolute().parent)
     return place
 
 
