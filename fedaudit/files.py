@@ -168,8 +168,12 @@ def locked(path: Path, busy: str) -> Iterator[None]:
 
 
 def _handle(path: Path) -> int:
+    check_target(path)
+    flags = os.O_RDWR | os.O_CREAT
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
+        flags |= getattr(os, name, 0)
     with unwritable(path):
-        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        return os.open(path, flags, 0o600)
 
 
 def _leads_to(path: Path, handle: int) -> bool:

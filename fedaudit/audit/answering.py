@@ -15,6 +15,8 @@ from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
 
 FIRST = 2**14
 """Tokens of a first piece, written or read, which is kept at once."""
+ROUNDING = 1e-3
+"""By so much a log-probability may be above 0."""
 ROOM = 2**18
 """Tokens of the largest piece."""
 
@@ -66,6 +68,7 @@ class KeptEngine:
             sizes=[probe.samples * probe.max_new_tokens for probe in probes],
             counts=[probe.samples for probe in probes],
             ask=ask,
+            fits=lambda probe, answer: _continued(probe.samples, answer),
             progress=progress,
         )
         return [
@@ -90,6 +93,7 @@ class KeptEngine:
             sizes=list(map(len, sequences)),
             counts=[1] * len(sequences),
             ask=lambda some, told: self.engine.score(target, some, progress=told),
+            fits=_scored,
             progress=progress,
         )
         return [
@@ -118,6 +122,7 @@ class KeptEngine:
             sizes=[sum(map(len, group)) for group in groups],
             counts=list(map(len, groups)),
             ask=lambda some, told: self.engine.score_groups(target, some, progress=told),
+            fits=lambda group, answer: _each(_scored, group, answer),
             progress=progress,
         )
         return [
@@ -134,11 +139,13 @@ class KeptEngine:
         sizes: Sequence[int],
         counts: Sequence[int],
         ask: Callable[[Sequence[Item], Progress], list[Any]],
+        fits: Callable[[Item, Any], bool],
         progress: Progress,
     ) -> list[Any]:
         """Return the answer to every item, None where it is another shard's.
 
-        `sizes` are the tokens of each item, `counts` how many answers each has.
+        `sizes` are the tokens of each item, `counts` how many answers each has; `fits` tells
+        whether what a journal holds is an answer to an item at all.
         """
         found: list[Any] = [None] * len(items)
         done, total = 0, sum(sizes)
@@ -147,11 +154,21 @@ class KeptEngine:
             for piece in _pieces(part, prompts, sizes):
                 some = [items[index] for index in piece]
                 digest = blake2b(repr(some).encode(), digest_size=16).digest()
-                content = stream.next(digest)
-                size = sum(sizes[index] for index in piece)
+                size, count = (sum(many[index] for index in piece) for many in (sizes, counts))
+                content = stream.next(digest, pieces.room(count + 2 * len(piece), size))
                 if content is None:
                     content = ask(some, _share(progress, done, size, total))
-                    stream.add(digest, sum(counts[index] for index in piece), content)
+                    stream.add(digest, count, content)
+                elif not _each(fits, some, content):
+                    raise stream.broken("an answer is none to its question")
+                elif self.kept.recheck:
+                    self.kept.recheck.check(
+                        stream,
+                        digest,
+                        content,
+                        _again(ask, some),
+                        range(len(some)),
+                    )
                 for index, answer in zip(piece, content, strict=True):
                     found[index] = answer
                 done += size
@@ -176,6 +193,44 @@ def _pieces(
             piece, size = [], 0
     if piece:
         yield piece
+
+
+def _again(
+    ask: Callable[[Sequence[Item], Progress], list[Any]], some: Sequence[Item]
+) -> Callable[[Sequence[int]], list[Any]]:
+    """Return what asks some questions of a piece by their places in it."""
+    return lambda places: ask([some[place] for place in places], no_progress)
+
+
+def _each(fits: Callable[[Any, Any], bool], items: Sequence[Any], answers: Any) -> bool:
+    """Tell whether there is a fitting answer to each of some items, and no more."""
+    return (
+        isinstance(answers, list) and len(answers) == len(items) and all(map(fits, items, answers))
+    )
+
+
+def _continued(samples: int, answer: Any) -> bool:
+    """Tell whether an answer is texts, as many as samples, and the tokens of each or of none."""
+    if not isinstance(answer, list) or len(answer) != 2:
+        return False
+    texts, tokens = answer
+    if not (isinstance(texts, list) and isinstance(tokens, list)):
+        return False
+    return (
+        len(texts) == samples
+        and all(isinstance(text, str) for text in texts)
+        and len(tokens) in (0, samples)
+        and all(isinstance(row, list) and {type(one) for one in row} <= {int} for row in tokens)
+    )
+
+
+def _scored(sequence: Sequence[int], answer: Any) -> bool:
+    """Tell whether an answer is a log-probability of every token but the first."""
+    return (
+        isinstance(answer, list)
+        and len(answer) == max(0, len(sequence) - 1)
+        and all(type(one) is float and one <= ROUNDING for one in answer)
+    )
 
 
 def _share(progress: Progress, before: int, size: int, total: int) -> Progress:

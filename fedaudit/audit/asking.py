@@ -17,8 +17,8 @@ from fedaudit.audit import pieces
 from fedaudit.audit.journal import Stream
 from fedaudit.audit.keeping import Kept, Part, Shard, identified, part_of
 from fedaudit.audit.plan import Plan, Question, chunks
-from fedaudit.audit.strings import Strings
-from fedaudit.interfaces import Case, Progress
+from fedaudit.audit.strings import Strings, whole
+from fedaudit.interfaces import Case, Progress, no_progress
 from fedaudit.records import Decoding, Probe, Target
 
 FIRST = 128
@@ -174,25 +174,30 @@ class _Asking:
         recalled = [texts is not None for texts in found]
         memory.spared[self.target] += sum(n for n, r in zip(wanted, recalled, strict=True) if r)
         digest = _of_piece(piece, wanted) if stream else b""
-        content = stream.next(digest) if stream else None
-        if content is not None:
-            progress(sum(wanted), sum(wanted))
-            return self._unpacked(content, wanted), recalled
-        missing = [index for index, texts in enumerate(found) if texts is None]
         probes = [
-            Probe(
-                prompt=piece[index][1].prompt,
-                samples=wanted[index],
-                max_new_tokens=manner.new_tokens,
-            )
-            for index in missing
+            Probe(prompt=question.prompt, samples=samples, max_new_tokens=manner.new_tokens)
+            for (_, question), samples in zip(piece, wanted, strict=True)
         ]
-        for index, texts in zip(missing, self._asked(probes, progress), strict=True):
+        missing = [index for index, texts in enumerate(found) if texts is None]
+        content = stream.next(digest, self._room(sum(wanted))) if stream else None
+        if stream and content is not None:
+            progress(sum(wanted), sum(wanted))
+            said = self._unpacked(stream, content, wanted)
+            if self.case.kept and (recheck := self.case.kept.recheck):
+                fresh = [place for place, texts in enumerate(found) if texts != said[place]]
+
+                def ask(places: Sequence[int]) -> list[Sequence[str]]:
+                    return self._asked([probes[place] for place in places], no_progress)
+
+                recheck.check(stream, digest, said, ask, fresh)
+            return said, recalled
+        unknown = [probes[index] for index in missing]
+        for index, texts in zip(missing, self._asked(unknown, progress), strict=True):
             found[index] = texts
-        whole = [texts for texts in found if texts is not None]
+        every = [texts for texts in found if texts is not None]
         if stream:
-            stream.add(digest, sum(wanted), self.among.packed(whole) if self.among else whole)
-        return whole, recalled
+            stream.add(digest, sum(wanted), self.among.packed(every) if self.among else every)
+        return every, recalled
 
     def _asked(self, probes: Sequence[Probe], progress: Progress) -> list[Sequence[str]]:
         """Return the engine's answers, as far as anybody looks at them."""
@@ -210,9 +215,15 @@ class _Asking:
             return [one.texts for one in generated]
         return [[self.among.reduced(text) for text in one.texts] for one in generated]
 
-    def _unpacked(self, content: Any, samples: Sequence[int]) -> list[list[str]]:
-        unpacked: list[list[str]] = self.among.unpacked(content, samples) if self.among else content
-        return unpacked
+    def _room(self, answers: int) -> int:
+        return pieces.room(answers, 0 if self.among else answers * self.manner.new_tokens)
+
+    def _unpacked(self, stream: Stream, content: Any, samples: Sequence[int]) -> list[list[str]]:
+        """Return the answers that a journal holds; raises BrokenJournal where they are none."""
+        try:
+            return self.among.unpacked(content, samples) if self.among else whole(content, samples)
+        except ValueError as error:
+            raise stream.broken(error) from None
 
 
 def _of_piece(piece: Sequence[_Numbered], wanted: Sequence[int]) -> bytes:

@@ -46,6 +46,13 @@ def device_name(device: str) -> str:
     return f"{place}: {platform.machine()}, {torch.get_num_threads()} threads"
 
 
+def machine(device: str) -> str:
+    """Return what answers of one model and dtype may still differ by: the device, and torch."""
+    import torch
+
+    return f"{device_name(device)}, torch {torch.__version__}"
+
+
 def commit() -> dict[str, Any] | None:
     """Return the commit that fedaudit runs from, None for an installed wheel."""
     root = Path(__file__).parents[2]

@@ -16,12 +16,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fedaudit.audit import sealed
+from fedaudit.audit import header, sealed
 from fedaudit.audit.sealed import NAME, Record
 from fedaudit.errors import FedauditError, InputError
-from fedaudit.files import atomic_text, folder, open_regular, read_regular, unwritable
+from fedaudit.files import atomic_text, folder, open_regular, unwritable
 
-FILE, KEY = "journal.bin", "journal.key"
+FILE, KEY = header.FILE, "journal.key"
 FIRST = b"fedaudit journal 1\n"
 SYNC = 5.0
 """Seconds after which what was written must be on the disk itself; it is a file's at once."""
@@ -39,6 +39,12 @@ class OtherQuestions(FedauditError):
     exit_code = InputError.exit_code
 
 
+class BrokenJournal(FedauditError):
+    """A journal holds what fedaudit does not write; no InputError, for it stops all attacks."""
+
+    exit_code = InputError.exit_code
+
+
 class Journal:
     """An append-only file of answers; nothing is written before the first of them.
 
@@ -47,8 +53,8 @@ class Journal:
     written: answers are functions of their questions, so they are asked again.
     """
 
-    def __init__(self, place: Path, header: Mapping[str, Any]) -> None:
-        self.place, self.header = place, dict(header)
+    def __init__(self, place: Path, said: Mapping[str, Any]) -> None:
+        self.place, self.header = place, dict(said)
         self.known = 0
         """Answers that were there when it was opened."""
         self.answers = 0
@@ -116,28 +122,43 @@ class Journal:
         self._write(sealed.framed(sealed.sealed(timed.packed(), self._key), self._key))
         self.answers += record.answers
 
-    def record(self, name: bytes, number: int, turn: int) -> Record | None:
-        """Return piece `turn` of a pass; None where there is none."""
+    def record(self, name: bytes, number: int, turn: int, room: int) -> Record | None:
+        """Return piece `turn` of a pass, of `room` bytes at most; None where there is none."""
         found = self._pieces.get((name, number), ())
         if turn >= len(found):
             return None
         start, length = found[turn]
+        if length > sealed.largest(room):
+            raise self.broken(f"a record is larger than the {room:,} bytes that it may need")
         with self.path.open("rb") as file:
             file.seek(start)
-            return sealed.read(sealed.opened(file.read(length), self._key))
+            content = file.read(length)
+        try:
+            return sealed.read(sealed.opened(content, self._key), room)
+        except ValueError as error:
+            raise self.broken(str(error)) from None
+
+    def broken(self, why: object) -> BrokenJournal:
+        """Return the error for a journal that no fedaudit wrote, and `why` that is known."""
+        whose = self.header.get("shard")
+        return BrokenJournal(
+            f"{self.path}{f' of shard {whose}' if whose else ''} holds what no audit writes: {why}."
+        )
 
     def _begin(self) -> None:
         """Make the file, which nobody but its owner can read, with its key and header."""
         folder(self.place)
-        self._key = secrets.token_bytes(32)
+        self._key = secrets.token_bytes(header.KEY)
         atomic_text(self.place / KEY, self._key.hex() + "\n", mode=0o600)
-        header = json.dumps({**self.header, "key": _told(self._key)}, sort_keys=True).encode()
+        said = json.dumps(
+            {**self.header, "key": header.digest_of(self._key)}, sort_keys=True
+        ).encode()
         with unwritable(self.path):
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
             self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
         try:
-            _locked(self._file, self.place)
-            self._write(FIRST + sealed.framed(header))
+            header.locked(self._file, self.place)
+            self._write(FIRST + sealed.framed(said))
         except BaseException:
             self._file.close()
             self._file = None
@@ -168,13 +189,17 @@ class Journal:
     def _index(self, file: BinaryIO) -> None:
         """Find every whole record, and where the last one ends."""
         spent: dict[int, float] = {}
-        for start, content in sealed.frames(file, self._key):
-            one = sealed.read(sealed.opened(content, self._key), whole=False)
+        for frame in sealed.frames(file, self._key):
+            try:
+                one = sealed.read(sealed.opened(frame.begin, self._key), 0)
+            except ValueError as error:
+                raise self.broken(error) from None
             self.finished = one.name == _END
             if not self.finished:
-                self._pieces[one.name, one.number].append((start, len(content)))
+                self._pieces[one.name, one.number].append((frame.start, frame.length))
                 self.known += one.answers
-            spent[one.session], self._end = one.seconds, start + len(content)
+            spent[one.session] = one.seconds
+            self._end = frame.start + frame.length
         self.spent, self.answers = sum(spent.values()), self.known
 
 
@@ -182,37 +207,44 @@ class Stream:
     """The answers of one pass over its questions, piece by piece, read and then written."""
 
     def __init__(self, journal: Journal, name: bytes, number: int) -> None:
-        self._journal, self._name, self._number, self._turn = journal, name, number, 0
+        self.journal, self.name, self._number, self._turn = journal, name, number, 0
 
-    def next(self, piece: bytes) -> Any | None:
+    def next(self, piece: bytes, room: int) -> Any | None:
         """Return what was kept of the next piece; None when this one has to be asked.
 
-        `piece` is a digest of its questions. Raises OtherQuestions where other ones come next,
-        and where a journal that should be whole has none.
+        `piece` is a digest of its questions, and `room` the bytes that answers to them take at
+        most, as JSON. Raises OtherQuestions where other ones come next, and where a journal that
+        should be whole has none, and BrokenJournal for what is more or something else.
         """
-        found = self._journal.record(self._name, self._number, self._turn)
-        if found is None and not self._journal.finished:
+        found = self.journal.record(self.name, self._number, self._turn, room)
+        if found is None and not self.journal.finished:
             return None
         self._turn += 1
         if found is None or found.piece != piece:
             raise OtherQuestions(
-                f"{self._journal.path} holds answers to other questions than this audit asks: "
+                f"{self.journal.path} holds answers to other questions than this audit asks: "
                 "remove it and begin again."
             )
+        if found.content is None:
+            raise self.journal.broken("a record is empty")
         return found.content
+
+    def broken(self, why: object) -> BrokenJournal:
+        """Return the error for answers that are none, and `why` that is known."""
+        return self.journal.broken(why)
 
     def add(self, piece: bytes, answers: int, content: Any) -> None:
         """Keep the answers to the next piece, anything that JSON has, and how many they are."""
         self._turn += 1
-        if not self._journal.finished:
+        if not self.journal.finished:
             own = Record(
-                name=self._name,
+                name=self.name,
                 number=self._number,
                 piece=piece,
                 answers=answers,
                 content=content,
             )
-            self._journal.append(own)
+            self.journal.append(own)
 
 
 def load(place: Path, *, write: bool) -> Journal | None:
@@ -237,21 +269,21 @@ def load(place: Path, *, write: bool) -> Journal | None:
 
 def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
     if write:
-        _locked(file, place)
+        header.locked(file, place)
     start = file.read(len(FIRST))
-    header = next(sealed.frames(file), None) if start == FIRST else None
-    if header is None:
+    first = next(sealed.frames(file, held=header.LARGEST), None) if start == FIRST else None
+    if first is None:
         file.close()
         if not FIRST.startswith(start.rstrip(b"\0")):
             raise InputError(f"{place / FILE} is no journal of this version of fedaudit.")
         if write:  # stopped before there was anything to keep
             (place / FILE).unlink()
         return None
-    said = json.loads(header[1])
-    key = _key(place / KEY, said.pop("key", None))
+    said = header.read(first, place / FILE)
+    key = header.key(place / KEY, said.pop("key", None))
     journal = Journal(place, said)
     journal._key = key
-    journal._end = header[0] + len(header[1])
+    journal._end = first.start + first.length
     file.seek(journal._end)
     journal._index(file)
     if write and not journal.finished:
@@ -259,33 +291,3 @@ def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
     else:
         file.close()
     return journal
-
-
-def _key(path: Path, told: str | None) -> bytes:
-    """Return the key: the wrong one would make all records look torn."""
-    try:
-        key = bytes.fromhex(read_regular(path, 1024).decode("ascii"))
-    except (OSError, ValueError):
-        key = b""
-    if _told(key) != told:
-        raise InputError(
-            f"{path.parent / FILE} cannot be read without its key {path}: remove it to begin again."
-        )
-    return key
-
-
-def _told(key: bytes) -> str:
-    """Return what tells a key from others and does not give it away."""
-    return blake2b(key, digest_size=8).hexdigest()
-
-
-def _locked(file: BinaryIO, place: Path) -> None:
-    """Keep other processes from the file; the lock goes with this one."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise InputError(f"Another process is auditing into {place}.") from None

@@ -6,6 +6,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from fedaudit.audit.journal import Journal, Stream
+from fedaudit.audit.rechecking import Recheck
 from fedaudit.errors import UsageError
 from fedaudit.federation import adapters
 from fedaudit.records import Target
@@ -69,6 +70,8 @@ class Kept:
     parts: tuple[Part, ...]
     merged: bool = False
     """Whether they are those of shards, which are finished."""
+    recheck: Recheck | None = None
+    """What asks a part of them again, of shards."""
 
     def fact(self, name: str, value: str) -> None:
         """Note what is known of the run late; raises InputError where a journal says otherwise."""
@@ -94,6 +97,8 @@ class Kept:
         """Hear that everything was asked; raises PartAsked where that is only one shard's part."""
         if not self.whole:
             raise PartAsked
+        if self.recheck:
+            self.recheck.finish()
 
     def finish(self) -> None:
         """Note that every answer is there."""
@@ -109,7 +114,7 @@ class Kept:
     def resumed(self) -> str | None:
         """Return the id of the run that is gone on with; None for a new or a merged one."""
         first = self.parts[0].journal
-        return None if self.merged or not first.known else str(first.header["run"])
+        return None if self.merged or not first.known else str(first.header.get("run"))
 
 
 def identified(target: Target) -> str | None:

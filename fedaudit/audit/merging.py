@@ -5,16 +5,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.audit import identity, journal
+from fedaudit.audit import environment, identity, journal
 from fedaudit.audit.journal import FILE, Journal
 from fedaudit.audit.keeping import Kept, Part, shard
+from fedaudit.audit.rechecking import SHARE, Recheck
 from fedaudit.audit.target import Audited
 from fedaudit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from fedaudit.audit.pipeline import Request
 
-ASIDE = ("--out", "--json", "--shard", "--device", "--engine")
+ASIDE = ("--out", "--json", "--shard", "--device", "--engine", "--part", "--recheck")
 """Options of a shard's command that the merged audit has of its own; each takes a value."""
 COMMANDS = ("extract", "infer", "memorize")
 """What can be shared out: a journal from elsewhere has no other command repeated."""
@@ -22,19 +23,22 @@ FLAGS = ("--resume", "--reveal", "--quiet")
 
 
 @contextmanager
-def kept(request: "Request", audited: Audited, places: Sequence[Path]) -> Iterator[Kept]:
-    """Give all answers of the shards in some folders.
+def kept(
+    request: "Request", audited: Audited, places: Sequence[Path], share: float = SHARE
+) -> Iterator[Kept]:
+    """Give all answers of the shards in some folders, of which a `share` is asked again.
 
     Raises InputError where a shard is missing, there twice, not finished or of another audit than
     the others, and where what is audited has changed since.
     """
     parts = _parts(places)
     differing = identity.changed(
-        identity.facts(request, audited), parts[0].journal.header["config"]
+        identity.facts(request, audited), parts[0].journal.header.get("config", {})
     )
     if differing:
         raise InputError(f"What was asked of {places[0]} has changed since: {differing}.")
-    yield Kept(tuple(parts), merged=True)
+    recheck = Recheck(share, environment.machine(request.device))
+    yield Kept(tuple(parts), merged=True, recheck=recheck)
 
 
 def words(places: Sequence[Path]) -> list[str]:
@@ -42,7 +46,7 @@ def words(places: Sequence[Path]) -> list[str]:
 
     Raises InputError for a journal that says another command.
     """
-    command, *rest = _parts(places)[0].journal.header["words"] or [""]
+    command, *rest = _parts(places)[0].journal.header.get("words") or [""]
     if command not in COMMANDS:
         raise InputError(f"{places[0]} is of the command {command!r}, which has no shards.")
     given, found = iter(rest), [command]
@@ -63,8 +67,8 @@ def _parts(places: Sequence[Path]) -> list[Part]:
     for part, place in zip(parts, places, strict=True):
         table, other = part.journal.header, first.journal.header
         differing = identity.changed(
-            {**table["config"], **table.get("facts", {})},
-            {**other["config"], **other.get("facts", {})},
+            {**table.get("config", {}), **table.get("facts", {})},
+            {**other.get("config", {}), **other.get("facts", {})},
         )
         if differing:
             raise InputError(f"{place} is of another audit than {places[0]}: {differing}.")
@@ -92,10 +96,13 @@ def _part(place: Path) -> Part:
     found: Journal | None = journal.load(place, write=False)
     if found is None:
         raise InputError(f"{place} holds no shard: there is no {FILE} in it.")
-    if found.header["shard"] is None:
+    if found.header.get("shard") is None:
         raise InputError(f"{place} holds a whole audit's answers, not a shard's.")
     if not found.finished:
         raise InputError(
             f"Shard {found.header['shard']} in {place} is not finished: go on with --resume."
         )
-    return Part(found, shard(found.header["shard"]))
+    try:
+        return Part(found, shard(found.header["shard"]))
+    except UsageError:
+        raise InputError(f"{place} is of a shard that cannot be: it says no i/n.") from None

@@ -10,6 +10,16 @@ SHARE = 16
 """A piece is at most one part in so many of what was asked before it."""
 
 
+ANSWER, TOKEN = 128, 256
+"""Bytes of JSON that an answer takes at most beside its tokens, and each of these: the longest of
+a vocabulary have that many, and no answer is of these alone."""
+
+
+def room(answers: int, tokens: int = 0) -> int:
+    """Return the most bytes that the answers to a piece take in a journal, with their tokens."""
+    return 4096 + answers * ANSWER + tokens * TOKEN
+
+
 def size(before: int, least: int, most: int) -> int:
     """Return how much the next piece may hold, from `least` to `most`, `before` it was asked."""
     return max(1, min(most, max(least, before // SHARE)))

@@ -282,4 +282,9 @@ def prepare(
 
 def before(kept: Kept | None) -> dict[str, Any]:
     """Return what a report says of the runs that this one goes on with."""
-    return {"resumed_from": kept.resumed, "earlier": kept.spent} if kept else {}
+    if kept is None:
+        return {}
+    shards = (
+        {"shards": kept.recheck.table(), "doubts": kept.recheck.limits()} if kept.recheck else {}
+    )
+    return {"resumed_from": kept.resumed, "earlier": kept.spent, **shards}

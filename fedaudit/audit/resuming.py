@@ -39,6 +39,7 @@ def kept(
         "config": identity.facts(request, audited),
         "shard": str(shard) if shard else None,
         "words": sys.argv[1:],
+        "device": environment.machine(request.device),
     }
     begun = (place / FILE).exists() or stopped(place)  # perhaps before it was told anything
     found = journal.load(place, write=True)
@@ -56,13 +57,13 @@ def kept(
 
 def _check(found: Journal, header: Mapping[str, Any], *, resume: bool) -> None:
     """Refuse the journal of another audit, and one that nobody asked to go on with."""
-    differing = identity.changed(header["config"], found.header["config"])
+    differing = identity.changed(header["config"], found.header.get("config", {}))
     if differing:
         raise InputError(
             f"{found.place} holds the answers of another audit: {differing}. Choose another "
             f"--out, or remove {found.path}."
         )
-    if header["shard"] != found.header["shard"]:
+    if header["shard"] != found.header.get("shard"):
         whole = "a whole audit"
         raise InputError(
             f"{found.place} holds the answers of {_shard(found.header['shard'], whole)}, not of "

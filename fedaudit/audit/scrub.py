@@ -17,7 +17,8 @@ from fedaudit.corpus import Record
 from fedaudit.errors import InputError, UsageError, unknown
 from fedaudit.files import check_target, existing, existing_parent, sha256, umask
 from fedaudit.interfaces import Progress, no_progress
-from fedaudit.pii import masking
+from fedaudit.pii import disguise, masking
+from fedaudit.pii.disguise import readings
 from fedaudit.pii.spelling import plain
 from fedaudit.prompts import template
 from fedaudit.records import Document
@@ -65,6 +66,8 @@ class Scrubbed:
     """Different strings that were masked, white space and Unicode forms apart."""
     left: int
     """Of them, those that still stand somewhere in the result, where nobody had marked them."""
+    respelt: int
+    """Of these, those that stand there in other spellings only, as look-alikes."""
     named: int
     """Records whose id, group or task holds personal data of their own."""
     unread: Mapping[str, int]
@@ -105,7 +108,7 @@ def scrub(order: Order, watch: Callable[[str], Progress] = lambda title: no_prog
     done = [scrub_record.masked(one, written, chosen) for one in marked]
     masked = [pair for one in done for pair in one.masked]
     strings = {plain(string) for string, _ in masked} - {""}
-    left = _left(strings, records, done, watch("looking for what is left"))
+    exact, left = _left(strings, records, done, watch("looking for what is left"))
     _write(order, _renamed(records, done))
     return Scrubbed(
         records=len(done),
@@ -115,7 +118,8 @@ def scrub(order: Order, watch: Callable[[str], Progress] = lambda title: no_prog
         beside=sum(bool(one.beside) for one in marked if one.record.document.pii is not None),
         annotation=by,
         strings=len(strings),
-        left=left,
+        left=len(left),
+        respelt=len(left - exact),
         named=sum(scrub_record.named(one, chosen) for one in marked),
         unread=Counter(name for record in records for name in set(record.content.unread)),
     )
@@ -135,7 +139,11 @@ def table(order: Order, scrubbed: Scrubbed) -> dict[str, Any]:
             "beside": scrubbed.beside,
             "by": scrubbed.annotation,
         },
-        "strings": {"masked": scrubbed.strings, "left": scrubbed.left},
+        "strings": {
+            "masked": scrubbed.strings,
+            "left": scrubbed.left,
+            "other_spellings": scrubbed.respelt,
+        },
         "named": scrubbed.named,
         "unread": dict(sorted(scrubbed.unread.items())),
     }
@@ -196,15 +204,22 @@ def _write(order: Order, fields: Sequence[Mapping[str, Any]]) -> None:
 
 def _left(
     strings: set[str], records: Sequence[Record], done: Sequence[Masked], progress: Progress
-) -> int:
-    """Return how many of `strings`, which are plain, still stand in the records."""
-    from fedaudit.metrics.frequency import document_frequency
+) -> tuple[set[str], set[str]]:
+    """Return which of `strings`, which are plain, stand in the records, and in any spelling."""
+    from fedaudit.metrics.frequency import absent
 
     texts = [
-        "\n".join(map(plain, scrub_record.readable(record, one.fields)))
+        list(scrub_record.readable(record, one.fields))
         for record, one in zip(records, done, strict=True)
     ]
-    return sum(count > 0 for count in document_frequency(strings, texts, progress).values())
+    exact = strings - absent(strings, ["\n".join(map(plain, some)) for some in texts])
+    progress(1, 3)
+    forms = {string: disguise.forms(string) for string in strings}
+    read = ["\n".join(form for text in some for form in readings(text)) for some in texts]
+    progress(2, 3)
+    gone = absent(set().union(*forms.values()), read)
+    progress(3, 3)
+    return exact, exact | {string for string in strings if forms[string] - gone}
 
 
 def _renamed(records: Sequence[Record], done: Sequence[Masked]) -> list[dict[str, Any]]:

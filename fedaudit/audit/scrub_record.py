@@ -9,6 +9,7 @@ from fedaudit.conversation import SURROGATE
 from fedaudit.corpus import Record
 from fedaudit.formats import ALIASES
 from fedaudit.pii import masking
+from fedaudit.pii.disguise import forms, readings
 from fedaudit.pii.masking import Substitute
 from fedaudit.pii.spans import resolve
 from fedaudit.pii.spelling import places, plain
@@ -109,12 +110,14 @@ def readable(record: Record, fields: Mapping[str, Any]) -> Iterator[str]:
 
 
 def named(marked: Marked, chosen: Chosen) -> bool:
-    """Tell whether a record's id, group or task holds what is masked in it."""
+    """Tell whether a record's id, group or task holds what is masked in it, however spelt."""
     found = [pair for document in marked.documents() for pair in document.strings()]
-    known = {plain(string) for string, label in found if chosen(label)} - {""}
+    known = {plain(string) for string, label in found if chosen(label)}
+    sought = {form for string in known for form in (string, *forms(string)) if form}
     document = marked.document
-    around = [plain(value) for value in (document.id, document.group, document.task)]
-    return any(string in value for string in known for value in around)
+    around = [value for value in (document.id, document.group, document.task) if value]
+    read = "\n".join(form for value in around for form in (plain(value), *readings(value)))
+    return any(form in read for form in sought)
 
 
 def _scalars(value: Any) -> Iterator[str]:

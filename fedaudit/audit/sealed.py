@@ -3,9 +3,13 @@
 A frame is a length (4 bytes, little-endian), a check (16 bytes, BLAKE2b under the key) and the
 content of that length. Sealed content is a nonce (16 bytes) and what was sealed, under the key
 stream of SHAKE-256 over key and nonce.
+
+A journal may come from somebody else: nothing is believed of how large a thing in it is. Frames are
+checked block by block, and of a record no more is unpacked than its reader has room for.
 """
 
 import json
+import math
 import secrets
 import struct
 import zlib
@@ -20,6 +24,12 @@ NAME = 16
 _FRAME = struct.Struct("<I16s")
 _HEAD = struct.Struct(f"<{NAME}sI16sIId")
 _NONCE = 16
+_BLOCK = 2**20
+"""Bytes that are read at once."""
+_VALUE = 32
+"""For so many bytes of room a record may hold one list or table: they take the most memory."""
+BEGINNING = _NONCE + _HEAD.size
+"""Bytes of a sealed record that say whose answers it holds and how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +57,16 @@ class Record:
         return _HEAD.pack(*head) + zlib.compress(content)
 
 
-def read(packed: bytes, *, whole: bool = True) -> Record:
-    """Return the record again; its content only where the `whole` is wanted."""
+def read(packed: bytes, room: int) -> Record:
+    """Return the record again; raises ValueError where it is none, or takes more than `room` bytes.
+
+    Without `room` it has no content.
+    """
+    if len(packed) < _HEAD.size:
+        raise ValueError("a record is too short")
     name, number, piece, answers, session, seconds = _HEAD.unpack_from(packed)
+    if not 0 <= seconds < math.inf:
+        raise ValueError("a record took no finite time")
     return Record(
         name=name,
         number=number,
@@ -57,8 +74,43 @@ def read(packed: bytes, *, whole: bool = True) -> Record:
         answers=answers,
         session=session,
         seconds=seconds,
-        content=json.loads(zlib.decompress(packed[_HEAD.size :])) if whole else None,
+        content=_content(packed[_HEAD.size :], room) if room else None,
     )
+
+
+def largest(room: int) -> int:
+    """Return how many bytes a sealed record has at most whose content has `room` ones.
+
+    What cannot be compressed zlib stores in blocks of 16 KiB, with 5 bytes each.
+    """
+    return BEGINNING + room + room // 1000 + 64
+
+
+def _content(compressed: bytes, room: int) -> Any:
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(compressed, room + 1)
+    except zlib.error as error:
+        raise ValueError(f"its compression is broken ({error})") from None
+    if len(text) > room:
+        raise ValueError(f"a record unpacks to more than the {room:,} bytes that it may need")
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("its compression is broken (another length)")
+    if text.count(b"[") + text.count(b"{") > room // _VALUE:
+        raise ValueError("a record has more parts than answers")
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("a record is nested too deeply") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where the content of a frame begins, how long it is, and its first bytes."""
+
+    start: int
+    length: int
+    begin: bytes
 
 
 def framed(content: bytes, key: bytes = b"") -> bytes:
@@ -66,16 +118,20 @@ def framed(content: bytes, key: bytes = b"") -> bytes:
     return _FRAME.pack(len(content), _check(content, key)) + content
 
 
-def frames(file: BinaryIO, key: bytes = b"") -> Iterator[tuple[int, bytes]]:
-    """Yield where each content begins, and the content, up to the first that is not whole."""
+def frames(file: BinaryIO, key: bytes = b"", held: int = BEGINNING) -> Iterator[Frame]:
+    """Yield each frame up to the first that is not whole; `held` bytes of its content are kept."""
     start = file.tell()
     while len(frame := file.read(_FRAME.size)) == _FRAME.size:
         length, check = _FRAME.unpack(frame)
-        content = file.read(length)
-        if len(content) < length or check != _check(content, key):
+        digest, begin, left = blake2b(digest_size=16, key=key), b"", length
+        while left and (block := file.read(min(left, _BLOCK))):
+            digest.update(block)
+            begin += block[: held - len(begin)]
+            left -= len(block)
+        if left or check != digest.digest():
             return
         start += _FRAME.size
-        yield start, content
+        yield Frame(start, length, begin)
         start += length
 
 

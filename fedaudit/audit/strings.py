@@ -91,12 +91,30 @@ class Strings:
         ]
 
     def unpacked(self, hits: Hits, samples: Sequence[int]) -> list[list[str]]:
-        """Return the answers again, `samples` of each question."""
+        """Return the answers again, `samples` of each question; ValueError for what are none."""
         answers = [[""] * drawn for drawn in samples]
+        if not isinstance(hits, list) or len(hits) % 4 or {type(one) for one in hits} - {int}:
+            raise ValueError("hits are no numbers in fours")
         for question, draw, *places in zip(*(hits[at::4] for at in range(4)), strict=True):
+            if not (0 <= question < len(samples) and 0 <= draw < samples[question]):
+                raise ValueError("a hit is of a question that was not asked")
+            if not all(0 <= place <= len(self.strings) for place in places):
+                raise ValueError("a hit is of a string that nobody looks for")
             begun, strict = (self.strings[place - 1] if place else "" for place in places)
             answers[question][draw] = begun if begun == strict else f"{begun}{APART}{strict}"
         return answers
+
+
+def whole(content: object, samples: Sequence[int]) -> list[list[str]]:
+    """Return answers as texts, `samples` of each question; raises ValueError for what are none."""
+    if not isinstance(content, list) or len(content) != len(samples):
+        raise ValueError("there are not as many answers as questions")
+    for texts, drawn in zip(content, samples, strict=True):
+        if not isinstance(texts, list) or len(texts) != drawn:
+            raise ValueError("a question has not as many answers as samples")
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("an answer is no text")
+    return content
 
 
 def parted(text: str) -> tuple[str, str]:

@@ -4,7 +4,8 @@ A piece is added up by itself and the pieces in the order of the plan, whoever w
 so the digits of the sums are the same of an audit that was stopped, and of its shards together.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -79,11 +80,12 @@ class Sums:
         }
 
     @classmethod
-    def unpacked(cls, content: Mapping[str, Any]) -> "Sums":
-        """Return packed sums again."""
+    def unpacked(cls, content: Any, strings: int) -> "Sums":
+        """Return packed sums of some strings again; raises ValueError for what are none."""
         import numpy as np
 
-        sums = cls(len(content["best"]))
+        _check(content, strings)
+        sums = cls(strings)
         for name in (*_ADDED, "best"):
             kind = np.int64 if name in _COUNTS else np.float64
             setattr(sums, name, np.array(content[name], dtype=kind))
@@ -96,3 +98,32 @@ class Sums:
         """Keep the likeliest prefixes of a string, of equals the first."""
         known = [*self.likeliest.get(index, ()), *more]
         self.likeliest[index] = sorted(known, key=lambda one: (-one[0], one[1]))[:SHOWN]
+
+
+def _check(content: Any, strings: int) -> None:
+    """Raise ValueError unless `content` is what `packed` makes of some strings."""
+    if not isinstance(content, dict) or content.keys() != Sums(0).packed().keys():
+        raise ValueError("sums have other parts")
+    for name in (*_ADDED, "best"):
+        kind = int if name in _COUNTS else float
+        numbers = content[name]
+        if not isinstance(numbers, list) or len(numbers) != strings:
+            raise ValueError("sums are of other strings")
+        if {type(one) for one in numbers} - {kind} or any(map(isnan, numbers)):
+            raise ValueError("sums are no numbers")
+        if name in _COUNTS and any(not 0 <= one < 2**62 for one in numbers):
+            raise ValueError("sums count what cannot be counted")
+    if not isinstance(content["likeliest"], list) or not all(
+        _is_likely(one, strings) for one in content["likeliest"]
+    ):
+        raise ValueError("the likeliest prefixes are none")
+    if not all(type(content[name]) is int and content[name] >= 0 for name in ("rows", "questions")):
+        raise ValueError("sums are of no number of questions")
+
+
+def _is_likely(one: Any, strings: int) -> bool:
+    """Tell whether `one` is (string, chance, number of the prefix)."""
+    if not isinstance(one, list) or [type(part) for part in one] != [int, float, int]:
+        return False
+    index, chance, number = one
+    return bool(0 <= index < strings and 0 <= chance <= 1 and number > 0)

@@ -5,11 +5,11 @@ killed is the piece that was being walked. Shards take the pieces in turn, and n
 question: a piece is then read in the same batches whoever walks it, and rounded alike.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedaudit.audit import pieces
 from fedaudit.audit.asking import Manner, Sharing
@@ -18,7 +18,7 @@ from fedaudit.audit.keeping import Kept, identified
 from fedaudit.audit.plan import Plan, Question
 from fedaudit.audit.sums import Sums
 from fedaudit.errors import InputError, NoRoomError
-from fedaudit.interfaces import Case, Progress
+from fedaudit.interfaces import Case, Progress, no_progress
 from fedaudit.records import Target
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class _Walking:
         if stream is None:
             return self._walked(piece, told, total)
         digest = _of_piece(piece)
-        content = stream.next(digest)
+        content = stream.next(digest, self._room)
         if content is None:
             try:
                 found = self._walked(piece, told, total)
@@ -154,10 +154,35 @@ class _Walking:
                 raise
             stream.add(digest, _prefixes(piece), found.packed())
             return found
-        if isinstance(content, Mapping) and REFUSED in content:
+        self._recheck(stream, digest, piece, content)
+        if isinstance(content, dict) and isinstance(content.get(REFUSED), str):
             raise InputError(content[REFUSED])
         _from(told, piece, total)(1, 1)
-        return Sums.unpacked(content)
+        try:
+            return Sums.unpacked(content, len(self.strings))
+        except ValueError as error:
+            raise stream.broken(error) from None
+
+    @property
+    def _room(self) -> int:
+        """Return the bytes that the sums of a piece take at most: of each string some numbers."""
+        return pieces.room(8 * (1 + len(self.strings)))
+
+    def _recheck(self, stream: Stream, digest: bytes, piece: _Piece, said: Any) -> None:
+        """Walk a piece of a shard again where it is drawn: its sums cannot be taken apart."""
+        kept = self.case.kept if isinstance(self.case, Sharing) else None
+        if kept is None or kept.recheck is None:
+            return
+
+        def walk(_: Sequence[int]) -> list[Any]:
+            try:
+                return [self._walked(piece, no_progress, 1).packed()]
+            except NoRoomError:
+                raise
+            except InputError as error:
+                return [{REFUSED: str(error)}]
+
+        kept.recheck.check(stream, digest, [said], walk, [0])
 
     def _walked(self, piece: _Piece, told: Progress, total: int) -> Sums:
         """Return the sums of a piece that is walked now, as much at once as may be held."""

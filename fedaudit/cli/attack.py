@@ -63,11 +63,13 @@ def audited(
     resume: bool = False,
     shard: str | None = None,
     parts: Sequence[Path] = (),
+    recheck: float = 1.0,
 ) -> int:
     """Run the audit, write and show its report, and return the exit code.
 
     `by` is what audits, the pipeline of all attacks without it; `clients` are those who take part
-    where that is more than an attacker and a victim; `parts` are the shards that are merged.
+    where that is more than an attacker and a victim; `parts` are the shards that are merged,
+    of which `recheck` percent are asked again.
     """
     from fedaudit.audit import keeping, merging, pipeline, resuming
     from fedaudit.cli.show import note
@@ -83,7 +85,7 @@ def audited(
     _writable(place, json)
     redactor = _redactor(place if out else RUNS, quiet)
     keeper = (
-        merging.kept(request, found, parts)
+        merging.kept(request, found, parts, recheck / 100)
         if parts
         else resuming.kept(request, found, place, resume=resume, shard=part)
     )

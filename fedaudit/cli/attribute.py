@@ -267,7 +267,7 @@ def _told(planned: "Plan", marks: Any, machine: Any) -> int:
 def _place(out: Path | None, otherwise: Path, json: Path | None) -> Path:
     """Return the report's folder, once it and the file `json` are known to be such."""
     from fedaudit.errors import InputError
-    from fedaudit.files import existing_parent
+    from fedaudit.files import check_target, existing_parent
 
     place = out or otherwise
     if place.is_file():
@@ -276,9 +276,9 @@ def _place(out: Path | None, otherwise: Path, json: Path | None) -> Path:
         raise InputError(f"{place} is a federation's folder; choose another --out.")
     if json is not None and json.is_dir():
         raise InputError(f"{json} is a folder; --json needs a file.")
-    if json is not None:
-        existing_parent(json.absolute().parent)
-    existing_parent(place)
+    for file in (place / "report.json", json or place / "report.json"):
+        check_target(file)
+        existing_parent(file.absolute().parent)
     return place
 
 

@@ -20,6 +20,7 @@ from fedaudit.cli.options import (
     Out,
     Parts,
     Quiet,
+    RecheckHere,
     Resume,
     Reveal,
     Round,
@@ -110,6 +111,7 @@ def extract(
     shard: Shard = None,
     resume: Resume = False,
     part: Parts = None,
+    recheck: RecheckHere = 1.0,
     quiet: Quiet = False,
 ) -> int:
     """Pull personal data out of a model and say how much of it training put there.
@@ -145,7 +147,7 @@ def extract(
         raise UsageError(f"What is {more[0]}? Every file stands behind an option.")
     files = [*(clients or ()), *(more or ())]
     shown: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
-    shown |= {"resume": resume, "shard": shard, "parts": part or ()}
+    shown |= {"resume": resume, "shard": shard, "parts": part or (), "recheck": recheck}
     if matrix:
         _everybody(
             {"--prefixes": prefixes, "--victim": victim, "--member": member, "--held-out": held_out}

@@ -18,6 +18,7 @@ from fedaudit.cli.options import (
     Out,
     Parts,
     Quiet,
+    RecheckHere,
     Resume,
     Reveal,
     Round,
@@ -60,6 +61,7 @@ def infer(
     shard: Shard = None,
     resume: Resume = False,
     part: Parts = None,
+    recheck: RecheckHere = 1.0,
     quiet: Quiet = False,
 ) -> int:
     """Mask personal data in sentences and see how often the model picks it among candidates.
@@ -97,4 +99,5 @@ def infer(
         resume=resume,
         shard=shard,
         parts=part or (),
+        recheck=recheck,
     )

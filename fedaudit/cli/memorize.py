@@ -18,6 +18,7 @@ from fedaudit.cli.options import (
     Out,
     Parts,
     Quiet,
+    RecheckHere,
     Resume,
     Reveal,
     Round,
@@ -112,6 +113,7 @@ def memorize(
     shard: Shard = None,
     resume: Resume = False,
     part: Parts = None,
+    recheck: RecheckHere = 1.0,
     quiet: Quiet = False,
 ) -> int:
     """Measure whose texts a federation's model continues, word for word or in idea, and for whom.
@@ -164,6 +166,7 @@ def memorize(
         resume=resume,
         shard=shard,
         parts=part or (),
+        recheck=recheck,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedaudit.cli.options import Device, Json, Out, Quiet, Reveal
+from fedaudit.cli.options import Device, Json, Out, Quiet, Recheck, Reveal
 
 
 def merge(
@@ -14,20 +14,21 @@ def merge(
     ],
     out: Out = None,
     json: Json = None,
+    recheck: Recheck = 1.0,
     reveal: Reveal = False,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> int:
     """Make one report of the shards of an audit, as if it had been made at once.
 
-    The data and the model are read again from where the shards read them; nothing is asked again
-    that a shard has asked.
+    The data and the model are read again from where the shards read them. What a shard has asked is
+    asked again of a random sample alone, to see that the shard holds what the model says.
     """
     from fedaudit.audit import merging
     from fedaudit.cli import invoke
 
     command, *given = merging.words(parts)
-    words = [command, "--device", device]
+    words = [command, "--device", device, "--recheck", str(recheck)]
     words += [word for part in parts for word in ("--part", str(part))]
     words += [w for name, to in (("--out", out), ("--json", json)) if to for w in (name, str(to))]
     words += [name for name, on in (("--reveal", reveal), ("--quiet", quiet)) if on]

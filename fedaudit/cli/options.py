@@ -77,6 +77,19 @@ Parts = Annotated[
 ]
 
 
+Recheck = Annotated[
+    float,
+    typer.Option(
+        "--recheck",
+        metavar="PERCENT",
+        help="Ask again so much of every shard, 1 question at least; 0 believes all.",
+        min=0,
+        max=100,
+    ),
+]
+RecheckHere = Annotated[float, typer.Option("--recheck", min=0, max=100, hidden=True)]
+
+
 def nothing_before(context: typer.Context) -> None:
     """Refuse options that stand before a step: the step would not see them."""
     for name in context.params:

@@ -36,6 +36,10 @@ def scrub(
         typer.Option("--seed", help="Makes pseudonyms repeatable, for whoever knows it."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over what OUT holds.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit code 1 while anything masked is left, however spelt."),
+    ] = False,
     json: Annotated[
         Path | None, typer.Option("--json", help="Also write the counts to this JSON file.")
     ] = None,
@@ -73,7 +77,7 @@ def scrub(
     _show(order, done)
     for line in told(order.source, done.unread):
         note(f"{line}; scrub keeps and masks them.", quiet=quiet)
-    return 0
+    return 1 if strict and (done.left or done.named) else 0
 
 
 def _options(set_: list[str] | None, detector: str) -> dict[str, Any]:
@@ -145,8 +149,14 @@ def _facts(order: "Order", done: "Scrubbed") -> Iterator[str]:
             f"Still there: of {done.strings:,} different strings that were masked, {done.left:,}"
             " stand in OUT elsewhere, unmarked or as a part of other words."
         )
+        if done.respelt:
+            yield (
+                f"Of these, {done.respelt:,} only in other spellings: another case or width, "
+                "characters that look alike, or invisible ones between."
+            )
     elif done.strings:
-        yield f"Of {_number(done.strings, 'different string')} that were masked, none is in OUT."
+        masked = _number(done.strings, "different string")
+        yield f"Of {masked} that were masked, none is in OUT, however spelt."
     if done.named:
         yield f"Not masked: ids, groups or tasks with PII in {_number(done.named, 'record')}."
     yield "What nobody marked and the detector did not find is in OUT as it was."

@@ -1,6 +1,6 @@
 """What every report says of its run: when, with what settings, how long."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -24,13 +24,17 @@ def framed(
     resumed_from: str | None = None,
     earlier: float = 0.0,
     spent: Mapping[str, int | None] | None = None,
+    shards: Sequence[Mapping[str, Any]] | None = None,
+    doubts: Sequence[str] = (),
+    limits: Sequence[str] = (),
     status: Literal["success", "interrupted"] = "success",
     **sections: Any,
 ) -> Report:
     """Return the report of a run that `started` then and ends now.
 
     `name` becomes the run's id, `spent` the budget besides its seconds, of which runs that it goes
-    on with took some `earlier`; `sections` are those of Report that need no framing.
+    on with took some `earlier`; `shards` are those that were merged, and the `doubts` that they
+    leave are `limits` too; `sections` are those of Report that need no framing.
     """
     finished = datetime.now(UTC)
     seconds = round((finished - started).total_seconds() + earlier, 1)
@@ -43,6 +47,7 @@ def framed(
             "started": started.isoformat(timespec="seconds"),
             "finished": finished.isoformat(timespec="seconds"),
             "resumed_from": resumed_from,
+            **({"shards": shards} if shards is not None else {}),
         },
         target={
             "base": base,
@@ -52,6 +57,7 @@ def framed(
             "effect": effect or {},
             "beginning": beginning,
         },
+        limits=[*limits, *doubts],
         budget={**dict.fromkeys(BUDGET), **(spent or {}), "seconds": seconds},
         **sections,
     )

@@ -18,6 +18,7 @@ from fedaudit.audit.journal import FILE, KEY, Journal, OtherQuestions, load
 from fedaudit.errors import InputError, Interrupted
 
 HEADER = {"run": "abc", "config": {"seed": "1"}}
+ROOM = 2**16
 TEXT = "Ann Lee sued Bob Low."
 
 
@@ -31,7 +32,7 @@ def begun(place, pieces=3):
     made = Journal(place, HEADER)
     stream = made.stream("pass")
     for number in range(pieces):
-        assert stream.next(piece(number)) is None
+        assert stream.next(piece(number), ROOM) is None
         stream.add(piece(number), 2, [TEXT, number])
     made.close()
     return made
@@ -43,7 +44,7 @@ def kept(place):
     if found is None:
         return None
     stream, pieces = found.stream("pass"), []
-    while (content := stream.next(piece(len(pieces)))) is not None:
+    while (content := stream.next(piece(len(pieces)), ROOM)) is not None:
         pieces.append(content[1])
     return pieces
 
@@ -53,7 +54,7 @@ def test_what_was_kept_is_there_again(tmp_path):
     found = load(tmp_path, write=False)
     assert (found.header, found.known, found.finished) == (HEADER, 6, False)
     stream = found.stream("pass")
-    assert [stream.next(piece(n)) for n in range(4)] == [
+    assert [stream.next(piece(n), ROOM) for n in range(4)] == [
         [TEXT, 0],
         [TEXT, 1],
         [TEXT, 2],
@@ -65,16 +66,16 @@ def test_a_journal_goes_on_where_it_stopped(tmp_path):
     begun(tmp_path, 1)
     found = load(tmp_path, write=True)
     stream = found.stream("pass")
-    assert stream.next(piece(0)) == [TEXT, 0]
-    assert stream.next(piece(1)) is None
+    assert stream.next(piece(0), ROOM) == [TEXT, 0]
+    assert stream.next(piece(1), ROOM) is None
     stream.add(piece(1), 1, [TEXT, 1])
     found.finish()
     again = load(tmp_path, write=True)
     assert (again.known, again.finished) == (3, True)
     stream = again.stream("pass")
-    assert [stream.next(piece(0)), stream.next(piece(1))] == [[TEXT, 0], [TEXT, 1]]
+    assert [stream.next(piece(0), ROOM), stream.next(piece(1), ROOM)] == [[TEXT, 0], [TEXT, 1]]
     with pytest.raises(OtherQuestions, match="other questions"):  # it should have had everything
-        stream.next(piece(2))
+        stream.next(piece(2), ROOM)
     again.close()
 
 
@@ -85,14 +86,14 @@ def test_equal_passes_have_their_own_answers(tmp_path):
     made.stream("other").add(piece(0), 1, 2)
     made.close()
     found = load(tmp_path, write=False)
-    assert [found.stream("pass").next(piece(0)) for _ in range(3)] == [0, 1, None]
-    assert found.stream("other").next(piece(0)) == 2
+    assert [found.stream("pass").next(piece(0), ROOM) for _ in range(3)] == [0, 1, None]
+    assert found.stream("other").next(piece(0), ROOM) == 2
 
 
 def test_nothing_is_written_before_the_first_answer(tmp_path):
     made = Journal(tmp_path / "out", HEADER)
     made.fact("base", "1")
-    made.stream("pass").next(piece(0))
+    made.stream("pass").next(piece(0), ROOM)
     made.close()
     assert not (tmp_path / "out").exists()
     assert load(tmp_path / "out", write=True) is None
@@ -137,7 +138,7 @@ def test_whatever_is_cut_off_the_pieces_before_it_stay(tmp_path, data):
     assert (tmp_path / FILE).read_bytes() == torn  # who only looks changes nothing
     stream = found.stream("pass")
     for number in range(whole):
-        stream.next(piece(number))
+        stream.next(piece(number), ROOM)
     stream.add(piece(whole), 1, [TEXT, whole])
     found.close()
     after = (tmp_path / FILE).read_bytes()
@@ -168,7 +169,7 @@ def test_other_questions_than_were_asked_are_refused(tmp_path):
     begun(tmp_path)
     stream = load(tmp_path, write=False).stream("pass")
     with pytest.raises(OtherQuestions, match="answers to other questions"):
-        stream.next(piece(1))
+        stream.next(piece(1), ROOM)
 
 
 def test_late_facts_must_be_the_same(tmp_path):
@@ -257,7 +258,7 @@ def test_a_full_disk_interrupts_and_loses_nothing(tmp_path, monkeypatch, code):
     assert kept(tmp_path) == [0]
     found = load(tmp_path, write=True)
     stream = found.stream("pass")
-    assert stream.next(piece(0)) == [TEXT, 0]
+    assert stream.next(piece(0), ROOM) == [TEXT, 0]
     stream.add(piece(1), 1, [TEXT, 1])
     found.close()
     assert kept(tmp_path) == [0, 1]

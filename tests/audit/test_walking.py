@@ -212,7 +212,7 @@ def test_the_journal_keeps_sums_and_every_digit_of_them(tmp_path):
     assert digits(found) == digits(through(Dying(), plan(copies)))
     kept = journal.load(tmp_path, write=False)
     contents = [
-        kept.record(*name, turn).content
+        kept.record(*name, turn, 2**20).content
         for name, turns in kept._pieces.items()
         for turn in range(len(turns))
     ]
@@ -222,7 +222,8 @@ def test_the_journal_keeps_sums_and_every_digit_of_them(tmp_path):
     lists = [value for one in contents for value in one.values() if isinstance(value, list)]
     assert max(map(len, lists)) <= SHOWN * len(STRINGS)
     assert not any(string in json.dumps(contents) for string in STRINGS)
-    again = Sums.unpacked(json.loads(json.dumps(Sums.unpacked(contents[0]).packed())))
+    size = len(STRINGS)
+    again = Sums.unpacked(json.loads(json.dumps(Sums.unpacked(contents[0], size).packed())), size)
     assert json.loads(json.dumps(again.packed())) == contents[0]
 
 

@@ -113,7 +113,7 @@ def test_counts_as_json_hold_no_data(run):
     assert table["masked"] == {"PHONE_NUMBER": 3, "EMAIL_ADDRESS": 2, "PERSON": 1}
     assert table["records"] == 5
     assert table["annotation"]["given"] == 2
-    assert table["strings"] == {"left": 2, "masked": 4}
+    assert table["strings"] == {"left": 2, "masked": 4, "other_spellings": 0}
     for secret in ("Ann Lee", "ann@", "7946 0958", "seed"):
         assert secret not in text + out
 
@@ -174,6 +174,59 @@ def test_what_is_still_there_with_other_white_space_is_told(run):
     assert "Not masked: ids, groups or tasks with PII in 1 record." in out
 
 
+SPELT = {
+    "case": "ANN LEE",
+    "width": "Ａｎｎ　Ｌｅｅ",
+    "zero-width": "An\u200bn L\u2060ee",
+    "zero-width space": "Ann\u200bLee",
+    "look-alikes": "Аnn Lее",
+    "all of it": "АΝΝ\u00ad ＬЕЕ",
+}
+
+
+@pytest.mark.parametrize("spelt", SPELT.values(), ids=SPELT)
+@pytest.mark.parametrize("place", ["text", "field", "name", "id"])
+def test_what_is_still_there_in_another_spelling_is_told(run, spelt, place):
+    span = {"start": 0, "end": 7, "label": "PERSON"}
+    first = {"id": "1", "text": "Ann Lee met nobody.", "pii": [span]}
+    other = {"id": "2", "text": "Nothing.", "pii": []}
+    if place == "id":
+        first["id"] = f"case {spelt}"
+    else:
+        field = {"text": "text", "field": "note", "name": f"by {spelt}"}[place]
+        other[field] = f"Then {spelt} left." if place != "name" else "yes"
+    Path("in.jsonl").write_text(f"{json.dumps(first)}\n{json.dumps(other)}\n")
+    done = run("scrub", "in.jsonl", "out.jsonl", "--strict", "--json", "counts.json")
+    said, table = " ".join(done.out.split()), json.loads(Path("counts.json").read_text())
+    assert done.code == 1
+    assert run("scrub", "in.jsonl", "out.jsonl", "--force").code == 0
+    if place == "id":
+        assert "Not masked: ids, groups or tasks with PII in 1 record." in said
+        assert table["named"] == 1
+        return
+    assert "none is in OUT" not in said
+    wide = int(spelt == SPELT["width"])  # the same string by NFKC
+    assert ("Of these, 1 only in other spellings" in said) == (not wide)
+    assert table["strings"] == {"masked": 1, "left": 1, "other_spellings": 1 - wide}
+
+
+def test_strict_is_content_where_nothing_is_left(run):
+    span = {"start": 0, "end": 7, "label": "PERSON"}
+    Path("in.jsonl").write_text(json.dumps({"text": "Ann Lee met Anna.", "pii": [span]}))
+    done = run("scrub", "in.jsonl", "out.jsonl", "--strict")
+    assert (done.code, "none is in OUT, however spelt" in done.out) == (0, True)
+
+
+def test_strict_fails_for_what_is_left_as_it_was(run):
+    span = {"start": 0, "end": 7, "label": "PERSON"}
+    lines = [{"text": "Ann Lee.", "pii": [span]}, {"text": "Ann Lees", "pii": []}]
+    Path("in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run("scrub", "in.jsonl", "out.jsonl", "--strict")
+    assert done.code == 1
+    assert "Of these" not in done.out
+    assert Path("out.jsonl").exists()
+
+
 def test_pseudonyms_leave_nothing_of_what_is_no_plain_number_or_date(run):
     known = (
         ("被告人2015年因盗窃罪被判处3年。", "CRIMINAL_RECORD"), ("2003年确诊艾滋病", "DIAGNOSIS"),
@@ -186,7 +239,9 @@ def test_pseudonyms_leave_nothing_of_what_is_no_plain_number_or_date(run):
     ]
     Path("in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     out, found = scrubbed(run, "--style", "pseudonym")
-    assert "Of 6 different strings that were masked, none is in OUT." in out
+    assert "Of 6 different strings that were masked, none is in OUT, however spelt." in " ".join(
+        out.split()
+    )
     for (_, label), document in zip(known, found, strict=True):
         assert re.fullmatch(rf"<{label}-[0-9a-f]{{8}}>", document.text)
 

@@ -1,6 +1,7 @@
 """Pipes, devices, links and endless files: one line and exit code 3, at once and untouched."""
 
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -115,6 +116,28 @@ def test_what_is_no_plain_file_is_not_replaced(here, option, kind):
     assert other.exists() == (kind == "link")
     if kind == "link":
         assert other.read_text() == "precious"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "link"])
+@pytest.mark.parametrize("name", [".lock", "journal.key", "journal.bin", "revealed.jsonl"])
+def test_what_lies_in_the_output_folder_is_not_replaced(here, name, kind):
+    place, other = here / "out" / name, here / "other"
+    place.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "device":
+        try:
+            os.mknod(place, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        except PermissionError:
+            pytest.skip("only root makes devices")
+    else:
+        other.write_text("precious")
+        place.symlink_to(other)
+    before = place.lstat()
+    words = (*AUDIT, "--out", "out", *(["--reveal"] if name == "revealed.jsonl" else []))
+    refused(here, *words)
+    assert (place.lstat().st_ino, place.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert kind != "link" or other.read_text() == "precious"
 
 
 def fake_report(here):

@@ -1,0 +1,25 @@
+"""Spot checks: how likely a random sample holds at least one of the answers that are forged."""
+
+from math import ceil, expm1, lgamma
+
+
+def seen(questions: int, asked: int, share: float) -> float:
+    """Return the chance, from 0 to 1, that a sample shows a forgery of a `share` of the questions.
+
+    `asked` of `questions` are drawn without replacement, all equally likely, and one forged answer
+    among them is enough: 1 - C(N - F, n) / C(N, n), with F = N times the share rounded up
+    (the hypergeometric distribution). Raises ValueError for a sample that is larger than what it is
+    of, and a share that is none.
+    """
+    if not 0 <= asked <= questions or not 0 <= share <= 1:
+        raise ValueError("a sample of more than there is, or a share outside of 0 and 1")
+    forged = ceil(questions * share - 1e-9)
+    if asked == 0 or forged == 0:
+        return 0.0
+    if asked > questions - forged:
+        return 1.0
+    return -expm1(_log_choose(questions - forged, asked) - _log_choose(questions, asked))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)

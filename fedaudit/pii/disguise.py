@@ -1,0 +1,141 @@
+"""Strings as a reader takes them: in any case and width, by look-alikes, with what hides in them.
+
+Which characters look alike is in Unicode's table (UTS 39, confusables.txt), as the package
+homoglyphs_fork keeps it.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import regex
+
+SPACE = "\u200b"
+"""The zero-width space: it may stand within a word, or for the space between two."""
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+SHORT = 5
+"""Below so many characters, digits alone are like parts of words: 11 is in what all has."""
+
+
+class Table:
+    """What characters become."""
+
+    def __init__(self, known: Mapping[str, str]) -> None:
+        self._all = {ord(char): other for char, other in known.items()}
+        self._plain = [(char, other) for char, other in known.items() if char.isascii()]
+
+    def of(self, text: str) -> str:
+        """Return `text` with every character replaced; ASCII, where few are, much sooner."""
+        if not text.isascii():
+            return text.translate(self._all)
+        for char, other in self._plain:  # no other one has a character that is replaced, too
+            text = text.replace(char, other)
+        return text
+
+
+def forms(string: str) -> set[str]:
+    """Return the forms by which `string` is looked for; none where nothing of it can be seen."""
+    found = {_folded(string, _foreign())}
+    if len(string) >= SHORT or any(map(str.isalpha, string)):
+        found |= {_folded(string, _alike()), _shown(string.upper(), _alike())}
+    return found - {""}
+
+
+def readings(text: str) -> Iterator[str]:
+    """Yield forms of a text: in one of them stands a form of each string that it spells.
+
+    Time is linear in its length. Look-alikes of other alphabets become letters of ASCII of their
+    case, so that case can be folded; look-alikes within ASCII (0 and O, 1, l and I, m and rn) are
+    another form, for a small l is no small i.
+    """
+    yield _folded(text, _foreign())
+    yield _folded(text, _alike())
+    yield _shown(text, _alike())
+    if SPACE in text:
+        yield _folded(text.replace(SPACE, " "), _foreign())
+
+
+def _folded(text: str, table: Table) -> str:
+    return _joined(table.of(_shown(text, table).casefold()))
+
+
+def _shown(text: str, table: Table) -> str:
+    """Return `text` in compatible forms (NFKD), each character for one that looks like it."""
+    # Before as well, for compatible forms may look like something else: a lunate sigma like a c.
+    seen = unicodedata.normalize("NFKD", table.of(text))
+    if not text.isascii() or _CONTROL.search(text):
+        seen = _unseen().sub("", seen)
+    return _joined(table.of(table.of(seen)))
+
+
+def _joined(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKD", text).split())
+
+
+@cache
+def _unseen() -> "regex.Pattern[str]":
+    """Return what finds characters that take no room: zero-width ones, joiners, controls."""
+    import regex
+
+    unseen = r"[\p{Default_Ignorable_Code_Point}\p{Cf}[\p{Cc}--\p{White_Space}]]+"
+    return regex.compile(unseen, regex.V1)
+
+
+@cache
+def _foreign() -> Table:
+    """Return for characters beyond ASCII what they look like in it, of the same case."""
+    table: dict[str, str] = {}
+    for kind in _kinds():
+        plain = sorted(char for char in kind if len(char) == 1 and char.isascii())
+        for char in kind if plain else ():
+            if len(char) == 1 and not char.isascii():
+                own = unicodedata.category(char)
+                table[char] = min(plain, key=lambda one: (_apart(one, own), one))
+    return Table(table)
+
+
+def _apart(char: str, category: str) -> int:
+    own = unicodedata.category(char)
+    return 0 if own == category else 1 if own == "Ll" else 2
+
+
+@cache
+def _alike() -> Table:
+    """Return for all characters that look like others one of these, or several: rn for m."""
+    table: dict[str, str] = {}
+    for kind in _kinds():
+        whole = min(kind, key=_plainness)
+        table |= {char: whole for char in kind if len(char) == 1 and char not in whole}
+    return Table(table)
+
+
+def _plainness(string: str) -> tuple[bool, int, bool, str]:
+    """Order what looks alike: ASCII first, several characters before one, letters before digits."""
+    return not string.isascii(), -len(string), not string.isalpha(), _swapped(string)
+
+
+def _swapped(string: str) -> str:
+    return string.swapcase()  # l before I, in the order of ASCII
+
+
+@cache
+def _kinds() -> tuple[frozenset[str], ...]:
+    """Return what looks alike, each set with all that looks like any of its members."""
+    text = files("homoglyphs_fork").joinpath("confusables.json").read_text("utf-8")
+    kinds: dict[str, set[str]] = {}
+    for string, others in json.loads(text).items():
+        joined = _cleaned((string, *others))
+        for known in [kinds[one] for one in joined if one in kinds]:
+            joined |= known
+        kinds |= dict.fromkeys(joined, joined)
+    return tuple({id(kind): frozenset(kind) for kind in kinds.values()}.values())
+
+
+def _cleaned(strings: Iterable[str]) -> set[str]:
+    """Return strings without the marks of their direction, which the table puts around some."""
+    return {_unseen().sub("", string) for string in strings} - {""}
