@@ -4,17 +4,20 @@ transformers draws weights at random that a folder lacks, passes over those that
 and reads what the files of the folder name. An audit of such a model would be one of another.
 """
 
-import json
+import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
+from fedaudit.engine import quarantine
+from fedaudit.engine.bounds import bounded
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters
-from fedaudit.files import over, sha256
+from fedaudit.files import over, read_json, sha256
 from fedaudit.names import check_path
 
 READ = (
@@ -29,6 +32,12 @@ HARMLESS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attentio
 """Ends of the names of constants that older checkpoints hold and that a model computes itself."""
 
 SHOWN = 3
+LONGEST = 2**28
+"""Bytes of a file beside the weights; the largest tokenizers have some ten million."""
+MODULES, MODULES_EACH = 2**12, 8
+"""Modules that any model may have, and those for each of its tensors; layers have two or three."""
+WEIGHTS, WEIGHTS_EACH = 2**27, 16
+"""Numbers that any model may have, and those for each byte; the smallest take a bit, some twice."""
 
 
 def check(folder: Path) -> None:
@@ -37,6 +46,7 @@ def check(folder: Path) -> None:
     That is one whose files name others outside of it, one with an adapter (transformers would put
     it on the model that it names), and one whose configuration asks for code from the hub.
     """
+    _check_files(folder)
     if not any(folder.glob("*.safetensors")):
         raise InputError(f"{folder} holds no model in safetensors.")
     if (folder / adapters.CONFIG).exists():
@@ -50,6 +60,31 @@ def check(folder: Path) -> None:
         for key, value in table.items():
             if key.endswith("_implementation") and "/" in str(value):
                 raise InputError(f"{folder / 'config.json'} asks for code: {key} is {value!r}.")
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[None]:
+    """Let a model be built inside that is not beyond its files, which are tried apart before."""
+    names = files(folder)
+    tensors = quarantine.check(folder, names)
+    size = sum((folder / name).stat().st_size for name in names if name.endswith(".safetensors"))
+    modules = MODULES + MODULES_EACH * tensors
+    weights = WEIGHTS + WEIGHTS_EACH * size
+    with bounded(f"{folder / 'config.json'}", modules=modules, weights=weights):
+        yield
+
+
+def _check_files(folder: Path) -> None:
+    """Raise InputError for a pipe, a device or a giant where transformers looks for a file."""
+    for path in (path for one in READ for path in folder.glob(one)):
+        try:
+            found = path.stat()
+        except OSError:  # a link that leads nowhere
+            continue
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise InputError(f"{path} is no regular file.")
+        if found.st_size > LONGEST and path.suffix != ".safetensors":
+            raise InputError(f"{path} is too large: such a file has {LONGEST:,} bytes at most.")
 
 
 def fingerprints(folder: Path) -> tuple[str, str]:
@@ -135,7 +170,7 @@ def _named(folder: Path) -> Iterator[tuple[Path, Any]]:
 def _table(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; empty where it holds none, which transformers will tell."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = read_json(path, "")
+    except InputError:
         return {}
     return found if isinstance(found, dict) else {}

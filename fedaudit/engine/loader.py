@@ -15,6 +15,7 @@ from transformers.utils import logging as transformers_logging
 
 from fedaudit import nano
 from fedaudit.engine import checkpoint, patterns
+from fedaudit.engine.bounds import adapter_size, bounded
 from fedaudit.errors import InputError, TargetError
 from fedaudit.federation import adapters
 from fedaudit.files import like
@@ -120,10 +121,13 @@ def load(
     checkpoint.check(path)
     here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, **here)
-        model, info = kind.from_pretrained(
-            path, dtype=dtype, use_safetensors=True, output_loading_info=True, **here
-        )
+        with checkpoint.opened(path):
+            tokenizer = AutoTokenizer.from_pretrained(path, **here)
+            model, info = kind.from_pretrained(
+                path, dtype=dtype, use_safetensors=True, output_loading_info=True, **here
+            )
+    except InputError:
+        raise
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"{path} cannot be loaded as {what}: {reason}") from None
@@ -147,7 +151,10 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     config.inference_mode = True
     _check_rank(config, tensors, folder)
     check_copies(model, folder)
-    peft = with_adapter(model, config, name, trainable=False)
+    whole = _whole(model)
+    patterns.check(config, (name for name, _ in whole.named_modules()))
+    with bounded(str(folder), **adapter_size(whole, config, tensors, folder)):
+        peft = with_adapter(model, config, name, trainable=False)
     try:
         fit(peft, tensors, name, str(folder))
     except InputError:  # leave the model as it was: the next adapter may fit
@@ -161,7 +168,7 @@ def check_copies(model: torch.nn.Module, folder: Path) -> None:
 
     They may be rounded to another dtype.
     """
-    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    base = _whole(model)
     layers = dict(base.named_modules())
     for name, saved in adapters.copies(folder).items():
         module, _, parameter = name.rpartition(".")
@@ -212,8 +219,7 @@ def with_adapter(
     model: PreTrainedModel | PeftModel, config: LoraConfig, name: str, *, trainable: bool
 ) -> PeftModel:
     """Return `model` with a new LoRA adapter; a trainable one is float32 on any base."""
-    whole = model.get_base_model() if isinstance(model, PeftModel) else model
-    patterns.check(config, (name for name, _ in whole.named_modules()))
+    patterns.check(config, (name for name, _ in _whole(model).named_modules()))
     try:
         if isinstance(model, PeftModel):
             model.add_adapter(name, config, autocast_adapter_dtype=trainable)
@@ -223,9 +229,27 @@ def with_adapter(
             return PeftModel(model, config, adapter_name=name, autocast_adapter_dtype=trainable)
     # For example: target modules that this base does not have, or a pattern that is none.
     except Exception as error:
+        _take_out(_whole(model), name)
+        if isinstance(error, InputError):
+            raise
         raise InputError(
             f"The adapter's configuration does not fit the base; is it for another base? {error}"
         ) from None
+
+
+def _whole(model: torch.nn.Module) -> torch.nn.Module:
+    """Return the base's own model, from within PEFT's where that has been put around it."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model
+
+
+def _take_out(model: torch.nn.Module, name: str) -> None:
+    """Leave nothing in a model of an adapter that could be put into a part of it only."""
+    for place, module in list(model.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.delete_adapter(name)
+            if not getattr(module, "scaling", None):
+                above, _, last = place.rpartition(".")
+                setattr(model.get_submodule(above), last, module.get_base_layer())
 
 
 def tensors_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
