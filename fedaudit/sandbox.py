@@ -22,7 +22,7 @@ from fedaudit.errors import InputError
 
 MEMORY = 3 * 2**29
 """Bytes that a trial may take."""
-SLOW = 2.0
+SLOW = 4.0
 """How much longer than its time on a processor a trial may take: other work is going on."""
 START = 120.0
 """Seconds that a process may take to start and import, with all else that the machine does."""
@@ -30,10 +30,6 @@ FILES = 64
 
 _NO_MEMORY = 9
 _COMMAND = (sys.executable, "-P", "-c", "from fedaudit.sandbox import serve; serve()")
-
-Trial = Callable[[Any], Iterator[str]]
-"""A function of a module, given what JSON can hold; yields what it is about to open, and returns
-what JSON can hold."""
 
 
 class Ended(Exception):
@@ -45,7 +41,7 @@ class Ended(Exception):
 
 
 def attempt(
-    trial: Trial,
+    trial: str,
     question: Any,
     *,
     seconds: float,
@@ -54,12 +50,14 @@ def attempt(
 ) -> Any:
     """Return what a trial returns in a process with limits; None where it raised an exception.
 
-    What raises there is left to whoever does the same here. `without` names modules that the
-    process does as if there were none of. Raises Ended where the process did not come to an end by
-    itself, and InputError where the trial does.
+    A trial is a function, by its module and name: it is given what JSON can hold, yields what it is
+    about to open, and returns what JSON can hold. Its module is imported before there are limits.
+    What it raises is left to whoever does the same here. `without` names modules that the process
+    does as if there were none of. Raises Ended where the process did not come to an end by itself,
+    and InputError where the trial does.
     """
     asked = {
-        "trial": [trial.__module__, trial.__name__],
+        "trial": trial.rpartition(".")[::2],
         "question": question,
         "seconds": seconds,
         "memory": memory,

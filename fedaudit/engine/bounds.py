@@ -20,8 +20,14 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
+from fedaudit.engine import checkpoint
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters
+
+MODULES, MODULES_EACH = 2**12, 8
+"""Modules that any model may have, and those for each of its tensors; layers have two or three."""
+WEIGHTS, WEIGHTS_EACH = 2**27, 16
+"""Numbers that any model may have, and those for each byte; the smallest take a bit, some twice."""
 
 _REGISTER: tuple[Callable[..., Any], ...] = (
     register_module_buffer_registration_hook,
@@ -53,6 +59,14 @@ def bounded(what: str, *, modules: int, weights: int) -> Iterator[None]:
         for register in _REGISTER:
             stack.enter_context(register(count))
         yield
+
+
+def model_size(folder: Path) -> dict[str, int]:
+    """Return how much the configuration of a model may build, from what its files hold."""
+    names = [name for name in checkpoint.files(folder) if name.endswith(".safetensors")]
+    size = sum((folder / name).stat().st_size for name in names)
+    modules = MODULES + MODULES_EACH * checkpoint.count(folder, names)
+    return {"modules": modules, "weights": WEIGHTS + WEIGHTS_EACH * size}
 
 
 def adapter_size(

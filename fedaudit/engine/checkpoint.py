@@ -5,20 +5,18 @@ and reads what the files of the folder name. An audit of such a model would be o
 """
 
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from transformers import PreTrainedModel
-
-from fedaudit.engine import quarantine
-from fedaudit.engine.bounds import bounded
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters
 from fedaudit.files import over, read_json, sha256
 from fedaudit.names import check_path
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
 
 READ = (
     *("config*.json", "generation_config.json", "tokenizer*", "special_tokens_map.json"),
@@ -32,12 +30,10 @@ HARMLESS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attentio
 """Ends of the names of constants that older checkpoints hold and that a model computes itself."""
 
 SHOWN = 3
+MOST = 10**6
+"""Tensors that a model may have; those of a trillion parameters have some hundred thousand."""
 LONGEST = 2**28
 """Bytes of a file beside the weights; the largest tokenizers have some ten million."""
-MODULES, MODULES_EACH = 2**12, 8
-"""Modules that any model may have, and those for each of its tensors; layers have two or three."""
-WEIGHTS, WEIGHTS_EACH = 2**27, 16
-"""Numbers that any model may have, and those for each byte; the smallest take a bit, some twice."""
 
 
 def check(folder: Path) -> None:
@@ -60,18 +56,6 @@ def check(folder: Path) -> None:
         for key, value in table.items():
             if key.endswith("_implementation") and "/" in str(value):
                 raise InputError(f"{folder / 'config.json'} asks for code: {key} is {value!r}.")
-
-
-@contextmanager
-def opened(folder: Path) -> Iterator[None]:
-    """Let a model be built inside that is not beyond its files, which are tried apart before."""
-    names = files(folder)
-    tensors = quarantine.check(folder, names)
-    size = sum((folder / name).stat().st_size for name in names if name.endswith(".safetensors"))
-    modules = MODULES + MODULES_EACH * tensors
-    weights = WEIGHTS + WEIGHTS_EACH * size
-    with bounded(f"{folder / 'config.json'}", modules=modules, weights=weights):
-        yield
 
 
 def _check_files(folder: Path) -> None:
@@ -107,7 +91,30 @@ def files(folder: Path) -> list[str]:
     return sorted(name for name in found if (folder / name).is_file())
 
 
-def check_whole(model: PreTrainedModel, info: Mapping[str, Any], folder: Path) -> None:
+def count(folder: Path, names: Sequence[str]) -> int:
+    """Return how many tensors those of a model's files hold that are in safetensors.
+
+    Raises InputError for a file that is none, or for more than a model has.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    total = 0
+    for name in names:
+        if not name.endswith(".safetensors"):
+            continue
+        try:
+            with safe_open(folder / name, "np") as file:
+                total += len(file.keys())
+        except (SafetensorError, OSError) as error:
+            raise InputError(
+                f"{folder} cannot be loaded: {name} is not a valid safetensors file ({error})."
+            ) from None
+        if total > MOST:
+            raise InputError(f"{folder} cannot be opened: it holds over {MOST:,} tensors.")
+    return total
+
+
+def check_whole(model: "PreTrainedModel", info: Mapping[str, Any], folder: Path) -> None:
     """Raise InputError unless the folder had every weight of `model`, finite, and no other.
 
     `info` is what transformers tells with `output_loading_info`.
@@ -134,7 +141,7 @@ def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...]
         raise InputError(f"{folder} cannot be loaded: {reason}")
 
 
-def check_finite(model: PreTrainedModel, folder: Path) -> None:
+def check_finite(model: "PreTrainedModel", folder: Path) -> None:
     """Raise InputError where a weight is NaN or infinite, as it is or in the dtype asked for."""
     state = model.state_dict().items()
     if wrong := [name for name, tensor in state if not _finite(tensor)]:
@@ -142,7 +149,7 @@ def check_finite(model: PreTrainedModel, folder: Path) -> None:
         raise InputError(f"{folder} cannot be audited: {_told(wrong, what)}")
 
 
-def _finite(tensor: torch.Tensor) -> bool:
+def _finite(tensor: "torch.Tensor") -> bool:
     values = tensor.float() if tensor.dtype.itemsize == 1 else tensor  # float8 has no such test
     return bool(values.isfinite().all())
 

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from fedaudit import nano
-from fedaudit.engine import checkpoint, patterns
-from fedaudit.engine.bounds import adapter_size, bounded
+from fedaudit.engine import checkpoint, patterns, quarantine
+from fedaudit.engine.bounds import adapter_size, bounded, model_size
 from fedaudit.errors import InputError, TargetError
 from fedaudit.federation import adapters
 from fedaudit.files import like
@@ -118,10 +118,10 @@ def load(
 
     `kind` is the class of transformers that loads it. Raises InputError for what is no such model.
     """
-    checkpoint.check(path)
+    quarantine.check(path)
     here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
-        with checkpoint.opened(path):
+        with bounded(str(path / "config.json"), **model_size(path)):
             tokenizer = AutoTokenizer.from_pretrained(path, **here)
             model, info = kind.from_pretrained(
                 path, dtype=dtype, use_safetensors=True, output_loading_info=True, **here

@@ -16,6 +16,7 @@ SECONDS = 5.0
 
 FEW = 256
 SHOWN = 60
+TRIAL = "fedaudit.engine.patterns.match"
 _PLAIN = re.compile(r"\^?[\w.-]*\$?")
 
 
@@ -28,7 +29,7 @@ def check(config: Any, names: Iterable[str]) -> None:
     if len(patterns) <= FEW and all(_PLAIN.fullmatch(plain) for _, plain, _ in patterns):
         return
     try:
-        sandbox.attempt(match, [patterns, ["", *names]], seconds=SECONDS)
+        sandbox.attempt(TRIAL, [patterns, ["", *names]], seconds=SECONDS)
     except sandbox.Ended as ended:
         raise InputError(
             f"The adapter's configuration has a pattern of modules, {ended.at!r}, that cannot be "

@@ -1,20 +1,23 @@
 """What is tried of a stranger's model, in a process with limits: all that is done with it later."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from transformers import AutoConfig, AutoTokenizer
+
+from fedaudit.engine import checkpoint
 from fedaudit.errors import InputError
 
-MOST = 10**6
-"""Tensors that a model may have; those of a trillion parameters have some hundred thousand."""
 LONGEST = 2**20
 """Characters that a template may make of a short conversation."""
 
 TEXTS = (
     "",
     "Claimant: Ann Lee, born 1 May 1970, ann.lee+7@example.org, +44 20 7946 0958.\n\n\t- £12.60",
-    "患者李雷，男，四十五岁。電話：１２３。 Ü ß é ñ Ελλάδα Москва عربي हिन्दी 한국어 👩‍👩‍👧\u200b\ufeff\0",
+    "患者李雷，男，四十五岁。電話：１２３。 Ü ß é ñ Ελλάδα Москва عربي 한국어 👩\u200d👧\ufeff\0",
     *(character * 2_000 for character in "a1 .A\n\t-_李é'"),
     "ab " * 700 + "a!" * 700 + "1a" * 700 + "\r\n" * 700,
 )
@@ -34,63 +37,54 @@ CONVERSATIONS = (
 
 
 def open_model(asked: Any) -> Generator[str, None, bool]:
-    """Open a model's files and use its tokenizer; yields what comes next, and returns True."""
-    from transformers import AutoConfig, AutoTokenizer
+    """Open a model's files and use its tokenizer; yields what comes next.
 
-    folder, names = Path(asked["folder"]), asked["names"]
+    Returns whether all went well. What raises does not keep the rest from being tried.
+    """
+    folder = Path(asked)
     here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    found: list[Any] = []
     yield "its weights"
-    tensors(folder, names)
+    checkpoint.count(folder, checkpoint.files(folder))
     yield "config.json"
-    AutoConfig.from_pretrained(folder, **here)
+    well = _raises_nothing(lambda: AutoConfig.from_pretrained(folder, **here))
     yield "its tokenizer"
-    tokenizer = AutoTokenizer.from_pretrained(folder, **here)
-    for text in TEXTS:
-        tokenizer.decode(tokenizer(text)["input_ids"])
-    tokenizer(list(TEXTS))
-    yield "its chat template"
-    if getattr(tokenizer, "chat_template", None):
-        for text in _rendered(tokenizer):
-            if len(text) > LONGEST:
-                raise InputError(
-                    f"{folder} cannot be opened: its chat template makes {len(text):,} characters "
-                    "of a short conversation."
-                )
+    well &= _raises_nothing(lambda: found.append(AutoTokenizer.from_pretrained(folder, **here)))
+    for tokenizer in found:
+        for text in TEXTS:
+            well &= _raises_nothing(partial(_encode, tokenizer, text))
+        if getattr(tokenizer, "chat_template", None):
+            yield "its chat template"
+            _render(tokenizer, folder)
+    return well
+
+
+def _raises_nothing(do: Callable[[], object]) -> bool:
+    try:
+        do()
+    except MemoryError:
+        raise
+    except Exception:
+        return False
     return True
 
 
-def tensors(folder: Path, names: Sequence[str]) -> int:
-    """Return how many tensors the safetensors among a model's files hold.
-
-    Raises InputError for a file that is none, or for more than a model has.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    count = 0
-    for name in names:
-        if not name.endswith(".safetensors"):
-            continue
-        try:
-            with safe_open(folder / name, "np") as file:
-                count += len(file.keys())
-        except (SafetensorError, OSError) as error:
-            raise InputError(
-                f"{folder} cannot be loaded: {name} is not a valid safetensors file ({error})."
-            ) from None
-        if count > MOST:
-            raise InputError(f"{folder} cannot be opened: it holds over {MOST:,} tensors.")
-    return count
+def _encode(tokenizer: Any, text: str) -> None:
+    tokenizer.decode(tokenizer(text)["input_ids"])
 
 
-def _rendered(tokenizer: Any) -> Iterator[str]:
-    for conversation in CONVERSATIONS:
-        for prompt in (False, True):
-            try:
-                text = tokenizer.apply_chat_template(
-                    conversation, tokenize=False, add_generation_prompt=prompt
-                )
-            except MemoryError:
-                raise
-            except Exception:  # templates may refuse a system's message
-                continue
-            yield str(text)
+def _render(tokenizer: Any, folder: Path) -> None:
+    """Render conversations; a template may refuse any, such as those with a system's message."""
+    texts: list[str] = []
+    for conversation, prompt in product(CONVERSATIONS, (False, True)):
+        _raises_nothing(partial(_rendered, tokenizer, conversation, prompt, texts))
+    if (longest := max(map(len, texts), default=0)) > LONGEST:
+        raise InputError(
+            f"{folder} cannot be opened: its chat template makes {longest:,} characters of a short "
+            "conversation."
+        )
+
+
+def _rendered(tokenizer: Any, conversation: Any, prompt: bool, into: list[str]) -> None:
+    text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=prompt)
+    into.append(str(text))
