@@ -11,9 +11,10 @@ import json
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +27,8 @@ SLOW = 4.0
 """How much longer than its time on a processor a trial may take: other work is going on."""
 START = 120.0
 """Seconds that a process may take to start and import, with all else that the machine does."""
-FILES = 64
+LIMITS = {"NOFILE": 64, "FSIZE": 0, "CORE": 0}
+"""Further limits of the system: open files, the size of files that are written, core dumps."""
 
 _NO_MEMORY = 9
 _COMMAND = (sys.executable, "-P", "-c", "from fedaudit.sandbox import serve; serve()")
@@ -137,31 +139,20 @@ def _do(steps: Iterator[str], say: Callable[[dict[str, Any]], None]) -> None:
         say({"answer": None})
 
 
-def limit(seconds: float, memory: int) -> list[str]:
-    """Put limits on this process, for good; return those that hold here, in words."""
-    held: list[str] = []
+def limit(seconds: float, memory: int) -> None:
+    """Put limits on this process, for good, as far as the system has them."""
     try:
         import resource
     except ImportError:  # not on Windows
-        return held
+        return
     used = resource.getrusage(resource.RUSAGE_SELF)
-    processor = math.ceil(used.ru_utime + used.ru_stime + seconds)
-    wanted = {
-        "memory": (resource.RLIMIT_DATA, memory),
-        "processor time": (resource.RLIMIT_CPU, processor),
-        "open files": (resource.RLIMIT_NOFILE, FILES),
-        "size of files": (resource.RLIMIT_FSIZE, 0),
-        "core dumps": (resource.RLIMIT_CORE, 0),
-    }
-    for what, (kind, most) in wanted.items():
-        with suppress(ValueError, OSError):
-            _lower(kind, most)
-            held.append(what)
+    own = {"DATA": memory, "CPU": math.ceil(used.ru_utime + used.ru_stime + seconds)}
+    for name, most in (LIMITS | own).items():
+        with suppress(ValueError, OSError, AttributeError):
+            _lower(getattr(resource, f"RLIMIT_{name}"), most)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, SLOW * seconds)
-    known = landlock.restrict()
-    held += [f"writing and programs (Landlock {known})"] if known else []
-    return held + (["TCP"] if known >= 4 else [])
+    landlock.restrict()
 
 
 def _lower(kind: int, most: int) -> None:
@@ -172,3 +163,28 @@ def _lower(kind: int, most: int) -> None:
     if hard == resource.RLIM_INFINITY:
         hard = most + 1  # one more than the soft one, whose signal says which it was
     resource.setrlimit(kind, (min(most, hard), min(most + 1, hard)))
+
+
+def protections(_asked: object) -> Generator[str, None, list[str]]:
+    """Return what holds in this process, tried: as a trial, what holds in any."""
+    held: list[str] = []
+    with suppress(ImportError):
+        import resource
+
+        for name, what in (("DATA", "memory"), ("CPU", "time"), ("NOFILE", "open files")):
+            if resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0] != resource.RLIM_INFINITY:
+                held.append(f"limits on {what}")
+    tries: dict[str, Callable[[], object]] = {
+        "no writing": lambda: os.close(os.open(os.devnull, os.O_WRONLY)),
+        "no programs": lambda: os.posix_spawn(sys.executable, [sys.executable, "-V"], {}),
+        "no TCP": lambda: socket.create_connection(("127.0.0.1", 9), timeout=1).close(),
+    }
+    for what, do in tries.items():
+        yield what
+        try:
+            do()
+        except PermissionError:
+            held.append(what)
+        except OSError:
+            continue
+    return held

@@ -47,7 +47,7 @@ def test_what_never_ends_is_ended():
 
 def test_memory_has_a_limit():
     assert attempt("greedy", 2**26) == 2**26
-    with pytest.raises(sandbox.Ended, match="the memory: it takes over 0.5 GiB of memory"):
+    with pytest.raises(sandbox.Ended, match=r"the memory: it takes over 0\.5 GiB of memory"):
         attempt("greedy", 2**30, memory=2**29)
 
 

@@ -1,6 +1,7 @@
 """From a name to a model in memory: where bases come from, and adapters that really fit them."""
 
 import os
+import shlex
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,8 +49,11 @@ class Base:
         return int(positions or min(self.tokenizer.model_max_length, UNBOUNDED))
 
 
-def locate(name: str) -> Path:
-    """Return the folder of a base: the built-in one, a folder, or a hub id (cache first)."""
+def locate(name: str, *, fetch: bool = True) -> Path:
+    """Return the folder of a base: the built-in one, a folder, or a hub id (cache first).
+
+    What is not in the cache is fetched, unless `fetch` says that no user has named it.
+    """
     if name == nano.BASE:
         return nano.folder()
     if (path := Path(name)).is_dir():
@@ -63,7 +67,11 @@ def locate(name: str) -> Path:
     except HFValidationError:
         raise InputError(f"There is no model folder {name}.{like(path)}") from None
     except FileNotFoundError:
-        pass
+        if not fetch:
+            raise TargetError(
+                f"The base {name!r}, which a federation's files name, is no folder and not in the "
+                f"hub's cache: get it with `hf download {shlex.quote(name)}` if you trust it."
+            ) from None
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:
@@ -95,13 +103,13 @@ def dtype_for(wanted: str, device: torch.device) -> torch.dtype:
     return DTYPES[wanted]
 
 
-def load_base(name: str, *, device: str = "auto", dtype: str = "auto") -> Base:
+def load_base(name: str, *, device: str = "auto", dtype: str = "auto", fetch: bool = True) -> Base:
     """Return the base `name` on a device, ready to answer (no dropout, no gradients).
 
     Raises InputError for a folder that holds no causal language model in safetensors.
     """
     quiet()
-    path, place = locate(name), device_for(device)
+    path, place = locate(name, fetch=fetch), device_for(device)
     model, info, tokenizer = load(
         AutoModelForCausalLM, path, dtype_for(dtype, place), "a causal language model"
     )
