@@ -23,7 +23,7 @@ from fedaudit.errors import InputError
 
 MEMORY = 3 * 2**29
 """Bytes that a trial may take."""
-SLOW = 4.0
+SLOW = 3.0
 """How much longer than its time on a processor a trial may take: other work is going on."""
 START = 120.0
 """Seconds that a process may take to start and import, with all else that the machine does."""

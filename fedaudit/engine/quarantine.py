@@ -12,7 +12,7 @@ from fedaudit import nano, sandbox
 from fedaudit.engine import checkpoint
 from fedaudit.errors import InputError
 
-SECONDS = 5.0
+SECONDS = 6.0
 """How long a model's configuration, tokenizer and template may take to open and use."""
 WITHOUT = ("torch",)
 """It takes seconds to import, and neither a configuration nor a tokenizer needs it."""
