@@ -4,6 +4,7 @@ A configuration of a hundred bytes can ask for a billion layers, or for weights 
 a model's or an adapter's files hold says how much of that can be meant.
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -93,4 +94,7 @@ def adapter_size(
 
 def _targets(config: LoraConfig, name: str) -> bool:
     named = isinstance(config.target_modules, str | set | list) and config.target_modules
-    return bool(named) and bool(check_target_module_exists(config, name))
+    try:
+        return bool(named) and bool(check_target_module_exists(config, name))
+    except re.error:  # PEFT refuses it
+        return False

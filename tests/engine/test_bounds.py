@@ -23,9 +23,9 @@ def test_what_is_within_the_bound_is_built():
     ("modules", "weights", "what"), [(2, 16, "2 modules"), (3, 15, "15 weigh")]
 )
 def test_one_more_is_refused(modules, weights, what):
-    with pytest.raises(InputError, match=f"^it asks for more than {what}"):
-        with bounded("it", modules=modules, weights=weights):
-            build()
+    says = f"^it asks for more than {what}"
+    with pytest.raises(InputError, match=says), bounded("it", modules=modules, weights=weights):
+        build()
     assert len(build()) == 3  # afterwards nothing is counted
 
 
