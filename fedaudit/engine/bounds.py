@@ -78,11 +78,10 @@ def adapter_size(
     Raises InputError where an embedding has another rank in them: PEFT draws its weights before
     anybody can count them.
     """
-    ranks = dict(config.rank_pattern or {})
     for name, module in whole.named_modules():
         if isinstance(module, torch.nn.Embedding) and _targets(config, name):
             key = adapters.canonical(f"{name}.lora_embedding_A")
-            rank = ranks.get(get_pattern_key(list(ranks), name), config.r)
+            rank = _rank(config, name)
             if key not in tensors or tensors[key].shape != (rank, module.num_embeddings):
                 raise InputError(
                     f"{folder} is an adapter for another base or configuration: it has no {key} "
@@ -90,6 +89,14 @@ def adapter_size(
                 )
     size = sum(tensor.numel() for tensor in tensors.values())
     return {"modules": 64 * sum(1 for _ in whole.modules()), "weights": 2**20 + 8 * size}
+
+
+def _rank(config: LoraConfig, name: str) -> int:
+    ranks = dict(config.rank_pattern or {})
+    try:
+        return int(ranks.get(get_pattern_key(list(ranks), name), config.r))
+    except re.error:  # PEFT refuses it
+        return config.r
 
 
 def _targets(config: LoraConfig, name: str) -> bool:
