@@ -25,6 +25,8 @@ LAYERS = [
     {"attributor", "formats"},
     {"defense", "secure", "watermark", "conversation"},
     {"interfaces", "prompts", "pii", "metrics", "files", "names", "options", "processes"},
+    {"sandbox"},
+    {"landlock"},
     {"records"},
     {"errors"},
     {"__init__"},

@@ -94,7 +94,7 @@ def engine_for(base: str, sha256: str, machine: Machine) -> Any:
     from fedaudit.engine.loader import load_base
     from fedaudit.engine.local import LocalEngine
 
-    loaded = load_base(base, device=machine.device, dtype=machine.dtype)
+    loaded = load_base(base, device=machine.device, dtype=machine.dtype, fetch=False)
     if sha256 and not loaded.known_as(sha256):
         raise InputError(
             f"The base {base} is not the one that the federation was trained on (SHA-256 "

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from fedaudit import nano, registry
+from fedaudit import nano, registry, sandbox
 from fedaudit.records import Probe, Target
 
 
@@ -17,6 +17,7 @@ def checks() -> list[tuple[str, Callable[[], str]]]:
         ("devices", _devices),
         ("built-in model", _model),
         ("PII detection", _detection),
+        ("files of others", _protection),
         ("disk", _disk),
     ]
 
@@ -57,6 +58,13 @@ def _detection() -> str:
     if not any(span.label == "EMAIL_ADDRESS" for span in detector.detect(["a@example.org"])[0]):
         raise RuntimeError("an e-mail address was not found")
     return str(detector.describe())
+
+
+def _protection() -> str:
+    held = sandbox.attempt("fedaudit.sandbox.protections", None, seconds=5.0)
+    lacking = [what for what in ("no writing", "no programs", "no TCP") if what not in held]
+    said = "" if not lacking else f"; this kernel's Landlock does not see to {', '.join(lacking)}"
+    return f"opened first in a process with {', '.join(held)}{said}"
 
 
 def _disk() -> str:

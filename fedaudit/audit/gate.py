@@ -51,7 +51,7 @@ def opened(run: Path, client: str, device: str = "auto") -> Gate:
     folder = federation.path / DEPLOYED
     if not (folder / client).is_dir():
         raise InputError(f"{run} misses {DEPLOYED}/{client}, what {client} deployed.")
-    base = load_base(federation.manifest.base.name, device=device)
+    base = load_base(federation.manifest.base.name, device=device, fetch=False)
     if not base.known_as(federation.manifest.base.sha256):
         raise InputError(f"The base {base.name} is not the one that {run} was trained on.")
     deployed = Deployed(

@@ -231,6 +231,7 @@ def load(
         dtype=request.dtype,
         template=form,
         batch_size=request.batch_size,
+        fetch=audited.federation is None,
     )
     engine, known = spread.engine(order, request.engine)
     if audited.base_sha256 not in ("", known.sha256, known.earlier):

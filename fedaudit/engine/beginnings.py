@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fedaudit.errors import InputError
 from fedaudit.prompts import PromptTemplate
 
 
@@ -18,7 +19,11 @@ def beginnings(tokenizer: Any, template: PromptTemplate | None) -> Mapping[str, 
         found["bos"] = (bos,)
     if getattr(tokenizer, "chat_template", None):
         message = [{"role": "user", "content": "\x00"}]
-        rendered = tokenizer.apply_chat_template(message, tokenize=False)
+        try:
+            rendered = tokenizer.apply_chat_template(message, tokenize=False)
+        except Exception as error:  # a template can raise anything
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError(f"The model's chat template renders no message: {reason}") from None
         header, ids = rendered.partition("\x00")[0], found["bare"]
     else:
         header, ids = (template.header() if template else ""), found.get("bos", ())

@@ -4,18 +4,19 @@ transformers draws weights at random that a folder lacks, passes over those that
 and reads what the files of the folder name. An audit of such a model would be one of another.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
-from transformers import PreTrainedModel
+from typing import TYPE_CHECKING, Any
 
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters
-from fedaudit.files import over, read_regular, sha256
+from fedaudit.files import over, read_json, sha256
 from fedaudit.names import check_path
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
 
 READ = (
     *("config*.json", "generation_config.json", "tokenizer*", "special_tokens_map.json"),
@@ -29,6 +30,10 @@ HARMLESS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attentio
 """Ends of the names of constants that older checkpoints hold and that a model computes itself."""
 
 SHOWN = 3
+MOST = 10**6
+"""Tensors that a model may have; those of a trillion parameters have some hundred thousand."""
+LONGEST = 2**28
+"""Bytes of a file beside the weights; the largest tokenizers have some ten million."""
 
 
 def check(folder: Path) -> None:
@@ -37,6 +42,7 @@ def check(folder: Path) -> None:
     That is one whose files name others outside of it, one with an adapter (transformers would put
     it on the model that it names), and one whose configuration asks for code from the hub.
     """
+    _check_files(folder)
     if not any(folder.glob("*.safetensors")):
         raise InputError(f"{folder} holds no model in safetensors.")
     if (folder / adapters.CONFIG).exists():
@@ -50,6 +56,19 @@ def check(folder: Path) -> None:
         for key, value in table.items():
             if key.endswith("_implementation") and "/" in str(value):
                 raise InputError(f"{folder / 'config.json'} asks for code: {key} is {value!r}.")
+
+
+def _check_files(folder: Path) -> None:
+    """Raise InputError for a pipe, a device or a giant where transformers looks for a file."""
+    for path in (path for one in READ for path in folder.glob(one)):
+        try:
+            found = path.stat()
+        except OSError:  # a link that leads nowhere
+            continue
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise InputError(f"{path} is no regular file.")
+        if found.st_size > LONGEST and path.suffix != ".safetensors":
+            raise InputError(f"{path} is too large: such a file has {LONGEST:,} bytes at most.")
 
 
 def fingerprints(folder: Path) -> tuple[str, str]:
@@ -72,7 +91,30 @@ def files(folder: Path) -> list[str]:
     return sorted(name for name in found if (folder / name).is_file())
 
 
-def check_whole(model: PreTrainedModel, info: Mapping[str, Any], folder: Path) -> None:
+def count(folder: Path, names: Sequence[str]) -> int:
+    """Return how many tensors those of a model's files hold that are in safetensors.
+
+    Raises InputError for a file that is none, or for more than a model has.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    total = 0
+    for name in names:
+        if not name.endswith(".safetensors"):
+            continue
+        try:
+            with safe_open(folder / name, "np") as file:
+                total += len(file.keys())
+        except (SafetensorError, OSError) as error:
+            raise InputError(
+                f"{folder} cannot be loaded: {name} is not a valid safetensors file ({error})."
+            ) from None
+        if total > MOST:
+            raise InputError(f"{folder} cannot be opened: it holds over {MOST:,} tensors.")
+    return total
+
+
+def check_whole(model: "PreTrainedModel", info: Mapping[str, Any], folder: Path) -> None:
     """Raise InputError unless the folder had every weight of `model`, finite, and no other.
 
     `info` is what transformers tells with `output_loading_info`.
@@ -99,7 +141,7 @@ def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...]
         raise InputError(f"{folder} cannot be loaded: {reason}")
 
 
-def check_finite(model: PreTrainedModel, folder: Path) -> None:
+def check_finite(model: "PreTrainedModel", folder: Path) -> None:
     """Raise InputError where a weight is NaN or infinite, as it is or in the dtype asked for."""
     state = model.state_dict().items()
     if wrong := [name for name, tensor in state if not _finite(tensor)]:
@@ -107,7 +149,7 @@ def check_finite(model: PreTrainedModel, folder: Path) -> None:
         raise InputError(f"{folder} cannot be audited: {_told(wrong, what)}")
 
 
-def _finite(tensor: torch.Tensor) -> bool:
+def _finite(tensor: "torch.Tensor") -> bool:
     values = tensor.float() if tensor.dtype.itemsize == 1 else tensor  # float8 has no such test
     return bool(values.isfinite().all())
 
@@ -135,7 +177,7 @@ def _named(folder: Path) -> Iterator[tuple[Path, Any]]:
 def _table(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; empty where it holds none, which transformers will tell."""
     try:
-        found = json.loads(read_regular(path))
-    except (InputError, OSError, ValueError, RecursionError):
+        found = read_json(path, "")
+    except InputError:
         return {}
     return found if isinstance(found, dict) else {}

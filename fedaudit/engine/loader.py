@@ -1,6 +1,7 @@
 """From a name to a model in memory: where bases come from, and adapters that really fit them."""
 
 import os
+import shlex
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from fedaudit import nano
-from fedaudit.engine import checkpoint, patterns
+from fedaudit.engine import checkpoint, patterns, quarantine
+from fedaudit.engine.bounds import adapter_size, bounded, model_size
 from fedaudit.errors import InputError, TargetError
 from fedaudit.federation import adapters
 from fedaudit.files import like
@@ -47,8 +49,11 @@ class Base:
         return int(positions or min(self.tokenizer.model_max_length, UNBOUNDED))
 
 
-def locate(name: str) -> Path:
-    """Return the folder of a base: the built-in one, a folder, or a hub id (cache first)."""
+def locate(name: str, *, fetch: bool = True) -> Path:
+    """Return the folder of a base: the built-in one, a folder, or a hub id (cache first).
+
+    What is not in the cache is fetched, unless `fetch` says that no user has named it.
+    """
     if name == nano.BASE:
         return nano.folder()
     if (path := Path(name)).is_dir():
@@ -62,7 +67,11 @@ def locate(name: str) -> Path:
     except HFValidationError:
         raise InputError(f"There is no model folder {name}.{like(path)}") from None
     except FileNotFoundError:
-        pass
+        if not fetch:
+            raise TargetError(
+                f"The base {name!r}, which a federation's files name, is no folder and not in the "
+                f"hub's cache: get it with `hf download {shlex.quote(name)}` if you trust it."
+            ) from None
     try:
         return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:
@@ -94,13 +103,13 @@ def dtype_for(wanted: str, device: torch.device) -> torch.dtype:
     return DTYPES[wanted]
 
 
-def load_base(name: str, *, device: str = "auto", dtype: str = "auto") -> Base:
+def load_base(name: str, *, device: str = "auto", dtype: str = "auto", fetch: bool = True) -> Base:
     """Return the base `name` on a device, ready to answer (no dropout, no gradients).
 
     Raises InputError for a folder that holds no causal language model in safetensors.
     """
     quiet()
-    path, place = locate(name), device_for(device)
+    path, place = locate(name, fetch=fetch), device_for(device)
     model, info, tokenizer = load(
         AutoModelForCausalLM, path, dtype_for(dtype, place), "a causal language model"
     )
@@ -117,13 +126,16 @@ def load(
 
     `kind` is the class of transformers that loads it. Raises InputError for what is no such model.
     """
-    checkpoint.check(path)
+    quarantine.check(path)
     here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, **here)
-        model, info = kind.from_pretrained(
-            path, dtype=dtype, use_safetensors=True, output_loading_info=True, **here
-        )
+        with bounded(str(path / "config.json"), **model_size(path)):
+            tokenizer = AutoTokenizer.from_pretrained(path, **here)
+            model, info = kind.from_pretrained(
+                path, dtype=dtype, use_safetensors=True, output_loading_info=True, **here
+            )
+    except InputError:
+        raise
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"{path} cannot be loaded as {what}: {reason}") from None
@@ -147,7 +159,10 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     config.inference_mode = True
     _check_rank(config, tensors, folder)
     check_copies(model, folder)
-    peft = with_adapter(model, config, name, trainable=False)
+    whole = _whole(model)
+    patterns.check(config, (name for name, _ in whole.named_modules()))
+    with bounded(str(folder), **adapter_size(whole, config, tensors, folder)):
+        peft = with_adapter(model, config, name, trainable=False)
     try:
         fit(peft, tensors, name, str(folder))
     except InputError:  # leave the model as it was: the next adapter may fit
@@ -161,7 +176,7 @@ def check_copies(model: torch.nn.Module, folder: Path) -> None:
 
     They may be rounded to another dtype.
     """
-    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    base = _whole(model)
     layers = dict(base.named_modules())
     for name, saved in adapters.copies(folder).items():
         module, _, parameter = name.rpartition(".")
@@ -212,8 +227,7 @@ def with_adapter(
     model: PreTrainedModel | PeftModel, config: LoraConfig, name: str, *, trainable: bool
 ) -> PeftModel:
     """Return `model` with a new LoRA adapter; a trainable one is float32 on any base."""
-    whole = model.get_base_model() if isinstance(model, PeftModel) else model
-    patterns.check(config, (name for name, _ in whole.named_modules()))
+    patterns.check(config, (name for name, _ in _whole(model).named_modules()))
     try:
         if isinstance(model, PeftModel):
             model.add_adapter(name, config, autocast_adapter_dtype=trainable)
@@ -223,9 +237,27 @@ def with_adapter(
             return PeftModel(model, config, adapter_name=name, autocast_adapter_dtype=trainable)
     # For example: target modules that this base does not have, or a pattern that is none.
     except Exception as error:
+        _take_out(_whole(model), name)
+        if isinstance(error, InputError):
+            raise
         raise InputError(
             f"The adapter's configuration does not fit the base; is it for another base? {error}"
         ) from None
+
+
+def _whole(model: torch.nn.Module) -> torch.nn.Module:
+    """Return the base's own model, from within PEFT's where that has been put around it."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model
+
+
+def _take_out(model: torch.nn.Module, name: str) -> None:
+    """Leave nothing in a model of an adapter that could be put into a part of it only."""
+    for place, module in list(model.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.delete_adapter(name)
+            if not getattr(module, "scaling", None):
+                above, _, last = place.rpartition(".")
+                setattr(model.get_submodule(above), last, module.get_base_layer())
 
 
 def tensors_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:

@@ -26,6 +26,8 @@ class Order:
     dtype: str
     template: PromptTemplate | None
     batch_size: int
+    fetch: bool = True
+    """Whether a base may be fetched from the hub: only one that the user has named."""
     threads: int = 0
     """Of torch; 0 leaves them."""
 
@@ -33,7 +35,7 @@ class Order:
         """Load the base and return its engine."""
         if self.threads:
             torch.set_num_threads(self.threads)
-        base = loader.load_base(self.base, device=self.device, dtype=self.dtype)
+        base = loader.load_base(self.base, device=self.device, dtype=self.dtype, fetch=self.fetch)
         return LocalEngine(base, template=self.template, batch_size=self.batch_size)
 
 

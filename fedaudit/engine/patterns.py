@@ -4,33 +4,20 @@ PEFT matches them against the names of a model's modules, in this process and wi
 pattern can take longer than anybody waits. So they are matched before, as PEFT matches them.
 """
 
-import json
 import re
-import subprocess
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
+from fedaudit import sandbox
 from fedaudit.errors import InputError
 
 SECONDS = 5.0
 """How long all patterns of an adapter may take; those that trainers write take milliseconds."""
 
 FEW = 256
+SHOWN = 60
+TRIAL = "fedaudit.engine.patterns.match"
 _PLAIN = re.compile(r"\^?[\w.-]*\$?")
-_BROKEN = 3
-_CHILD = f"""
-import json, re, resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
-patterns, names = json.load(sys.stdin)
-try:
-    for how, pattern in patterns:
-        match = getattr(re.compile(pattern), how)
-        for name in names:
-            match(name)
-except re.error:
-    sys.exit({_BROKEN})
-"""
 
 
 def check(config: Any, names: Iterable[str]) -> None:
@@ -41,24 +28,23 @@ def check(config: Any, names: Iterable[str]) -> None:
     patterns = list(_patterns(config))
     if len(patterns) <= FEW and all(_PLAIN.fullmatch(plain) for _, plain, _ in patterns):
         return
-    asked = json.dumps([[(how, whole) for how, _, whole in patterns], ["", *names]])
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _CHILD],
-            input=asked,
-            text=True,
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        done = None
-    if done is None or done.returncode not in (0, _BROKEN):
-        longest = max((plain for _, plain, _ in patterns), key=len)
+        sandbox.attempt(TRIAL, [patterns, ["", *names]], seconds=SECONDS)
+    except sandbox.Ended as ended:
         raise InputError(
-            f"The adapter's configuration has patterns of modules that take over {SECONDS:.0f} "
-            f"seconds or 1 GiB to match, such as {longest[:60]!r}; have the modules named."
-        )
+            f"The adapter's configuration has a pattern of modules, {ended.at!r}, that cannot be "
+            f"matched here: {ended.why}. Have the modules named."
+        ) from None
+
+
+def match(asked: Any) -> Generator[str, None, None]:
+    """Match patterns against names; yields the beginning of each pattern."""
+    patterns, names = asked
+    for how, plain, whole in patterns:
+        yield plain[:SHOWN]
+        one = getattr(re.compile(whole), how)
+        for name in names:
+            one(name)
 
 
 def _patterns(config: Any) -> Iterator[tuple[str, str, str]]:

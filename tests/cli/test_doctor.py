@@ -1,7 +1,8 @@
 import pytest
 from command import Command
 
-from fedaudit import nano
+from fedaudit import landlock, nano, sandbox
+from fedaudit.audit.checkup import checks
 
 
 @pytest.fixture
@@ -12,9 +13,21 @@ def run(monkeypatch, capfd):
 def test_a_fit_machine(run):
     outcome = run("doctor")
     assert outcome.code == 0, outcome.out
-    titles = ("plugins", "versions", "devices", "built-in model", "PII detection", "disk")
+    titles = ["plugins", "versions", "devices", "built-in model", "PII detection"]
+    titles += ["files of others", "disk"]
     lines = outcome.out.splitlines()
     assert [line.split(":")[0] for line in lines] == [f"ok      {title}" for title in titles]
+
+
+@pytest.mark.parametrize("known", [landlock.version(), 0])
+def test_what_holds_of_files_of_others(known, monkeypatch):
+    held = sandbox.attempt("fedaudit.sandbox.protections", None, seconds=5.0)
+    limits = ["limits on memory", "limits on time", "limits on open files"]
+    rights = ["no writing", "no programs"] if landlock.version() else []
+    assert held == limits + rights + (["no TCP"] if landlock.version() >= 4 else [])
+    monkeypatch.setattr(sandbox, "attempt", lambda *_, **__: held if known else limits)
+    said = dict(checks())["files of others"]()
+    assert ("does not see to" in said) == (known < 4)
 
 
 def test_what_is_broken_is_named_and_the_rest_still_checked(run, monkeypatch, tmp_path):

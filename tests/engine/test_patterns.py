@@ -25,7 +25,7 @@ def test_patterns_that_trainers_write_pass(pattern):
 
 
 def test_plain_names_need_no_process(monkeypatch):
-    monkeypatch.setattr(patterns.subprocess, "run", lambda *_, **__: pytest.fail("a process"))
+    monkeypatch.setattr(patterns.sandbox, "attempt", lambda *_, **__: pytest.fail("a process"))
     patterns.check(LoraConfig(target_modules=["q_proj"], rank_pattern={"^a.b_c-1.d$": 2}), NAMES)
     patterns.check(LoraConfig(target_modules="all-linear"), NAMES)
 
