@@ -16,6 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from fedaudit.audit import header as header_of
 from fedaudit.audit import sealed
 from fedaudit.audit.sealed import NAME, Record
 from fedaudit.errors import FedauditError, InputError
@@ -247,7 +248,7 @@ def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
         if write:  # stopped before there was anything to keep
             (place / FILE).unlink()
         return None
-    said = json.loads(header[1])
+    said = header_of.read(header[1], place / FILE)
     key = _key(place / KEY, said.pop("key", None))
     journal = Journal(place, said)
     journal._key = key

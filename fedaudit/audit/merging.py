@@ -42,7 +42,7 @@ def words(places: Sequence[Path]) -> list[str]:
 
     Raises InputError for a journal that says another command.
     """
-    command, *rest = _parts(places)[0].journal.header["words"] or [""]
+    command, *rest = _parts(places)[0].journal.header.get("words") or [""]
     if command not in COMMANDS:
         raise InputError(f"{places[0]} is of the command {command!r}, which has no shards.")
     given, found = iter(rest), [command]
@@ -92,7 +92,7 @@ def _part(place: Path) -> Part:
     found: Journal | None = journal.load(place, write=False)
     if found is None:
         raise InputError(f"{place} holds no shard: there is no {FILE} in it.")
-    if found.header["shard"] is None:
+    if found.header.get("shard") is None:
         raise InputError(f"{place} holds a whole audit's answers, not a shard's.")
     if not found.finished:
         raise InputError(

@@ -105,6 +105,7 @@ def load_base(name: str, *, device: str = "auto", dtype: str = "auto") -> Base:
         AutoModelForCausalLM, path, dtype_for(dtype, place), "a causal language model"
     )
     checkpoint.check_whole(model, info, path)
+    checkpoint.check_tokenizer(tokenizer, model, path)
     model.requires_grad_(False).eval().to(place)
     whole, earlier = checkpoint.fingerprints(path)
     return Base(name, path, whole, model, tokenizer, earlier)
@@ -124,7 +125,9 @@ def load(
         model, info = kind.from_pretrained(
             path, dtype=dtype, use_safetensors=True, output_loading_info=True, **here
         )
-    except Exception as error:
+    except BaseException as error:
+        if not checkpoint.refuses(error):
+            raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"{path} cannot be loaded as {what}: {reason}") from None
     return model, info, tokenizer
