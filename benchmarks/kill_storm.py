@@ -73,6 +73,7 @@ def report(path: Path) -> Any:
     found = json.loads(path.read_text())
     found["measurements"] = [r for r in found["measurements"] if r["metric"] not in ROWS]
     found["budget"].pop("seconds", None)
+    found["environment"].pop("git")  # somebody may work in the checkout meanwhile
     for name in ("started", "finished", "resumed_from"):
         found["run"].pop(name)
     return found

@@ -6,6 +6,7 @@ stream of SHAKE-256 over key and nonce.
 """
 
 import json
+import os
 import secrets
 import struct
 import zlib
@@ -69,8 +70,12 @@ def framed(content: bytes, key: bytes = b"") -> bytes:
 def frames(file: BinaryIO, key: bytes = b"") -> Iterator[tuple[int, bytes]]:
     """Yield where each content begins, and the content, up to the first that is not whole."""
     start = file.tell()
+    end = file.seek(0, os.SEEK_END)
+    file.seek(start)
     while len(frame := file.read(_FRAME.size)) == _FRAME.size:
         length, check = _FRAME.unpack(frame)
+        if length > end - start - _FRAME.size:  # room would be made for what is not there
+            return
         content = file.read(length)
         if len(content) < length or check != _check(content, key):
             return

@@ -56,15 +56,18 @@ class Target:
     share: int
     """Of a hundred cases; fewer where one takes longer."""
 
-    def case(self, folder: Path, rng: Random) -> tuple[Callable[[], object], Callable[[], object]]:
+    def case(
+        self, folder: Path, rng: Random, read: Callable[[Path], object] | None = None
+    ) -> tuple[Callable[[], object], Callable[[], object]]:
         """Change one file; return what runs the case, and what puts the file back."""
+        read = read or self.run
         name = rng.choice(list(self.files))
         path = folder / name
         before = path.read_bytes()
         shutil.rmtree(folder / OUT, ignore_errors=True)
         (folder / OUT).mkdir()
         path.write_bytes(self.files[name](before, rng))
-        return lambda: self.run(folder), lambda: path.write_bytes(before)
+        return lambda: read(folder), lambda: path.write_bytes(before)
 
 
 def structured(content: bytes, rng: Random) -> bytes:
