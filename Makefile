@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo
 
-.PHONY: demo test check lock sbom clean
+.PHONY: demo test fuzz check lock sbom clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -19,6 +19,10 @@ demo: .venv/installed
 
 test: .venv/installed check
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# About an hour and a half of one core; FUZZ_SEED=1 makes other cases.
+fuzz: .venv/installed
+	FUZZ_CASES=$${FUZZ_CASES:-100000} FUZZ_SEED=$${FUZZ_SEED:-0} $(BIN)/python -m pytest tests/fuzz
 
 check: .venv/installed
 	$(BIN)/ruff check .

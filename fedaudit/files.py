@@ -21,6 +21,10 @@ LARGEST = 2**38
 """Bytes of the largest file that is read in pieces; a model's files have less."""
 
 _UMASK = threading.Lock()
+_PLACES = {
+    *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
+    *(errno.EROFS, errno.ENXIO),
+}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -191,6 +195,14 @@ def umask() -> int:
     return found
 
 
+def told(error: OSError) -> InputError | None:
+    """Return what is wrong with a place that a user named, in one line; None for other errors."""
+    if error.filename is None or error.errno not in _PLACES:
+        return None
+    name = str(error.filename)
+    return InputError(f"{name[:200]}{'…' * (len(name) > 200)} cannot be used: {error.strerror}.")
+
+
 def sweep(folder: Path) -> None:
     """Remove what was left in a folder by writes whose process was killed."""
     for left in folder.glob(".*.????????"):  # as `atomic` calls what is not whole yet
@@ -270,7 +282,9 @@ def existing(path: Path, what: str) -> Path:
 def read_json(path: Path, missing: str) -> Any:
     """Return what the JSON file `path` holds; raises InputError, saying `missing` without one."""
     try:
-        return json.loads(read_regular(path).decode("utf-8"))
+        found = json.loads(read_regular(path).decode("utf-8"))
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        return found
     except FileNotFoundError:
         raise InputError(missing) from None
     except OSError as error:

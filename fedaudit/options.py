@@ -43,12 +43,8 @@ def _fit(hint: Any, value: Any, what: str) -> Any:
         if not fits:
             raise _wrong_type(hint, value, what)
         return _fit(fits[0], value, what)
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_fit(typing.get_args(hint)[0], item, what) for item in value)
-    if origin is tuple and isinstance(value, str):
-        kind = typing.get_args(hint)[0]
-        items = [item.strip() for item in value.split(",") if item.strip()]
-        return tuple(_fit(kind, item if kind is str else _value(item), what) for item in items)
+    if origin in (dict, Mapping, tuple) and isinstance(value, Mapping | list | tuple | str):
+        return _members(hint, value, what)
     if origin is typing.Literal:
         if value not in typing.get_args(hint):
             raise unknown(f"value of {what}", str(value), map(str, typing.get_args(hint)))
@@ -56,6 +52,20 @@ def _fit(hint: Any, value: Any, what: str) -> Any:
     if not _accepts(hint, value):
         raise _wrong_type(hint, value, what)
     return _finite(value, what) if hint is float else value
+
+
+def _members(hint: Any, value: Any, what: str) -> Any:
+    """Return a table or list whose members are as `hint` asks; words with commas are a list."""
+    table, kind = typing.get_origin(hint) is not tuple, typing.get_args(hint)
+    if table != isinstance(value, Mapping):
+        raise _wrong_type(hint, value, what)
+    if isinstance(value, Mapping):
+        names = {key: key if str(key).isprintable() else repr(key) for key in value}
+        return {key: _fit(kind[-1], one, f"{what}.{names[key]}") for key, one in value.items()}
+    if isinstance(value, str):
+        words = [item.strip() for item in value.split(",") if item.strip()]
+        value = words if kind[0] is str else map(_value, words)
+    return tuple(_fit(kind[0], item, what) for item in value)
 
 
 def _finite(value: float, what: str) -> float:

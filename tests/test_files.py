@@ -18,9 +18,11 @@ from fedaudit.files import (
     for_owner,
     lines_sha256,
     locked,
+    read_json,
     read_regular,
     sha256,
     sweep,
+    told,
     umask,
 )
 
@@ -251,3 +253,23 @@ def test_a_folder_that_was_made_for_a_lock_goes_with_it(tmp_path):
     with pytest.raises(KeyError), locked(tmp_path / "new/.lock", "busy"):
         raise KeyError
     assert not list(tmp_path.iterdir())
+
+
+def test_half_a_surrogate_pair_is_no_json(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"a": "\\ud800"}')
+    with pytest.raises(InputError, match="is not JSON in UTF-8"):
+        read_json(path, "")
+    path.write_text('{"a": "\\ud83d\\ude00"}')
+    assert read_json(path, "") == {"a": "\U0001f600"}
+
+
+def test_what_the_system_says_of_a_place_is_one_line(tmp_path):
+    with pytest.raises(OSError, match="name too long") as raised:
+        (tmp_path / ("x" * 5000)).exists()
+    said = told(raised.value)
+    assert said.exit_code == 3
+    assert len(str(said)) < 300
+    assert str(said).endswith("… cannot be used: File name too long.")
+    assert told(OSError(errno.ENOSPC, "full", "a")) is None
+    assert told(OSError("no place")) is None

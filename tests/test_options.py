@@ -219,3 +219,25 @@ def test_a_table_that_names_another_plugin_takes_the_place_of_the_one_below():
         "ratio": 0.2,
     }
     assert merged(below, {"plugin": {"length": 4}})["plugin"] == {"name": "a", "length": 4}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """Tables of numbers and of lists."""
+
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def test_members_of_tables_are_of_their_kind():
+    table = {"seeds": {"a": 1}, "members": {"x": ["c0", "c1"]}}
+    assert build(Tables, table, "t") == Tables(seeds={"a": 1}, members={"x": ("c0", "c1")})
+    for odd, says in (
+        ({"seeds": {"a": "1"}}, r"t\.seeds\.a takes int, not '1'"),
+        ({"seeds": {"a\nb": None}}, r"t\.seeds\.'a\\nb' takes int, not None"),
+        ({"members": {"x": [3]}}, r"t\.members\.x takes str, not 3"),
+        ({"members": ["x"]}, r"t\.members takes"),
+        ({"seeds": [1]}, r"t\.seeds takes"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            build(Tables, odd, "t")

@@ -8,8 +8,9 @@ from typing import Any
 
 from fedaudit import registry
 from fedaudit.errors import InputError, UsageError
+from fedaudit.federation import manifest
 from fedaudit.federation.folder import Federation
-from fedaudit.federation.manifest import Manifest
+from fedaudit.federation.manifest import Chosen, Manifest
 from fedaudit.interfaces import Aggregator
 from fedaudit.metrics import subsets
 from fedaudit.metrics.exposure import Exposure, exposure
@@ -73,16 +74,14 @@ def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
     Raises UsageError for a round that is not there or a design that cannot be, InputError for a
     federation without updates or sums.
     """
-    said = federation.manifest.secure_aggregation or {}
-    # Where every update is kept, a simulation's settings say what would have been asked.
-    queries = said.get("queries") or federation.manifest.config.get("queries", {})
-    others = queries.get("others", 5) if wish.others is None else wish.others
-    pairs = queries.get("pairs", 5) if wish.pairs is None else wish.pairs
-    limit = queries.get("limit", 1.0) if wish.limit is None else wish.limit
-    seed = wish.seed if wish.seed is not None else queries.get("seed")
+    said = manifest.queries(federation.manifest)
+    others = said.others if wish.others is None else wish.others
+    pairs = said.pairs if wish.pairs is None else wish.pairs
+    limit = said.limit if wish.limit is None else wish.limit
+    seed = wish.seed if wish.seed is not None else said.seed
     if seed is None:
         seed = secrets.randbits(63) if secret else 0
-    secure = _secure(said, wish)
+    secure = _secure(manifest.chosen(federation.manifest, "secure_aggregation"), wish)
     chosen = _chosen(federation.manifest, wish.rounds)
     designs: dict[int, list[Design]] = {}
     tries = 0
@@ -98,10 +97,11 @@ def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
         found = _drawn(federation.manifest, number, draw)
         designs[number] = [one.design for one in found]
         tries += sum(one.tries for one in found)
-    rule = federation.manifest.aggregation
+    rule = manifest.chosen(federation.manifest, "aggregation")
+    assert rule is not None  # the manifest has one
     return Plan(
         federation=federation,
-        aggregator=registry.create("aggregation", str(rule["name"]), rule.get("options")),
+        aggregator=registry.create("aggregation", rule.name, rule.options),
         secure=secure,
         others=others,
         pairs=pairs,
@@ -112,39 +112,43 @@ def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
     )
 
 
-def _drawn(manifest: Manifest, number: int, draw: Callable[..., Drawn]) -> list[Drawn]:
+def _drawn(found: Manifest, number: int, draw: Callable[..., Drawn]) -> list[Drawn]:
     """Return a design for every participant of a round, in the order of the clients."""
-    who = manifest.rounds[number].participants
-    targets = sorted(who, key=_client_order(manifest))
+    who = found.rounds[number].participants
+    targets = sorted(who, key=_client_order(found))
     try:
         return [draw(who, target, number=number) for target in targets]
     except UsageError as error:
         raise UsageError(f"Round {number}: {error}") from None
 
 
-def _client_order(manifest: Manifest) -> Callable[[str], int]:
-    return [client.id for client in manifest.clients].index
+def _client_order(found: Manifest) -> Callable[[str], int]:
+    return [client.id for client in found.clients].index
 
 
-def _secure(said: Mapping[str, Any], wish: Wish) -> SecureAggregation:
+def _secure(own: Chosen | None, wish: Wish) -> SecureAggregation:
     """Return the secure aggregation that answers: the federation's own, or one for its updates."""
-    name = wish.secure or str(said.get("name", "ideal"))
-    options = dict(said.get("options", {})) if name == said.get("name") else {}
-    if wish.threshold is not None:
-        if said and wish.threshold < int(options.get("threshold", 0)):
-            raise UsageError(
-                f"The federation's secure aggregation gives no sum over fewer than "
-                f"{options['threshold']} clients; a threshold of {wish.threshold} is below that."
-            )
-        options["threshold"] = wish.threshold
+    name = wish.secure or (own.name if own else "") or "ideal"
+    options = dict(own.options) if own and name == own.name else {}
     secure: SecureAggregation = registry.create(
         "secure aggregation", name, {**options, **wish.options}
     )
-    return secure
+    if wish.threshold is None:
+        return secure
+    if "threshold" in options and wish.threshold < secure.threshold:
+        raise UsageError(
+            f"The federation's secure aggregation gives no sum over fewer than "
+            f"{secure.threshold} clients; a threshold of {wish.threshold} is below that."
+        )
+    options["threshold"] = wish.threshold
+    lower: SecureAggregation = registry.create(
+        "secure aggregation", name, {**options, **wish.options}
+    )
+    return lower
 
 
-def _chosen(manifest: Manifest, wanted: Sequence[int]) -> list[int]:
-    last = len(manifest.rounds) - 1
+def _chosen(found: Manifest, wanted: Sequence[int]) -> list[int]:
+    last = len(found.rounds) - 1
     if not last:
         raise InputError("The federation has no finished round: there is no update to attribute.")
     for number in wanted:
@@ -155,12 +159,12 @@ def _chosen(manifest: Manifest, wanted: Sequence[int]) -> list[int]:
     return sorted(wanted) or list(range(1, last + 1))
 
 
-def weights(manifest: Manifest) -> dict[str, float]:
+def weights(found: Manifest) -> dict[str, float]:
     """Return what each client's update is multiplied by in sums: 1 where all weigh the same.
 
     Raises InputError for a weight that is not positive: a sum tells nothing of such a client.
     """
-    if light := [client.id for client in manifest.clients if client.weight <= 0]:
+    if light := [client.id for client in found.clients if client.weight <= 0]:
         raise InputError(f"{light[0]} has no positive weight: no sum tells anything of its update.")
-    mean = sum(client.weight for client in manifest.clients) / len(manifest.clients)
-    return {client.id: client.weight / mean for client in manifest.clients}
+    mean = sum(client.weight for client in found.clients) / len(found.clients)
+    return {client.id: client.weight / mean for client in found.clients}

@@ -7,6 +7,7 @@ from pathlib import Path
 from fedaudit import registry
 from fedaudit.defense import Defense, Deployed, KeyChange, Responder
 from fedaudit.errors import InputError, UsageError, unknown
+from fedaudit.federation import manifest
 from fedaudit.federation.adapters import WEIGHTS
 from fedaudit.federation.folder import DEPLOYED, Federation, open_federation
 from fedaudit.files import sha256
@@ -65,10 +66,10 @@ def opened(run: Path, client: str, device: str = "auto") -> Gate:
 
 def defense_of(federation: Federation) -> Defense:
     """Return the defence that answers for a federation's model; InputError where none does."""
-    settings = federation.manifest.deployment
-    if settings is None:
+    chosen = manifest.chosen(federation.manifest, "deployment")
+    if chosen is None:
         raise InputError(f"{federation.path} has no deployed defence, so it has no keys.")
-    found: Defense = registry.create("defense", settings["name"], settings.get("options"))
+    found: Defense = registry.create("defense", chosen.name, chosen.options)
     return found
 
 

@@ -23,6 +23,7 @@ from fedaudit.cli.simulate import simulate
 from fedaudit.cli.stopping import crashes, listening
 from fedaudit.cli.streams import streams
 from fedaudit.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
+from fedaudit.files import told
 
 app = typer.Typer(
     name="fedaudit",
@@ -117,6 +118,9 @@ def _run() -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except Exception as error:
+        if isinstance(error, OSError) and (mistake := told(error)):
+            _say(str(mistake))
+            return mistake.exit_code
         # Typer's own usage errors; it vendors click, whose classes it does not export.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
             if text := error.format_message():

@@ -4,6 +4,7 @@ transformers draws weights at random that a folder lacks, passes over those that
 and reads what the files of the folder name. An audit of such a model would be one of another.
 """
 
+import math
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,9 @@ READ = (
 
 HARMLESS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias")
 """Ends of the names of constants that older checkpoints hold and that a model computes itself."""
+
+LARGEST = 1e9
+"""Far above every trained weight: answers would be noise."""
 
 SHOWN = 3
 MOST = 10**6
@@ -142,16 +146,59 @@ def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...]
 
 
 def check_finite(model: "PreTrainedModel", folder: Path) -> None:
-    """Raise InputError where a weight is NaN or infinite, as it is or in the dtype asked for."""
-    state = model.state_dict().items()
-    if wrong := [name for name, tensor in state if not _finite(tensor)]:
+    """Raise InputError where a weight is NaN or infinite in the dtype asked for, or huge."""
+    largest = {name: _largest(tensor) for name, tensor in model.state_dict().items()}
+    if wrong := [name for name, value in largest.items() if not math.isfinite(value)]:
         what = f"NaN or infinite as {str(model.dtype).removeprefix('torch.')}"
         raise InputError(f"{folder} cannot be audited: {_told(wrong, what)}")
+    if wrong := [name for name, value in largest.items() if value > LARGEST]:
+        raise InputError(f"{folder} cannot be audited: {_told(wrong, f'above {LARGEST:.0e}')}")
 
 
-def _finite(tensor: "torch.Tensor") -> bool:
-    values = tensor.float() if tensor.dtype.itemsize == 1 else tensor  # float8 has no such test
-    return bool(values.isfinite().all())
+def _largest(tensor: "torch.Tensor") -> float:
+    """Return the largest absolute value of a weight; NaN where it has one."""
+    values = tensor.float() if tensor.dtype.itemsize == 1 else tensor  # float8 has no such function
+    weighs = values.is_floating_point() and values.numel()
+    return float(values.abs().amax()) if weighs else 0.0
+
+
+def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> None:
+    """Raise InputError where a tokenizer does not tokenise.
+
+    Where it has more tokens than the model, some do so in the text of special tokens that are never
+    used: only a question with one of them will be refused.
+    """
+    import torch
+
+    try:
+        tokenizer(["A b."], add_special_tokens=False, return_offsets_mapping=True)
+        largest = max(tokenizer.get_vocab().values(), default=0)
+    except BaseException as error:
+        if not refuses(error):
+            raise
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"{folder} has a tokenizer that does not work: {reason}") from None
+    said = model.generation_config.eos_token_id
+    ends = [*(said if isinstance(said, list) else [said]), tokenizer.eos_token_id]
+    if not all(one is None or type(one) is int for one in ends):
+        raise InputError(f"{folder} has an eos_token_id that is no token: {ends[0]!r}.")
+    embeddings = model.get_input_embeddings()
+    size = getattr(embeddings, "num_embeddings", largest + 1)
+
+    def check_ids(_module: "torch.nn.Module", given: tuple[Any, ...]) -> None:
+        if given and isinstance(ids := given[0], torch.Tensor) and int(ids.max()) >= size:
+            raise InputError(
+                f"{folder} has a tokenizer for another model: a text has the token "
+                f"{int(ids.max())}, and the model has {size}."
+            )
+
+    if largest >= size:
+        embeddings.register_forward_pre_hook(check_ids)
+
+
+def refuses(error: BaseException) -> bool:
+    """Tell whether a library refused a file: a panic of tokenizers, in Rust, is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def _told(names: list[str], what: str) -> str:

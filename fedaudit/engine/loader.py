@@ -114,6 +114,7 @@ def load_base(name: str, *, device: str = "auto", dtype: str = "auto", fetch: bo
         AutoModelForCausalLM, path, dtype_for(dtype, place), "a causal language model"
     )
     checkpoint.check_whole(model, info, path)
+    checkpoint.check_tokenizer(tokenizer, model, path)
     model.requires_grad_(False).eval().to(place)
     whole, earlier = checkpoint.fingerprints(path)
     return Base(name, path, whole, model, tokenizer, earlier)
@@ -136,7 +137,9 @@ def load(
             )
     except InputError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not checkpoint.refuses(error):
+            raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"{path} cannot be loaded as {what}: {reason}") from None
     return model, info, tokenizer

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from fedaudit.errors import InputError
 from fedaudit.records import Decoding
+
+NO_NUMBERS = (
+    "The model's answers are no numbers: its weights, or its adapter's, overflow as they are "
+    "multiplied. Is it damaged, or does it need another --dtype?"
+)
 
 BLOCK = 64
 """Tokens that are drawn from together, once their sum was drawn."""
@@ -81,6 +87,8 @@ def draw(
     blocks = blocks.view(len(chances), -1, BLOCK)
     # First the block, then the token in it: only sums over blocks are made of every row.
     totals = blocks.sum(dim=-1).double().cumsum(dim=-1)
+    if not bool(totals[:, -1].isfinite().all()):
+        raise InputError(NO_NUMBERS)
     block, rest = _found(totals[where], number)
     token, _ = _found(blocks[where, block].double().cumsum(dim=-1), rest)
     return block * BLOCK + token

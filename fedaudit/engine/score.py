@@ -6,6 +6,8 @@ import torch
 from transformers import PreTrainedModel
 
 from fedaudit.engine.batching import padded
+from fedaudit.engine.sampling import NO_NUMBERS
+from fedaudit.errors import InputError
 
 
 @torch.inference_mode()
@@ -36,4 +38,7 @@ def of_following(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     Log softmax of one entry: its logit less the logsumexp; there is no second tensor of that size.
     """
     chosen = logits.gather(-1, tokens[..., None]).squeeze(-1).float()
-    return chosen - torch.logsumexp(logits.float(), dim=-1)
+    found = chosen - torch.logsumexp(logits.float(), dim=-1)
+    if bool(found.isnan().any()):
+        raise InputError(NO_NUMBERS)
+    return found

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,6 +81,44 @@ class Manifest:
     config_sha256: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A plugin that the federation was run with."""
+
+    name: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queries:
+    """The sums that the server asked secure aggregation for, or would have asked for."""
+
+    others: int = 5
+    pairs: int = 5
+    limit: float = 1.0
+    seed: int | None = None
+
+
+def chosen(manifest: Manifest, what: str) -> Chosen | None:
+    """Return the plugin that a manifest names as its `what`; UsageError for a table of none."""
+    table = getattr(manifest, what)
+    return None if table is None else build(Chosen, _of(Chosen, table), what)
+
+
+def queries(manifest: Manifest) -> Queries:
+    """Return the sums that were asked for; where every update is kept, a simulation's settings."""
+    said = (manifest.secure_aggregation or {}).get("queries") or manifest.config.get("queries")
+    return build(Queries, _of(Queries, {} if said is None else said), "queries")
+
+
+def _of(cls: type, table: Any) -> Any:
+    """Return those entries of a table that `cls` has."""
+    if not isinstance(table, Mapping):
+        return table
+    known = {one.name for one in fields(cls)}
+    return {key: value for key, value in table.items() if key in known}
+
+
 def write(manifest: Manifest, folder: Path) -> None:
     """Write federation.json into `folder`, whole or not at all."""
     text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False, allow_nan=False)
@@ -96,6 +134,9 @@ def read(folder: Path) -> Manifest:
     check_version(table, path, SCHEMA_VERSION)
     try:
         manifest = build(Manifest, _with_nested(table, path), NAME)
+        for what in ("aggregation", "secure_aggregation", "deployment"):
+            chosen(manifest, what)
+        queries(manifest)
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
     _check(manifest, path)
@@ -109,17 +150,19 @@ def _with_nested(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
         items = table.get(key)
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise InputError(f"{path} needs a list of objects {key!r}.")
-        result[key] = tuple(build(cls, _tupled(item), f"{NAME} {key}") for item in items)
+        result[key] = tuple(build(cls, _tupled(item, path), f"{NAME} {key}") for item in items)
     return result
 
 
-def _tupled(item: Mapping[str, Any]) -> Mapping[str, Any]:
+def _tupled(item: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     """Return a client's or round's table with its lists of members as tuples."""
     sums = item.get("sums")
     if not isinstance(sums, dict):
         return item
-    own = {name: tuple(who) if isinstance(who, list) else who for name, who in sums.items()}
-    return {**item, "sums": own}
+    for name, who in sums.items():
+        if not isinstance(who, list) or not who or not all(isinstance(one, str) for one in who):
+            raise InputError(f"{path}: {name!r} needs a list of the clients that it sums up.")
+    return {**item, "sums": {name: tuple(who) for name, who in sums.items()}}
 
 
 def _check(manifest: Manifest, path: Path) -> None:
@@ -148,9 +191,6 @@ def _check(manifest: Manifest, path: Path) -> None:
 def _check_sums(finished: Round, path: Path) -> None:
     """Refuse a sum over anybody but participants of its round, or over somebody twice."""
     for name, members in finished.sums.items():
-        named = isinstance(members, tuple) and all(isinstance(who, str) for who in members)
-        if not named or not members:
-            raise InputError(f"{path}: {name!r} needs a list of the clients that it sums up.")
         if strangers := set(members) - set(finished.participants):
             raise InputError(
                 f"{path}: {name!r} sums up {sorted(strangers)[0]!r}, who took no part in "

@@ -18,6 +18,9 @@ from fedaudit.errors import UsageError
 TRIES = 10_000
 """Designs that are drawn for one client before no more are tried."""
 
+MOST = 10_000
+"""Pairs of sums that one estimate may be made of."""
+
 BLOCK = 1 << 21
 """How many random numbers a simulation of designs holds at a time."""
 
@@ -47,6 +50,8 @@ def check(participants: int, others: int, queries: int, threshold: int) -> None:
         raise UsageError(f"{participants} clients in a round are too few to hide one: 3 at least.")
     if queries < 1:
         raise UsageError(f"{queries} pairs of sums estimate nothing: 1 at least.")
+    if queries > MOST:
+        raise UsageError(f"{queries} pairs of sums are too many: {MOST:,} at most.")
     if others < 1:
         raise UsageError(f"{others} others in a set would ask for the target's own update.")
     if others >= participants:

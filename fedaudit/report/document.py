@@ -5,6 +5,7 @@ import json
 import math
 import numbers
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -154,7 +155,9 @@ def plain(value: Any, place: str) -> Any:
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, numbers.Integral):
-        return int(value)
+        if abs(whole := int(value)) > sys.float_info.max:
+            raise ValueError(f"{place} is a whole number beyond every float.")
+        return whole
     if isinstance(value, numbers.Real):
         if not math.isfinite(value):
             raise ValueError(f"{place} is {value}; write null and say why.")

@@ -3,6 +3,7 @@
 docs/evidence.md says why these, and what was measured of them.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -182,6 +183,9 @@ def _trouble(row: Measurement, base: Measurement | None, control: Measurement | 
     for other, source in ((base, "base"), (control, "control")):
         if other is None or not other.n:
             return f"{count(row)}, but there is no {source} to compare with."
+    for one in (row, base, control):
+        if one is not None and not 0 <= _count(one) <= (one.n or 0):
+            return f"{count(one)}: more than there are."
     return ""
 
 
@@ -254,7 +258,7 @@ def _count(row: Measurement) -> int:
     """Return the hits of a row; expected ones are rounded down."""
     if row.hits is not None:
         return row.hits
-    return int((row.value or 0.0) * (row.n or 0) + 1e-9)
+    return int(min(float(row.value or 0.0) * (row.n or 0), sys.float_info.max) + 1e-9)
 
 
 def _most(row: Measurement) -> float:

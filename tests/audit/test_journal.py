@@ -328,3 +328,29 @@ def test_the_header_is_plain_for_a_person_to_read(tmp_path):
     said = json.loads(raw[start : lengths(raw)[0]])
     key = blake2b(bytes.fromhex((tmp_path / KEY).read_text()), digest_size=8).hexdigest()
     assert said == {**HEADER, "key": key}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"[]",
+        b"7",
+        b"{",
+        b"[" * 100_000,
+        b"1" * 5000,
+        b'{"run": "abc"}',
+        b'{"run": "abc", "config": {"seed": 1}}',
+        b'{"run": "abc", "config": {}, "shard": ["1/2"]}',
+        b'{"run": "abc", "config": {}, "words": [1.5]}',
+        b'{"run": "abc", "config": {}, "facts": {"a": null}}',
+        b'{"run": "abc", "config": {}, "unheard-of": 1}',
+    ],
+    ids=lambda said: said[:40].decode(),
+)
+def test_a_header_that_says_other_things_is_refused(tmp_path, said):
+    check = blake2b(said, digest_size=16).digest()
+    frame = len(said).to_bytes(4, "little") + check + said
+    (tmp_path / FILE).write_bytes(journal.FIRST + frame)
+    (tmp_path / KEY).write_text("00" * 32)
+    with pytest.raises(InputError, match="is no journal of this version"):
+        load(tmp_path, write=False)

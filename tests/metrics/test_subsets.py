@@ -198,6 +198,7 @@ def test_seed_round_and_target_each_give_another_design():
         ({"others": 10}, "10 others in a set are too many: 9 take part"),
         ({"others": 4, "threshold": 5}, "4 others .* below the threshold of secure aggregation, 5"),
         ({"queries": 0}, "0 pairs of sums estimate nothing"),
+        ({"queries": 10**400}, "pairs of sums are too many: 10,000 at most"),
         ({"target": "c10"}, "c10 took no part in the round"),
         ({"participants": ["c3", "c4"], "others": 1}, "2 clients in a round are too few"),
         ({"participants": ["c3", "c4", "c4"], "others": 1}, "named more than once"),

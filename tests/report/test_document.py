@@ -415,3 +415,15 @@ def test_expected_coverage_is_judged_without_hits():
     rows = [row, coverage(0, 100, source="base"), coverage(0, 100, source="control")]
     assert verdict(rows, [])["status"] == "fail"
     assert "90.00% targets" not in verdict(rows, [])["reasons"][0]
+
+
+@pytest.mark.parametrize("digits", [309, 400, 4000])
+def test_a_whole_number_beyond_every_float_is_in_no_report(tmp_path, digits):
+    table = example().to_json()
+    table["run"]["config"]["round"] = -(10**digits)
+    (tmp_path / "report.json").write_text(json.dumps(table))
+    with pytest.raises(InputError, match=r"report\.run\.config\.round is a whole number beyond"):
+        read(tmp_path / "report.json")
+    table["run"]["config"]["round"] = 10**308
+    (tmp_path / "report.json").write_text(json.dumps(table))
+    assert read(tmp_path / "report.json")["run"]["config"]["round"] == 10**308

@@ -266,3 +266,17 @@ def test_the_report_has_a_table_of_tests():
     quiet = example(measurements=[*judged(0, 104)], findings=[]).to_json()
     assert headline(quiet).startswith("pass (a leak of 7.5 % of the targets would have been seen")
     assert not any(one.title == "Other measurements" for one in tables.rest(report))
+
+
+def test_more_hits_than_targets_are_no_evidence():
+    rows = judged(40, 100, control=3)
+    for at, row in enumerate(rows):
+        if row.scope["source"] in ("tuned-not-base", "base", "control"):
+            odd = [*rows[:at], replace(row, hits=row.n + 1), *rows[at + 1 :]]
+            found = verdict(odd, [])
+            assert found["status"] == "inconclusive"
+            assert "more than there are" in found["reasons"][0]
+            # Expected counts are no other: value x n.
+            beyond = [*rows[:at], replace(row, hits=None, value=1.7e308), *rows[at + 1 :]]
+            assert verdict(beyond, [])["status"] == "inconclusive"
+    assert status(rows) == "fail"

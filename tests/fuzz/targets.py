@@ -1,0 +1,483 @@
+"""What is fuzzed: valid files of every kind, and the functions that commands read them with.
+
+A target makes its files once; a case changes one of them, runs, and puts it back.
+"""
+
+import json
+import shutil
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import blake2b
+from io import StringIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attributed_report
+import example_report
+import gated_report
+import handmade
+import memorized_report
+import mutations
+
+from fedaudit import corpus, profile, registry
+from fedaudit.attribution import estimates, forecast, plan, reporting, scores, server
+from fedaudit.attribution.run import participants, truth_of
+from fedaudit.audit import gate, journal, merging
+from fedaudit.audit.journal import Journal
+from fedaudit.audit.target import resolve
+from fedaudit.cli.simulate import settings
+from fedaudit.federation import adapters, manifest, marks
+from fedaudit.prompts import template
+from fedaudit.records import Finding, Measurement
+from fedaudit.report import document, html, markdown, terminal
+from fedaudit.report.verdict import verdict
+from fedaudit.simulation.run import prepared
+from fedaudit.watermark import Score
+
+Change = Callable[[bytes, Random], bytes]
+OUT = "out"
+"""The folder of a case in which its run may write; it is empty before each."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Files of one kind."""
+
+    make: Callable[[Path], None]
+    """Writes valid files into a new folder."""
+    run: Callable[[Path], object]
+    """Reads them as the commands do."""
+    files: Mapping[str, Change]
+    """How each file is changed, by its name in that folder."""
+    share: int
+    """Of a hundred cases; fewer where one takes longer."""
+
+    def case(
+        self, folder: Path, rng: Random, read: Callable[[Path], object] | None = None
+    ) -> tuple[Callable[[], object], Callable[[], object]]:
+        """Change one file; return what runs the case, and what puts the file back."""
+        read = read or self.run
+        name = rng.choice(list(self.files))
+        path = folder / name
+        before = path.read_bytes()
+        shutil.rmtree(folder / OUT, ignore_errors=True)
+        (folder / OUT).mkdir()
+        path.write_bytes(self.files[name](before, rng))
+        return lambda: read(folder), lambda: path.write_bytes(before)
+
+
+def structured(content: bytes, rng: Random) -> bytes:
+    """Change what a JSON file says; one time in five its bytes."""
+    if rng.random() < 0.2:
+        return mutations.flipped(content, rng)
+    return mutations.as_json(mutations.changed(_loaded(content), rng)).encode()
+
+
+def rows(content: bytes, rng: Random) -> bytes:
+    """Change the rows of a report, some of which are left, mostly as the schema allows."""
+    report = dict(_loaded(content))
+    found = report["measurements"]
+    kept = [dict(row) for row in rng.sample(found, min(len(found), 20))]
+    report["measurements"] = kept
+    if rng.random() < 0.25:
+        return structured(json.dumps(report).encode(), rng)
+    for at in rng.sample(range(len(kept)), min(len(kept), 6)):
+        row = _odd(kept[at], rng, kept)
+        # One that no table would be made of says nothing of the tables.
+        kept[at] = row if rng.random() < 0.05 or not document.broken(row) else kept[at]
+    for finding in report["findings"][:3] if rng.random() < 0.3 else ():
+        finding["evidence"] = mutations.changed(finding["evidence"], rng)
+    return mutations.as_json(report).encode()
+
+
+def _odd(row: dict[str, Any], rng: Random, others: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a row with a number or two of another size, or anything in its scope."""
+    row = dict(row)
+    for name in rng.sample(NUMBERS, rng.choice((0, 1, 1, 2))):
+        row[name] = rng.choice(COUNTS if name in ("n", "hits") else (None, *COUNTS, *SHARES))
+    if row["value"] is None:
+        row |= {"low": None, "high": None, "reason": row["reason"] or "not tried"}
+    if rng.random() < 0.5:
+        row["scope"] = mutations.changed(row["scope"], rng)
+    if rng.random() < 0.1:
+        other = rng.choice(others)
+        row |= {"kind": other["kind"], "metric": other["metric"]}
+    return row
+
+
+NUMBERS = ("value", "low", "high", "n", "hits", "chance", "baseline")
+COUNTS = (0, 1, 2, 3, 50, 10**6, 10**12, 2**53 - 1)
+SHARES = (0.5, 1e-9, 5e-324, 1.0, -1.0, 1.5, 1e300, -1.7e308, 1.7e308, 10**300, 1 - 1e-12)
+
+
+@cache
+def _loaded(content: bytes) -> Any:
+    return json.loads(content)
+
+
+def lines(content: bytes, rng: Random) -> bytes:
+    """Change one line of a JSONL file, or make an array of all."""
+    if rng.random() < 0.2:
+        return mutations.flipped(content, rng)
+    records = [json.loads(line) for line in content.splitlines()]
+    at = rng.randrange(len(records))
+    records[at] = mutations.changed(records[at], rng)
+    if rng.random() < 0.2:
+        return mutations.as_json(records).encode()
+    return "\n".join(map(mutations.as_json, records)).encode()
+
+
+def toml(content: bytes, rng: Random) -> bytes:
+    """Change what a profile says, which stands in a JSON file to begin with."""
+    if rng.random() < 0.1:
+        return mutations.flipped(content, rng)
+    return mutations.as_toml(mutations.changed(_table(content), rng)).encode("utf-8")
+
+
+@cache
+def _table(content: bytes) -> Any:
+    import tomllib
+
+    return tomllib.loads(content.decode())
+
+
+def tensors(content: bytes, rng: Random) -> bytes:
+    """Change the header of a safetensors file, or its bytes."""
+    if rng.random() < 0.3:
+        return mutations.flipped(content, rng)
+    size = int.from_bytes(content[:8], "little")
+    header = mutations.as_json(mutations.changed(json.loads(content[8 : 8 + size]), rng)).encode()
+    return struct.pack("<Q", len(header)) + header + content[8 + size :]
+
+
+def journals(content: bytes, rng: Random) -> bytes:
+    """Change the header of a journal, with a check that fits it, or its bytes."""
+    if rng.random() < 0.4:
+        return mutations.flipped(content, rng)
+    start = len(journal.FIRST)
+    size = int.from_bytes(content[start : start + 4], "little")
+    said = json.loads(content[start + 20 : start + 20 + size])
+    header = mutations.as_json(mutations.changed(said, rng)).encode()
+    check = blake2b(header, digest_size=16).digest()
+    frame = struct.pack("<I16s", len(header), check) + header
+    return journal.FIRST + frame + content[start + 20 + size :]
+
+
+# a federation's folder
+
+
+def _federation(folder: Path) -> None:
+    made = handmade.write(folder / "fed", clients=4, rounds=1)
+    path = made.path / manifest.NAME
+    table = json.loads(path.read_text())
+    (made.path / "data").mkdir()
+    for client in table["clients"]:
+        client["data"] = f"data/{client['id']}.jsonl"
+        (made.path / client["data"]).write_text('{"text": "a"}\n')
+    table["config"] = {"queries": {"others": 2, "pairs": 2, "limit": 1.0}}
+    table["seeds"] = {"simulation": 0, "queries": 3}
+    path.write_text(json.dumps(table))
+
+
+def _read_federation(folder: Path) -> None:
+    audited = resolve(str(folder / "fed"), None, None)
+    found = audited.federation
+    assert found is not None
+    planned = plan.plan(found, plan.Wish(threshold=2))
+    forecast.lines(planned, (), None)
+    truth_of(found), participants(found), server.identity(found)
+    server.estimate(planned, folder / OUT / "estimates", folder / OUT / "log.json")
+
+
+def _sums(folder: Path) -> None:
+    secure = {"threshold": 2, "others": 2, "pairs": 2, "seed": 3}
+    handmade.write(folder / "fed", clients=4, rounds=1, secure=secure)
+
+
+def _read_sums(folder: Path) -> None:
+    found = resolve(str(folder / "fed"), None, None).federation
+    assert found is not None
+    planned = plan.plan(found, plan.Wish())
+    server.estimate(planned, folder / OUT / "estimates", folder / OUT / "log.json")
+
+
+def _deployed(folder: Path) -> None:
+    _federation(folder)
+    path = folder / "fed" / manifest.NAME
+    table = json.loads(path.read_text())
+    options = {"tau": 0.5, "budget": 4, "revealing": ["a", "b=legal/*"], "nesterov": True}
+    table["deployment"] = {"name": "secure_gate", "options": options}
+    table["seeds"] = {"simulation": 0}
+    (folder / "fed/defense/c0").mkdir(parents=True)
+    path.write_text(json.dumps({"deployment": table.pop("deployment"), **table}))
+
+
+def _read_deployed(folder: Path) -> None:
+    audited = resolve(str(folder / "fed"), None, None, client="c0")
+    assert audited.federation is not None
+    gate.defense_of(audited.federation)
+
+
+# adapters and bases
+
+
+@cache
+def _tiny() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=64,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval().requires_grad_(False)
+
+
+def _adapter(folder: Path) -> None:
+    import torch
+    from peft import LoraConfig
+
+    from fedaudit.engine.loader import tensors_of, with_adapter
+    from fedaudit.simulation.setup import plain
+
+    config = LoraConfig(
+        r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM",
+        rank_pattern={"layers.0.self_attn.q_proj": 1}, alpha_pattern={"layers.1": 3},
+    )  # fmt: skip
+    peft = with_adapter(_tiny(), config, "made", trainable=True)
+    drawn = {name: torch.randn(one.shape) for name, one in tensors_of(peft, "made").items()}
+    peft.unload()
+    adapters.write(drawn, plain({**config.to_dict(), "inference_mode": True}), folder / "lora")
+
+
+def _read_adapter(folder: Path) -> None:
+    from fedaudit.engine.loader import attach
+
+    adapters.check(folder / "lora")
+    adapters.fingerprint(folder / "lora")
+    attach(_tiny(), folder / "lora", "read").unload()
+
+
+def _base(folder: Path) -> None:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    pieces = ["</s>", "<s>", *"abcdefghij", "Ġ", "ab", "Ġa", "ba"]
+    backend = Tokenizer(models.BPE({piece: n for n, piece in enumerate(pieces)}, [("a", "b")]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    words = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", bos_token="<s>")
+    words.save_pretrained(folder / "base")
+    _tiny().save_pretrained(folder / "base")
+
+
+def _read_base(folder: Path) -> None:
+    from fedaudit.engine.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.records import Probe
+    from fedaudit.records import Target as Asked
+
+    base = load_base(str(folder / "base"), device="cpu")
+    engine = LocalEngine(base, template=template("fed_pii"))
+    [ids] = engine.tokenize(["ab abc"])
+    begin = engine.beginnings.get("bos", ())
+    asked = Asked(name="base")
+    probe = Probe(prompt=(*begin, *ids.ids), samples=2, max_new_tokens=3)
+    engine.generate(asked, [probe], seed=0)
+    engine.score(asked, [probe.prompt])
+
+
+# records
+
+
+def _records(folder: Path) -> None:
+    given = [
+        {"id": "a", "text": "Ann Lee of York", "pii": [{"start": 0, "end": 7, "label": "PERSON"}]},
+        {"instruction": "Who?", "input": "the letter", "output": "Ann Lee", "task": "reading"},
+        {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]},
+        {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}]},
+        {"prefix": "The claimant is", "group": "g"},
+    ]
+    (folder / "r.jsonl").write_text("\n".join(map(json.dumps, given)))
+
+
+def _read_records(folder: Path) -> None:
+    from collections import Counter
+
+    unread = Counter[str]()
+    found = list(corpus.read(folder / "r.jsonl", template("fed_pii"), unread))
+    corpus.told(folder / "r.jsonl", unread)
+    corpus.write(folder / OUT / "r.jsonl", found)
+
+
+# shards
+
+
+def _shards(folder: Path) -> None:
+    words = ["extract", "--prefixes", "own.jsonl", "--target", "fedaudit-nano"]
+    for number in (1, 2):
+        header = {
+            "run": "0" * 12,
+            "command": "extract",
+            "config": {"seed": "0", "attacks.superset.samples": "3", "prefixes": '"own.jsonl"'},
+            "shard": f"{number}/2",
+            "words": words,
+        }
+        made = Journal(folder / str(number), header)
+        stream = made.stream("a pass")
+        stream.add(b"p" * 16, 2, {"a": [1, 2], "b": "text"})
+        stream.add(b"q" * 16, 1, [[0.5, None]])
+        made.fact("the base's SHA-256", "0" * 64)
+        made.finish()
+
+
+def _read_shards(folder: Path) -> None:
+    places = [folder / "1", folder / "2"]
+    merging.words(places)
+    for place in places:
+        found = journal.load(place, write=False)
+        assert found is not None
+        stream = found.stream("a pass")
+        stream.next(b"p" * 16), stream.next(b"q" * 16)
+
+
+# an attribution's files
+
+
+def _estimates(folder: Path) -> None:
+    _federation(folder)
+    found = resolve(str(folder / "fed"), None, None).federation
+    assert found is not None
+    planned = plan.plan(found, plan.Wish(threshold=2))
+    server.estimate(planned, folder / "estimates", folder / "log.json")
+    shutil.rmtree(folder / "fed")
+    handmade.marks(folder / "marks.json", count=2)
+    one = Score(z=1.5, p_value=0.07, n=9, hits=7, chance=0.5, null=(0.1, 0.2))
+    scored = scores.Scored(
+        round=1,
+        reference={"m0": one, "m1": replace(one, z=0.5)},
+        clients={who: {"m0": one, "m1": one} for who in ("c0", "c1", "c2")},
+        strength=dict.fromkeys(("c0", "c1", "c2"), 0.5),
+        effective=dict.fromkeys(("c0", "c1", "c2"), 2.0),
+    )
+    made = scores.Scores(
+        run="r", base="b", aggregation="fedavg", clients=("c0", "c1", "c2"),
+        marks={"m0": "fictitious", "m1": "fictitious"}, dimension=9,
+        rounds=(scored, replace(scored, round=2)),
+    )  # fmt: skip
+    scores.write(made, folder / "scores.json")
+
+
+def _read_estimates(folder: Path) -> None:
+    found = estimates.read(folder / "estimates")
+    for one in found.rounds:
+        adapters.read(folder / "estimates" / one.start)
+    for mark in marks.read(folder / "marks.json"):
+        registry.create("watermark", mark.name, mark.options)
+    path = folder / "scores.json"
+    report = reporting.decided_report(
+        scores.read(path), path, threshold=4.0, alpha=0.01, started=datetime.now(UTC)
+    )
+    document.write(report, folder / OUT / "report.json")
+
+
+# reports
+
+
+def _reports(folder: Path) -> None:
+    made = {
+        "example": example_report.example().to_json(),
+        "gated": gated_report.report(gated_report.study()),
+        "deployed": gated_report.report(gated_report.deployed()),
+        "attributed": attributed_report.report(attributed_report.attributed()),
+        "memorized": memorized_report.document(),
+    }
+    for name, one in made.items():
+        table = one if isinstance(one, dict) else one.to_json()
+        (folder / f"{name}.json").write_text(document.dumps(table))
+
+
+REPORTS = ("example", "gated", "deployed", "attributed", "memorized")
+
+
+def _read_reports(folder: Path) -> None:
+    from rich.console import Console
+
+    for name in REPORTS:
+        path = folder / f"{name}.json"
+        if path.read_bytes() == _unchanged(path):
+            continue
+        found = document.read(path)
+        for render in (html.render, markdown.render, document.dumps):
+            render(found)
+        terminal.render(found, Console(file=StringIO(), width=80, highlight=False, markup=False))
+        rows = [Measurement(**row) for row in found["measurements"]]
+        told = ("id", "severity", "label", "measurement", "evidence")
+        verdict(rows, [Finding(**{k: one[k] for k in told}) for one in found["findings"]])
+
+
+@cache
+def _unchanged(path: Path) -> bytes:
+    return path.with_suffix(".valid").read_bytes()
+
+
+# profiles
+
+PROFILES = ("fed_pii", "fed_attr", "secure_gate", "memorization")
+
+
+def _profiles(folder: Path) -> None:
+    from importlib.resources import files
+
+    for name in PROFILES:
+        text = files(profile.PACKAGE).joinpath(f"{name}.toml").read_text("utf-8")
+        (folder / f"{name}.toml").write_text(text)
+        (folder / f"{name}.valid").write_text(text)
+
+
+def _read_profiles(folder: Path) -> None:
+    for name in PROFILES:
+        path = folder / f"{name}.toml"
+        if path.read_bytes() == _unchanged(path):
+            continue
+        found = profile.load(str(path))
+        for scale in found.scale:
+            config = settings(found.settings(scale), {"device": "cpu"})
+            prepared(config, folder / OUT / "run")
+
+
+def _written(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Keep a copy of each report beside it, to tell which of them was changed."""
+
+    def both(folder: Path) -> None:
+        make(folder)
+        for path in folder.glob("*.json"):
+            shutil.copy(path, path.with_suffix(".valid"))
+
+    return both
+
+
+MANIFEST = {f"fed/{manifest.NAME}": structured}
+LORA = {f"lora/{adapters.CONFIG}": structured, f"lora/{adapters.WEIGHTS}": tensors}
+JSON = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+BASE = {**{f"base/{name}": structured for name in JSON}, "base/model.safetensors": tensors}
+JOURNAL = {"1/journal.bin": journals, "1/journal.key": mutations.flipped}
+ATTRIBUTION = (f"estimates/{estimates.NAME}", "marks.json", "scores.json")
+
+TARGETS: dict[str, Target] = {
+    "manifests": Target(_federation, _read_federation, MANIFEST, 12),
+    "sums": Target(_sums, _read_sums, MANIFEST, 10),
+    "deployment": Target(_deployed, _read_deployed, MANIFEST, 12),
+    "adapters": Target(_adapter, _read_adapter, LORA, 12),
+    "bases": Target(_base, _read_base, BASE, 3),
+    "records": Target(_records, _read_records, {"r.jsonl": lines}, 25),
+    "shards": Target(_shards, _read_shards, JOURNAL, 15),
+    "estimates": Target(_estimates, _read_estimates, dict.fromkeys(ATTRIBUTION, structured), 5),
+    "reports": Target(
+        _written(_reports), _read_reports, {f"{name}.json": rows for name in REPORTS}, 3
+    ),
+    "profiles": Target(_profiles, _read_profiles, {f"{name}.toml": toml for name in PROFILES}, 3),
+}

@@ -1,0 +1,64 @@
+"""Every file that others made ends a command in a result or in one line, whatever is in it.
+
+`make test` runs few cases of each target; FUZZ_CASES (of all targets together) and FUZZ_SEED say
+how many, and which. A case is its number: see `test_a_case` to run one again.
+"""
+
+import os
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from sandbox import judged
+from targets import OUT, TARGETS
+
+CASES = int(os.environ.get("FUZZ_CASES", "1000"))
+SEED = int(os.environ.get("FUZZ_SEED", "0"))
+NUMBERS = st.integers(0, 2**64 - 1)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Return the folder of each target, made when it is first asked for."""
+    made = {}
+
+    def folder(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name)
+            TARGETS[name].make(made[name])
+        return made[name]
+
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_is_read(name, folders, capsys):
+    target, folder, ends = TARGETS[name], folders(name), Counter()
+
+    @seed(SEED)
+    @settings(
+        max_examples=max(1, CASES * target.share // 100),
+        database=None,
+        deadline=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    @given(NUMBERS)
+    def case(number):
+        run, restore = target.case(folder, Random(number))
+        try:
+            ends[judged(run, folder / OUT)] += 1
+        finally:
+            restore()
+
+    (folder / OUT).mkdir(exist_ok=True)
+    target.run(folder)  # valid as they are
+    case()
+    with capsys.disabled():
+        told = ", ".join(f"{count} {end}" for end, count in ends.most_common())
+        print(f"\n{name}: {ends.total()} cases, seed {SEED}: {told}", end="")
+    assert len(ends) > 1  # neither was everything refused nor nothing
