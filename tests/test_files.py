@@ -4,8 +4,6 @@ import errno
 import hashlib
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from fedaudit.files import (
     existing,
     for_owner,
     lines_sha256,
-    locked,
     read_json,
     read_regular,
     sha256,
@@ -218,41 +215,6 @@ def test_what_is_no_plain_file_is_not_written_over(tmp_path):
             atomic_text(tmp_path / name, "new")
     assert other.read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == names
-
-
-HOLDER = """
-import sys
-from pathlib import Path
-
-from fedaudit.files import locked
-
-with locked(Path(sys.argv[1]), "busy"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_lock_keeps_others_out_and_goes_with_its_process(tmp_path):
-    path = tmp_path / "new/.lock"
-    for end in ("kill", "close"):
-        with subprocess.Popen(
-            [sys.executable, "-c", HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as holder:
-            assert holder.stdout.readline() == b"held\n"
-            with pytest.raises(InputError, match=r"^busy$"), locked(path, "busy"):
-                pass
-            assert path.exists()
-            if end == "kill":
-                holder.kill()
-    with locked(path, "busy"):
-        (path.parent / "result").write_text("stays")
-    assert [one.name for one in path.parent.iterdir()] == ["result"]
-
-
-def test_a_folder_that_was_made_for_a_lock_goes_with_it(tmp_path):
-    with pytest.raises(KeyError), locked(tmp_path / "new/.lock", "busy"):
-        raise KeyError
-    assert not list(tmp_path.iterdir())
 
 
 def test_half_a_surrogate_pair_is_no_json(tmp_path):

@@ -23,7 +23,7 @@ LAYERS = [
     {"engine", "judge"},
     {"hookspecs", "corpus", "nano", "federation"},
     {"attributor", "formats"},
-    {"defense", "secure", "watermark", "conversation"},
+    {"defense", "secure", "watermark", "conversation", "locks"},
     {"interfaces", "prompts", "pii", "metrics", "files", "names", "options", "processes"},
     {"sandbox"},
     {"landlock"},

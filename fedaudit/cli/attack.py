@@ -73,7 +73,7 @@ def audited(
     """
     from fedaudit.audit import keeping, merging, pipeline, resuming
     from fedaudit.cli.show import note
-    from fedaudit.files import locked
+    from fedaudit.locks import locked
 
     by, part = by or pipeline, keeping.shard(shard) if shard else None
     if part and (json or reveal):

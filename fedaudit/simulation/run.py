@@ -14,8 +14,8 @@ from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import open_federation
 from fedaudit.federation.manifest import Manifest
-from fedaudit.files import locked
 from fedaudit.interfaces import Aggregator, Progress, no_progress
+from fedaudit.locks import locked
 from fedaudit.prompts import template
 from fedaudit.records import Document, Measurement, Target
 from fedaudit.secure import SecureAggregation

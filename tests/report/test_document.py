@@ -320,9 +320,9 @@ def test_a_leak_that_neither_base_nor_guessing_explains_fails():
     assert p == pytest.approx(6.8e-26, rel=0.01)
     [test] = found.pop("tests")
     assert (test["name"], test["p"], test["adjusted"]) == ("contextual", *[pytest.approx(p)] * 2)
-    # Against the ten that the base may have lost it takes 20:
-    # P(Bin(29, 1/2) >= 19) = 6.8 %, P(Bin(30, 1/2) >= 20) = 4.9 %.
-    assert found.pop("detectable") == pytest.approx(detectable(20, 500))
+    # Against the ten that the base may have lost it takes 25:
+    # P(Bin(34, 1/2) >= 24) = 1.2 %, P(Bin(35, 1/2) >= 25) = 0.8 %.
+    assert found.pop("detectable") == pytest.approx(detectable(25, 500))
     assert found == {
         "status": "fail",
         "level": 0.01,
