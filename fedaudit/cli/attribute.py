@@ -147,6 +147,7 @@ def estimate(
     """
     from fedaudit.attribution import forecast, server
     from fedaudit.cli.show import bars, note
+    from fedaudit.federation.folder import unchecked
 
     chosen = (others, queries, limit, threshold, secure_aggregation, seed)
     wish = _wish(*chosen, rounds=round_ or ())
@@ -162,6 +163,8 @@ def estimate(
         f"estimates in {out}, {planned.queries} sums, {seconds:.0f} s."
     )
     print("\n".join(forecast.exposed(planned)))
+    for told in unchecked(planned.federation):
+        note(told)
     note(f"What was asked for is in {place}; it stays with the server.", quiet=quiet)
     return 0
 
@@ -190,8 +193,6 @@ def score(
     from fedaudit.files import existing_parent
 
     found = files.read(estimates)
-    if not found.base.sha256:
-        note(f"Integrity not checked: {files.NAME} has no hash of its base.")
     marks = [run.with_options(mark, given(set_)) for mark in marks_file.read(watermark)]
     existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
     known = owner.known(out)
@@ -210,6 +211,8 @@ def score(
         f"{len(scored.rounds)} rounds of {len(scored.clients)} clients scored for "
         f"{len(scored.marks)} marks in {out}, {scored.seconds:.0f} s."
     )
+    if not found.base.sha256:
+        note(f"Integrity not checked: {files.NAME} has no hash of its base.")
     return 0
 
 
@@ -246,14 +249,10 @@ def _wish(*design: Any, rounds: Sequence[int] = ()) -> "Wish":
 
 def _planned(rounds: Path, wish: "Wish", *, secret: bool = False) -> "Plan":
     from fedaudit.attribution import plan
-    from fedaudit.cli.show import note
-    from fedaudit.federation.folder import open_federation, unchecked
+    from fedaudit.federation.folder import open_federation
     from fedaudit.files import existing
 
-    federation = open_federation(existing(rounds, "federation"))
-    for told in unchecked(federation):
-        note(told)
-    return plan.plan(federation, wish, secret=secret)
+    return plan.plan(open_federation(existing(rounds, "federation")), wish, secret=secret)
 
 
 def _told(planned: "Plan", marks: Any, machine: Any) -> int:
