@@ -1,14 +1,16 @@
 """What a journal says of itself, whose key opens it, and who may write to it."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from fedaudit.audit.sealed import Frame
-from fedaudit.errors import InputError
+from fedaudit.errors import InputError, UsageError
 from fedaudit.files import read_regular
+from fedaudit.options import build
 
 FILE = "journal.bin"
 KEY = 32
@@ -17,39 +19,34 @@ LARGEST = 2**24
 """Bytes that a journal may say of itself: the settings of 10,000 clients have a few million."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """Whose journal this is."""
+
+    run: str
+    config: Mapping[str, str]
+    """What the answers depend on, by name, as JSON spells it."""
+    command: str = ""
+    shard: str | None = None
+    words: tuple[str, ...] = ()
+    """The command line of the audit."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the answers depend on and was known late."""
+    device: str | None = None
+    key: str | None = None
+    """What tells the journal's key from others."""
+
+
 def read(frame: Frame, path: Path) -> dict[str, Any]:
     """Return what a journal says of itself; raises InputError where something else stands there."""
     try:
         if frame.length > LARGEST:
             raise ValueError
-        table = json.loads(frame.begin)
-        if not isinstance(table, dict) or not _fits(table):
-            raise ValueError
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is no journal: its header is not one of fedaudit's.") from None
+        table: dict[str, Any] = json.loads(frame.begin)
+        build(Header, table, "header")
+    except (ValueError, RecursionError, UsageError):
+        raise InputError(f"{path} is no journal of this version of fedaudit.") from None
     return table
-
-
-def _texts(value: object) -> bool:
-    some = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [0]
-    return all(isinstance(one, str) for one in some)
-
-
-def _text(value: object) -> bool:
-    return value is None or isinstance(value, str)
-
-
-_FIELDS: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("run", "shard", "device", "key"), _text),
-    "words": lambda value: value is None or (isinstance(value, list) and _texts(value)),
-    **dict.fromkeys(("config", "facts"), lambda value: isinstance(value, dict) and _texts(value)),
-}
-
-
-def _fits(table: Mapping[str, Any]) -> bool:
-    """Tell whether all that is read of a header is of the kind that it should be."""
-    whole = {"config": {}, "facts": {}, **table}
-    return all(fits(whole.get(name)) for name, fits in _FIELDS.items())
 
 
 def key(path: Path, digest: str | None) -> bytes:

@@ -87,7 +87,10 @@ Recheck = Annotated[
         max=100,
     ),
 ]
-RecheckHere = Annotated[float, typer.Option("--recheck", min=0, max=100, hidden=True)]
+RecheckHere = Annotated[
+    float,
+    typer.Option("--recheck", min=0, max=100, hidden=True, help="As in merge, which gives it."),
+]
 
 
 def nothing_before(context: typer.Context) -> None:

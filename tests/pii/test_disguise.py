@@ -71,12 +71,12 @@ def test_other_words_are_not(string, text):
     st.data(),
 )
 def test_whatever_is_done_to_a_string_it_is_found(string, data):
+    # Case first: look-alikes are of the case that is seen, and few have one of the other case.
+    cased = data.draw(st.sampled_from([string, string.upper(), string.lower()]))
     text = ""
-    for char in string:
+    for char in cased:
         text += data.draw(st.sampled_from([char, *ALIKE.get(char, "")]))
         text += data.draw(st.sampled_from(["", "", *UNSEEN.replace(SPACE, "")]))
-    if data.draw(st.booleans()):
-        text = data.draw(st.sampled_from([text.upper(), text.lower()]))
     assert stands(string, f"x {text} x")
 
 
