@@ -1,6 +1,7 @@
 """The verdict: whether more came out of the model than its base gives, or a client is flagged."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedaudit.records import Finding, Measurement
@@ -66,7 +67,8 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     """
     from fedaudit.metrics.stouffer import holm
 
-    measurements = list(measurements)
+    # Sorted as in a file, so that a report that is read again says the same.
+    measurements = [replace(row, scope=_sorted(row.scope)) for row in measurements]
     whole = (row for row in measurements if not {"label", "category"} & row.scope.keys())
     # What a part of the budget found is part of what the whole of it did.
     totals = [row for row in whole if not SWEPT.issubset(row.scope)]
@@ -105,6 +107,12 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
         ],
         "detectable": _detectable(found, level),
     }
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return list(map(_sorted, value)) if isinstance(value, list | tuple) else value
 
 
 def _leaks(

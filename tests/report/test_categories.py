@@ -14,7 +14,7 @@ from fedaudit.records import Finding
 from fedaudit.report import html, markdown, tables
 from fedaudit.report.categories import by_category, categories, classified, clauses, norms
 from fedaudit.report.document import validate
-from fedaudit.report.verdict import verdict
+from fedaudit.report.verdict import RULE, verdict
 
 BASIC, FINANCE = "Personal Basic Information", "Property and Finance"
 
@@ -112,7 +112,8 @@ def test_the_verdict_does_not_judge_categories():
     told = verdict(report.measurements, report.findings)
     with_rows = [*report.measurements, *by_category(report.measurements)]
     assert len(with_rows) > len(report.measurements)
-    assert verdict(with_rows, report.findings) == told == report.to_json()["verdict"]
+    assert verdict(with_rows, report.findings) == told
+    assert report.to_json()["verdict"] == {**told, "rule": RULE}
 
 
 def test_findings_carry_their_category():

@@ -227,7 +227,7 @@ def test_a_gate_that_lets_an_attempt_in_fails():
     found = verdict([*quiet, accepted(3, attempt="random keys")], [])
     assert found["status"] == "fail"
     assert found["reasons"] == [
-        "gate (client c0, attempt random keys): 3 of 100 attempts opened the gate without its key."
+        "gate (attempt random keys, client c0): 3 of 100 attempts opened the gate without its key."
     ]
     assert verdict([*quiet, accepted(3)], [])["status"] == "pass", (
         "an attribution's rate is another"
