@@ -194,7 +194,7 @@ def test_no_model_and_a_broken_one(tmp_path):
         embedder(str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"")
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(InputError, match="cannot be loaded as a model"):
+    with pytest.raises(InputError, match="is not a valid safetensors file"):
         embedder(str(tmp_path))
 
 
