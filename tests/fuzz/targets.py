@@ -341,7 +341,7 @@ def _read_shards(folder: Path) -> None:
         found = journal.load(place, write=False)
         assert found is not None
         stream = found.stream("a pass")
-        stream.next(b"p" * 16), stream.next(b"q" * 16)
+        stream.next(b"p" * 16, 1000), stream.next(b"q" * 16, 1000)
 
 
 # an attribution's files
