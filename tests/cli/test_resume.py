@@ -281,7 +281,7 @@ def test_no_pii_stands_in_the_journal_and_nobody_else_reads_it(stopped):
     names = [*fake_audit.NAMES, *fake_audit.PLACES]
     found = journal.load(stopped / "again", write=False)
     pieces = [
-        found.record(*key, turn).content
+        found.record(*key, turn, 2**20).content
         for key, turns in found._pieces.items()
         for turn in range(len(turns))
     ]
