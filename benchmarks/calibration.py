@@ -1,6 +1,6 @@
 """How often an audit fails a model that holds nothing of the victim, and how often one that does.
 
-    python benchmarks/calibration.py --out DIR [--texts COURT.jsonl] [--seeds 0 1 2] [--nulls 240]
+    python benchmarks/calibration.py --out DIR [--texts COURT.jsonl] [--seeds 3 4 5] [--nulls 240]
 
 Federations of three invented courts are trained on the built-in model (kept in DIR, as all verdicts
 are: a run goes on where another stopped), then audited by client c0's prefixes against many
@@ -189,7 +189,8 @@ def nulls(name: str, place: Path, count: int, texts: Sequence[Document]) -> Iter
     shared = sorted({s for d in members["c2"] for s, label in d.strings() if label == "PERSON"})
     for number in range(count):
         rng = random.Random(f"null {name} {number}")
-        kind = ("fresh", "shared", "court")[number % (3 if texts else 2)]
+        # Kinds shift after every attack, so that each attack meets each kind.
+        kind = ("fresh", "shared", "court")[(number + number // 12) % (3 if texts else 2)]
         if kind == "court":
             victim = rng.sample(list(texts), min(40, len(texts)))
         else:
@@ -293,7 +294,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--texts", type=Path)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 4, 5])
     parser.add_argument("--nulls", type=int, default=240)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,8 @@ PROMPTS = 1
 """Prompts of each kind behind which the likelihood of strings is taken."""
 ASKED = 300
 """Prompts behind which the probability of what came out is taken, at most."""
+OTHERS, OTHERS_ASKED = 50, 50
+"""Strings that did not come out of which it is taken, and behind how many prompts, at most."""
 LOOKED = 20_000
 """Questions that are looked through for prompts of a kind."""
 
@@ -41,17 +43,17 @@ def log_likelihoods(case: Case, plan: Plan, strings: Mapping[str, str]) -> dict[
 
 
 def chance_of_base(
-    case: Case, plan: Plan, strings: Sequence[str], samples: int
+    case: Case, plan: Plan, strings: Sequence[str], samples: int, *, prompts: int = ASKED
 ) -> dict[str, float]:
     """Return the probability that the base says each string in an audit of its own.
 
-    Were it asked each prompt `samples` times as often as it stands there; behind ASKED of the
-    prompts at most, spread over the plan, and as if the others were like them. A string is scored
-    as it is tokenised by itself: other ways to spell it are rare.
+    Were it asked each prompt `samples` times as often as it stands there; behind `prompts` of them
+    at most, spread over the plan, and as if the others were like them. A string is scored as it is
+    tokenised by itself: other ways to spell it are rare.
     """
     if case.base is None or not strings:
         return {}
-    questions = _spread(plan.questions())
+    questions = _spread(plan.questions(), prompts)
     each = _scored(case, case.base, [one.prompt for one in questions], strings)
     copies = [one.copies for one in questions]
     scale = samples * plan.size / sum(copies)
@@ -62,10 +64,23 @@ def chance_of_base(
     return found
 
 
-def _spread(questions: Iterable[Question]) -> list[Question]:
-    """Return ASKED of the questions, evenly spread; of very many only the first are looked at."""
+def chance_of_others(
+    case: Case, plan: Plan, strings: Mapping[str, str], samples: int
+) -> dict[str, float]:
+    """Return that of each string (string -> label) which did not come out, from OTHERS of them.
+
+    In the order of labels, every k-th speaks for those behind it.
+    """
+    ordered = [s for _, s in sorted((label, string) for string, label in strings.items())]
+    step = max(1, math.ceil(len(ordered) / OTHERS))
+    known = chance_of_base(case, plan, ordered[::step], samples, prompts=OTHERS_ASKED)
+    return {string: known[ordered[at - at % step]] for at, string in enumerate(ordered) if known}
+
+
+def _spread(questions: Iterable[Question], most: int) -> list[Question]:
+    """Return `most` of the questions, evenly spread; of very many only the first are looked at."""
     known = list(islice(questions, LOOKED))
-    step = max(1, math.ceil(len(known) / ASKED))
+    step = max(1, math.ceil(len(known) / most))
     return known[::step]
 
 

@@ -1,9 +1,9 @@
 """How sure it is that what came out came from the victim's records.
 
 Three questions, each with a p value. Of all targets together: did more of them come out than of
-strings that nobody has, of the same kind and as likely under the base? Against the base: did the
-tuned model say more that the base did not than the other way round, or could the base hardly say
-what came out? Of each string by itself: how often would somebody say it who never saw it?
+strings that nobody has, of the same kind and as likely under the base? Against the base: is it
+more than the base would say by itself, each string with the chance that the base gives it? Of each
+string by itself: how often would somebody say it who never saw it?
 docs/evidence.md has the reasons, and what was measured of them.
 """
 
@@ -15,7 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fedaudit.audit.recombination import pieces, signature
-from fedaudit.metrics.significance import Stratum, guess_rate, mcnemar, permuted, stratified
+from fedaudit.metrics import surprisal
+from fedaudit.metrics.significance import Stratum, guess_rate, permuted, stratified
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,8 +26,9 @@ WIDTH = 4.0
 """Nats: strings whose likelihoods under the base differ by less are alike."""
 SLACK = 1.0
 """Nats: a control may be so much less likely than a string that it is held against."""
-HARDLY = 0.01
-"""The base hardly says a string that it says less often than this in an audit."""
+MORE = 2.0
+"""Training on others' records may make a string so many times as likely, at least, as the base has
+it: what comes out no more often than that is no evidence."""
 DIGITS = 9
 """So many digits make a number that hardly anybody guesses; a date has fewer."""
 ISSUER = 6
@@ -50,15 +52,15 @@ class Trial:
     not, 1 or 0 where it was tried."""
     strength: Mapping[str, float]
     """How often the tuned model says each string: answers, or a probability."""
-    lost: float
-    """How many targets the base says and the tuned model does not."""
     likelihood: Mapping[str, float]
     """ln p of each under the base; empty without a base."""
     of_base: Mapping[str, float]
-    """The probability that the base says a target in this audit, of those that came out."""
+    """The probability that the base says a string in this audit: targets, and what came out."""
     outputs: int
     """Answers that were drawn, or would be."""
     seed: int
+    uplift: Mapping[str, float] = field(default_factory=dict)
+    """How many times as often as the base the tuned model says controls, of each label."""
     sampled: bool = True
     donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Other strings of each label, to see which digits numbers have in common."""
@@ -77,22 +79,28 @@ class Trial:
         """Return how many targets have controls that are as likely."""
         return sum(len(targets) for targets, _ in self.strata.values())
 
-    def control(self, *, surely: bool = False) -> float:
-        """Return the p value against strings that nobody has.
-
-        With `surely`, only what the base hardly says counts as a find.
-        """
+    def control(self) -> float:
+        """Return the p value against strings that nobody has."""
         if self.sampled:
-            return stratified([self._stratum(*sides, surely) for sides in self.strata.values()])
+            return stratified([self._stratum(*sides) for sides in self.strata.values()])
         values = [
-            (self._gains(targets, surely), self._gains(controls, surely))
+            (self._gains(targets), self._gains(controls))
             for targets, controls in self.strata.values()
         ]
         return permuted(values, seed=self.seed)
 
     def base(self) -> float:
-        """Return the p value of McNemar's test against the base."""
-        return mcnemar(sum(self.gained.get(one, 0.0) for one in self.targets), self.lost)
+        """Return the p value against the base: what it would say by `chances` of its own."""
+        gained = [self.gained.get(one, 0.0) for one in self.targets]
+        return surprisal.p_value(gained, list(self.chances.values()))
+
+    @cached_property
+    def chances(self) -> dict[str, float]:
+        """Return how likely each target comes out of a model that never saw it, at most."""
+        return {
+            one: min(1.0, max(MORE, self.uplift.get(label, 1.0)) * self.of_base.get(one, 1.0))
+            for one, label in self.targets.items()
+        }
 
     def string(self, string: str, label: str = "") -> float:
         """Return a bound on the probability that a string is said by chance in this audit.
@@ -118,14 +126,8 @@ class Trial:
         return max(chance, self.of_base.get(string, 1.0))
 
     def leak(self) -> float:
-        """Return the p value of all targets together: the surer of two ways, doubled for that.
-
-        Of what the base hardly says, more came out than of controls; or more did of everything,
-        and of what the base might say more was gained than lost (McNemar's test).
-        """
-        might = [one for one in self.targets if self.of_base.get(one, 1.0) > HARDLY]
-        known = mcnemar(sum(self.gained.get(one, 0.0) for one in might), self.lost)
-        return min(1.0, 2 * min(self.control(surely=True), max(known, self.control())))
+        """Return the p value of all targets together: neither controls nor the base explain it."""
+        return max(self.control(), self.base())
 
     def any_string(self) -> float:
         """Return the p value of the surest string, among as many as there are (Bonferroni)."""
@@ -137,20 +139,15 @@ class Trial:
         """Return the judged targets that most likely the tuned model says and the base does not."""
         return sorted(string for string in self.targets if self.gained.get(string, 0.0) >= 0.5)
 
-    def _stratum(self, targets: Sequence[str], controls: Sequence[str], surely: bool) -> Stratum:
-        hits = sum(self._gain(one, surely) > 0 for one in targets)
-        control = sum(self._gain(one, surely) > 0 for one in controls)
+    def _stratum(self, targets: Sequence[str], controls: Sequence[str]) -> Stratum:
+        hits = sum(self.gained.get(one, 0.0) > 0 for one in targets)
+        control = sum(self.gained.get(one, 0.0) > 0 for one in controls)
         return Stratum(hits, len(targets), control, len(controls))
 
-    def _gains(self, strings: Sequence[str], surely: bool) -> "npt.NDArray[np.float64]":
+    def _gains(self, strings: Sequence[str]) -> "npt.NDArray[np.float64]":
         import numpy as np
 
-        return np.array([self._gain(string, surely) for string in strings], dtype=np.float64)
-
-    def _gain(self, string: str, surely: bool) -> float:
-        if surely and string in self.targets and self.of_base.get(string, 1.0) > HARDLY:
-            return 0.0
-        return self.gained.get(string, 0.0)
+        return np.array([self.gained.get(one, 0.0) for one in strings], dtype=np.float64)
 
     def _likely(self, string: str) -> float:
         return self.likelihood.get(string, 0.0)

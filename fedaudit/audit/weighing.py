@@ -1,10 +1,12 @@
 """Weighing what came out: the strings that are judged, their rows, and a p value for each leak."""
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from fedaudit.audit.asking import Manner, Sharing
-from fedaudit.audit.base_likelihood import chance_of_base, log_likelihoods
+from fedaudit.audit.base_likelihood import chance_of_base, chance_of_others, log_likelihoods
 from fedaudit.audit.control import is_han
 from fedaudit.audit.plan import Plan
 from fedaudit.audit.trial import Trial
@@ -64,18 +66,17 @@ def weigh(
     base = said.base or {}
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in said.tuned.items()}
     found = sorted(s for s, value in gained.items() if value >= MATERIAL and s in truth.labels)
-    known = _of_base(said, found)
     compared = _compared({**judged, **truth.controls, **_of(truth, found)}, gained)
     trial = Trial(
         targets=judged,
         controls=truth.controls,
         gained=gained,
         strength=said.strength,
-        lost=sum(value * (1 - said.tuned.get(s, 0.0)) for s, value in base.items() if s in judged),
         likelihood=log_likelihoods(case, plan, compared) if found else {},
-        of_base=chance_of_base(case, plan, found, manner.samples) if known is None else known,
+        of_base=_of_base(case, plan, manner.samples, said, found, judged),
         outputs=plan.size * manner.samples,
         seed=case.seed,
+        uplift=uplift(said, truth.controls),
         sampled=said.sampled,
         donors=truth.donors,
     )
@@ -84,11 +85,42 @@ def weigh(
     return Weighed(trial=trial, rows=rows, p=p, base=said.base is not None)
 
 
-def _of_base(said: Said, found: Collection[str]) -> Mapping[str, float] | None:
-    """Return what is known of the base without asking: nothing where it was only tried."""
+def _of_base(
+    case: Case,
+    plan: Plan,
+    samples: int,
+    said: Said,
+    found: Collection[str],
+    judged: Mapping[str, str],
+) -> dict[str, float]:
+    """Return how likely the base says what was found, and the targets that were not.
+
+    Where that was computed for the audit, the larger of both values counts.
+    """
     if said.base is None:
-        return dict.fromkeys(found, 0.0)
-    return None if said.sampled else said.base
+        return dict.fromkeys({*found, *judged}, 0.0)
+    others = {string: label for string, label in judged.items() if string not in found}
+    known = chance_of_others(case, plan, others, samples)
+    known |= chance_of_base(case, plan, sorted(found), samples)
+    if said.sampled:
+        return known
+    return {string: max(chance, said.base.get(string, 0.0)) for string, chance in known.items()}
+
+
+def uplift(said: Said, controls: Mapping[str, str]) -> dict[str, float]:
+    """Return how many times as many controls of each label the tuned model says as its base.
+
+    One is added to either count, and one standard error to the logarithm of their ratio.
+    """
+    tuned, base = defaultdict[str, float](float), defaultdict[str, float](float)
+    for string, label in controls.items():
+        tuned[label] += said.tuned.get(string, 0.0)
+        base[label] += (said.base or {}).get(string, 0.0)
+    return {label: _ratio(tuned[label] + 1, base[label] + 1) for label in set(controls.values())}
+
+
+def _ratio(more: float, less: float) -> float:
+    return more / less * math.exp(math.sqrt(1 / more + 1 / less))
 
 
 def _compared(labels: Mapping[str, str], gained: Mapping[str, float]) -> dict[str, str]:
@@ -145,6 +177,15 @@ def _rows(plugin: str, trial: Trial, said: Said, truth: Truth) -> Iterator[Measu
                 yield _coverage(plugin, strings, value, {"source": source, **scope}, groups, trial)
     if said.base is None:
         return
+    if trial.chances:
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="chance",
+            value=sum(trial.chances.values()) / len(trial.chances),
+            n=len(trial.chances),
+            scope={"source": "base", **at},
+        )
     tests = {"leak": trial.leak(), "string": trial.any_string(), "control": trial.control(),
              "base": trial.base()}  # fmt: skip
     for test, p in tests.items():

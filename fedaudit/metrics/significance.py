@@ -204,6 +204,16 @@ def needed_against(lost: int, level: float) -> int:
     return bisect_left(range(most), True, key=lambda gained: mcnemar(gained, lost) <= level)
 
 
+def needed_beyond(n: int, chance: float, level: float) -> int:
+    """Return the least m with P(Binomial(n, chance) >= m) <= `level`; more than `n` for none."""
+    from scipy.stats import binom
+
+    if chance >= 1:
+        return n + 1
+    # isf is the least k with P(more than k) <= level.
+    return int(binom.isf(level, n, chance)) + 1
+
+
 def detectable(needed: int | None, n: int, power: float = 0.9) -> float:
     """Return the share of targets that leak for `needed` hits among `n` to be seen with `power`.
 

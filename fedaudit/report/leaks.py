@@ -60,10 +60,17 @@ class Leak:
     """Targets that have controls which are as likely: the others are compared with nothing."""
     lost: int | None = None
     """Of counts alone: strings that the base says and the tuned model does not."""
+    chance: float | None = None
+    """The mean probability that a target comes out of a model that never saw it."""
 
     def seen(self, level: float) -> float:
         """Return the share of the targets whose leak would have been seen with POWER at `level`."""
-        from fedaudit.metrics.significance import detectable, hits_needed, needed_against
+        from fedaudit.metrics.significance import (
+            detectable,
+            hits_needed,
+            needed_against,
+            needed_beyond,
+        )
 
         n, control = self.row.n or 0, self.control
         n = n if self.matched is None else self.matched
@@ -72,6 +79,8 @@ class Leak:
         needed = hits_needed(n, _count(control), control.n, level)
         if needed is not None and self.lost is not None:
             needed = max(needed, needed_against(self.lost, ALLOWED[not self.lost]))
+        if needed is not None and self.chance is not None:
+            needed = max(needed, needed_beyond(n, min(1.0, max(0.0, self.chance)), level))
         return detectable(needed, n, POWER)
 
     def otherwise(self, level: float) -> tuple[str, str]:
@@ -113,8 +122,8 @@ def leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ())
         if row.metric in CAME_OUT and row.kind == "extraction" and "threshold" not in row.scope
     ]
     judged = [row for row in rows if row.scope.get("source") == NEW and _judged(row, rows)]
-    p_values = [row for row in measurements if row.metric == "p_value"]
-    return [_leak(row, rows, p_values, list(findings)) for row in judged]
+    tests = [row for row in measurements if row.metric in ("p_value", "chance")]
+    return [_leak(row, rows, tests, list(findings)) for row in judged]
 
 
 def _judged(row: Measurement, rows: Sequence[Measurement]) -> bool:
@@ -136,7 +145,7 @@ def _who(row: Measurement) -> tuple[tuple[str, str], ...]:
 def _leak(
     row: Measurement,
     rows: Sequence[Measurement],
-    p_values: Sequence[Measurement],
+    tested: Sequence[Measurement],
     findings: Sequence[Finding],
 ) -> Leak:
     where = ", ".join(f"{k} {v}" for k, v in row.scope.items() if k not in ("source", "set"))
@@ -145,8 +154,8 @@ def _leak(
     trouble = _trouble(row, base, control)
     told = f"{name}: {count(row)}"
     own = {
-        str(one.scope.get("test")): one
-        for one in p_values
+        str(one.scope.get("test", one.metric)): one
+        for one in tested
         if one.plugin == row.plugin and _who(one) == _who(row) and one.value is not None
     }
     leak = own["leak"].value if "leak" in own else None
@@ -171,6 +180,7 @@ def _leak(
         trouble,
         matched=own["leak"].n if "leak" in own else None,
         lost=_count(lost) if lost else None,
+        chance=own["chance"].value if "chance" in own else None,
     )
 
 

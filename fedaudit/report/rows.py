@@ -26,7 +26,7 @@ SETS = {"all": "all", "prefix-disjoint": "disjoint", "exclusive": "judged"}
 INFERENCE = ("inference_accuracy",)
 EXTRACTION = (
     *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
-    *("hits_of_one_run", "targets", "p_value", "precision"),
+    *("hits_of_one_run", "targets", "p_value", "chance", "precision"),
 )
 UNPROMPTED = ("extraction_recall", "extraction_precision")
 UTILITY = (

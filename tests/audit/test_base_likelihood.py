@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fedaudit.audit.base_likelihood import chance_of_base, log_likelihoods
+from fedaudit.audit.base_likelihood import chance_of_base, chance_of_others, log_likelihoods
 from fedaudit.audit.plan import Plan, Question
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.interfaces import Case
@@ -56,9 +56,24 @@ def test_what_the_base_says_in_an_audit_by_hand():
     assert chance_of_base(case, plan, ["Ann Lee"], 5) == {"Ann Lee": pytest.approx(expected)}
 
 
+def test_some_strings_speak_for_others():
+    case, plan = asked(*[("Name:", 1, ())] * 60)
+    few = {f"{'word ' * (n % 3)}{n}": "B" for n in range(9)}
+    one_by_one = {string: chance_of_base(case, plan, [string], 5)[string] for string in few}
+    # Sixty prompts are all alike, so fifty tell what sixty do.
+    assert chance_of_others(case, plan, few, 5) == pytest.approx(one_by_one)
+    # Of 100 strings every second one is scored, in the order of labels.
+    many = {f"a{n:03}": "A" for n in range(60)} | {f"b b{n:03}": "B" for n in range(40)}
+    found = chance_of_others(case, plan, many, 5)
+    assert len(found) == 100
+    assert found["a001"] == found["a000"] == pytest.approx(-math.expm1(-300 * math.exp(-1)))
+    assert found["b b039"] == found["b b038"] == pytest.approx(-math.expm1(-300 * math.exp(-2)))
+
+
 def test_without_a_base_there_is_nothing_to_tell():
     case, plan = asked(("Name:", 1, ()), base=False)
     assert log_likelihoods(case, plan, {"Ann": "PERSON"}) == {}
     assert chance_of_base(case, plan, ["Ann"], 5) == {}
+    assert chance_of_others(case, plan, {"Ann": "PERSON"}, 5) == {}
     case, plan = asked(("Name:", 1, ()))
     assert log_likelihoods(case, plan, {}) == chance_of_base(case, plan, [], 5) == {}

@@ -59,7 +59,6 @@ def trial(base, attacker, victim):
         controls=wanted.controls,
         gained={},
         strength={},
-        lost=0,
         likelihood=known,
         of_base={},
         outputs=1,

@@ -30,7 +30,7 @@ def told(target, prompt, string):
 
 
 def case(chance=told, **changes):
-    fake = FakeEngine(lambda *_: "", chance=chance)
+    fake = FakeEngine(lambda *_: "", chance=chance, likelihood=lambda *_: -50.0)
     fake.tokenize([document.text for document in (*worked.ATTACKER, *worked.VICTIM)])
     return worked.case(fake, **changes)
 

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from fedaudit import registry
@@ -166,10 +168,8 @@ def test_what_is_judged_by_hand(result):
 def test_the_p_values_of_what_is_judged(result):
     p = {r.scope["test"]: r for r in result.measurements if r.metric == "p_value"}
     assert set(p) == {"leak", "string", "control", "base"}
-    # One gained, none lost: a coin, doubled for the choice of two ways. The other is what the base
-    # hardly says, and the fake's words of probability 1/e are none of that.
-    assert p["base"].value == 1 / 2
-    assert p["leak"].value == 1
+    # The fake's words have probability 1/e: its base says everything in fifteen answers.
+    assert p["base"].value == p["leak"].value == pytest.approx(1, abs=0.01)
     assert p["string"].n == p["base"].n == 3
     # Of addresses nothing came out, so likelihoods need not be matched: all three are compared.
     assert p["leak"].n == p["control"].n == 3
@@ -178,6 +178,19 @@ def test_the_p_values_of_what_is_judged(result):
     assert p["control"].value == pytest.approx(2 / (2 + controls.n))
     [surest] = [f.evidence["p_value"] for f in result.findings if f.evidence["p_value"]]
     assert p["string"].value == min(1, 3 * surest)
+
+
+def test_a_base_that_hardly_says_a_string_is_no_explanation():
+    found = attacked(FakeEngine(answer, likelihood=lambda *_: -9.0))
+    p = {r.scope["test"]: r.value for r in found.measurements if r.metric == "p_value"}
+    [chance] = [r for r in found.measurements if r.metric == "chance"]
+    assert (chance.n, dict(chance.scope)) == (3, {"source": "base", "set": "exclusive"})
+    # No control came out of either model: 1 / 1, a standard error of sqrt(2) above that. Two names
+    # of two words weigh as one in a thousand, and Hull, a word, not as much as either.
+    hull = math.exp(math.sqrt(2)) * 15 * math.exp(-9)
+    assert chance.value == pytest.approx(hull / 3, rel=1e-3)
+    assert p["base"] == pytest.approx(1 - 0.999**2)
+    assert p["leak"] == p["control"] > p["base"]
 
 
 def test_where_everything_is_others_nothing_is_judged_in_its_place():

@@ -1,7 +1,5 @@
 """How sure a leak is: every p value worked out by hand."""
 
-from math import comb
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +15,6 @@ def trial(**changes):
             "controls": {"c1": "P", "c2": "P", "c3": "P"},
             "gained": {"a1": 1.0},
             "strength": {"a1": 2.0},
-            "lost": 0,
             "likelihood": {"a1": -1.0, "a2": -9.0, "c1": -2.0, "c2": -3.9, "c3": -40.0},
             "of_base": {"a1": 0.0},
             "outputs": 10,
@@ -107,48 +104,63 @@ CROWD = {"targets": {f"a{n}": "P" for n in range(10)}, "likelihood": {},
          "controls": {f"c{n}": "P" for n in range(90)}}  # fmt: skip
 
 
-def came_out(count, **changes):
+def came_out(count, chance=0.001, **changes):
     found = [f"a{n}" for n in range(count)]
     return trial(
         gained=dict.fromkeys(found, 1.0),
         strength=dict.fromkeys(found, 1.0),
-        of_base=changes.pop("of_base", dict.fromkeys(found, 0.5)),
-        **(CROWD | changes),
+        **{"of_base": dict.fromkeys(CROWD["targets"], chance), **CROWD, **changes},
     )
 
 
-def test_of_what_the_base_might_say_more_must_be_gained_than_lost():
-    five = came_out(5)
-    assert five.base() == pytest.approx(1 / 32)
-    assert five.control() == pytest.approx(comb(10, 5) / comb(100, 5))
-    # McNemar's p is the larger one; two ways were open.
-    assert five.leak() == pytest.approx(2 / 32)
+def test_neither_controls_nor_the_base_explain_a_leak():
+    two = came_out(2)
+    assert two.control() == pytest.approx(10 / 100 * 9 / 99)
+    # Each of ten targets comes out with twice the base's chance.
+    chance = 0.002
+    at_least_two = 1 - (1 - chance) ** 10 - 10 * chance * (1 - chance) ** 9
+    assert two.base() == pytest.approx(at_least_two)
+    assert two.leak() == two.control()
+    known = came_out(2, chance=0.2)
+    # Of ten that come out with 0.4 each, two or more do.
+    assert known.base() == pytest.approx(1 - 0.6**10 - 10 * 0.4 * 0.6**9)
+    assert known.leak() == known.base()
 
 
-def test_what_the_base_hardly_says_needs_no_more():
-    three = came_out(3, of_base={"a0": 0.001, "a1": 0.5, "a2": 0.02})
-    assert three.base() == pytest.approx(1 / 8)
-    assert three.control() == pytest.approx(comb(10, 3) / comb(100, 3))
-    # Only a0 counts for one way (10 of 100 strings), a1 and a2 for the other (1/4).
-    assert three.leak() == pytest.approx(2 * 10 / 100)
-    assert came_out(3).leak() == pytest.approx(2 / 8)
-    lost = came_out(5, lost=2)
-    assert lost.base() == pytest.approx(29 / 128)
-    assert lost.leak() == pytest.approx(2 * 29 / 128)
+def test_what_the_base_hardly_says_counts_for_more_than_what_it_knows():
+    chances = {f"a{n}": 0.25 if n < 9 else 0.001 for n in range(10)}
+    rare = trial(gained={"a9": 1.0}, of_base=chances, **CROWD)
+    known = trial(gained={"a0": 1.0}, of_base=chances, **CROWD)
+    assert rare.base() < 0.05 < known.base()
+
+
+def test_a_kind_that_tuning_makes_likelier_counts_for_less():
+    # Where the tuned model says forty times as many controls as the base.
+    more = came_out(2, chance=0.01, uplift={"P": 40.0})
+    assert more.base() == pytest.approx(1 - 0.6**10 - 10 * 0.4 * 0.6**9)
+    less = came_out(2, chance=0.2, uplift={"P": 0.1})
+    assert less.base() == pytest.approx(more.base())
+
+
+def test_of_what_nobody_knows_the_base_may_say_everything():
+    assert came_out(5, of_base={}).leak() == 1
 
 
 def test_probabilities_are_dealt_out():
-    one = trial(sampled=False, gained={"a1": 0.9, "c1": 0.5}, lost=0.2)
+    one = trial(sampled=False, gained={"a1": 0.9, "c1": 0.5}, of_base={"a1": 0.02, "a2": 0.02})
     assert one.control() == pytest.approx(1 / 3, abs=0.01)
-    assert one.base() == 1
+    # Both weigh the same; 0.9 of a hit weighs more than none, and counts as one at most.
+    assert one.base() == pytest.approx(1 - 0.96**2)
 
 
 @given(st.lists(st.booleans(), min_size=10, max_size=10), st.integers(0, 5))
 def test_less_evidence_is_never_surer(hits, control):
     gained = {f"a{n}": 1.0 for n, hit in enumerate(hits) if hit}
     gained |= {f"c{n}": 1.0 for n in range(control)}
-    one = trial(gained=gained, strength=gained, of_base={}, **CROWD)
-    assert one.control() <= one.control(surely=True)
+    base = dict.fromkeys(CROWD["targets"], 0.01)
+    one = trial(gained=gained, strength=gained, of_base=base, **CROWD)
     assert one.control() <= one.leak() <= 1
     order = dict(reversed(gained.items()))
-    assert trial(gained=order, strength=order, of_base={}, **CROWD).leak() == one.leak()
+    assert trial(gained=order, strength=order, of_base=base, **CROWD).leak() == one.leak()
+    likelier = dict.fromkeys(CROWD["targets"], 0.02)
+    assert trial(gained=gained, strength=gained, of_base=likelier, **CROWD).leak() >= one.leak()

@@ -16,6 +16,7 @@ from fedaudit.metrics.significance import (
     hits_needed,
     mcnemar,
     needed_against,
+    needed_beyond,
     permuted,
     stratified,
     upper_bound,
@@ -192,3 +193,21 @@ def test_the_order_of_values_does_not_matter(pairs, rng):
     low, high = interval(pairs)
     assert interval(mixed) == pytest.approx((low, high))
     assert 0 <= low <= high <= 1 + 1e-12
+
+
+def test_hits_beyond_a_chance_by_hand():
+    # Of three coins all fall heads with 1/8, two or more with 1/2.
+    assert [needed_beyond(3, 0.5, level) for level in (0.6, 0.5, 0.2, 0.1)] == [2, 2, 3, 4]
+    assert needed_beyond(5, 0.0, 0.01) == 1
+    assert needed_beyond(5, 1.0, 0.01) == 6
+
+
+@given(st.integers(1, 60), st.floats(0, 1), st.floats(1e-9, 0.5))
+def test_hits_beyond_a_chance_are_the_fewest(n, chance, level):
+    def tail(hits):
+        return sum(comb(n, k) * chance**k * (1 - chance) ** (n - k) for k in range(hits, n + 1))
+
+    needed = needed_beyond(n, chance, level)
+    assert 1 <= needed <= n + 1
+    assert tail(needed) <= level * (1 + 1e-6) + 1e-12
+    assert needed == 1 or tail(needed - 1) > level * (1 - 1e-6) - 1e-12

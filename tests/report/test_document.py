@@ -306,6 +306,22 @@ def test_every_field_and_metric_is_documented():
 # the verdict
 
 
+@pytest.mark.parametrize(
+    ("chance", "status"), [(None, "pass"), (0.001, "pass"), (0.05, "inconclusive")]
+)
+def test_a_pass_must_have_been_able_to_tell_a_leak_from_the_base(chance, status):
+    rows = [coverage(0, 200, source=name, set="exclusive") for name in ("base", "tuned-not-base")]
+    rows += [coverage(0, 2000, source="control", set="exclusive")]
+    at = {"source": "tuned-not-base", "set": "exclusive", "test": "leak"}
+    own = replace(rows[0], metric="p_value", value=1.0, low=None, high=None, n=200, hits=None)
+    rows.append(replace(own, scope=at))
+    if chance is not None:
+        base = {"source": "base", "set": "exclusive"}
+        rows.append(replace(own, metric="chance", value=chance, scope=base))
+    # Of 200 that the base says with 5 % each, 20 come out in 1 of 100 audits (more than 10 %).
+    assert verdict(rows, [])["status"] == status
+
+
 def judged(**rows):
     spelt = {"beyond": "tuned-not-base"}
     return verdict(

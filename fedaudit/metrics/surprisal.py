@@ -1,0 +1,60 @@
+"""How surprising a set of hits is when each string has a chance of its own."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+LEAST = 1e-3
+"""Chances below this weigh no more: a model's smallest probabilities are its least sure ones."""
+UNIT = 0.25
+"""Nats: surprisals are rounded to multiples of this, so that sums of them have an exact law."""
+
+
+def surprisal(chances: Sequence[float]) -> "npt.NDArray[np.int64]":
+    """Return -ln of each chance, LEAST at least, in whole UNITs."""
+    import numpy as np
+
+    known = np.clip(np.asarray(chances, dtype=np.float64), LEAST, 1.0)
+    return np.rint(-np.log(known) / UNIT).astype(np.int64)
+
+
+def p_value(values: Sequence[float], chances: Sequence[float]) -> float:
+    """Return P(sum of w_i X_i >= sum of w_i values_i), X_i ~ Bernoulli(max(chances_i, LEAST)).
+
+    `values` are 1 for a hit and 0 for none, or expected hits between: of all laws on [0, 1] with
+    one mean Bernoulli's spreads widest. w_i is the surprisal, so that hits count which chance
+    hardly gives. The law is exact up to floating point: a sum that reaches what was observed stays
+    there, so that a small tail is not the difference of two large numbers. Raises ValueError for
+    chances or values outside 0..1, or not as many of one as of the other.
+    """
+    import numpy as np
+
+    if len(values) != len(chances):
+        raise ValueError(f"{len(chances)} chances for {len(values)} values.")
+    if any(not 0 <= one <= 1 for one in (*values, *chances)):
+        raise ValueError("Values and chances must lie between 0 and 1.")
+    weights = surprisal(chances)
+    # Sums of weights are whole; what is observed counts as the next whole number below.
+    reached = math.floor(float(np.dot(weights, np.asarray(values, dtype=np.float64))) + 1e-9)
+    law = np.zeros(reached + 1)
+    law[0] = 1.0
+    for weight, chance in zip(weights.tolist(), chances, strict=True):
+        if weight and reached:
+            law = _either(law, weight, max(chance, LEAST))
+    return float(min(1.0, law[-1]))
+
+
+def _either(
+    law: "npt.NDArray[np.float64]", weight: int, chance: float
+) -> "npt.NDArray[np.float64]":
+    """Return the law of a sum after one more string; its last place is that sum or more."""
+    last = len(law) - 1
+    more = law * (1 - chance)
+    more[-1] += chance * law[max(0, last - weight) :].sum()
+    if weight < last:
+        more[weight:last] += chance * law[: last - weight]
+    return more
