@@ -472,8 +472,8 @@ TARGETS: dict[str, Target] = {
     "sums": Target(_sums, _read_sums, MANIFEST, 10),
     "deployment": Target(_deployed, _read_deployed, MANIFEST, 12),
     "adapters": Target(_adapter, _read_adapter, LORA, 12),
-    "bases": Target(_base, _read_base, BASE, 3),
-    "records": Target(_records, _read_records, {"r.jsonl": lines}, 25),
+    "bases": Target(_base, _read_base, BASE, 1),
+    "records": Target(_records, _read_records, {"r.jsonl": lines}, 27),
     "shards": Target(_shards, _read_shards, JOURNAL, 15),
     "estimates": Target(_estimates, _read_estimates, dict.fromkeys(ATTRIBUTION, structured), 5),
     "reports": Target(
