@@ -28,6 +28,7 @@ from fedaudit.audit import beginning
 from fedaudit.audit.prefixes import places
 from fedaudit.engine.loader import load_base
 from fedaudit.engine.local import LocalEngine
+from fedaudit.errors import InputError
 from fedaudit.interfaces import Attack, Case
 from fedaudit.metrics.intervals import wilson
 from fedaudit.nano.generator import corpus as records
@@ -234,14 +235,14 @@ def table(rows: Iterable[tuple[str, str, dict[str, Any]]]) -> str:
     counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for kind, name, found in rows:
         counts[kind, name][found["status"]] += 1
-    lines = ["| audits | | n | fail | pass | inconclusive | fail, 95 % |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    lines = ["| audits | | n | fail | pass | inconclusive | refused | fail, 95 % |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
     for (kind, name), own in counts.items():
         n = own.total()
         share = wilson(own["fail"], n)
         lines.append(
             f"| {kind} | {name} | {n} | {own['fail']} | {own['pass']} | {own['inconclusive']} | "
-            f"{100 * share.low:.1f} to {100 * share.high:.1f} % |"
+            f"{own['refused']} | {100 * share.low:.1f} to {100 * share.high:.1f} % |"
         )
     return "\n".join(lines)
 
@@ -311,7 +312,10 @@ def main() -> None:
                 auditor = Auditor(CachingEngine(engine), found[audit.federation])
                 last = audit.federation
             assert auditor is not None
-            result = auditor.run(audit)
+            try:
+                result = auditor.run(audit)
+            except InputError:  # the command ends in one line: it has no verdict
+                result = {"status": "refused"}
             kind = "positive" if audit.leaks else "null"
             name = audit.name if audit.leaks else f"{audit.name}, {audit.attack}"
             rows.append((kind, name, result))

@@ -1,49 +1,76 @@
-"""What a client's Z is by chance: that of marks that nobody has, over the same answers.
+"""What an innocent client's Z is by chance, and what it may hold of marked clients' updates.
 
 The paper takes an innocent client's scores for standard normal and independent. They are not where
 models say much the same in every round: a key that happens to suit what a client says suits it each
 time. And a score is a difference of two z, with up to twice the variance of one. The same answers
-under null marks repeat themselves and differ alike, so they show how far Z then goes.
+under null marks repeat themselves and differ alike, so they show how far Z then goes. What comes of
+others' marked documents no null mark shows: see `metrics.contamination`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from fedaudit.attribution.scores import Scores
+from fedaudit.attribution.scores import Scored, Scores, differences
 from fedaudit.metrics import stouffer
 
+if TYPE_CHECKING:
+    from fedaudit.metrics.contamination import Law, Mixture
 
-@dataclass(frozen=True, slots=True)
+Pair = tuple[str, str]
+"""A client and a mark."""
+
+
+@dataclass(frozen=True)
 class Chance:
     """The differences of scores under every null mark, (rounds, null marks); empty for none.
 
-    Without any Z is taken for standard normal, as in the paper.
+    Without any, Z by chance is taken for standard normal, as in the paper.
     """
 
     null: Sequence[Sequence[float]]
+    laws: "Sequence[Law]" = ()
+    """What Z may take from other clients: each law is tried, and the least sure one counts."""
 
     @property
     def marks(self) -> int:
         """How many null marks there are."""
         return len(self.null[0]) if self.null else 0
 
-    @property
+    @cached_property
     def spread(self) -> float:
         """The standard deviation of Z by chance, taken for 1 where it is less."""
         return max(1.0, stouffer.spread(self.null)) if self.null else 1.0
 
     def p_value(self, z: float) -> float:
-        """Return how often chance reaches a Z, or a bound on that."""
-        if not self.null:
-            return stouffer.p_value(z)
-        return stouffer.null_p_value(z, self.spread, self.marks)
+        """Return how often an innocent client's Z is as high, or a bound on that."""
+        if self.laws:
+            return max(law.tail(z / self.spread, self.marks) for law in self.laws)
+        if self.null:
+            return stouffer.null_p_value(z, self.spread, self.marks)
+        return stouffer.p_value(z)
 
-    def least(self, threshold: float) -> float:
-        """Return what Z must exceed: so many standard deviations, and no less than `threshold`."""
+    def least(self, level: float, threshold: float) -> float:
+        """Return what Z must exceed for a p-value of `level`, and at least: see `floor`."""
+        low = self.floor(threshold)
+        if self.p_value(low) <= level:
+            return low
+        high = low + self.spread
+        while self.p_value(high) > level:
+            high += 2 * (high - low)
+        return _crossing(self.p_value, low, high, level)
+
+    def floor(self, threshold: float) -> float:
+        """Return so many standard deviations by chance, and no less than `threshold`."""
         return max(threshold, threshold * self.spread)
 
     def standard(self, scores: Sequence[float]) -> list[float]:
-        """Return Z after each round, as what a standard normal number reaches as rarely."""
+        """Return Z after each round, as what a standard normal number reaches as rarely.
+
+        By chance alone: what comes from other clients' marked documents is not considered.
+        """
         running = stouffer.running(scores)
         if not self.null:
             return running
@@ -51,8 +78,15 @@ class Chance:
         return [stouffer.normal(one.p_value(z)) for one, z in zip(upto, running, strict=True)]
 
 
+def _crossing(p_value: Callable[[float], float], low: float, high: float, level: float) -> float:
+    """Return where a p-value that falls from `low` to `high` is `level`."""
+    from scipy.optimize import brentq
+
+    return float(brentq(lambda z: math.log(p_value(z) / level), low, high, xtol=1e-6))
+
+
 def chance(scores: Scores, client: str, mark: str) -> Chance:
-    """Return what Z of a client and a mark is by chance."""
+    """Return what Z of a client and a mark is by chance alone."""
     tests = [
         (one.clients[client][mark].null, one.reference[mark].null)
         for one in scores.rounds
@@ -60,3 +94,54 @@ def chance(scores: Scores, client: str, mark: str) -> Chance:
     ]
     null = [[a - b for a, b in zip(*pair, strict=True)] for pair in tests]
     return Chance(null if null[0] else ())
+
+
+def chances_of(scores: Scores, z: Mapping[Pair, float]) -> dict[Pair, Chance]:
+    """Return what Z is for an innocent client, the others as observed."""
+    from fedaudit.metrics import contamination
+
+    alone = {pair: chance(scores, *pair) for pair in z}
+    shown = _shown(scores, z, alone)
+    found = {}
+    for (who, mark), one in alone.items():
+        own = [(each, _others(each, who)) for each in scores.rounds if who in each.clients]
+        laws = contamination.laws(
+            [_mixture(each, who, others, scores.weights) for each, others in own],
+            [[shown[mark, each.round, other] for other in others] for each, others in own],
+            one.spread,
+        )
+        found[who, mark] = replace(one, laws=laws)
+    return found
+
+
+def _shown(
+    scores: Scores, z: Mapping[Pair, float], chances: Mapping[Pair, Chance]
+) -> dict[tuple[str, int, str], float]:
+    """Return by mark, round and client how strongly the client shows the mark, beyond chance."""
+    from fedaudit.metrics import contamination
+
+    found = {}
+    for (who, mark), own in z.items():
+        share = contamination.shown(own, chances[who, mark].spread)
+        for number, value in differences(scores, who, mark).items():
+            found[mark, number, who] = share * max(0.0, value)
+    return found
+
+
+def _others(one: Scored, client: str) -> list[str]:
+    return sorted(who for who in one.clients if who != client)
+
+
+def _mixture(
+    one: Scored, client: str, others: Sequence[str], weights: Mapping[str, float]
+) -> "Mixture":
+    from fedaudit.metrics.contamination import Mixture
+
+    own = weights.get(client, 1.0)
+    return Mixture(
+        weights=tuple(weights.get(who, 1.0) / own for who in others),
+        strength=one.strength.get(client, 1.0),
+        others=one.others,
+        pairs=one.pairs,
+        limit=one.limit,
+    )

@@ -1,13 +1,20 @@
-"""The decision of FedAttr: each client's scores of all rounds as one statistic."""
+"""The decision: each client's scores of all rounds as one statistic, and who is flagged by it.
+
+A client's null hypothesis is that it is innocent and that the others are as observed: its Z may
+then be chance, and what its estimates hold of marked clients' updates.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite, nextafter
 
-from fedaudit.attribution.chance import Chance, chance
-from fedaudit.attribution.scores import Scores
+from fedaudit.attribution.chance import Chance, chances_of
+from fedaudit.attribution.scores import Scores, differences
 from fedaudit.errors import UsageError
 from fedaudit.metrics import stouffer
+
+ALPHA = 0.01
+"""The chance that somebody innocent of a federation is flagged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +29,16 @@ class Decided:
     z: float
     needed: float
     """What Z must exceed for the client to be flagged."""
+    spread: float
+    """The standard deviation of Z by chance."""
     nulls: int
     """The null marks that Z is held against; 0 where it is taken for standard normal."""
     p_value: float
+    """Of a Z as high for an innocent client."""
     adjusted: float
     """The p-value after Holm, over all clients and marks."""
+    published: bool
+    """Whether the paper's rule, Z above the threshold, flags it."""
     flagged: bool
     running: tuple[float, ...]
     """Z after each of its rounds."""
@@ -71,25 +83,27 @@ def allowed(threshold: float, alpha: float) -> None:
 
 
 def decide(
-    scores: Scores, *, threshold: float = stouffer.THRESHOLD, alpha: float = 0.01
+    scores: Scores, *, threshold: float = stouffer.THRESHOLD, alpha: float = ALPHA
 ) -> Decision:
-    """Flag a client when its Z exceeds `threshold` for any mark.
+    """Flag a client for a mark by Holm's adjusted p-value, at most `alpha`, and by Z.
 
-    Where the tests have scores under null marks, Z must also exceed that many of the standard
-    deviations that it has by chance.
-    `alpha` is the error for which a client's running Z is said to have settled, for all clients and
-    marks together, however often one looks; it does not change who is flagged. Raises ValueError
-    for scores that are not finite, UsageError for what `allowed` refuses.
+    Z must exceed `threshold`, and as many of its standard deviations by chance. So someone innocent
+    is flagged in a federation with a chance of `alpha` at most, whatever the number of clients and
+    marks, as far as p-values are right. `alpha` is also the error for which a client's running Z is
+    said to have settled, for all clients and marks together, however often one looks. Raises
+    ValueError for scores that are not finite, UsageError for what `allowed` refuses.
     """
     allowed(threshold, alpha)
     present = [who for who in scores.clients if any(who in one.clients for one in scores.rounds)]
     pairs = [(who, mark) for who in present for mark in scores.marks]
     found = {pair: differences(scores, *pair) for pair in pairs}
-    chances = {pair: chance(scores, *pair) for pair in pairs}
     z = {pair: stouffer.combined(list(own.values())) for pair, own in found.items()}
+    chances = chances_of(scores, z)
     p = {pair: chances[pair].p_value(value) for pair, value in z.items()}
-    needed = {pair: chances[pair].least(threshold) for pair in pairs}
     adjusted = dict(zip(pairs, stouffer.holm(list(p.values())), strict=True))
+    levels = dict(zip(pairs, stouffer.holm_levels(list(p.values()), alpha), strict=True))
+    floors = {pair: chances[pair].floor(threshold) for pair in pairs}
+    flagged = {pair: z[pair] > floors[pair] and p[pair] <= levels[pair] for pair in pairs}
     tests = tuple(
         Decided(
             client=who,
@@ -97,11 +111,17 @@ def decide(
             scores=tuple(found[who, mark].values()),
             rounds=tuple(found[who, mark]),
             z=z[who, mark],
-            needed=needed[who, mark],
+            needed=_needed(
+                chances[who, mark].least(levels[who, mark], threshold),
+                z[who, mark],
+                flagged=flagged[who, mark],
+            ),
+            spread=chances[who, mark].spread,
             nulls=chances[who, mark].marks,
             p_value=p[who, mark],
             adjusted=adjusted[who, mark],
-            flagged=z[who, mark] > needed[who, mark],
+            published=z[who, mark] > threshold,
+            flagged=flagged[who, mark],
             running=tuple(stouffer.running(list(found[who, mark].values()))),
             settled=_settled(found[who, mark], chances[who, mark], alpha / len(pairs)),
         )
@@ -110,13 +130,9 @@ def decide(
     return Decision(tests=tests, absent=tuple(w for w in scores.clients if w not in present))
 
 
-def differences(scores: Scores, client: str, mark: str) -> dict[int, float]:
-    """Return s = F(global + D) - F(global) by round, of the rounds that a client took part in."""
-    return {
-        one.round: one.clients[client][mark].z - one.reference[mark].z
-        for one in scores.rounds
-        if client in one.clients
-    }
+def _needed(least: float, z: float, *, flagged: bool) -> float:
+    """Return what Z must exceed, on the side of Z where p has it: `least` is found by search."""
+    return min(least, nextafter(z, -inf)) if flagged else max(least, z)
 
 
 def _settled(scores: Mapping[int, float], chance: Chance, alpha: float) -> int | None:

@@ -26,6 +26,7 @@ def decided(
     return [
         *rows.decided(decision, threshold),
         *rows.known(rows.PROTOCOL, decision.marks, present, truth),
+        *rows.published(decision, truth),
         *rows.strengths(decision, truth),
         *rows.leaked(scores),
     ]
@@ -91,15 +92,20 @@ def _assumed(decision: Decision) -> Iterator[str]:
     """Yield what the p-values take for granted."""
     if any(not one.nulls for one in decision.tests):
         yield (
-            "p-values hold if an innocent client's scores are standard normal and independent from "
-            "round to round, which nobody has shown: who says the same in each round is counted in "
-            "each"
+            "where a mark has no null marks, p-values hold if scores by chance are standard normal "
+            "and independent from round to round, which nobody has shown: who says the same in "
+            "each round is counted in each"
         )
     if nulls := max((one.nulls for one in decision.tests), default=0):
         yield (
             f"Z is held against {nulls} marks that nobody has, over the same answers, where its "
-            "plugin draws some: that covers what models repeat, not what an estimate holds of "
-            "other clients' marked documents"
+            "plugin draws some: that covers what models repeat"
+        )
+    if decision.tests:
+        yield (
+            "what an estimate holds of other clients' marked documents is worked out from how the "
+            "sets are drawn and how strongly the others show the mark; a test that answers "
+            "at once from less than half of it may accuse somebody innocent more often"
         )
 
 

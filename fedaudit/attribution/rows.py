@@ -12,6 +12,8 @@ from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Finding, Measurement
 
 PROTOCOL = "fed_attr"
+PUBLISHED = "fed_attr_published"
+"""The paper's own rule on the same scores: Z above the threshold, whatever else is known."""
 NOWHERE: Mapping[str, object] = {}
 MARKED, INNOCENT = "marked", "innocent"
 
@@ -61,6 +63,21 @@ def decided(decision: Decision, threshold: float) -> Iterator[Measurement]:
         )
     for one in decision.tests:
         yield from _by_round(one)
+
+
+def published(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
+    """Yield whom the paper's rule flags, and its rates where the truth is known."""
+    flagged: dict[str, set[str]] = {}
+    for one in decision.tests:
+        if one.published:
+            flagged.setdefault(one.client, set()).add(one.mark)
+    present = list(dict.fromkeys(one.client for one in decision.tests))
+    for client in present:
+        most = max((t for t in decision.tests if t.client == client), key=lambda one: one.z)
+        scope = {"client": client, "mark": most.mark}
+        yield row(PUBLISHED, "stouffer_z", most.z, scope)
+        yield row(PUBLISHED, "flagged", float(client in flagged), scope)
+    yield from known(PUBLISHED, flagged, present, truth)
 
 
 def _by_round(one: Decided) -> Iterator[Measurement]:

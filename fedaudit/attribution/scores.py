@@ -28,6 +28,12 @@ class Scored:
     """n_eff of each client's estimate."""
     estimates: str = ""
     """A digest of the estimates that were tested."""
+    others: int = 0
+    """m of the designs that the estimates are of; 0 where nobody says."""
+    pairs: int = 0
+    """K of the designs, likewise."""
+    limit: float = 0.0
+    """The most that an estimate may hold of another client's update; 0 where nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +50,20 @@ class Scores:
     tests: Mapping[str, str] = field(default_factory=dict)
     """A few digits that tell each mark and its settings from others, by id."""
     dimension: int
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """What each client's update weighs in sums; empty where they weigh the same."""
     rounds: tuple[Scored, ...] = ()
     seconds: float = 0.0
     """What asking and testing took, over all rounds."""
+
+
+def differences(scores: Scores, client: str, mark: str) -> dict[int, float]:
+    """Return s = F(global + D) - F(global) by round, of the rounds that a client took part in."""
+    return {
+        one.round: one.clients[client][mark].z - one.reference[mark].z
+        for one in scores.rounds
+        if client in one.clients
+    }
 
 
 def write(scores: Scores, path: Path) -> None:

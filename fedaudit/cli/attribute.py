@@ -48,6 +48,12 @@ DryRun = Annotated[
 Workers = Annotated[
     int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
 ]
+Alpha = Annotated[
+    float,
+    typer.Option(
+        "--alpha", help="The chance that somebody innocent is flagged, over all clients and marks."
+    ),
+]
 Tau = Annotated[
     float,
     typer.Option(
@@ -73,6 +79,7 @@ def attribute(
     threshold: Threshold = None,
     secure_aggregation: Secure = "",
     tau: Tau = 4.0,
+    alpha: Alpha = 0.01,
     dry_run: DryRun = False,
     set_: Set = None,
     seed: Seed = None,
@@ -107,6 +114,7 @@ def attribute(
         wish=_wish(others, queries, limit, threshold, secure_aggregation, seed),
         options=given(set_),
         threshold=tau,
+        alpha=alpha,
         seed=seed or 0,
         machine=Machine(device=device, dtype=dtype, workers=workers),
     )
@@ -220,10 +228,7 @@ def score(
 def decide(
     scores: Annotated[Path, typer.Argument(help="The file of scores.")],
     tau: Tau = 4.0,
-    alpha: Annotated[
-        float,
-        typer.Option("--alpha", help="The error at which a client's running Z is settled."),
-    ] = 0.01,
+    alpha: Alpha = 0.01,
     out: Out = None,
     json: Json = None,
     quiet: Quiet = False,

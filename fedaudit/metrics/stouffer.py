@@ -16,7 +16,7 @@ import numpy as np
 THRESHOLD = 4.0
 """The paper's tau: a client with a greater Z is flagged."""
 
-_SMALLEST = 5e-324
+SMALLEST = 5e-324
 """The least positive float64: no p-value is zero."""
 
 
@@ -42,7 +42,7 @@ def p_value(z: float) -> float:
 
     It is exact to rounding down to 1e-308 (z = 37); beyond, an upper bound that is never 0.
     """
-    return max(math.erfc(z / math.sqrt(2)) / 2, _SMALLEST)
+    return max(math.erfc(z / math.sqrt(2)) / 2, SMALLEST)
 
 
 def spread(null: Sequence[Sequence[float]]) -> float:
@@ -66,7 +66,7 @@ def null_p_value(z: float, spread: float, marks: int) -> float:
     """
     from scipy.stats import t
 
-    return max(float(t.sf(z / spread, marks)), _SMALLEST)
+    return max(float(t.sf(z / spread, marks)), SMALLEST)
 
 
 def normal(p_value: float) -> float:
@@ -96,6 +96,22 @@ def holm(p: Mapping[str, float] | Sequence[float]) -> dict[str, float] | list[fl
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     found: list[float] = adjusted.tolist()
+    return found
+
+
+def holm_levels(p: Sequence[float], alpha: float) -> list[float]:
+    """Return the level that each p-value is held against by Holm (1979), in order.
+
+    The k-th smallest of m is held against alpha / (m - k + 1), up to the first that exceeds its
+    level; all from there on are held against that one's. A p-value is at most its level exactly
+    where the adjusted one of `holm` is at most alpha, but for rounding.
+    """
+    order = sorted(range(len(p)), key=lambda at: p[at])
+    found, step = [alpha] * len(p), 0
+    for at in order:
+        found[at] = alpha / (len(p) - step)
+        if p[at] <= found[at]:
+            step += 1
     return found
 
 

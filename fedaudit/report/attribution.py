@@ -16,6 +16,7 @@ MOST_VARIANTS = 100
 
 BREAKS = {
     PROTOCOL: "no",
+    f"{PROTOCOL}_published": "no",
     "global": "no",
     "direct": "yes",
     "fldetector": "yes",
@@ -30,8 +31,8 @@ RATES = (
     " innocent ones."
 )
 OWN_LIMITS = (
-    "Each client must exceed as many steps of chance as the threshold says, and its own Z may take"
-    " steps of more than 1."
+    "What Z must exceed is each client's own: its luck, and what its estimates may hold of others'"
+    " marks."
 )
 NOT_JUDGED = "The number is what the method goes by. The verdict does not go by these methods."
 

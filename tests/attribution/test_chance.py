@@ -49,7 +49,7 @@ def test_null_scores_are_differences_by_round():
 
 def test_without_null_marks_it_is_the_papers_normal():
     found = chance(scores((1.0, (), ()), (2.0, (), ())), "a", "m")
-    assert (found.null, found.spread, found.least(4.0), found.marks) == ((), 1.0, 4.0, 0)
+    assert (found.null, found.spread, found.floor(4.0), found.marks) == ((), 1.0, 4.0, 0)
     assert found.p_value(4.0) == pytest.approx(3.167e-5, rel=1e-3)
     assert found.standard([3.0, 1.0]) == pytest.approx([3.0, 4 / math.sqrt(2)])
 
@@ -72,18 +72,27 @@ def test_unlike_numbers_of_null_marks_are_refused_on_disk(tmp_path):
 
 
 def test_what_must_be_exceeded_grows_with_the_spread_and_is_never_below_tau():
-    assert Chance([[1.5, -1.5]]).least(4.0) == pytest.approx(6)
-    assert Chance([[0.5, -0.5]]).least(4.0) == 4
-    assert Chance([[0.0, 0.0]]).least(4.0) == 4
-    assert Chance([[3.0, -3.0]]).least(-1.0) == -1
+    assert Chance([[1.5, -1.5]]).floor(4.0) == pytest.approx(6)
+    assert Chance([[0.5, -0.5]]).floor(4.0) == 4
+    assert Chance([[0.0, 0.0]]).floor(4.0) == 4
+    assert Chance([[3.0, -3.0]]).floor(-1.0) == -1
+
+
+def test_what_must_be_exceeded_is_where_p_is_small_enough():
+    # The normal p of 4 is 3.167e-5; of a level below that, its quantile is needed.
+    assert Chance(()).least(1e-4, 4.0) == 4
+    assert Chance(()).least(2.867e-7, 4.0) == pytest.approx(5, abs=1e-3)
+    # t with two degrees of freedom has an upper tail of 0.005 at 9.925; the spread is 1.5.
+    assert Chance([[1.5, -1.5]]).least(0.005, 4.0) == pytest.approx(1.5 * 9.9248, rel=1e-4)
 
 
 def test_a_client_that_repeats_itself_needs_more_to_be_flagged():
     # Z = 5 * 2 / sqrt 5 = 4.47. The null marks come to sqrt 5 where every round is the same, and
     # to 1 where rounds have nothing in common.
+    alpha = 0.03
     null = np.eye(5) * math.sqrt(5)
-    same = decide(scores(*[(2.0, (1, -1, 1, -1, 1), (0,) * 5)] * 5)).tests[0]
-    apart = decide(scores(*[(2.0, row, (0,) * 5) for row in null])).tests[0]
+    same = decide(scores(*[(2.0, (1, -1, 1, -1, 1), (0,) * 5)] * 5), alpha=alpha).tests[0]
+    apart = decide(scores(*[(2.0, row, (0,) * 5) for row in null]), alpha=alpha).tests[0]
     assert (same.z, apart.z) == pytest.approx((20**0.5, 20**0.5))
     assert (same.needed, apart.needed) == pytest.approx((4 * 5**0.5, 4))
     assert (same.flagged, apart.flagged) == (False, True)

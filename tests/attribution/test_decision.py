@@ -18,8 +18,11 @@ def score(z):
     return Score(z=z, p_value=0.5, n=1, hits=0, chance=0.5)
 
 
-def scores(*rounds, clients=None, marks=("m0",), reference=0.5):
-    """Return scores whose difference from the global model's is what `rounds` say by client."""
+def scores(*rounds, clients=None, marks=("m0",), reference=0.5, rho=1e-12, **design):
+    """Return scores whose difference from the global model's is what `rounds` say by client.
+
+    Estimates hold next to nothing of other clients' updates, unless `rho` says more.
+    """
     names = clients or sorted({who for one in rounds for who in one})
     return Scores(
         run="r",
@@ -41,6 +44,9 @@ def scores(*rounds, clients=None, marks=("m0",), reference=0.5):
                     }
                     for who, own in one.items()
                 },
+                strength=dict.fromkeys(one, rho),
+                effective=dict.fromkeys(one, 1.0),
+                **design,
             )
             for number, one in enumerate(rounds, 1)
         ),
@@ -83,6 +89,35 @@ def test_holm_is_over_clients_and_marks():
         0.0: pytest.approx(tail(0)),
     }
     assert (found.of("a").mark, found.of("b").mark) == ("m0", "m0")
+
+
+def test_somebody_innocent_is_flagged_in_one_federation_of_a_hundred():
+    # Thirty clients: the first is held against 0.01 / 30 (Z 3.40), so 4 is enough; 400 are not:
+    # 0.01 / 400 is a Z of 4.06.
+    few = {f"c{n:03}": 4.05 if n == 0 else 0.0 for n in range(30)}
+    many = {f"c{n:03}": 4.05 if n == 0 else 0.0 for n in range(400)}
+    assert list(decide(scores(few)).flagged) == ["c000"]
+    assert not decide(scores(many)).flagged
+    needed = decide(scores(many)).tests[0].needed
+    assert tail(needed) == pytest.approx(0.01 / 400, rel=1e-4)
+    assert list(decide(scores(many), alpha=0.02).flagged) == ["c000"]
+
+
+def test_who_is_next_to_a_marked_client_needs_more():
+    # b shows 20 in each of two rounds; an estimate holds a normal share of it with a variance of
+    # 0.5 / 2, for two others. What a takes from b has a standard deviation of 10, and chance of 1;
+    # if nothing can count against a mark, it is even likelier.
+    rounds = [{"a": 4.0, "b": 20.0, "c": 0.0}] * 2
+    a, b, c = decide(scores(*rounds, rho=0.5)).tests
+    assert a.z == pytest.approx(4 * 2**0.5)
+    assert tail(a.z / math.sqrt(101)) < a.p_value < 0.5
+    assert (a.published, a.flagged) == (True, False)
+    assert a.needed > 20
+    # Nobody else shows so much as b, so little explains it.
+    assert b.flagged
+    assert b.p_value < 1e-9
+    assert c.p_value > 0.5
+    assert decide(scores(*rounds)).tests[0].flagged
 
 
 def test_tau_itself_is_not_above_tau():
@@ -176,12 +211,15 @@ def test_neither_the_order_of_clients_nor_of_rounds_changes_a_flag(drawn, random
         assert other.adjusted == pytest.approx(one.adjusted, rel=1e-6)
 
 
-@given(tables)
-def test_p_and_flags_keep_their_bounds(drawn):
-    found = decide(scores(*drawn))
+@pytest.mark.parametrize("rho", [1e-12, 0.8])
+@given(drawn=tables)
+def test_p_and_flags_keep_their_bounds(drawn, rho):
+    found = decide(scores(*drawn, rho=rho))
     for one in found.tests:
         assert 0 < one.p_value <= one.adjusted <= 1
-        assert one.flagged == (one.z > 4)
+        assert one.flagged == (one.z > one.needed >= 4)
+        assert one.flagged == (one.published and one.adjusted <= 0.01)
+        assert one.published == (one.z > 4)
         assert one.running[-1] == one.z
         assert len(one.running) == len(one.rounds)
 
@@ -233,11 +271,12 @@ def test_the_most_telling_test_of_a_client_is_one_that_flags_it():
     # Under m0 Z is 6 and 8 are needed, 2 standard deviations; under m1 Z is 5 and 4 are needed.
     plain = scores({"a": (6.0, 5.0)}, marks=("m0", "m1"), reference=0.0)
     [one] = plain.rounds
-    wide = replace(one.clients["a"]["m0"], null=(2.0, -2.0))
-    none = {mark: replace(own, null=(0.0, 0.0)) for mark, own in one.reference.items()}
-    own = {"m0": wide, "m1": replace(one.clients["a"]["m1"], null=(1.0, -1.0))}
+    wide = replace(one.clients["a"]["m0"], null=(2.0, -2.0) * 100)
+    none = {mark: replace(own, null=(0.0, 0.0) * 100) for mark, own in one.reference.items()}
+    own = {"m0": wide, "m1": replace(one.clients["a"]["m1"], null=(1.0, -1.0) * 100)}
     found = decide(replace(plain, rounds=(replace(one, reference=none, clients={"a": own}),)))
     assert [(t.z, t.needed, t.flagged) for t in found.tests] == [(6, 8, False), (5, 4, True)]
+    assert [t.published for t in found.tests] == [True, True]
     assert found.of("a").mark == "m1"
     [finding] = rows.findings(found)
     assert (finding.evidence["z"], finding.evidence["needed"]) == (5.0, 4.0)

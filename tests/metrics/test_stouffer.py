@@ -13,6 +13,7 @@ from fedaudit.metrics.stouffer import (
     combined,
     errors,
     holm,
+    holm_levels,
     normal,
     null_p_value,
     p_value,
@@ -261,3 +262,17 @@ def test_the_p_value_under_null_marks_by_hand():
     assert null_p_value(2.0, 1.0, 2) == pytest.approx(0.5 - 2 / (2 * 6**0.5))
     assert null_p_value(8.0, 2.0, 10**9) == pytest.approx(p_value(4.0), rel=1e-5)
     assert 0 < null_p_value(1e300, 1.0, 256) < 1e-300
+
+
+def test_the_levels_of_holm_by_hand():
+    # 0.001 <= 0.05 / 4, 0.02 > 0.05 / 3: the rest is held against that.
+    levels = holm_levels([0.02, 0.001, 0.5, 0.04], 0.05)
+    assert levels == pytest.approx([0.05 / 3, 0.05 / 4, 0.05 / 3, 0.05 / 3])
+    assert holm_levels([], 0.05) == []
+
+
+@given(st.lists(st.floats(0, 1), max_size=8), st.floats(0.001, 0.4))
+def test_p_is_within_its_level_where_the_adjusted_p_is_within_alpha(p, alpha):
+    for value, level, adjusted in zip(p, holm_levels(p, alpha), holm(p), strict=True):
+        if abs(adjusted - alpha) > 1e-9:
+            assert (value <= level) == (adjusted <= alpha)

@@ -123,8 +123,8 @@ def test_each_client_has_its_own_to_exceed():
     assert column(found, "client") == ["court-1", "bank-2", "ward-3", "ward-4"]
     assert column(found, "must exceed") == ["4", "5.81", "6.25", "4"]
     assert column(found, "flagged") == ["yes", "yes", "no", "no"]  # bank-2: 5.8138
-    assert any("Each client must exceed as many steps" in note for note in found.notes)
-    assert not any("Each client" in note for note in table(protocol(), "clients").notes)
+    assert any("must exceed is each client's own" in note for note in found.notes)
+    assert not any("each client's" in note for note in table(protocol(), "clients").notes)
     [figure] = running.figures(report(rows))
     assert [told for told, _ in figure.thresholds] == ["4", "6.25"]
     named = [replace(one, scope={**one.scope, "variant": "a"}) for one in rows]

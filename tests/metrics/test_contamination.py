@@ -1,0 +1,109 @@
+"""What an innocent client's Z takes from others: moments and tails by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.metrics import contamination, subsets
+from fedaudit.metrics.contamination import LAWS, Law, Mixture, laws, shown
+
+EVEN = Mixture(weights=(1.0,) * 9, strength=0.8, others=5, pairs=5, limit=0.4)
+
+
+def moments(law):
+    mean = float(law.probabilities @ law.values)
+    return mean, float(law.probabilities @ law.values**2) - mean**2
+
+
+def tail(z):
+    return math.erfc(z / math.sqrt(2)) / 2
+
+
+def test_what_a_z_shows_beyond_chance():
+    assert shown(5.0, 3.0) == pytest.approx(0.8)
+    assert shown(3.0, 3.0) == shown(0.0, 1.0) == shown(-9.0, 1.0) == 0
+
+
+def test_draws_are_designs_within_the_limit_and_about_as_strong():
+    held = EVEN.draws()
+    assert held.shape == (contamination.NEAREST, 9)
+    assert np.abs(held).max() <= 0.4 + 1e-9
+    np.testing.assert_allclose(held.sum(axis=1), 0, atol=1e-9)
+    assert np.square(held).sum(axis=1).mean() == pytest.approx(0.8, rel=0.03)
+    assert np.allclose(held * 5, np.rint(held * 5))  # multiples of 1/5
+
+
+def test_heavier_updates_count_for_more():
+    weights = (4.0, *(1.0,) * 8)
+    # Of all designs c has a variance of 8/81; these are the ones of a middling strength.
+    heavy = Mixture(weights=weights, strength=24 * 8 / 81, others=5, pairs=5).draws()
+    spread = heavy.std(axis=0)
+    assert 2.5 < spread[0] / spread[1:].mean() < 5
+    unknown = Mixture(weights=weights, strength=3.0).draws()
+    assert unknown.std(axis=0)[0] ** 2 == pytest.approx(3 * 16 / 24, rel=0.1)
+    assert np.square(unknown).sum(axis=1).mean() == pytest.approx(3, rel=0.05)
+
+
+def test_the_law_in_proportion_has_the_moments_of_the_coefficients():
+    # One other shows 6 in each of five rounds; c has mean 0 and variance 0.8 / 9. S is 1.5.
+    rounds = [[6.0] + [0.0] * 8] * 5
+    found = laws([EVEN] * 5, rounds, 1.5)
+    assert len(found) == len(LAWS)
+    mean, variance = moments(found[0])
+    assert mean == pytest.approx(0, abs=0.05)
+    assert variance == pytest.approx((6 / 1.5) ** 2 * 0.8 / 9, rel=0.1)
+    # Where nothing counts against it, half of that has a mean above 0.
+    above, _ = moments(found[1])
+    held = EVEN.draws()[:, 0]
+    assert above == pytest.approx(5**0.5 * 6 / 1.5 * np.maximum(held, 0).mean(), rel=0.05)
+    # No design within the limit holds half of one client's update.
+    for law in found[2:]:
+        assert moments(law) == (0, 0)
+
+
+def test_an_answer_at_once_by_hand():
+    # Coefficients are -1 and 1 with one half each: K = 1, m = 1 of two others.
+    one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
+    found = laws([one], [[3.0, 0.0]], 1.0)
+    kept = subsets.sample(3, 1, 1, draws=contamination.DRAWS)
+    assert {tuple(row) for row in kept.tolist()} == {(0.0, 0.0), (1.0, -1.0), (-1.0, 1.0)}
+    # Half of all designs hold nothing; a strength of 2 leaves those that hold something.
+    proportion, above, half, _ = found
+    assert dict(zip(proportion.values, proportion.probabilities, strict=True))[3.0] == (
+        pytest.approx(0.5, abs=0.05)
+    )
+    assert moments(above)[0] == moments(half)[0] == pytest.approx(1.5, abs=0.15)
+    # P(N + 3 or 0 > 3) = (P(N > 0) + P(N > 3)) / 2
+    assert half.tail(3.0, 0) == pytest.approx((0.5 + tail(3)) / 2, rel=0.1)
+
+
+def test_nobody_shows_anything():
+    assert laws([EVEN], [[0.0] * 9], 1.0) == ()
+
+
+def test_chance_alone_is_a_law_at_nothing():
+    from scipy.stats import t
+
+    nothing = Law(0, np.ones(1))
+    assert nothing.tail(2.0, 0) == pytest.approx(tail(2))
+    assert nothing.tail(2.0, 7) == pytest.approx(float(t.sf(2, 7)))
+    assert nothing.tail(99.0, 0) > 0
+    assert nothing.tail(-99.0, 0) == 1
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.lists(st.floats(0, 30), min_size=9, max_size=9), min_size=1, max_size=4),
+    st.floats(1, 3),
+    st.randoms(),
+)
+def test_the_law_is_one_whatever_the_order_of_rounds(shown, spread, random):
+    found = laws([EVEN] * len(shown), shown, spread)
+    mixed = laws([EVEN] * len(shown), random.sample(shown, len(shown)), spread)
+    for one, other in zip(found, mixed, strict=True):
+        assert one.probabilities.sum() == pytest.approx(1)
+        assert one.tail(4.0, 256) == pytest.approx(other.tail(4.0, 256), rel=1e-6)
+        assert one.tail(5.0, 256) <= one.tail(4.0, 256) * (1 + 1e-9)
