@@ -55,6 +55,8 @@ class Estimates:
     aggregation: str
     clients: tuple[str, ...]
     """Everybody in the federation, whether they took part in a round or not."""
+    weights: str = "size"
+    """What the server's sums were of, "equal" or "size"; what says nothing is older than equal."""
     dimension: int
     """Numbers in an update."""
     rounds: tuple[Estimated, ...] = ()

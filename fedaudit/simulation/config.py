@@ -145,8 +145,9 @@ class Queries:
     pairs: int = 5
     """Pairs of sums for each client in each round: K."""
     limit: float = 1.0
-    """The largest share of another client's update in an estimate; the paper sets none, which is
-    1. An innocent client answers for a mark when a marked one's share is near 1."""
+    """The largest share of another client's update in an estimate; 1 is none, as in the paper."""
+    weights: Literal["size", "equal"] = "size"
+    """What sums are of: updates times the clients' sizes, or updates as they are (1 each)."""
 
     def __post_init__(self) -> None:
         if self.others < 1 or self.pairs < 1:
@@ -264,6 +265,8 @@ class Simulation:
         absent = {"few_shot": not self.few_shot.each, "test": not self.test}
         absent["local"] = self.local == "no"
         table = {key: value for key, value in table.items() if not absent.get(key)}
+        if self.queries.weights == "size":
+            del table["queries"]["weights"]
         if self.data != "nano":
             table["data"] = lines_sha256(existing(Path(self.data), "file"))
         if self.test:
