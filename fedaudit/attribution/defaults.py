@@ -66,8 +66,12 @@ def _others(wanted: Settings, fewest: int) -> Settings:
 
 
 def _threshold(wanted: Settings) -> Settings:
-    """Return the settings with a threshold that their sets reach."""
-    if "threshold" in wanted.named or not FEWEST <= wanted.others < wanted.threshold:
+    """Return the settings with a threshold that their sets reach.
+
+    It is lowered for sets that nobody named alone: smaller ones than it are a mistake, or need a
+    threshold of whoever wants them.
+    """
+    if wanted.named & {"others", "threshold"} or wanted.others >= wanted.threshold:
         return wanted
     told = (
         f"a threshold of {wanted.others} clients in place of {wanted.threshold}: a set has "

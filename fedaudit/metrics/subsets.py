@@ -15,7 +15,6 @@ import numpy as np
 
 from fedaudit.errors import UsageError
 from fedaudit.metrics import weighting
-from fedaudit.metrics.weighting import weighted as weighted
 
 TRIES = 10_000
 """Designs that are drawn for one client before no more are tried."""
@@ -176,6 +175,18 @@ def coefficients(design: Design, others: Sequence[str]) -> np.ndarray:
     times = Counter(member for members in design.include for member in members)
     times.subtract(member for members in design.exclude for member in members)
     return np.array([times[other] for other in others], dtype=np.float64) / len(design.include)
+
+
+def weighted(c: np.ndarray, weights: np.ndarray, own: float) -> np.ndarray:
+    """Return c_j w_j / w_i, float64: the coefficients where sums are of w_j times the update.
+
+    The estimate of the target's update is then the combination divided by `own`, its weight.
+    Raises ValueError for a weight that is not positive.
+    """
+    if own <= 0 or (np.asarray(weights) <= 0).any():
+        raise ValueError("A client's weight in a sum is positive.")
+    scaled: np.ndarray = np.asarray(c) * np.asarray(weights) / own
+    return scaled
 
 
 def masking_strength(c: np.ndarray) -> float:

@@ -11,18 +11,6 @@ import numpy as np
 from fedaudit.errors import UsageError
 
 
-def weighted(c: np.ndarray, weights: np.ndarray, own: float) -> np.ndarray:
-    """Return c_j w_j / w_i, float64: the coefficients where sums are of w_j times the update.
-
-    The estimate of the target's update is then the combination divided by `own`, its weight.
-    Raises ValueError for a weight that is not positive.
-    """
-    if own <= 0 or (np.asarray(weights) <= 0).any():
-        raise ValueError("A client's weight in a sum is positive.")
-    scaled: np.ndarray = np.asarray(c) * np.asarray(weights) / own
-    return scaled
-
-
 def ratios(weights: Mapping[str, float], target: str, rest: Sequence[str]) -> np.ndarray:
     """Return w_j / w_i, float64: by what a coefficient is multiplied in the target's estimate.
 

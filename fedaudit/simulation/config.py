@@ -257,8 +257,7 @@ class Simulation:
     def sha256(self) -> str:
         """Return the fingerprint of everything that the result depends on.
 
-        A data file counts by the lines in it, wherever it lies and in whatever order; so does one
-        that an option of a defence names.
+        A data file, a defence's own included, counts by its lines, wherever and in any order.
         """
         table = {key: value for key, value in self.table().items() if key not in NO_PART}
         # What is not asked for counts as it did before there was such a setting: not at all.
