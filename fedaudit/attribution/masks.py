@@ -93,5 +93,5 @@ def check(planned: "Plan") -> None:
             raise InputError(
                 f"Round {number}: in the stored sums, which are weighted by size, the update of "
                 f"{who} has masks of strength {weak[who]:.2f}; the floor is {least:.2f}. Sums of "
-                "equal weights keep it: simulate with queries.weights=equal, or keep the updates."
+                "equal weights keep it: --set queries.weights=equal where it is simulated."
             )

@@ -146,8 +146,8 @@ class Queries:
     """Pairs of sums for each client in each round: K."""
     limit: float = 1.0
     """The largest share of another client's update in an estimate; 1 is none, as in the paper."""
-    weights: Literal["size", "equal"] = "size"
-    """What sums are of: updates times the clients' sizes, or updates as they are (1 each)."""
+    weights: Literal["equal", "size"] = "equal"
+    """What sums over some clients are of: their updates, or these times the clients' sizes."""
 
     def __post_init__(self) -> None:
         if self.others < 1 or self.pairs < 1:
@@ -264,7 +264,7 @@ class Simulation:
         absent = {"few_shot": not self.few_shot.each, "test": not self.test}
         absent["local"] = self.local == "no"
         table = {key: value for key, value in table.items() if not absent.get(key)}
-        if self.queries.weights == "size":
+        if not self.secure_aggregation or self.queries.weights == "size":
             del table["queries"]["weights"]
         if self.data != "nano":
             table["data"] = lines_sha256(existing(Path(self.data), "file"))

@@ -124,13 +124,13 @@ def test_the_forecast_tells_the_masks_of_the_estimates(tmp_path):
 
 @pytest.mark.parametrize("rule", ["fedit", "flora"])
 def test_stored_sums_give_what_plaintext_gives(tmp_path, rule):
-    secure = {**SMALL, "seed": 11}
-    plain = handmade.write(tmp_path / "plain", rule=rule, weights=ALIKE, absent=ABSENT)
+    secure = {**SMALL, "seed": 11, "weights": "equal"}
+    plain = handmade.write(tmp_path / "plain", rule=rule, weights=WEIGHTS, absent=ABSENT)
     hidden = handmade.write(
-        tmp_path / "hidden", rule=rule, weights=ALIKE, absent=ABSENT, secure=secure
+        tmp_path / "hidden", rule=rule, weights=WEIGHTS, absent=ABSENT, secure=secure
     )
     assert not list(hidden.path.rglob("clients"))
-    one = asked(plain.path, tmp_path / "one", seed=11, limit=1.0, weights="size")
+    one = asked(plain.path, tmp_path / "one", seed=11, limit=1.0)
     two = asked(hidden.path, tmp_path / "two", others=None, pairs=None, threshold=None)
     assert logged(tmp_path / "one")["rounds"] == logged(tmp_path / "two")["rounds"]
     for left, right in zip(one.rounds, two.rounds, strict=True):
