@@ -88,8 +88,8 @@ def check(planned: "Plan") -> None:
         weak = {
             one.target: subsets.masking_strength(masks(one, planned.weights)) for one in designs
         }
-        who = min(weak, key=lambda each: weak[each])
-        if weak[who] < least * (1 - ROUNDING):
+        who = min(weak, key=lambda each: weak[each], default=None)
+        if who is not None and weak[who] < least * (1 - ROUNDING):
             raise InputError(
                 f"Round {number}: in the stored sums, which are weighted by size, the update of "
                 f"{who} has masks of strength {weak[who]:.2f}; the floor is {least:.2f}. Sums of "
