@@ -42,6 +42,12 @@ class Estimated:
     start: str
     """The global adapter that the round began with."""
     estimates: tuple[Estimate, ...]
+    others: int = 0
+    """m of the designs; 0 where nobody says."""
+    pairs: int = 0
+    """K of the designs, likewise."""
+    limit: float = 0.0
+    """The most that an estimate may hold of another client's update, likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,10 @@ class Estimates:
     aggregation: str
     clients: tuple[str, ...]
     """Everybody in the federation, whether they took part in a round or not."""
+    weights: str = "size"
+    """What the server's sums were of, "equal" or "size"; what says nothing is older than equal."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """What each client's update weighs in sums by size, to two digits; empty otherwise."""
     dimension: int
     """Numbers in an update."""
     rounds: tuple[Estimated, ...] = ()

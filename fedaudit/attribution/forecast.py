@@ -4,8 +4,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fedaudit.attribution import measure, server
-from fedaudit.attribution.plan import Plan, weights
+from fedaudit.attribution import masks, measure, server
+from fedaudit.attribution.plan import Plan
 from fedaudit.metrics import subsets
 from fedaudit.metrics.exposure import leakage_bits
 from fedaudit.watermark import Mark
@@ -26,8 +26,8 @@ def lines(plan: Plan, marks: Sequence[Mark], machine: "Machine | None") -> list[
     found = [
         f"{plan.queries} sums in rounds {', '.join(map(str, numbers))}: {plan.pairs} pairs for "
         f"each client, {plan.others} others in a set, by {plan.secure.name} secure aggregation "
-        f"with threshold {plan.secure.threshold}; no other client's update counts more than "
-        f"{plan.limit:g} in an estimate.",
+        f"with threshold {plan.secure.threshold}, limit {plan.limit:g}.",
+        *held(plan),
         f"Time for the sums: about {_duration(plan.queries * _addition(plan, dimension))}.",
     ]
     if marks and machine is not None:
@@ -38,13 +38,17 @@ def lines(plan: Plan, marks: Sequence[Mark], machine: "Machine | None") -> list[
     return [*found, *_masks(plan, dimension), *exposed(plan)]
 
 
+def held(plan: Plan) -> list[str]:
+    """Return what was chosen in the place of defaults, and what an estimate holds of others."""
+    return [f"{line[0].upper()}{line[1:]}." for line in (*plan.told, *masks.told(plan))]
+
+
 def _masks(plan: Plan, dimension: int) -> list[str]:
     """Return how well each round's estimates are masked."""
     result = []
-    shares = weights(plan.federation.manifest)
     for number, designs in plan.designs.items():
         names = plan.federation.manifest.rounds[number].participants
-        c = {one.target: server.masks(one, shares) for one in designs}
+        c = {one.target: masks.masks(one, plan.weights) for one in designs}
         rho = {who: subsets.masking_strength(own) for who, own in c.items()}
         weakest = min(rho, key=lambda who: rho[who])
         expected = subsets.expected_strength(len(names), plan.others, plan.pairs)

@@ -72,6 +72,7 @@ def _begun(estimates: Estimates, marks: Sequence[Mark], known: Scores | None) ->
             marks=named,
             tests=tests,
             dimension=estimates.dimension,
+            weights=estimates.shares,
         )
     if known.run != estimates.run:
         raise InputError("The estimates are of another run than the scores; choose another --out.")
@@ -122,6 +123,9 @@ def _scored(one: Estimated, measured: Sequence[dict[str, Score]], digest: str) -
         strength={estimate.client: estimate.strength for estimate in one.estimates},
         effective={estimate.client: estimate.effective for estimate in one.estimates},
         estimates=digest,
+        others=one.others,
+        pairs=one.pairs,
+        limit=one.limit,
     )
 
 

@@ -1,13 +1,17 @@
 """What a server asks secure aggregation for: designs for every participant of every round."""
 
+import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from fedaudit import registry
-from fedaudit.errors import InputError, UsageError
+from fedaudit.attribution import defaults, masks
+from fedaudit.attribution.defaults import Settings
+from fedaudit.errors import InputError, UsageError, unknown
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Chosen, Manifest
@@ -15,9 +19,12 @@ from fedaudit.interfaces import Aggregator
 from fedaudit.metrics import subsets
 from fedaudit.metrics.exposure import Exposure, exposure
 from fedaudit.metrics.subsets import Design, Drawn
+from fedaudit.options import table_of
 from fedaudit.secure import SecureAggregation
 
 Members = tuple[str, ...]
+WEIGHTINGS = ("equal", "size")
+"""What a sum is of: updates as they are, or each times its client's weight over the mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +41,11 @@ class Plan:
     designs: Mapping[int, Sequence[Design]]
     tries: int
     """Designs that were drawn, those that were rejected included."""
+    weighting: str = "equal"
+    weights: Mapping[str, float]
+    """What each client's update is multiplied by in the sums."""
+    told: tuple[str, ...] = ()
+    """Settings that took the place of others, which could not be."""
 
     @property
     def queries(self) -> int:
@@ -49,7 +61,16 @@ class Plan:
     def exposures(self, rounds: Sequence[int] | None = None) -> dict[int, Exposure]:
         """Return what each round's series of sums gives away; of all rounds without `rounds`."""
         chosen = self.designs if rounds is None else rounds
-        return {n: exposure(self.sets(n), self.secure.threshold) for n in chosen}
+        return {number: self._exposure(number) for number in chosen}
+
+    def _exposure(self, number: int) -> Exposure:
+        """Return a round's exposure; its own sum is always of weighted updates."""
+        sets, threshold = self.sets(number), self.secure.threshold
+        own = weights(self.federation.manifest)
+        if self.weights == own:
+            return exposure(sets, threshold)
+        own = {who: own[who] for who in self.federation.manifest.rounds[number].participants}
+        return exposure(sets[:-1], threshold, own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +83,8 @@ class Wish:
     limit: float | None = None
     threshold: int | None = None
     secure: str = ""
+    weights: str = ""
+    """What the sums are of, one of `WEIGHTINGS`."""
     seed: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -74,42 +97,98 @@ def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
     Raises UsageError for a round that is not there or a design that cannot be, InputError for a
     federation without updates or sums.
     """
-    said = manifest.queries(federation.manifest)
-    others = said.others if wish.others is None else wish.others
-    pairs = said.pairs if wish.pairs is None else wish.pairs
-    limit = said.limit if wish.limit is None else wish.limit
-    seed = wish.seed if wish.seed is not None else said.seed
+    found = federation.manifest
+    seed = wish.seed if wish.seed is not None else manifest.queries(found).seed
     if seed is None:
         seed = secrets.randbits(63) if secret else 0
-    secure = _secure(manifest.chosen(federation.manifest, "secure_aggregation"), wish)
-    chosen = _chosen(federation.manifest, wish.rounds)
-    designs: dict[int, list[Design]] = {}
-    tries = 0
-    for number in chosen:
-        draw = partial(
-            subsets.draw,
-            others=others,
-            queries=pairs,
-            threshold=secure.threshold,
-            seed=seed,
-            limit=limit,
-        )
-        found = _drawn(federation.manifest, number, draw)
-        designs[number] = [one.design for one in found]
-        tries += sum(one.tries for one in found)
-    rule = manifest.chosen(federation.manifest, "aggregation")
+    weighting, shares = _weighting(found, wish.weights), weights(found)
+    if weighting == "equal":
+        shares = dict.fromkeys(shares, 1.0)
+    secure = _secure(manifest.chosen(found, "secure_aggregation"), wish)
+    chosen = _chosen(found, wish.rounds)
+    settings = _settings(found, wish, secure.threshold, chosen)
+    secure = _with_threshold(secure, settings.threshold)
+    draw = partial(
+        subsets.draw,
+        others=settings.others,
+        queries=settings.pairs,
+        threshold=settings.threshold,
+        seed=seed,
+        limit=settings.limit,
+        # Stored sums are of sets that were drawn whatever the clients weigh.
+        weights=None if _stored(found) else shares,
+    )
+    drawn = {number: _drawn(found, number, draw) for number in chosen}
+    rule = manifest.chosen(found, "aggregation")
     assert rule is not None  # the manifest has one
-    return Plan(
+    planned = Plan(
         federation=federation,
         aggregator=registry.create("aggregation", rule.name, rule.options),
         secure=secure,
-        others=others,
-        pairs=pairs,
-        limit=limit,
+        others=settings.others,
+        pairs=settings.pairs,
+        limit=settings.limit,
         seed=seed,
-        designs=designs,
-        tries=tries,
+        designs={number: [one.design for one in own] for number, own in drawn.items()},
+        tries=sum(one.tries for own in drawn.values() for one in own),
+        weighting=weighting,
+        weights=shares,
+        told=settings.told,
     )
+    masks.check(planned)
+    return planned
+
+
+def _stored(found: Manifest) -> bool:
+    """Return whether sums were stored while the federation ran: there can be no others."""
+    return any(one.sums for one in found.rounds)
+
+
+def _weighting(found: Manifest, wanted: str) -> str:
+    """Return what the sums are of: those that are stored, or those that are asked for now."""
+    if wanted and wanted not in WEIGHTINGS:
+        raise unknown("weighting", wanted, WEIGHTINGS)
+    if not _stored(found):
+        return wanted or "equal"
+    stored = manifest.queries(found).weights or "size"
+    if wanted and wanted != stored:
+        raise UsageError(
+            f"The federation's sums were stored while it ran, with weights {stored!r}: they cannot "
+            f"be had with weights {wanted!r}."
+        )
+    return stored
+
+
+def _settings(found: Manifest, wish: Wish, threshold: int, rounds: Sequence[int]) -> Settings:
+    """Return m, K, limit and threshold: what was named, the federation's, or the nearest to it."""
+    said = manifest.queries(found)
+    wanted = {"others": wish.others, "pairs": wish.pairs, "limit": wish.limit}
+    named = {name for name, value in wanted.items() if value is not None}
+    own = found.secure_aggregation is not None
+    if own or wish.threshold is not None or "threshold" in wish.options:
+        named.add("threshold")
+    if _stored(found):  # drawn with what its manifest says, and an old one says no limit
+        limit = 1.0 if said.limit is None else said.limit
+    else:  # 1 is what a simulation's settings say where nobody chose any
+        limit = defaults.LIMIT if said.limit in (None, 1.0) else said.limit
+    settings = Settings(
+        others=said.others if wish.others is None else wish.others,
+        pairs=said.pairs if wish.pairs is None else wish.pairs,
+        limit=limit if wish.limit is None else wish.limit,
+        threshold=threshold,
+        named=frozenset(named),
+    )
+    if _stored(found):
+        return settings
+    return defaults.nearest(settings, [len(found.rounds[n].participants) for n in rounds])
+
+
+def _with_threshold(secure: SecureAggregation, threshold: int) -> SecureAggregation:
+    if threshold == secure.threshold:
+        return secure
+    options = {**table_of(secure), "threshold": threshold}
+    lower: SecureAggregation = registry.create("secure aggregation", secure.name, options)
+    return lower
 
 
 def _drawn(found: Manifest, number: int, draw: Callable[..., Drawn]) -> list[Drawn]:
@@ -162,9 +241,15 @@ def _chosen(found: Manifest, wanted: Sequence[int]) -> list[int]:
 def weights(found: Manifest) -> dict[str, float]:
     """Return what each client's update is multiplied by in sums: 1 where all weigh the same.
 
-    Raises InputError for a weight that is not positive: a sum tells nothing of such a client.
+    Raises InputError for a weight that is no positive finite number: a sum tells nothing of such
+    a client.
     """
-    if light := [client.id for client in found.clients if client.weight <= 0]:
+    own = {client.id: client.weight for client in found.clients}
+    if light := [who for who, weight in own.items() if not 0 < weight < math.inf]:
         raise InputError(f"{light[0]} has no positive weight: no sum tells anything of its update.")
-    mean = sum(client.weight for client in found.clients) / len(found.clients)
-    return {client.id: client.weight / mean for client in found.clients}
+    most = max(own.values())  # before anything is added: a sum of weights may be no number
+    mean = fmean(weight / most for weight in own.values())
+    shares = {who: weight / most / mean for who, weight in own.items()}
+    if none := [who for who, share in shares.items() if not share]:
+        raise InputError(f"The weight of {none[0]} is too small beside that of other clients.")
+    return shares

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.attribution import rows
+from fedaudit.attribution import masks, rows
 from fedaudit.attribution.decision import Decision, decide
 from fedaudit.attribution.plan import Plan
 from fedaudit.attribution.scores import Scores
@@ -71,6 +71,8 @@ def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str
             "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
             "is another"
         )
+    if planned:
+        limits += [*planned.told, *masks.told(planned)]
     if planned and planned.aggregator.resets:
         limits.append(
             f"under {planned.aggregator.name} an estimate is a sum of few products of low rank: "

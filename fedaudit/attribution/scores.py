@@ -126,5 +126,10 @@ def _check_masks(found: Scores, path: Path) -> None:
             isinstance(value, int | float) and 0 < value < math.inf for value in numbers
         ):
             raise InputError(f"{path}: round {one.round} has no strength of its clients' masks.")
+    shares = found.weights
+    if any(not 0 < own < math.inf for own in shares.values()) or (
+        shares and set(found.clients) - set(shares)
+    ):
+        raise InputError(f"{path}: its clients' weights must be positive, one for each.")
     if found.dimension < 0:
         raise InputError(f"{path}: the dimension of an update is not negative.")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.attribution import estimates as folder_of
 from fedaudit.attribution.estimates import Estimate, Estimated, Estimates
-from fedaudit.attribution.plan import Members, Plan, weights
+from fedaudit.attribution.masks import masks
+from fedaudit.attribution.plan import Members, Plan
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters, sums
 from fedaudit.federation.folder import Federation
@@ -26,7 +27,6 @@ from fedaudit.metrics.subsets import Design
 from fedaudit.names import check_name
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
 START = "global"
@@ -90,6 +90,11 @@ def _begun(planned: Plan, out: Path) -> Estimates:
         found = folder_of.read(out)
         if found.run != run:
             raise InputError(f"{out} holds estimates of another run; choose another --out.")
+        if found.weights != planned.weighting:
+            raise InputError(
+                f"{out} holds estimates from sums of weights {found.weights!r}: give --weights "
+                f"{found.weights}, or choose another --out."
+            )
         return found
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is not empty and holds no estimates; choose another --out.")
@@ -99,6 +104,10 @@ def _begun(planned: Plan, out: Path) -> Estimates:
         base=manifest.base,
         aggregation=str(manifest.aggregation["name"]),
         clients=tuple(client.id for client in manifest.clients),
+        weights=planned.weighting,
+        shares={who: float(f"{share:.2g}") for who, share in planned.weights.items()}
+        if planned.weighting == "size"
+        else {},
         dimension=0,
     )
 
@@ -106,7 +115,7 @@ def _begun(planned: Plan, out: Path) -> Estimates:
 def _estimated(planned: Plan, number: int, out: Path) -> tuple[Estimated, dict[str, str], int]:
     """Write one round's adapters; return its record, the hashes and the numbers in an update."""
     federation = planned.federation
-    shares = weights(federation.manifest)
+    shares = planned.weights
     begin = federation.path / federation.manifest.rounds[number - 1].adapter
     start, config = adapters.read(begin), adapters.check(begin)
     place = f"{number:03d}"
@@ -129,17 +138,15 @@ def _estimated(planned: Plan, number: int, out: Path) -> tuple[Estimated, dict[s
         for name in names
         for file in (adapters.CONFIG, adapters.WEIGHTS)
     }
-    return Estimated(round=number, start=names[0], estimates=tuple(own)), files, dimension
-
-
-def masks(design: Design, shares: Mapping[str, float]) -> "np.ndarray":
-    """Return how much of each other client's update is in an estimate, by the clients' weights."""
-    import numpy as np
-
-    others = {who for members in (*design.include, *design.exclude) for who in members}
-    chosen = sorted(others - {design.target})
-    c = subsets.coefficients(design, chosen)
-    return subsets.weighted(c, np.array([shares[who] for who in chosen]), shares[design.target])
+    record = Estimated(
+        round=number,
+        start=names[0],
+        estimates=tuple(own),
+        others=planned.others,
+        pairs=planned.pairs,
+        limit=planned.limit,
+    )
+    return record, files, dimension
 
 
 def _record(design: Design, shares: Mapping[str, float], adapter: str) -> Estimate:
@@ -181,7 +188,7 @@ def _sums(planned: Plan, number: int) -> Iterator[tuple[Members, Update]]:
         stored = sums.Stored(federation.path, one)
         yield from ((members, stored(members)) for members in asked)
         return
-    shares = weights(federation.manifest)
+    shares = planned.weights
     updates = {
         who: {name: tensor * shares[who] for name, tensor in update.items()}
         for who, update in plaintext(planned.federation, planned.aggregator, one).items()
@@ -247,6 +254,7 @@ def _entry(planned: Plan, number: int) -> dict[str, Any]:
         "others": planned.others,
         "pairs": planned.pairs,
         "limit": planned.limit,
+        "weights": planned.weighting,
         "seed": planned.seed,
         "queries": 2 * planned.pairs * len(designs),
         "designs": [asdict(design) for design in designs],

@@ -32,7 +32,10 @@ Queries = Annotated[
 ]
 Limit = Annotated[
     float | None,
-    typer.Option("--limit", help="The largest share of another client's update; 1 (any) without."),
+    typer.Option("--limit", help="The largest share of another client's update; 0.4 without it."),
+]
+Weights = Annotated[
+    str, typer.Option("--weights", help="What sums are of: equal (without it), or by size.")
 ]
 Threshold = Annotated[
     int | None,
@@ -78,6 +81,7 @@ def attribute(
     limit: Limit = None,
     threshold: Threshold = None,
     secure_aggregation: Secure = "",
+    weights: Weights = "",
     tau: Tau = 4.0,
     alpha: Alpha = 0.01,
     dry_run: DryRun = False,
@@ -111,7 +115,7 @@ def attribute(
         rounds=rounds,
         watermark=watermark,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
-        wish=_wish(others, queries, limit, threshold, secure_aggregation, seed),
+        wish=_wish(others, queries, limit, threshold, secure_aggregation, weights, seed),
         options=given(set_),
         threshold=tau,
         alpha=alpha,
@@ -144,6 +148,7 @@ def estimate(
     limit: Limit = None,
     threshold: Threshold = None,
     secure_aggregation: Secure = "",
+    weights: Weights = "",
     dry_run: DryRun = False,
     seed: Seed = None,
     quiet: Quiet = False,
@@ -157,7 +162,7 @@ def estimate(
     from fedaudit.cli.show import bars, note
     from fedaudit.federation.folder import unchecked
 
-    chosen = (others, queries, limit, threshold, secure_aggregation, seed)
+    chosen = (others, queries, limit, threshold, secure_aggregation, weights, seed)
     wish = _wish(*chosen, rounds=round_ or ())
     planned = server.remaining(_planned(rounds, wish, secret=True), out)
     if dry_run:
@@ -170,7 +175,7 @@ def estimate(
         f"{len(found.rounds)} rounds with {sum(len(one.estimates) for one in found.rounds)} "
         f"estimates in {out}, {planned.queries} sums, {seconds:.0f} s."
     )
-    print("\n".join(forecast.exposed(planned)))
+    print("\n".join((*forecast.held(planned), *forecast.exposed(planned))))
     for told in unchecked(planned.federation):
         note(told)
     note(f"What was asked for is in {place}; it stays with the server.", quiet=quiet)
@@ -245,10 +250,10 @@ def decide(
 
 
 def _wish(*design: Any, rounds: Sequence[int] = ()) -> "Wish":
-    """Return what the server is asked: m, K, limit, threshold, secure aggregation and seed."""
+    """Return what the server is asked: m, K, limit, threshold and the rest."""
     from fedaudit.attribution.plan import Wish
 
-    names = ("others", "pairs", "limit", "threshold", "secure", "seed")
+    names = ("others", "pairs", "limit", "threshold", "secure", "weights", "seed")
     return Wish(rounds=tuple(rounds), **dict(zip(names, design, strict=True)))
 
 

@@ -95,7 +95,9 @@ class Queries:
 
     others: int = 5
     pairs: int = 5
-    limit: float = 1.0
+    limit: float | None = None
+    weights: str = ""
+    """What the sums are of: "equal" for updates, "size" for updates times the clients' weights."""
     seed: int | None = None
 
 

@@ -20,7 +20,9 @@ from fedaudit.metrics import stouffer, subsets
 Array = npt.NDArray[np.float64]
 
 DRAWS = 40_000
-"""Designs that the law of the coefficients is taken from."""
+"""Designs that the law of the coefficients is taken from, at most."""
+NUMBERS = 40_000_000
+"""So many random numbers are drawn for designs: of large ones, fewer designs."""
 NEAREST = 1_500
 """Of these, the ones whose masking strength is nearest to an estimate's own."""
 STEPS = 8
@@ -65,10 +67,12 @@ class Mixture:
     def draws(self) -> Array:
         """Return draws of how much of each other's update the estimate holds, (draws, others).
 
-        Designs whose masks are about as strong as the estimate's own are taken; where nobody says
-        how large designs are, coefficients are taken for normal.
+        Designs whose masks are about as strong as the estimate's own are taken. Where nobody says
+        how large designs are, or they are so large that it makes no difference, coefficients are
+        taken for normal.
         """
-        if not self.pairs or not self.others:
+        many = 2 * self.pairs * len(self.weights) * NEAREST > NUMBERS
+        if many or self.pairs < 1 or not 1 <= self.others < len(self.weights):
             normal = _normal(len(self.weights)) * self.weights
             return np.asarray(normal * float(self.strength / np.square(self.weights).sum()) ** 0.5)
         found, strength = _designs(self.others, self.pairs, self.limit, self.weights)
@@ -147,7 +151,8 @@ def _designs(
 
     Those above the limit are left out, unless most are: it may have been on something else.
     """
-    held = subsets.sample(len(weights) + 1, others, pairs, draws=DRAWS) * weights
+    draws = min(DRAWS, NUMBERS // (2 * pairs * len(weights)))
+    held = subsets.sample(len(weights) + 1, others, pairs, draws=draws) * weights
     within = np.abs(held).max(axis=1) <= (limit or np.inf) + 1e-9
     if within.sum() >= NEAREST:
         held = held[within]

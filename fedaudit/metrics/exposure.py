@@ -7,6 +7,7 @@ here assumes that they are alike. docs/estimator.md has the argument.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Exposure:
 
     queries: int
     sets: int
-    """Distinct ones."""
+    """Distinct ones, the round's own sum of weighted updates included."""
     smallest: int
     """Members of the smallest set; 0 when nothing was asked."""
     differences: int
@@ -70,23 +71,33 @@ class Exposure:
         return min(self.determined.values(), default=None)
 
 
-def exposure(sets: Iterable[Sequence[str]], threshold: int) -> Exposure:
+def exposure(
+    sets: Iterable[Sequence[str]],
+    threshold: int,
+    weights: Mapping[str, float] | None = None,
+) -> Exposure:
     """Return what the sums over these sets, in the order asked, expose in one round.
 
-    Include the sum that the round itself is aggregated by: the server knows it as well. A set may
-    come more than once; the order and repetition of its members do not matter.
+    Include the sum that the round itself is aggregated by: the server knows it as well. Where it
+    is of weighted updates and the others are not, leave it out of `sets` and name its `weights`:
+    it counts as one query more, the last. A set may come more than once; the order and repetition
+    of its members do not matter.
     """
     asked = [tuple(sorted(set(members))) for members in sets]
-    names = sorted({name for members in asked for name in members})
+    names = sorted({name for members in asked for name in members} | set(weights or ()))
     distinct = list(dict.fromkeys(asked))
     span = Span(len(names))
     rows = _membership(distinct, names)
     first = {members: at for at, members in reversed(list(enumerate(asked, start=1)))}
     determined = span.extend(rows, [first[members] for members in distinct])
+    own = 0 if weights is None else 1
+    if weights is not None:
+        last = _proportional([weights.get(name, 0.0) for name in names])
+        determined = span.extend(last[None], [len(asked) + 1]) | determined
     differences, closest = _differences(rows, threshold)
     return Exposure(
-        queries=len(asked),
-        sets=len(distinct),
+        queries=len(asked) + own,
+        sets=len(distinct) + own,
         smallest=min(map(len, distinct), default=0),
         differences=differences,
         closest=_names(closest, names),
@@ -158,8 +169,9 @@ class Span:
         return self._rows[: self.rank]
 
     def add(self, row: np.ndarray) -> bool:
-        """Add a row of small integers; return whether it was independent of those before."""
-        left = self.reduced(row)
+        """Add a row of integers; return whether it was independent of those before."""
+        times = row[self._pivots, None] % PRIME
+        left = (row - (times * self.basis % PRIME).sum(axis=0)) % PRIME
         if not left.any():
             return False
         pivot = int(np.flatnonzero(left)[0])
@@ -198,6 +210,17 @@ def _membership(sets: Sequence[tuple[str, ...]], names: Sequence[str]) -> np.nda
     for at, members in enumerate(sets):
         rows[at, [column[name] for name in members]] = 1
     return rows
+
+
+def _proportional(weights: Sequence[float]) -> np.ndarray:
+    """Return whole numbers modulo the prime in the ratios of the weights, int64.
+
+    Ratios of numbers of documents up to a million come out exactly, others to a millionth.
+    """
+    unit = min(weight for weight in weights if weight)
+    parts = [Fraction(weight / unit).limit_denominator(10**6) for weight in weights]
+    whole = math.lcm(*(part.denominator for part in parts))
+    return np.array([int(part * whole) % PRIME for part in parts], dtype=np.int64)
 
 
 def _names(row: np.ndarray | None, names: Sequence[str]) -> tuple[str, ...]:

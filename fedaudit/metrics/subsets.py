@@ -8,12 +8,13 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedaudit.errors import UsageError
+from fedaudit.metrics import weighting
 
 TRIES = 10_000
 """Designs that are drawn for one client before no more are tried."""
@@ -77,13 +78,16 @@ def draw(
     seed: int,
     number: int,
     limit: float = 1.0,
+    weights: Mapping[str, float] | None = None,
 ) -> Drawn:
     """Return a design for one target of the round `number`, drawn until its masks are strong.
 
     A draw is accepted when rho >= E[rho] / 2 (FedAttr, equation 5) and no |c_j| is above `limit`,
-    before anything is asked. It depends on the seed, the round, the target and the set of
-    participants, not on their order or on other targets. Raises UsageError where no design is
-    admissible, see `check`, and where none of `TRIES` draws is accepted.
+    before anything is asked. With `weights`, where sums are of w_j times the update, both are asked
+    of c_j w_j / w_i, which is what the estimate holds. It depends on the seed, the round, the
+    target, the set of participants and their weights' ratios, not on their order or on other
+    targets. Raises UsageError where no design is admissible, see `check`, for a weight that is
+    missing or not a positive finite number, and where none of `TRIES` draws is accepted.
     """
     check(len(participants), others, queries, threshold)
     rest = sorted(set(participants) - {target})
@@ -93,19 +97,18 @@ def draw(
         raise UsageError(f"A limit of {limit:g} is no share of an update: above 0, 1 at most.")
     if target not in participants:
         raise UsageError(f"{target} took no part in the round: there is nothing to estimate.")
+    by = None if weights is None else weighting.ratios(weights, target, rest)
     rng = _generator(seed, number, target)
     draws = (_picked(rng, (2 * queries, len(rest)), others) for _ in range(TRIES))
     good = (
         (picked, tries)
         for tries, picked in enumerate(draws, start=1)
-        if accepted(_difference(picked), others, queries, limit)
+        if accepted(_difference(picked), others, queries, limit, by)
     )
     picked, tries = next(good, (None, TRIES))
     if picked is None:
-        raise UsageError(
-            f"None of {TRIES:,} designs of {queries} pairs keeps every other client's share within "
-            f"{limit:g}; a limit is a multiple of 1/{queries} and 1 allows any."
-        )
+        least = floor(len(participants), others, queries)
+        raise UsageError(weighting.refusal(TRIES, queries, limit, least, by))
     sets = [[rest[at] for at in np.flatnonzero(row)] for row in picked]
     include = tuple(tuple(sorted([*members, target])) for members in sets[:queries])
     exclude = tuple(tuple(members) for members in sets[queries:])
@@ -133,12 +136,23 @@ def _difference(picked: np.ndarray) -> np.ndarray:
     return signed
 
 
-def accepted(difference: np.ndarray, others: int, queries: int, limit: float = 1.0) -> np.ndarray:
+def accepted(
+    difference: np.ndarray,
+    others: int,
+    queries: int,
+    limit: float = 1.0,
+    by: np.ndarray | None = None,
+) -> np.ndarray:
     """Return whether rho >= E[rho] / 2 for K c along the last axis, in whole numbers.
 
     n_eff >= E[rho] / 2, the paper's second condition, follows from |c_j| <= 1. A `limit` below 1
     is ours: no |c_j| may be above it. Both keep c and -c equally likely and the law exchangeable.
+    Where each c_j counts `by` times as much, both are asked of the product: the floor is that of
+    equal weights, and c and -c stay equally likely, but the law is no longer exchangeable.
     """
+    if by is not None and (by != 1).any():
+        least = floor(difference.shape[-1] + 1, others, queries)
+        return weighting.accepted(difference / queries * by, least, limit)
     rest = difference.shape[-1]
     enough = (difference**2).sum(-1) * rest >= queries * others * (rest - others)
     even = np.abs(difference).max(-1) <= math.floor(limit * queries + 1e-9)
@@ -190,6 +204,11 @@ def expected_strength(participants: int, others: int, queries: int) -> float:
     """Return E[rho] = 2 m (n1 - m) / (K n1), before any draw is rejected (equation 21)."""
     rest = participants - 1
     return 2 * others * (rest - others) / (queries * rest)
+
+
+def floor(participants: int, others: int, queries: int) -> float:
+    """Return E[rho] / 2 of equal weights, which no estimate's masks may be weaker than."""
+    return expected_strength(participants, others, queries) / 2
 
 
 def variance_factor(participants: int, others: int) -> float:

@@ -145,8 +145,9 @@ class Queries:
     pairs: int = 5
     """Pairs of sums for each client in each round: K."""
     limit: float = 1.0
-    """The largest share of another client's update in an estimate; the paper sets none, which is
-    1. An innocent client answers for a mark when a marked one's share is near 1."""
+    """The largest share of another client's update in an estimate; 1 is none, as in the paper."""
+    weights: Literal["equal", "size"] = "equal"
+    """What sums over some clients are of: their updates, or these times the clients' sizes."""
 
     def __post_init__(self) -> None:
         if self.others < 1 or self.pairs < 1:
@@ -256,14 +257,15 @@ class Simulation:
     def sha256(self) -> str:
         """Return the fingerprint of everything that the result depends on.
 
-        A data file counts by the lines in it, wherever it lies and in whatever order; so does one
-        that an option of a defence names.
+        A data file, a defence's own included, counts by its lines, wherever and in any order.
         """
         table = {key: value for key, value in self.table().items() if key not in NO_PART}
         # What is not asked for counts as it did before there was such a setting: not at all.
         absent = {"few_shot": not self.few_shot.each, "test": not self.test}
         absent["local"] = self.local == "no"
         table = {key: value for key, value in table.items() if not absent.get(key)}
+        if not self.secure_aggregation or self.queries.weights == "size":
+            del table["queries"]["weights"]
         if self.data != "nano":
             table["data"] = lines_sha256(existing(Path(self.data), "file"))
         if self.test:

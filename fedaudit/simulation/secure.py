@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
@@ -68,7 +69,8 @@ def store(
 ) -> dict[str, Members]:
     """Ask for the round's sums, write them, and remove every client's adapter.
 
-    Sums are of updates times `weighted`. Returns the members by file, below the federation.
+    The round's own sum is of updates times `weighted`; so are the others, unless the settings ask
+    for sums of equal weights. Returns the members by file, below the federation.
     """
     sets = asked(updates, config, secure.threshold, number)
     shares = {
@@ -76,9 +78,16 @@ def store(
         for who, update in updates.items()
     }
     place = folder / sums.FOLDER
+    equal = config.queries.weights == "equal"
+    plain = [members for members in sets if equal and len(members) < len(updates)]
+    scaled = [members for members in sets if members not in plain]
+    answers = chain(
+        zip(plain, secure.sums(updates, plain) if plain else (), strict=True),
+        zip(scaled, secure.sums(shares, scaled), strict=True),
+    )
     files = {
         f"rounds/{number:03d}/{sums.FOLDER}/{sums.write(total, members, number, place)}": members
-        for members, total in zip(sets, secure.sums(shares, sets), strict=True)
+        for members, total in answers
     }
     shutil.rmtree(folder / "clients")
     return files

@@ -109,10 +109,11 @@ def _attributed(
         return
     options = {name: dict(own) for name, own in variant.options.items()}
     wish = build(Wish, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}")
+    limit = config.queries.limit if wish.limit is None else wish.limit  # 1 is meant as none
     request = attribution.Request(
         rounds=place,
         methods=variant.attribution,
-        wish=replace(wish, seed=config.seed),
+        wish=replace(wish, seed=config.seed, limit=limit),
         options=options,
         seed=config.seed,
         machine=Machine(device=config.device, dtype=config.dtype, workers=config.workers),

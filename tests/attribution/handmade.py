@@ -91,7 +91,8 @@ def write(
             for who, folder in folders.items():
                 adapters.write(trained[who], CONFIG, place / folder)
         else:
-            scaled = dict(zip(names, scale(weights), strict=True))
+            equal = secure.get("weights") == "equal"
+            scaled = dict(zip(names, [1] * clients if equal else scale(weights), strict=True))
             members = stored(place / here / "sums", updates[number], scaled, secure, number)
             members = {f"{here}/sums/{name}": who for name, who in members.items()}
         finished.append(
@@ -128,7 +129,7 @@ def said(secure):
     return {
         "name": "ideal",
         "options": {"threshold": secure["threshold"]},
-        "queries": {key: secure[key] for key in ("others", "pairs", "seed")},
+        "queries": {key: value for key, value in secure.items() if key != "threshold"},
     }
 
 
@@ -171,6 +172,7 @@ def stored(folder, updates, shares, secure, number):
             threshold=secure["threshold"],
             seed=secure["seed"],
             number=number,
+            limit=secure.get("limit", 1.0),
         ).design
         wanted |= {*design.include, *design.exclude}
     found = {}

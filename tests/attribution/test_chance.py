@@ -71,6 +71,13 @@ def test_unlike_numbers_of_null_marks_are_refused_on_disk(tmp_path):
     assert files.read(tmp_path / "s.json") == good
 
 
+@pytest.mark.parametrize("weights", [{"a": 0.0}, {"a": -1.0}, {"b": 1.0}])
+def test_weights_of_nobody_or_nothing_are_refused_on_disk(tmp_path, weights):
+    files.write(replace(scores((1.0, (), ())), weights=weights), tmp_path / "s.json")
+    with pytest.raises(InputError, match="weights must be positive, one for each"):
+        files.read(tmp_path / "s.json")
+
+
 def test_what_must_be_exceeded_grows_with_the_spread_and_is_never_below_tau():
     assert Chance([[1.5, -1.5]]).floor(4.0) == pytest.approx(6)
     assert Chance([[0.5, -0.5]]).floor(4.0) == 4

@@ -17,6 +17,8 @@ from fedaudit.federation.folder import open_federation
 
 SMALL = {"others": 3, "pairs": 2, "threshold": 3}
 WEIGHTS = [1.0, 2.0, 0.5, 3.0, 1.5, 4.0]
+ALIKE = [1.0, 1.2, 0.9, 1.1, 1.3, 1.0]
+"""So little apart that masks of weighted sums keep the floor."""
 ABSENT = {2: ("c4",)}
 
 
@@ -55,13 +57,16 @@ def product(tensors, config):
     return config["lora_alpha"] / config["r"] * own.numpy()
 
 
+@pytest.mark.parametrize("weights", ["equal", "size"])
 @pytest.mark.parametrize("rule", ["fedit", "flora"])
-def test_an_estimate_is_the_combination_of_sums(tmp_path, rule):
-    made = handmade.write(tmp_path / "fed", rule=rule, weights=WEIGHTS, absent=ABSENT)
-    found = asked(made.path, tmp_path / "est", seed=4)
+def test_an_estimate_is_the_combination_of_sums(tmp_path, rule, weights):
+    made = handmade.write(tmp_path / "fed", rule=rule, weights=ALIKE, absent=ABSENT)
+    found = asked(made.path, tmp_path / "est", seed=4, weights=weights, limit=1.0)
+    assert found.weights == weights
     assert [len(one.estimates) for one in found.rounds] == [6, 5]
-    mean = sum(WEIGHTS) / 6
-    shares = {who: weight / mean for who, weight in zip(made.names, WEIGHTS, strict=True)}
+    mean = sum(ALIKE) / 6
+    shares = {who: weight / mean for who, weight in zip(made.names, ALIKE, strict=True)}
+    shares = dict.fromkeys(shares, 1.0) if weights == "equal" else shares
     for entry, one in zip(logged(tmp_path / "est")["rounds"], found.rounds, strict=True):
         before = made.path / f"rounds/{one.round - 1:03d}/global"
         start = adapters.read(before)
@@ -83,17 +88,17 @@ def test_an_estimate_is_the_combination_of_sums(tmp_path, rule):
 
 
 def test_rho_and_n_eff_are_of_the_weighted_masks(tmp_path):
-    made = handmade.write(tmp_path / "fed", weights=WEIGHTS, rounds=1)
-    [one] = asked(made.path, tmp_path / "est", seed=4).rounds
+    made = handmade.write(tmp_path / "fed", weights=ALIKE, rounds=1)
+    [one] = asked(made.path, tmp_path / "est", seed=4, weights="size", limit=1.0).rounds
     for design, own in zip(
         logged(tmp_path / "est")["rounds"][0]["designs"], one.estimates, strict=True
     ):
         c = []
-        for who, weight in zip(made.names, WEIGHTS, strict=True):
+        for who, weight in zip(made.names, ALIKE, strict=True):
             if who != own.client:
                 count = sum(who in s for s in design["include"])
                 count -= sum(who in s for s in design["exclude"])
-                c.append(count / 2 * weight / WEIGHTS[made.names.index(own.client)])
+                c.append(count / 2 * weight / ALIKE[made.names.index(own.client)])
         rho = sum(x**2 for x in c)
         # No more digits: they would tell the coefficients to whoever knows the weights.
         assert own.strength == round(rho, 2)
@@ -119,13 +124,13 @@ def test_the_forecast_tells_the_masks_of_the_estimates(tmp_path):
 
 @pytest.mark.parametrize("rule", ["fedit", "flora"])
 def test_stored_sums_give_what_plaintext_gives(tmp_path, rule):
-    secure = {**SMALL, "seed": 11}
+    secure = {**SMALL, "seed": 11, "weights": "equal"}
     plain = handmade.write(tmp_path / "plain", rule=rule, weights=WEIGHTS, absent=ABSENT)
     hidden = handmade.write(
         tmp_path / "hidden", rule=rule, weights=WEIGHTS, absent=ABSENT, secure=secure
     )
     assert not list(hidden.path.rglob("clients"))
-    one = asked(plain.path, tmp_path / "one", seed=11)
+    one = asked(plain.path, tmp_path / "one", seed=11, limit=1.0)
     two = asked(hidden.path, tmp_path / "two", others=None, pairs=None, threshold=None)
     assert logged(tmp_path / "one")["rounds"] == logged(tmp_path / "two")["rounds"]
     for left, right in zip(one.rounds, two.rounds, strict=True):

@@ -235,6 +235,41 @@ def test_where_everybody_is_guilty_there_is_no_fpr(run, tmp_path, monkeypatch):
     assert value(report(), "fed_attr", "tpr")["n"] == 7
 
 
+def test_four_clients_are_attributed_at_the_first_try(run, tmp_path, monkeypatch):
+    made = handmade.write(
+        tmp_path / "fed",
+        clients=4,
+        size=handmade.SIZE,
+        guilty=("c1",),
+        weights=[12.0, 160.0, 40.0, 80.0],
+        config={"queries": {"others": 5, "pairs": 5, "limit": 1.0}},
+    )
+    [mark] = handmade.marks(made.path / "owner/watermark.json")
+    handmade.reading(monkeypatch, mark)
+    done = run("attribute", "--rounds", made.path, *ALONE, "--out", "o")
+    assert done.code in {0, 1}
+    limits = report()["limits"]
+    for told in (
+        "2 others in a set (m) in place of 5: a round has 4 clients",
+        "a threshold of 2 clients in place of 5: a set has 2 others",
+        "every client's update has weight 1 in the sums, whatever its size",
+    ):
+        assert told in limits
+    [share] = [told for told in limits if told.startswith("an estimate holds at most")]
+    assert share.startswith("an estimate holds at most 0.40 times another client's update (c")
+    step = ("estimate", "--rounds", made.path, "--out", "est", "--quiet")
+    done = run("attribute", *step)
+    assert done.code == 0
+    assert "A threshold of 2 clients in place of 5: a set has 2 others." in done.out
+    # Who gets the estimates learns what the sums were of, and no coefficient.
+    assert json.loads(Path("est/estimates.json").read_text())["weights"] == "equal"
+    says = "2 others in a set are below the threshold"
+    run.refused(2, "attribute", *step[:3], "--out", "two", "--others", 2, says=says)
+    by_size = (*step[:3], "--out", "two", "--weights", "size")
+    run.refused(2, "attribute", *by_size, says="--weights equal")
+    assert not Path("two").exists()
+
+
 def test_the_other_methods_run_on_plaintext(run, tmp_path, base):
     # The built-in model itself: FLForensics follows its gradient.
     made = handmade.write(

@@ -47,6 +47,18 @@ def test_heavier_updates_count_for_more():
     assert np.square(unknown).sum(axis=1).mean() == pytest.approx(3, rel=0.05)
 
 
+def test_designs_that_cannot_be_or_are_huge_are_taken_for_normal():
+    plain = Mixture(weights=(1.0,) * 9, strength=0.8).draws()
+    for odd in (
+        {"others": 9, "pairs": 5},
+        {"others": 5, "pairs": 10**9},
+        {"others": 5, "pairs": -1},
+    ):
+        np.testing.assert_array_equal(
+            Mixture(weights=(1.0,) * 9, strength=0.8, **odd).draws(), plain
+        )
+
+
 def test_the_law_in_proportion_has_the_moments_of_the_coefficients():
     # One other shows 6 in each of five rounds; c has mean 0 and variance 0.8 / 9. S is 1.5.
     rounds = [[6.0] + [0.0] * 8] * 5

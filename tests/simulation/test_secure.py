@@ -70,9 +70,13 @@ def examples(found):
 
 
 def slow(path, one, rule, members):
-    """Return the sum over `members` from a round's own adapters, the long way, in float64."""
+    """Return the sum over `members` from a round's own adapters, the long way, in float64.
+
+    The round's own sum is of updates times the clients' sizes, the others are of updates alone.
+    """
     found = manifest.read(path)
     own = examples(found)
+    own = own if len(members) == len(one.participants) else dict.fromkeys(own, 1)
     mean = sum(own.values()) / len(own)
     start = adapters.read(path / f"rounds/{one.round - 1:03d}/global")
     total = {}
@@ -152,7 +156,7 @@ def test_there_is_a_sum_for_every_set_of_every_design_and_no_other(rule, twins):
     assert found.secure_aggregation == {
         "name": "ideal",
         "options": {"threshold": 2},
-        "queries": {"others": 2, "pairs": 2, "limit": 1.0, "seed": 0},
+        "queries": {"others": 2, "pairs": 2, "limit": 1.0, "weights": "equal", "seed": 0},
     }
     for one in found.rounds[1:]:
         sets = {tuple(sorted(one.participants))}
@@ -227,6 +231,29 @@ def test_an_estimate_under_flora_is_of_no_higher_rank_than_those_in_it(twins):
                 update[name] = update.get(name, 0) + sign * tensor
         rows = next(iter(rule.moved(start, update).values())).shape[0]
         assert rows <= 4 * len(who) * one.round  # rank 4 of each client, in each round so far
+
+
+def test_sums_by_size_are_of_weighted_updates(plain, tmp_path):
+    updates = {f"c{n}": {"a": torch.full((2,), 10.0**n)} for n in range(4)}
+    weights = {"c0": 1.0, "c1": 2.0, "c2": 3.0, "c3": 4.0}
+    for weighting in ("equal", "size"):
+        config = replace(plain, queries=Queries(others=2, pairs=2, weights=weighting))
+        place = tmp_path / weighting
+        (place / "clients").mkdir(parents=True)
+        ideal = registry.create("secure aggregation", "ideal", {"threshold": 2})
+        files = secured.store(ideal, updates, weights, config, 1, place)
+        for name, members in files.items():
+            total = sums.read(place / name.removeprefix("rounds/001/"), members, 1)["a"][0]
+            by_size = weighting == "size" or len(members) == 4
+            wanted = sum(10 ** int(w[1:]) * (weights[w] if by_size else 1) for w in members)
+            assert float(total) == wanted
+        assert len(set(files.values())) == len(files)
+
+
+def test_the_weights_of_sums_count_only_where_there_are_sums(plain):
+    by_size = replace(plain.queries, weights="size")
+    assert replace(plain, queries=by_size).sha256() == plain.sha256()
+    assert wanted(plain, queries=by_size).sha256() != wanted(plain).sha256()
 
 
 def test_weights_by_hand():

@@ -3,9 +3,10 @@
 import pytest
 
 from fedaudit.errors import UsageError
-from fedaudit.profile import parse
+from fedaudit.profile import Variant, parse
 from fedaudit.records import Measurement
-from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.config import Queries, Simulation
+from fedaudit.study import variant as of_study
 from fedaudit.study.run import shared, variants
 from fedaudit.study.variant import overheads
 
@@ -64,3 +65,17 @@ def test_steps_are_set_against_the_training():
         ("overhead", 0.1, {"step": "scoring"}),
     ]
     assert overheads(rows, 0.0) == overheads([*found, *rows], 200.0) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"), [({}, 1.0), ({"limit": 0.6}, 0.6), ({"pairs": 10}, 1.0)]
+)
+def test_a_study_without_a_limit_has_none(tmp_path, monkeypatch, options, limit):
+    """The paper has none; `attribute` alone would take its default."""
+    asked = []
+    monkeypatch.setattr(of_study.attribution, "run", lambda request, watch: asked.append(request))
+    one = Variant(name="v", attribution=("fed_attr",), options={"fed_attr": options})
+    config = Simulation(seed=3, queries=Queries(limit=1.0))
+    watch = of_study.Watch(variant=print, training=print, bar=print)
+    list(of_study._attributed(one, tmp_path, config, watch))
+    assert (asked[0].wish.limit, asked[0].wish.seed) == (limit, 3)

@@ -1,0 +1,97 @@
+"""What an estimate holds of the updates of others than its client."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedaudit.errors import InputError
+from fedaudit.metrics import subsets
+from fedaudit.metrics.subsets import Design
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fedaudit.attribution.plan import Plan
+
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of one client's update in the estimate of another's."""
+
+    value: float
+    """How many times the update; never negative."""
+    of: str
+    target: str
+    round: int
+
+
+def held(design: Design, weights: Mapping[str, float]) -> dict[str, float]:
+    """Return how much of each other client's update is in an estimate, where sums are weighted.
+
+    Clients that are in none of the design's sets are left out.
+    """
+    import numpy as np
+
+    others = {who for members in (*design.include, *design.exclude) for who in members}
+    chosen = sorted(others - {design.target})
+    c = subsets.coefficients(design, chosen)
+    own = np.array([weights[who] for who in chosen])
+    found = subsets.weighted(c, own, weights[design.target])
+    return dict(zip(chosen, found.tolist(), strict=True))
+
+
+def masks(design: Design, weights: Mapping[str, float]) -> "np.ndarray":
+    """Return the same as numbers alone."""
+    import numpy as np
+
+    return np.array(list(held(design, weights).values()))
+
+
+def largest(planned: "Plan") -> Share | None:
+    """Return the largest part of another client's update in any estimate; None without any."""
+    shares = (
+        Share(abs(value), who, design.target, number)
+        for number, designs in planned.designs.items()
+        for design in designs
+        for who, value in held(design, planned.weights).items()
+    )
+    return max(shares, key=lambda share: share.value, default=None)
+
+
+def told(planned: "Plan") -> Iterator[str]:
+    """Yield what the sums are of, and the most that an estimate holds of another client."""
+    if planned.weighting == "size":
+        yield "sums are weighted by the clients' sizes"
+    else:
+        yield "every client's update has weight 1 in the sums, whatever its size"
+    share = largest(planned)
+    if share is not None:
+        above = share.value > planned.limit * (1 + ROUNDING)
+        yield (
+            f"an estimate holds at most {share.value:.2f} times another client's update "
+            f"({share.of} in that of {share.target}, round {share.round})"
+            + (f", more than the limit of {planned.limit:g}" if above else "")
+        )
+
+
+def check(planned: "Plan") -> None:
+    """Raise InputError for an estimate whose masks are below the floor of equal weights.
+
+    Designs that are drawn now never are; those of stored sums were drawn before anybody asked how
+    much the clients weigh.
+    """
+    for number, designs in planned.designs.items():
+        count = len(planned.federation.manifest.rounds[number].participants)
+        least = subsets.floor(count, planned.others, planned.pairs)
+        weak = {
+            one.target: subsets.masking_strength(masks(one, planned.weights)) for one in designs
+        }
+        who = min(weak, key=lambda each: weak[each], default=None)
+        if who is not None and weak[who] < least * (1 - ROUNDING):
+            raise InputError(
+                f"Round {number}: in the stored sums, which are weighted by size, the update of "
+                f"{who} has masks of strength {weak[who]:.2f}; the floor is {least:.2f}. Sums of "
+                "equal weights keep it: --set queries.weights=equal where it is simulated."
+            )
