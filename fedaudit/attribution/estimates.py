@@ -57,6 +57,8 @@ class Estimates:
     """Everybody in the federation, whether they took part in a round or not."""
     dimension: int
     """Numbers in an update."""
+    asked: str = ""
+    """When the first sum was asked for, as the server says: ISO 8601 with a time zone."""
     rounds: tuple[Estimated, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every file that it names."""

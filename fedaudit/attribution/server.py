@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,7 @@ def _begun(planned: Plan, out: Path) -> Estimates:
         aggregation=str(manifest.aggregation["name"]),
         clients=tuple(client.id for client in manifest.clients),
         dimension=0,
+        asked=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 

@@ -24,6 +24,12 @@ Watermark = Annotated[
     Path | None,
     typer.Option("--watermark", help="The owner's file of marks; a simulation has its own."),
 ]
+CommitmentsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--commitments", help="What the owner published before training; others flag nobody."
+    ),
+]
 Others = Annotated[
     int | None, typer.Option("--others", help="Other clients in a set (m); 5 without it.", min=0)
 ]
@@ -61,6 +67,7 @@ def attribute(
     context: typer.Context,
     rounds: RoundsOption = None,
     watermark: Watermark = None,
+    commitments: CommitmentsFile = None,
     attribution: Annotated[
         list[str] | None,
         typer.Option(
@@ -103,6 +110,7 @@ def attribute(
     request = run.Request(
         rounds=rounds,
         watermark=watermark,
+        commitments=commitments,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
         wish=_wish(others, queries, limit, threshold, secure_aggregation, seed),
         options=given(set_),
@@ -219,6 +227,7 @@ def score(
 @app.command()
 def decide(
     scores: Annotated[Path, typer.Argument(help="The file of scores.")],
+    commitments: CommitmentsFile = None,
     tau: Tau = 4.0,
     alpha: Annotated[
         float,
@@ -234,7 +243,9 @@ def decide(
 
     started = datetime.now(UTC)
     found = scores_file.read(scores)
-    report = reporting.decided_report(found, scores, threshold=tau, alpha=alpha, started=started)
+    report = reporting.decided_report(
+        found, scores, threshold=tau, alpha=alpha, started=started, commitments=commitments
+    )
     place = _place(out, Path("runs") / "attribute" / str(report.run["id"]), json)
     return _shown(report, place, json, quiet)
 
