@@ -161,10 +161,7 @@ def limits(scores: Scores, found: Held | None, *, opened: bool) -> list[str]:
     tried = f"{count} mark{'s' * (count > 1)} of one key each on {len(scores.clients)} clients"
     if found is None:
         return [f"{ANYBODY}; scores of {tried} were given, of other keys nothing is known"]
-    told = [
-        f"{tried} were tested: {len(found.committed)} of them have a published commitment in "
-        f"{found.path.name}"
-    ]
+    told = [f"{tried} were tested: {len(found.committed)} of them have a published commitment"]
     told += [
         f"mark {mark} is uncommitted: {_why(mark, found, scores.commitments)}; it flags nobody"
         for mark in found.bare
@@ -181,7 +178,7 @@ def _why(mark: str, found: Held, own: Mapping[str, str]) -> str:
     if mark not in own:
         return "its scores name no commitment, as the owner's file has no salt for it"
     if mark not in {one.id for one in found.published.commitments}:
-        return f"{found.path.name} has none of it"
+        return "no commitment of it is published"
     return "the published commitment is of another key, other prompts or other settings"
 
 
@@ -189,8 +186,8 @@ def _dated(found: Held) -> str:
     """Return what the files say of when the commitments were made and the first sum asked for."""
     said, asked = files.time(found.published.made), files.time(found.asked)
     if said is None:
-        return f"{found.path.name} does not say when it was made"
-    own = f"{found.path.name} says that it was made at {found.published.made}"
+        return "the published commitments do not say when they were made"
+    own = f"the published commitments say that they were made at {found.published.made}"
     if asked is None:
         return f"{own}; nothing says when the first sum was asked for"
     order = "before" if said < asked else "NOT before"

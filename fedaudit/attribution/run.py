@@ -172,7 +172,11 @@ def _protocol(planned: Plan, known: Known, pool: Pool, watch: Watcher) -> tuple[
     """Run the server's and the owner's step in a folder that is gone afterwards."""
     with _folder() as place:
         found, seconds = server.estimate(
-            planned, place / "estimates", place / "log.json", progress=watch("asking for sums")
+            planned,
+            place / "estimates",
+            place / "log.json",
+            recorded=False,
+            progress=watch("asking for sums"),
         )
         scores = owner.score(
             place / "estimates", found, known.marks, pool, progress=watch("testing estimates")

@@ -66,7 +66,7 @@ def digest(mark: Mark, settings: Mapping[str, Any]) -> str:
 
 
 def canonical(table: Any) -> bytes:
-    """Return JSON in one spelling: sorted keys, no spaces, UTF-8; as it is read, so it is hashed."""
+    """Return JSON in one spelling: sorted keys, no spaces, UTF-8; of what a reader gets back."""
     read_again = json.loads(json.dumps(table, allow_nan=False))
     text = json.dumps(read_again, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8", "surrogatepass")
