@@ -161,7 +161,7 @@ def limits(scores: Scores, found: Held | None, *, opened: bool) -> list[str]:
     tried = f"{count} mark{'s' * (count > 1)} of one key each on {len(scores.clients)} clients"
     if found is None:
         return [f"{ANYBODY}; scores of {tried} were given, of other keys nothing is known"]
-    told = [f"{tried} were tested: {len(found.committed)} of them have a published commitment"]
+    told = [f"{tried} were tested; published commitments match {len(found.committed)} of them"]
     told += [
         f"mark {mark} is uncommitted: {_why(mark, found, scores.commitments)}; it flags nobody"
         for mark in found.bare
