@@ -20,6 +20,8 @@ class Mark:
     """The plugin's settings; no secret."""
     secret: Mapping[str, Any] = field(repr=False)
     """What `Watermark.issue` returned."""
+    salt: str = field(default="", repr=False)
+    """What hides the mark behind its commitment until it is opened; empty where none was drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,8 @@ class Estimates:
     """What each client's update weighs in sums by size, to two digits; empty otherwise."""
     dimension: int
     """Numbers in an update."""
+    asked: str = ""
+    """When the first sum was asked for, as the server says: ISO 8601 with a time zone."""
     rounds: tuple[Estimated, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every file that it names."""

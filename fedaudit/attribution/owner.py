@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from fedaudit import registry
+from fedaudit.attribution import commitment
 from fedaudit.attribution import scores as files
 from fedaudit.attribution.estimates import Estimated, Estimates
 from fedaudit.attribution.pool import Job, Pool
@@ -40,6 +41,7 @@ def score(
     Raises InputError when `known` are of another run or of other marks.
     """
     found = _begun(estimates, marks, known)
+    found = replace(found, device=_device(found, pool.device()))
     have = {one.round for one in found.rounds}
     todo = [one for one in estimates.rounds if one.round not in have]
     if not (todo or have):
@@ -71,6 +73,8 @@ def _begun(estimates: Estimates, marks: Sequence[Mark], known: Scores | None) ->
             clients=estimates.clients,
             marks=named,
             tests=tests,
+            commitments=commitment.digests(marks),
+            asked=estimates.asked,
             dimension=estimates.dimension,
             weights=estimates.shares,
         )
@@ -83,7 +87,12 @@ def _begun(estimates: Estimates, marks: Sequence[Mark], known: Scores | None) ->
         )
     digests = {one.round: _digest(estimates, one) for one in estimates.rounds}
     same = (s for s in known.rounds if digests.get(s.round, s.estimates) == s.estimates)
-    return replace(known, rounds=tuple(same))
+    return replace(known, rounds=tuple(same), commitments=commitment.digests(marks))
+
+
+def _device(found: Scores, here: str) -> str:
+    """Return where all scores are made, theirs that are there already included."""
+    return here if not found.rounds or found.device == here else "several, or unknown"
 
 
 def _digest(estimates: Estimates, one: Estimated) -> str:
@@ -99,7 +108,8 @@ def _digits(mark: Mark) -> str:
     Settings that the mark does not name count as the plugin has them: they decide the scores, too.
     """
     settings = table_of(registry.create("watermark", mark.name, mark.options))
-    text = json.dumps({**asdict(mark), "options": settings}, sort_keys=True)
+    told = {name: value for name, value in asdict(mark).items() if name != "salt"}
+    text = json.dumps({**told, "options": settings}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:4]
 
 

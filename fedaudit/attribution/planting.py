@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import corpus, registry
-from fedaudit.attribution import measure
+from fedaudit.attribution import commitment, measure
 from fedaudit.errors import InputError
+from fedaudit.federation import commitments
 from fedaudit.federation import marks as marks_file
+from fedaudit.federation.commitments import Commitments
 from fedaudit.files import existing, existing_parent, read_regular
 from fedaudit.interfaces import Progress, no_progress
 from fedaudit.options import table_of
@@ -49,6 +51,8 @@ class Made:
     """A new mark and how many documents carry it."""
 
     mark: Mark
+    commitment: str
+    """What is published of it."""
     count: int
     unread: Mapping[str, int]
     """Fields of the documents that are not written with them, by name."""
@@ -80,9 +84,10 @@ def make(order: Order, watch: Callable[[str], Progress] = lambda title: no_progr
         secret, documents, teacher, seed=seed, progress=watch("marking documents")
     )
     corpus.write(order.out, marked)
-    mark = Mark(id=name, name=order.plugin, options=table_of(plugin), secret=secret)
+    options, salt = table_of(plugin), _salt(order, len(known))
+    mark = Mark(id=name, name=order.plugin, options=options, secret=secret, salt=salt)
     marks_file.write([*known, mark], order.watermark)
-    return Made(mark, len(marked), unread)
+    return Made(mark, commitments.digest(mark, options), len(marked), unread)
 
 
 def _seed(order: Order, known: Sequence[Mark]) -> int:
@@ -94,6 +99,30 @@ def _seed(order: Order, known: Sequence[Mark]) -> int:
         return order.seed
     kept = [mark.secret.get("seed") for mark in known if mark.name == order.plugin]
     return next((seed for seed in kept if isinstance(seed, int)), secrets.randbits(63))
+
+
+def _salt(order: Order, index: int) -> str:
+    """Return 256 bits that hide a mark behind its commitment; those of a seed are the seed's."""
+    if order.seed is None:
+        return f"{secrets.randbits(256):064x}"
+    return commitments.seeded_salt(order.seed, index)
+
+
+def published(watermark: Path, out: Path | None) -> Commitments:
+    """Return what the owner of a file of marks may publish, and write it to `out`.
+
+    A mark without a salt is given one, in the owner's file. Raises InputError where `out` is there.
+    """
+    if out is not None and out.exists():
+        raise InputError(f"{out} exists already; choose another place for the commitments.")
+    marks = marks_file.read(watermark)
+    salted = [replace(m, salt=m.salt or f"{secrets.randbits(256):064x}") for m in marks]
+    found = commitment.published(salted)
+    if salted != marks:
+        marks_file.write(salted, watermark)
+    if out is not None:
+        commitments.write(found, out)
+    return found
 
 
 def _texts(order: Order, unread: Counter[str]) -> tuple[list[Document], list[str]]:

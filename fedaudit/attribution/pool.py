@@ -66,6 +66,13 @@ class Pool:
             return 1
         return self.machine.workers or len(os.sched_getaffinity(0))
 
+    def device(self) -> str:
+        """Return where models are asked and in which numbers, for example "cpu float32"."""
+        from fedaudit.engine.loader import device_for, dtype_for
+
+        device = device_for(self.machine.device)
+        return f"{device.type} {str(dtype_for(self.machine.dtype, device)).rpartition('.')[2]}"
+
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, list[dict[str, Score]]]]:
         """Yield every job's key with its scores as it is done.
 

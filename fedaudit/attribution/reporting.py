@@ -5,7 +5,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.attribution import masks, rows
+from fedaudit.attribution import commitment, masks, rows
+from fedaudit.attribution.commitment import Held
 from fedaudit.attribution.decision import Decision, decide
 from fedaudit.attribution.plan import Plan
 from fedaudit.attribution.scores import Scores
@@ -33,22 +34,52 @@ def decided(
 
 
 def decided_report(
-    scores: Scores, path: Path, *, threshold: float, alpha: float, started: datetime
+    scores: Scores,
+    path: Path,
+    *,
+    threshold: float,
+    alpha: float,
+    started: datetime,
+    commitments: Path | None = None,
 ) -> "Report":
-    """Return the report of a decision over scores alone."""
-    decision = decide(scores, threshold=threshold, alpha=alpha)
+    """Return the report of a decision over scores alone.
+
+    With a file of published `commitments`, marks that are not among them flag nobody.
+    """
+    if commitments:
+        commitment.check(commitments, scores.marks)
+    held = commitment.held(scores, commitments) if commitments else None
+    first = decide(scores, threshold=threshold, alpha=alpha)
+    decision = commitment.withheld(first, held, alpha)
     return report(
         command="attribute decide",
-        config={"run": scores.run, "threshold": threshold, "alpha": alpha},
+        config={
+            "run": scores.run,
+            "threshold": threshold,
+            "alpha": alpha,
+            "committed": held is not None,
+        },
         started=started,
         base=scores.base,
-        data=[used(path, len(scores.rounds))],
-        measurements=decided(decision, scores, threshold, {}),
+        data=[used(path, len(scores.rounds)), *published(held)],
+        measurements=[
+            *commitment.unbound(decided(decision, scores, threshold, {}), first, decision, held),
+            *commitment.counted(scores, held),
+        ],
         decision=decision,
-        limits=[*protocol_limits(decision), *_missing(scores)],
+        limits=[
+            *protocol_limits(decision),
+            *commitment.limits(scores, held, opened=False),
+            *_missing(scores),
+        ],
         seeds={},
         device="cpu",
     )
+
+
+def published(held: Held | None) -> list[dict[str, Any]]:
+    """Return the report's row for a file of commitments, where there is one."""
+    return [used(held.path, len(held.published.commitments))] if held else []
 
 
 def _missing(scores: Scores) -> list[str]:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import corpus, registry
-from fedaudit.attribution import owner, plan, reporting, rows, server, trial
+from fedaudit.attribution import commitment, owner, plan, reporting, rows, server, trial
 from fedaudit.attribution.decision import allowed, decide
 from fedaudit.attribution.plan import Plan, Wish
 from fedaudit.attribution.pool import Machine, Pool
 from fedaudit.attribution.scores import Scores
 from fedaudit.audit.identity import run_id
 from fedaudit.errors import InputError, UsageError, unknown
+from fedaudit.federation import commitments
 from fedaudit.federation import marks as marks_file
 from fedaudit.federation.folder import Federation, open_federation, unchecked
 from fedaudit.files import existing, sha256
@@ -39,6 +40,8 @@ class Request:
 
     rounds: Path
     watermark: Path | None = None
+    commitments: Path | None = None
+    """The published commitments; without it, those in the federation's folder, if any."""
     methods: tuple[str, ...] = (rows.PROTOCOL,)
     wish: Wish = field(default_factory=Wish)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -57,6 +60,8 @@ class Known:
     path: Path
     """The file of marks."""
     marks: Sequence[Mark]
+    commitments: Path | None = None
+    """The published commitments that marks are held against; None where there are none."""
 
 
 def check(request: Request) -> Known:
@@ -83,7 +88,13 @@ def check(request: Request) -> Known:
         registry.create("watermark", mark.name, mark.options)
     if rows.PROTOCOL in request.methods:
         plan.plan(federation, request.wish)
-    return Known(federation, path, marks)
+    own = federation.path / commitments.NAME
+    chosen = request.commitments or (own if own.exists() else None)
+    if request.commitments:
+        commitment.check(request.commitments, [mark.id for mark in marks])
+    elif chosen:
+        commitments.read(chosen)
+    return Known(federation, path, marks, chosen)
 
 
 def with_options(mark: Mark, options: Mapping[str, Mapping[str, Any]]) -> Mark:
@@ -106,18 +117,23 @@ def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report
     truth = truth_of(known.federation)
     measured: list[Measurement] = []
     limits = unchecked(known.federation)
-    decision, planned = None, None
+    decision, planned, held = None, None, None
     with Pool(request.machine) as pool:
         if rows.PROTOCOL in request.methods:
             planned = plan.plan(known.federation, request.wish)
             scores, asked = _protocol(planned, known, pool, watch)
-            decision = decide(scores, threshold=request.threshold, alpha=request.alpha)
+            held = commitment.held(scores, known.commitments) if known.commitments else None
+            first = decide(scores, threshold=request.threshold, alpha=request.alpha)
+            decision = commitment.withheld(first, held, request.alpha)
+            own = reporting.decided(decision, scores, request.threshold, truth)
             measured += [
-                *reporting.decided(decision, scores, request.threshold, truth),
+                *commitment.unbound(own, first, decision, held),
+                *commitment.counted(scores, held),
                 *rows.planned(planned),
             ]
             measured += _spent(scores, asked, planned)
             limits += reporting.protocol_limits(decision, planned)
+            limits += commitment.limits(scores, held, opened=True)
         others = [name for name in request.methods if name != rows.PROTOCOL]
         found = trial.attribute(
             others,
@@ -142,7 +158,7 @@ def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report
         started=started,
         base=known.federation.manifest.base.name,
         base_sha256=known.federation.manifest.base.sha256 or None,
-        data=[reporting.used(known.path, len(known.marks))],
+        data=[reporting.used(known.path, len(known.marks)), *reporting.published(held)],
         measurements=measured,
         decision=decision,
         limits=limits,
@@ -156,7 +172,11 @@ def _protocol(planned: Plan, known: Known, pool: Pool, watch: Watcher) -> tuple[
     """Run the server's and the owner's step in a folder that is gone afterwards."""
     with _folder() as place:
         found, seconds = server.estimate(
-            planned, place / "estimates", place / "log.json", progress=watch("asking for sums")
+            planned,
+            place / "estimates",
+            place / "log.json",
+            recorded=False,
+            progress=watch("asking for sums"),
         )
         scores = owner.score(
             place / "estimates", found, known.marks, pool, progress=watch("testing estimates")
@@ -223,6 +243,7 @@ def _settings(request: Request, known: Known) -> dict[str, Any]:
         "rounds": str(request.rounds),
         "run": server.identity(known.federation),
         "watermark": str(known.path),
+        "commitments": str(known.commitments or ""),
         "methods": list(request.methods),
         "options": {name: dict(own) for name, own in request.options.items()},
         "wish": asdict(request.wish),

@@ -49,6 +49,12 @@ class Scores:
     """The plugin of each mark, by id."""
     tests: Mapping[str, str] = field(default_factory=dict)
     """A few digits that tell each mark and its settings from others, by id."""
+    commitments: Mapping[str, str] = field(default_factory=dict)
+    """The commitment of each mark that has a salt, by id, as its owner's file gives it."""
+    asked: str = ""
+    """When the first sum was asked for, as the estimates say."""
+    device: str = ""
+    """Where the models were asked, and in which numbers: "cpu float32"."""
     dimension: int
     weights: Mapping[str, float] = field(default_factory=dict)
     """What each client's update weighs in sums; empty where they weigh the same."""

@@ -4,15 +4,17 @@ It needs no watermark's key and no single client's update, only secure aggregati
 asked for stays with it, in a log.
 """
 
-import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.attribution import estimates as folder_of
+from fedaudit.attribution import ledger
+from fedaudit.attribution import log as log_of
 from fedaudit.attribution.estimates import Estimate, Estimated, Estimates
 from fedaudit.attribution.masks import masks
 from fedaudit.attribution.plan import Members, Plan
@@ -20,7 +22,7 @@ from fedaudit.errors import InputError
 from fedaudit.federation import adapters, sums
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Round
-from fedaudit.files import atomic_text, existing_parent, read_regular, sha256
+from fedaudit.files import sha256
 from fedaudit.interfaces import Aggregator, Progress, Update, no_progress
 from fedaudit.metrics import subsets
 from fedaudit.metrics.subsets import Design
@@ -56,21 +58,35 @@ def remaining(planned: Plan, out: Path) -> Plan:
 
 
 def estimate(
-    planned: Plan, out: Path, log: Path, *, progress: Progress = no_progress
+    planned: Plan,
+    out: Path,
+    log: Path,
+    *,
+    recorded: bool = True,
+    progress: Progress = no_progress,
 ) -> tuple[Estimates, float]:
     """Ask for the sums, write the estimates into `out`, and return them with the seconds it took.
 
     Rounds that `out` has already are not asked for again; its rounds must be this federation's.
-    The log names every set that was ever asked for; a round enters it before it is asked for.
+    The log names every set that was ever asked for; a round enters it before it is asked for. So it
+    does the federation's ledger, which refuses a second design of a round, unless nothing is to be
+    `recorded`: where estimates are thrown away, they release nothing.
     """
     began = time.perf_counter()
     if log.resolve().is_relative_to(out.resolve()):
         raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
     planned, found = remaining(planned, out), _begun(planned, out)
-    logged, todo = _logged(log, found.run), list(planned.designs)
+    logs, todo = log_of.read(log, found.run), list(planned.designs)
+    if recorded:
+        ledger.check(planned, found.run, logs)
     for done, number in enumerate(todo):
-        logged = [*logged, _entry(planned, number)]
-        _write_log(logged, log, found.run)
+        logs = log_of.noted(logs, _entry(planned, number))
+        log_of.write(logs, log, found.run)
+        if recorded:  # after the log, which has what it takes to go on where this is interrupted
+            logs = log_of.noted(
+                logs, {**_entry(planned, number), "ledger": _entered(planned, number)}
+            )
+            log_of.write(logs, log, found.run)
         one, files, dimension = _estimated(planned, number, out)
         found = replace(
             found,
@@ -109,6 +125,7 @@ def _begun(planned: Plan, out: Path) -> Estimates:
         if planned.weighting == "size"
         else {},
         dimension=0,
+        asked=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
@@ -229,19 +246,15 @@ def begun(federation: Federation, aggregator: Aggregator, one: Round) -> str:
     return federation.manifest.rounds[0 if aggregator.resets else one.round - 1].adapter
 
 
-def _logged(log: Path, run: str) -> list[Any]:
-    """Return the rounds of a log; raises InputError for a file that is no log of this run."""
-    if not log.exists():
-        existing_parent(log)
-        return []
-    try:
-        table = json.loads(read_regular(log).decode("utf-8"))
-        said, rounds = table["run"], list(table["rounds"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{log} is no log of sums; choose another --log.") from None
-    if said != run:
-        raise InputError(f"{log} is the log of another run; choose another --log.")
-    return rounds
+def _entered(planned: Plan, number: int) -> str:
+    """Return the hash of a round's entry in the ledger."""
+    shares = planned.weights
+    rho = {
+        design.target: round(subsets.masking_strength(masks(design, shares)), 4)
+        for design in planned.designs[number]
+    }
+    run = identity(planned.federation)
+    return ledger.enter(planned, number, run, rho, dimension(planned)).hash
 
 
 def _entry(planned: Plan, number: int) -> dict[str, Any]:
@@ -260,9 +273,3 @@ def _entry(planned: Plan, number: int) -> dict[str, Any]:
         "designs": [asdict(design) for design in designs],
         "exposure": asdict(planned.exposures((number,))[number]),
     }
-
-
-def _write_log(rounds: Sequence[Any], log: Path, run: str) -> None:
-    """Write the log, for the server alone."""
-    table = {"run": run, "queries": sum(one["queries"] for one in rounds), "rounds": rounds}
-    atomic_text(log, json.dumps(table, indent=2) + "\n", mode=0o600)

@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Seed, Set, given, nothing_before
+from fedaudit.cli import bundle
+from fedaudit.cli.options import (
+    Commitments,
+    Device,
+    Dtype,
+    Json,
+    Out,
+    Quiet,
+    Seed,
+    Set,
+    Watermark,
+    given,
+    nothing_before,
+)
 
 if TYPE_CHECKING:
     from fedaudit.attribution.plan import Plan, Wish
@@ -19,10 +32,6 @@ app = typer.Typer(
 
 RoundsOption = Annotated[
     Path | None, typer.Option("--rounds", help="A federation's folder, or its rounds.")
-]
-Watermark = Annotated[
-    Path | None,
-    typer.Option("--watermark", help="The owner's file of marks; a simulation has its own."),
 ]
 Others = Annotated[
     int | None, typer.Option("--others", help="Other clients in a set (m); 5 without it.", min=0)
@@ -70,6 +79,7 @@ def attribute(
     context: typer.Context,
     rounds: RoundsOption = None,
     watermark: Watermark = None,
+    commitments: Commitments = None,
     attribution: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,7 +114,7 @@ def attribute(
         return 0  # before anything is imported: help of a step must stay light
     from fedaudit.attribution import run
     from fedaudit.attribution.pool import Machine
-    from fedaudit.cli.show import bars
+    from fedaudit.cli.show import bars, placed, reported
     from fedaudit.errors import UsageError
 
     if rounds is None:
@@ -114,6 +124,7 @@ def attribute(
     request = run.Request(
         rounds=rounds,
         watermark=watermark,
+        commitments=commitments,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
         wish=_wish(others, queries, limit, threshold, secure_aggregation, weights, seed),
         options=given(set_),
@@ -127,9 +138,9 @@ def attribute(
     known = run.check(request)
     if dry_run:
         return _told(_planned(rounds, request.wish), known.marks, request.machine)
-    place = _place(out, Path("runs") / "attribute" / run.name_of(request, known), json)
+    place = placed(out, Path("runs") / "attribute" / run.name_of(request, known), json)
     with bars(quiet) as bar:
-        return _shown(run.run(request, bar), place, json, quiet)
+        return reported(run.run(request, bar), place, json, quiet)
 
 
 @app.command()
@@ -158,24 +169,30 @@ def estimate(
     It needs no key. Rounds that OUT has already are not asked for again, so rounds may be added as
     they come. Without --seed the sets are drawn at random and only the log says them.
     """
-    from fedaudit.attribution import forecast, server
+    from fedaudit.attribution import forecast, ledger, server
+    from fedaudit.attribution import log as log_of
     from fedaudit.cli.show import bars, note
     from fedaudit.federation.folder import unchecked
 
     chosen = (others, queries, limit, threshold, secure_aggregation, weights, seed)
     wish = _wish(*chosen, rounds=round_ or ())
     planned = server.remaining(_planned(rounds, wish, secret=True), out)
-    if dry_run:
-        return _told(planned, (), None)
     beside = out if out.name else out.absolute()
     place = log or beside.with_name(f"{beside.name}.log.json")
+    logs = log_of.read(place, server.identity(planned.federation))
+    planned = ledger.resumed(planned, logs) if seed is None else planned
+    entries = ledger.check(planned, server.identity(planned.federation), logs)
+    again = [one.round for one in entries if one.round in planned.designs]
+    if dry_run:
+        return _told(planned, (), None, ledger.told(planned.federation, again))
     with bars(quiet) as bar:
         found, seconds = server.estimate(planned, out, place, progress=bar("asking for sums"))
     print(
         f"{len(found.rounds)} rounds with {sum(len(one.estimates) for one in found.rounds)} "
         f"estimates in {out}, {planned.queries} sums, {seconds:.0f} s."
     )
-    print("\n".join((*forecast.held(planned), *forecast.exposed(planned))))
+    given_away = (*forecast.held(planned), *forecast.exposed(planned))
+    print("\n".join([*given_away, *ledger.told(planned.federation, again)]))
     for told in unchecked(planned.federation):
         note(told)
     note(f"What was asked for is in {place}; it stays with the server.", quiet=quiet)
@@ -232,6 +249,7 @@ def score(
 @app.command()
 def decide(
     scores: Annotated[Path, typer.Argument(help="The file of scores.")],
+    commitments: Commitments = None,
     tau: Tau = 4.0,
     alpha: Alpha = 0.01,
     out: Out = None,
@@ -241,12 +259,19 @@ def decide(
     """Combine the scores of all rounds and flag clients. Exit code 1: somebody is flagged."""
     from fedaudit.attribution import reporting
     from fedaudit.attribution import scores as scores_file
+    from fedaudit.cli.show import placed, reported
 
     started = datetime.now(UTC)
     found = scores_file.read(scores)
-    report = reporting.decided_report(found, scores, threshold=tau, alpha=alpha, started=started)
-    place = _place(out, Path("runs") / "attribute" / str(report.run["id"]), json)
-    return _shown(report, place, json, quiet)
+    report = reporting.decided_report(
+        found, scores, threshold=tau, alpha=alpha, started=started, commitments=commitments
+    )
+    place = placed(out, Path("runs") / "attribute" / str(report.run["id"]), json)
+    return reported(report, place, json, quiet)
+
+
+app.command()(bundle.bundle)
+app.command()(bundle.verify)
 
 
 def _wish(*design: Any, rounds: Sequence[int] = ()) -> "Wish":
@@ -265,36 +290,9 @@ def _planned(rounds: Path, wish: "Wish", *, secret: bool = False) -> "Plan":
     return plan.plan(open_federation(existing(rounds, "federation")), wish, secret=secret)
 
 
-def _told(planned: "Plan", marks: Any, machine: Any) -> int:
+def _told(planned: "Plan", marks: Any, machine: Any, more: Sequence[str] = ()) -> int:
     """Print what a plan would ask and give away."""
     from fedaudit.attribution import forecast
 
-    print("\n".join(forecast.lines(planned, marks, machine)))
+    print("\n".join([*forecast.lines(planned, marks, machine), *more]))
     return 0
-
-
-def _place(out: Path | None, otherwise: Path, json: Path | None) -> Path:
-    """Return the report's folder, once it and the file `json` are known to be such."""
-    from fedaudit.errors import InputError
-    from fedaudit.files import check_target, existing_parent
-
-    place = out or otherwise
-    if place.is_file():
-        raise InputError(f"{place} is a file; --out needs a folder.")
-    if (place / "federation.json").exists():
-        raise InputError(f"{place} is a federation's folder; choose another --out.")
-    if json is not None and json.is_dir():
-        raise InputError(f"{json} is a folder; --json needs a file.")
-    for file in (place / "report.json", json or place / "report.json"):
-        check_target(file)
-        existing_parent(file.absolute().parent)
-    return place
-
-
-def _shown(report: Any, place: Path, json: Path | None, quiet: bool) -> int:
-    from fedaudit.cli.show import note, saved, shown, verdict_code
-
-    document = saved(report, place / "report.json", json)
-    shown(document)
-    note(f"The report is {place / 'report.json'}.", quiet=quiet)
-    return verdict_code(document)

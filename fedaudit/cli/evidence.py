@@ -17,7 +17,7 @@ def verified(path: Path, key: Path | None, root: Path | None) -> int:
     """Print a line for everything that a report says and that can be checked, and a sum."""
     found, content = _read(path)
     checks = [*_checks(found, path, root), *_signature(path, key, content)]
-    _print(checks)
+    print_checks(checks)
     return DIFFERS if any(one.state == "differs" for one in checks) else 0
 
 
@@ -30,7 +30,7 @@ def attested(path: Path, key: Path, root: Path | None) -> int:
     signer = attestation.private_key(key)
     found, content = _read(path)
     checks = _checks(found, path, root)
-    _print(checks)
+    print_checks(checks)
     if any(one.state == "differs" for one in checks):
         note("Not signed: something differs from what the report says.")
         return DIFFERS
@@ -92,7 +92,8 @@ def _inputs(report: Mapping[str, Any], checks: "Sequence[Check]") -> list[dict[s
     ]
 
 
-def _print(checks: "Sequence[Check]") -> None:
+def print_checks(checks: "Sequence[Check]") -> None:
+    """Print a line for each check, and how many there are of each state."""
     from fedaudit.report.redaction import visible
 
     for one in checks:

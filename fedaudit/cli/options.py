@@ -27,6 +27,17 @@ Engine = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Scale = Annotated[str, typer.Option("--scale", help="nano (minutes on two cores) or paper.")]
 
+Watermark = Annotated[
+    Path | None,
+    typer.Option("--watermark", help="The owner's file of marks; a simulation has its own."),
+]
+Commitments = Annotated[
+    Path | None,
+    typer.Option(
+        "--commitments", help="What the owner published before training; others flag nobody."
+    ),
+]
+
 Target = Annotated[
     str | None,
     typer.Option("--target", help="A federation's folder, a model folder or a hub id."),

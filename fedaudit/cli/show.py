@@ -161,3 +161,29 @@ def _live() -> Iterator[tuple["Bars", Callable[[], None]]]:
     finally:
         if shown_bars.live.is_started:  # stopping what never started prints an empty line
             shown_bars.stop()
+
+
+def placed(out: Path | None, otherwise: Path, json: Path | None) -> Path:
+    """Return the report's folder, once it and the file `json` are known to be such."""
+    from fedaudit.errors import InputError
+    from fedaudit.files import check_target, existing_parent
+
+    place = out or otherwise
+    if place.is_file():
+        raise InputError(f"{place} is a file; --out needs a folder.")
+    if (place / "federation.json").exists():
+        raise InputError(f"{place} is a federation's folder; choose another --out.")
+    if json is not None and json.is_dir():
+        raise InputError(f"{json} is a folder; --json needs a file.")
+    for file in (place / "report.json", json or place / "report.json"):
+        check_target(file)
+        existing_parent(file.absolute().parent)
+    return place
+
+
+def reported(report: Any, place: Path, json: Path | None, quiet: bool) -> int:
+    """Save a report into its folder, show it, and return the exit code of its verdict."""
+    document = saved(report, place / "report.json", json)
+    shown(document)
+    note(f"The report is {place / 'report.json'}.", quiet=quiet)
+    return verdict_code(document)

@@ -71,9 +71,30 @@ def make(
             bar,
         )
     print(f"{made.count} documents with mark {made.mark.id} in {out}.")
+    print(f"Its commitment is {made.commitment}: publish it before anybody trains.")
     for line in told(documents, made.unread):
         note(f"{line}; {out} is without them.", quiet=quiet)
     note(f"{watermark} holds what finds it: keep it secret.", quiet=quiet)
+    return 0
+
+
+@app.command()
+def commitment(
+    watermark: Annotated[Path, typer.Argument(help="The secret file of marks.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Also write the public file of commitments, to be published."),
+    ] = None,
+) -> int:
+    """Print the commitment of every mark: what to publish before anybody trains.
+
+    A mark without a salt, from an earlier fedaudit, is given one in the owner's file.
+    """
+    from fedaudit.attribution import planting
+
+    found = planting.published(watermark, out)
+    for one in found.commitments:
+        print(f"{one.sha256}  {one.id}  {one.plugin}")
     return 0
 
 

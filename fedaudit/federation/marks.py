@@ -34,6 +34,8 @@ def read(path: Path) -> list[Mark]:
     for number, item in enumerate(items):  # what is refused below is shown, and must be no secret
         if not isinstance(item, Mapping) or not isinstance(item.get("secret"), Mapping):
             raise InputError(f"{path}: mark {number} has no table 'secret'.")
+        if not isinstance(item.get("salt", ""), str):
+            raise InputError(f"{path}: mark {number} has a salt that is no text.")
     try:
         marks = [build(Mark, item, f"mark {number}") for number, item in enumerate(items)]
     except UsageError as error:

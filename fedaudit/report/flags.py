@@ -71,8 +71,8 @@ def judged(measurements: Iterable[Measurement]) -> list[Told]:
     """Return the status of an attribution on each variant, and why; nothing where none was made.
 
     * fail          the protocol flags a client
-    * inconclusive  nobody is flagged, but a client could not be tested, nobody was, or the protocol
-                    did not run
+    * inconclusive  nobody is flagged, but a client could not be tested, nobody was, a mark has no
+                    matching commitment where such are required, or the protocol did not run
     * pass          everybody was tested and nobody exceeds the threshold
     """
     variants: dict[str, list[Measurement]] = {}
@@ -106,6 +106,13 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> Told:
             f"{PROTOCOL}{at}: {len(flagged):,} of {len(clients):,} clients "
             f"{'is' if len(flagged) == 1 else 'are'} flagged: {_named(flagged)}."
         )
+    if bare := _uncommitted(rows):
+        several = len(bare) > 1
+        return "inconclusive", (
+            f"{PROTOCOL}{at}: mark{'s' * several} {', '.join(bare)} {'have' if several else 'has'} "
+            "no matching published commitment, so nobody is flagged by "
+            f"{'them' if several else 'it'}."
+        )
     if unknown := [one for one in clients if not one.decided]:
         return "inconclusive", (
             f"{PROTOCOL}{at}: {len(unknown):,} of {len(clients):,} clients could not be tested: "
@@ -116,6 +123,12 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> Told:
         f"{PROTOCOL}{at}: none of {len(clients):,} clients is flagged: the highest Z is "
         f"{highest.z:.2f}, which must exceed {highest.threshold:.4g}."
     )
+
+
+def _uncommitted(rows: Iterable[Measurement]) -> list[str]:
+    """Return the marks that were tested and have no matching published commitment."""
+    said = (row for row in rows if _protocol(row) and row.metric == "committed" and not row.value)
+    return [str(row.scope.get("mark", "")) for row in said]
 
 
 def _rank(one: Tested) -> tuple[bool, bool, float, str, str, str, str]:

@@ -42,6 +42,7 @@ MEMORIZATION = (
 
 _WHO = frozenset({"client", "mark"})
 
+_OF_A_ROUND = ("sets", "smallest_set", "determined", "estimator_variance", "effective_masks")
 ATTRIBUTION = {
     "client": {
         ("stouffer_z", frozenset({"client"})),
@@ -55,12 +56,11 @@ ATTRIBUTION = {
     "masking": {
         ("queries", frozenset[str]()),
         ("leakage_bits", frozenset({"round", "strength"})),
-        *(
-            (metric, frozenset({"round"}))
-            for metric in (
-                *("sets", "smallest_set", "determined", "estimator_variance", "effective_masks"),
-            )
-        ),
+        *((metric, frozenset({"round"})) for metric in _OF_A_ROUND),
+    },
+    "keys": {
+        *((metric, frozenset[str]()) for metric in ("marks", "unopened")),
+        ("committed", frozenset({"mark"})),
     },
     "time": {(metric, frozenset({"step"})) for metric in ("seconds", "overhead")},
 }

@@ -9,6 +9,7 @@ from typing import Any
 import fedaudit.nano.generator as nano
 from fedaudit import corpus, registry
 from fedaudit.errors import InputError, unknown
+from fedaudit.federation import commitments
 from fedaudit.files import existing
 from fedaudit.options import table_of
 from fedaudit.prompts import template
@@ -65,7 +66,11 @@ def marked(
         made = plugin.embed(secret, source[: wanted.distinct or None], teacher, seed=config.seed)
         if wanted.prompts == "marked":
             secret = plugin.prompted(secret, [document.text for document in made], teacher)
-        marks.append(Mark(id=f"mark{index}", name=name, options=table_of(plugin), secret=secret))
+        salt = commitments.seeded_salt(config.seed, index)
+        own_options = table_of(plugin)
+        marks.append(
+            Mark(id=f"mark{index}", name=name, options=own_options, secret=secret, salt=salt)
+        )
         if index < len(chosen):
             for number, at in enumerate(places):
                 own[at] = _copy(made, number)

@@ -13,7 +13,7 @@ from typing import Any
 import fedaudit.nano.generator as nano
 from fedaudit import corpus, registry
 from fedaudit.errors import InputError
-from fedaudit.federation import adapters, manifest, marks
+from fedaudit.federation import adapters, commitments, manifest, marks
 from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
 from fedaudit.files import existing, sha256, umask
 from fedaudit.interfaces import Aggregator
@@ -180,6 +180,9 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
         if dealt.held_out:
             corpus.write(place / "data/held_out.jsonl", dealt.held_out)
         initial_adapter(config, base, place / INITIAL)
+        if treated.marks:  # before training, as an owner would publish them
+            made = [commitments.commitment(mark, mark.options) for mark in treated.marks]
+            commitments.write(commitments.Commitments(commitments=tuple(made)), place)
         started = _manifest(config, names, dealt, base, place, server)
         if treated.marks:  # named by no hash: the server's copy of the folder goes without it
             marks.write(treated.marks, place / marks.OWNER)

@@ -137,9 +137,10 @@ def test_each_party_alone_comes_to_the_same_z(run, fed, tmp_path):
     assert whole.code == 1
     assert z_of(document) == z_of(report("all"))
     assert len(z_of(document)) == 7
-    # The server has a federation, estimates and a log, and no file of marks.
+    # The server has a federation with its ledger, estimates and a log, and no file of marks.
     held = files(tmp_path / "server")
     assert held - {f"fed/{name}" for name in files(fed.path)} == {
+        "fed/ledger.jsonl",
         "est.log.json",
         "est/estimates.json",
         *(

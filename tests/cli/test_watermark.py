@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import stat
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,7 +56,9 @@ def lines(shown):
 def test_made_documents_are_found_with_their_own_file_alone(run, plugin):
     made = make(run, plugin, "marked.jsonl", "marks.json")
     assert (made.code, made.err) == (0, "")
-    assert made.out == "9 documents with mark mark0 in marked.jsonl.\n"  # one is a prompt
+    told, published = made.out.splitlines()
+    assert told == "9 documents with mark mark0 in marked.jsonl."  # one is a prompt
+    assert re.fullmatch(r"Its commitment is [0-9a-f]{64}: publish it before .*", published)
     assert stat.S_IMODE(Path("marks.json").stat().st_mode) == 0o600
     other = make(run, plugin, "others.jsonl", "other.json")
     assert other.code == 0
@@ -100,9 +103,10 @@ def test_the_seed_is_drawn_where_nobody_can_guess(monkeypatch, run):
     drawn = SimpleNamespace(randbits=lambda bits: asked.append(bits) or 7)
     monkeypatch.setattr(planting, "secrets", drawn)
     assert make(run, "fictitious", "a.jsonl", "a.json").code == 0
-    assert asked == [63]
+    assert asked == [63, 256]  # the secret's, and the salt of its commitment
     assert make(run, "fictitious", "b.jsonl", "b.json", "--seed", 7).code == 0
-    assert Path("a.json").read_bytes() == Path("b.json").read_bytes()
+    assert keys("a.json") == keys("b.json")
+    assert Path("a.json").read_bytes() != Path("b.json").read_bytes()  # another salt
 
 
 def test_a_seed_repeats_a_mark(run):
@@ -211,3 +215,42 @@ def test_a_damaged_secret_is_refused_and_not_shown(run, plugin, change):
 def test_documents_and_marks_are_not_one_file(run):
     words = ("documents.jsonl", "x.json", "--watermark", "./x.json", *CPU)
     run.refused(3, "watermark", "make", *words, says="cannot hold both")
+
+
+def test_a_commitment_is_published_and_says_nothing_of_the_mark(run):
+    made = make(run, "fictitious", "a.jsonl", "marks.json", "--id", "bank")
+    assert make(run, "kgw", "b.jsonl", "marks.json", "--id", "court").code == 0
+    shown = run("watermark", "commitment", "marks.json", "--out", "public.json")
+    assert (shown.code, shown.err) == (0, "")
+    first, second = (line.split() for line in shown.out.splitlines())
+    assert first[1:] == ["bank", "fictitious"]
+    assert second[1:] == ["court", "kgw"]
+    assert first[0] in made.out
+    public = json.loads(Path("public.json").read_text())
+    assert [one["sha256"] for one in public["commitments"]] == [first[0], second[0]]
+    assert public["made"].endswith("+00:00")
+    told = made.out + shown.out + Path("public.json").read_text()
+    salts = [mark["salt"] for mark in json.loads(Path("marks.json").read_text())["marks"]]
+    assert len({*salts}) == 2
+    for secret in (*keys("marks.json"), *salts):
+        assert secret not in told
+    run.refused(
+        3, "watermark", "commitment", "marks.json", "--out", "public.json", says="exists already"
+    )
+    again = run("watermark", "commitment", "marks.json")
+    assert again.out == shown.out
+
+
+def test_a_mark_of_an_earlier_version_gets_a_salt_when_it_is_published(run):
+    assert make(run, "fictitious", "a.jsonl", "marks.json").code == 0
+    table = json.loads(Path("marks.json").read_text())
+    del table["marks"][0]["salt"]
+    Path("marks.json").write_text(json.dumps(table))
+    assert run("watermark", "check", "a.jsonl", "--watermark", "marks.json", *CPU).code == 1
+    first = run("watermark", "commitment", "marks.json")
+    assert first.code == 0
+    salted = json.loads(Path("marks.json").read_text())
+    assert len(salted["marks"][0].pop("salt")) == 64
+    assert salted["marks"] == table["marks"]
+    assert stat.S_IMODE(Path("marks.json").stat().st_mode) == 0o600
+    assert run("watermark", "commitment", "marks.json").out == first.out

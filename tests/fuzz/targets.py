@@ -30,7 +30,7 @@ from fedaudit.audit import gate, journal, merging
 from fedaudit.audit.journal import Journal
 from fedaudit.audit.target import resolve
 from fedaudit.cli.simulate import settings
-from fedaudit.federation import adapters, manifest, marks
+from fedaudit.federation import adapters, commitments, manifest, marks
 from fedaudit.prompts import template
 from fedaudit.records import Finding, Measurement
 from fedaudit.report import document, html, markdown, terminal
@@ -354,7 +354,12 @@ def _estimates(folder: Path) -> None:
     planned = plan.plan(found, plan.Wish(threshold=2))
     server.estimate(planned, folder / "estimates", folder / "log.json")
     shutil.rmtree(folder / "fed")
-    handmade.marks(folder / "marks.json", count=2)
+    made_marks = handmade.marks(folder / "marks.json", count=2)
+    public = tuple(
+        commitments.Commitment(id=m.id, plugin=m.name, sha256="0" * 64) for m in made_marks
+    )
+    said = commitments.Commitments(made="2026-01-01T00:00:00+00:00", commitments=public)
+    commitments.write(said, folder / "commitments.json")
     one = Score(z=1.5, p_value=0.07, n=9, hits=7, chance=0.5, null=(0.1, 0.2))
     scored = scores.Scored(
         round=1,
@@ -366,6 +371,7 @@ def _estimates(folder: Path) -> None:
     made = scores.Scores(
         run="r", base="b", aggregation="fedavg", clients=("c0", "c1", "c2"),
         marks={"m0": "fictitious", "m1": "fictitious"}, dimension=9,
+        commitments={"m0": "0" * 64}, asked="2026-01-02T00:00:00+00:00",
         rounds=(scored, replace(scored, round=2)),
     )  # fmt: skip
     scores.write(made, folder / "scores.json")
@@ -379,7 +385,12 @@ def _read_estimates(folder: Path) -> None:
         registry.create("watermark", mark.name, mark.options)
     path = folder / "scores.json"
     report = reporting.decided_report(
-        scores.read(path), path, threshold=4.0, alpha=0.01, started=datetime.now(UTC)
+        scores.read(path),
+        path,
+        threshold=4.0,
+        alpha=0.01,
+        started=datetime.now(UTC),
+        commitments=folder / "commitments.json",
     )
     document.write(report, folder / OUT / "report.json")
 
@@ -465,7 +476,7 @@ LORA = {f"lora/{adapters.CONFIG}": structured, f"lora/{adapters.WEIGHTS}": tenso
 JSON = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 BASE = {**{f"base/{name}": structured for name in JSON}, "base/model.safetensors": tensors}
 JOURNAL = {"1/journal.bin": journals, "1/journal.key": mutations.flipped}
-ATTRIBUTION = (f"estimates/{estimates.NAME}", "marks.json", "scores.json")
+ATTRIBUTION = (f"estimates/{estimates.NAME}", "marks.json", "scores.json", "commitments.json")
 
 TARGETS: dict[str, Target] = {
     "manifests": Target(_federation, _read_federation, MANIFEST, 12),

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit import corpus, registry
+from fedaudit.attribution import commitment
 from fedaudit.errors import InputError, UsageError
-from fedaudit.federation import manifest, marks
+from fedaudit.federation import commitments, manifest, marks
 from fedaudit.federation.folder import open_federation
 from fedaudit.options import build
 from fedaudit.prompts import template
@@ -246,3 +247,12 @@ def test_settings_that_cannot_be_are_refused(wrong):
 def test_a_watermark_is_another_run(plain):
     assert wanted(plain).sha256() != plain.sha256()
     assert wanted(plain, ratio=0.3).sha256() != wanted(plain).sha256()
+
+
+def test_marks_are_committed_to_before_the_first_round(pair):
+    public = commitments.read(pair[1] / commitments.NAME)
+    owned = marks.read(pair[1] / OWNER)
+    assert {one.id: one.sha256 for one in public.commitments} == commitment.digests(owned)
+    assert len({one.salt for one in owned}) == len(owned) == 2
+    assert commitments.NAME in manifest.read(pair[1]).files
+    assert not (pair[0] / commitments.NAME).exists()

@@ -1,0 +1,127 @@
+"""Commitments to marks: published before training, so that no key can be chosen afterwards.
+
+A commitment is the SHA-256 of a mark with all that decides its test, and of a random salt. It tells
+nothing of the mark, and nobody can find another mark that has it.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fedaudit.errors import InputError, UsageError
+from fedaudit.files import atomic_text, check_version, read_json
+from fedaudit.names import check_name
+from fedaudit.options import build
+from fedaudit.watermark import Mark
+
+SCHEMA_VERSION = "1.0"
+NAME = "commitments.json"
+"""The public file of commitments, in a federation's folder and elsewhere."""
+SCHEME = "fedaudit mark 1"
+"""What is hashed with a mark, so that no other text is ever taken for one."""
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commitment:
+    """What its owner publishes of a mark."""
+
+    id: str
+    plugin: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commitments:
+    """commitments.json: public, and worth what the time is worth at which others have seen it."""
+
+    schema_version: str = SCHEMA_VERSION
+    made: str = ""
+    """When, as the file says: ISO 8601 with a time zone. Nobody vouches for it."""
+    commitments: tuple[Commitment, ...] = ()
+
+
+def digest(mark: Mark, settings: Mapping[str, Any]) -> str:
+    """Return the SHA-256 that commits to a mark, its id, its salt and all of its settings.
+
+    `settings` are the plugin's options with the defaults spelled out. Raises ValueError for a mark
+    without a salt: a short secret could be found by trying.
+    """
+    if not mark.salt:
+        raise ValueError(f"The mark {mark.id} has no salt.")
+    table = {
+        "scheme": SCHEME,
+        "salt": mark.salt,
+        "id": mark.id,
+        "plugin": mark.name,
+        "settings": settings,
+        "secret": mark.secret,
+    }
+    return hashlib.sha256(canonical(table)).hexdigest()
+
+
+def canonical(table: Any) -> bytes:
+    """Return JSON in one spelling: sorted keys, no spaces, UTF-8; of what a reader gets back."""
+    read_again = json.loads(json.dumps(table, allow_nan=False))
+    text = json.dumps(read_again, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def commitment(mark: Mark, settings: Mapping[str, Any]) -> Commitment:
+    """Return what may be published of a mark; raises as `digest`."""
+    return Commitment(id=mark.id, plugin=mark.name, sha256=digest(mark, settings))
+
+
+def seeded_salt(seed: int, index: int) -> str:
+    """Return the salt of a mark whose secret follows from a seed: it is as secret as the seed."""
+    return hashlib.sha256(f"salt {seed} {index}".encode()).hexdigest()
+
+
+def write(found: Commitments, place: Path) -> None:
+    """Write commitments to the file `place`, or as commitments.json into the folder `place`."""
+    path = place / NAME if place.is_dir() else place
+    atomic_text(path, json.dumps(asdict(found), indent=2, ensure_ascii=False) + "\n")
+
+
+def read(path: Path) -> Commitments:
+    """Return the commitments in `path`; raises InputError for a file that holds none."""
+    table = read_json(path, f"There is no file of commitments {path}.")
+    check_version(table, path, SCHEMA_VERSION)
+    items: Any = table.get("commitments") if isinstance(table, Mapping) else None
+    if not isinstance(items, list) or not items:
+        raise InputError(
+            f"{path} holds no commitments; `fedaudit watermark commitment` writes such a file."
+        )
+    try:
+        own = tuple(build(Commitment, item, f"commitment {at}") for at, item in enumerate(items))
+        found = build(Commitments, {**table, "commitments": own}, path.name)
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
+    _check(found, path)
+    return found
+
+
+def _check(found: Commitments, path: Path) -> None:
+    ids = [one.id for one in found.commitments]
+    if len(set(ids)) < len(ids):
+        raise InputError(f"{path} holds two commitments for one mark.")
+    for one in found.commitments:
+        check_name(one.id, path, "the mark")
+        if not SHA256.fullmatch(one.sha256):
+            raise InputError(f"{path}: the commitment of {one.id} is no SHA-256.")
+    if found.made and time(found.made) is None:
+        raise InputError(f"{path}: {found.made!r} is no time with a time zone.")
+
+
+def time(text: str) -> datetime | None:
+    """Return an ISO 8601 time with a time zone; None for any other text."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None

@@ -1,0 +1,284 @@
+"""fedaudit attribute with commitments, a ledger, and a bundle that somebody else checks."""
+
+import json
+import shutil
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from command import Command
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "attribution"))
+
+import handmade
+
+from fedaudit.federation import adapters
+from fedaudit.federation import marks as marks_file
+
+SMALL = ("--others", 3, "--queries", 4, "--threshold", 3)
+ALONE = ("--workers", 1, "--device", "cpu", "--quiet")
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return Command(monkeypatch, capfd)
+
+
+@pytest.fixture
+def fed(tmp_path, monkeypatch, run):
+    """Return a federation whose c1 is guilty of m0, with marks.json and public.json beside it."""
+    made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
+    [mark] = handmade.marks(tmp_path / "marks.json")
+    assert run("watermark", "commitment", "marks.json", "--out", "public.json").code == 0
+    made.mark, made.engine = mark, handmade.reading(monkeypatch, mark)
+    return made
+
+
+def other_commitments(path="others.json", seed=78):
+    """Write the commitments of other marks of the same ids."""
+    from fedaudit.attribution import planting
+
+    handmade.marks(Path("other-marks.json"), seed=seed)
+    planting.published(Path("other-marks.json"), Path(path))
+
+
+def report(path="o"):
+    return json.loads((Path(path) / "report.json").read_text())
+
+
+def scored(run, fed):
+    words = ("estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--quiet")
+    assert run("attribute", *words).code == 0
+    words = ("score", "est", "--watermark", "marks.json", "--out", "s.json", *ALONE)
+    assert run("attribute", *words).code == 0
+
+
+def decide(run, *more, out="o"):
+    return run("attribute", "decide", "s.json", "--out", out, "--quiet", *more)
+
+
+def test_a_committed_mark_flags_and_another_key_does_not(run, fed):
+    scored(run, fed)
+    [own] = json.loads(Path("public.json").read_text())["commitments"]
+    assert json.loads(Path("s.json").read_text())["commitments"] == {"m0": own["sha256"]}
+    assert decide(run, "--commitments", "public.json").code == 1
+    said = " ".join(report()["limits"])
+    assert "published commitments match 1 of them" in said
+    assert "until the mark is opened" in said
+    other_commitments()
+    assert decide(run, "--commitments", "others.json", out="p").code == 7
+    assert report("p")["findings"] == []
+    assert any(
+        "of another key, other prompts or other settings" in x for x in report("p")["limits"]
+    )
+    assert decide(run, out="q").code == 1
+    assert any("no commitments were given" in limit for limit in report("q")["limits"])
+    shutil.copy("public.json", "renamed.json")
+    table = json.loads(Path("renamed.json").read_text())
+    table["commitments"][0]["id"] = "stranger"
+    Path("renamed.json").write_text(json.dumps(table))
+    words = ("attribute", "decide", "s.json", "--commitments", "renamed.json", "--out", "r")
+    run.refused(3, *words, says="no commitment of any of the marks")
+
+
+def test_marks_without_a_salt_are_uncommitted(run, fed):
+    marks_file.write([fed.mark], Path("marks.json"))
+    scored(run, fed)
+    assert decide(run).code == 1
+    assert decide(run, "--commitments", "public.json", out="p").code == 7
+    assert any("has no salt" in limit for limit in report("p")["limits"])
+
+
+def test_all_in_one_takes_the_commitments_in_the_federations_folder(run, fed):
+    words = ("attribute", "--rounds", fed.path, *SMALL, *ALONE, "--watermark", "marks.json")
+    assert run(*words, "--out", "o").code == 1
+    assert any("no commitments were given" in limit for limit in report()["limits"])
+    assert run(*words, "--commitments", "public.json", "--out", "p").code == 1
+    assert not any("until the mark is opened" in limit for limit in report("p")["limits"])
+    other_commitments(fed.path / "commitments.json")
+    assert run(*words, "--out", "q").code == 7
+    assert report("q")["verdict"]["status"] == "inconclusive"
+    # Settings are part of what was committed to.
+    shutil.copy("public.json", fed.path / "commitments.json")
+    assert run(*words, "--out", "r").code == 1
+    assert run(*words, "--set", "fictitious.tokens=5", "--out", "t").code == 7
+    assert not (fed.path / "ledger.jsonl").exists()  # nothing leaves this machine
+
+
+def test_a_second_design_of_a_round_is_one_line(run, fed):
+    words = ("attribute", "estimate", "--rounds", fed.path, *SMALL, "--quiet")
+    assert run(*words, "--out", "est").code == 0
+    for more in (("--out", "est2"), ("--out", "est3", "--seed", 9)):
+        run.refused(3, *words, *more, says="Round 1 was asked for with other sets already")
+        run.refused(3, *words, *more, "--dry-run", says="other sets already")
+    again = run(*words, "--out", "est2", "--log", "est.log.json")  # the log has the sets of then
+    assert again.code == 0
+    assert "Round 1 was asked for before with the same sets" in again.out
+    assert "2 rounds, one design each" in again.out
+    first, second = (json.loads(Path(at, "estimates.json").read_text()) for at in ("est", "est2"))
+    assert first["files"] == second["files"]
+
+
+@pytest.fixture
+def bundle(run, fed):
+    scored(run, fed)
+    assert decide(run, "--commitments", "public.json").code == 1
+    shown = run(
+        "attribute", "bundle", "est", "--watermark", "marks.json", "--scores", "s.json",
+        "--report", "o", "--commitments", "public.json", "--out", "b",
+    )  # fmt: skip
+    assert shown.code == 0
+    assert "opens marks" in shown.err
+    for gone in ("est", "marks.json", "s.json", "public.json", "o"):
+        Path(gone).rename(f"{gone}.away")
+    return Path("b")
+
+
+def verify(run, *more):
+    return run("attribute", "verify", "b", *ALONE, *more)
+
+
+def test_an_expert_comes_to_the_same_bits(run, bundle):
+    done = verify(run)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert all(line.startswith("same: ") for line in lines[:-1]), done.out
+    assert lines[0] == "same: files 37 by SHA-256"  # 2 x 8 adapters of two files, and five more
+    assert "same: commitment of mark m0" in lines
+    # Each round: the global model and seven clients, for one mark.
+    assert "same: scores of round 1 (8 tests bit for bit)" in lines
+    assert any(line.startswith("same: Z of c1, mark m0 (") for line in lines)
+    assert "same: verdict fail" in lines
+    assert any("Z of c2, mark m0" in line for line in verify(run, "--client", "c2").out.split("\n"))
+    run.refused(2, "attribute", "verify", "b", "--client", "c11", says="Did you mean 'c1'?")
+    assert stat.S_IMODE(bundle.stat().st_mode) == 0o700
+    assert stat.S_IMODE((bundle / "watermark.json").stat().st_mode) == 0o600
+
+
+def rewrite(path, change):
+    table = json.loads(path.read_text())
+    change(table)
+    path.write_text(json.dumps(table))
+
+
+def rehash(bundle, *names):
+    """Write the SHA-256 of changed files into bundle.json: who forges a bundle can."""
+    from fedaudit.files import sha256
+
+    rewrite(
+        bundle / "bundle.json", lambda t: t["files"].update({n: sha256(bundle / n) for n in names})
+    )
+
+
+def change_score(table):
+    table["rounds"][0]["clients"]["c2"]["m0"]["z"] += 1e-12
+
+
+def change_z(table):
+    for row in table["measurements"]:
+        if row["metric"] == "stouffer_z" and row["scope"] == {"client": "c2", "mark": "m0"}:
+            row["value"] += 1.0
+
+
+def change_limits(table):
+    table["limits"] = table["limits"][1:]
+
+
+def change_commitment(table):
+    table["commitments"][0]["sha256"] = "0" * 64
+
+
+def change_secret(table):
+    table["marks"][0]["secret"]["attributes"][0]["value"] += "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("scores.json", change_score, ["scores of round 1", "report is about these scores"]),
+        ("report.json", change_z, ["decision measurements"]),
+        ("report.json", change_limits, ["decision limits"]),
+        ("commitments.json", change_commitment, ["commitment of mark m0", "decision findings"]),
+        ("watermark.json", change_secret, ["commitment of mark m0", "scores of round 1"]),
+    ],
+)
+def test_whatever_was_changed_differs(run, bundle, name, change, says):
+    rewrite(bundle / name, change)
+    done = verify(run)
+    assert done.code == 1
+    assert f"differs: file {name} (not the SHA-256 in bundle.json)" in done.out
+    rehash(bundle, name)
+    done = verify(run)
+    assert done.code == 1
+    assert "same: files" in done.out
+    for what in says:
+        assert f"differs: {what}" in done.out
+
+
+def drop_round(bundle):
+    def change(table):
+        table["rounds"] = table["rounds"][:1]
+
+    rewrite(bundle / "estimates/estimates.json", change)
+
+
+def tamper(bundle):
+    weights = bundle / "estimates/001/c2" / adapters.WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (drop_round, "misses round 2, which b/scores.json has scores of"),
+        (lambda b: shutil.rmtree(b / "estimates/002"), "b misses estimates/002"),
+        (lambda b: (b / "report.json").unlink(), "b misses report.json"),
+        (lambda b: (b / "bundle.json").unlink(), "b is no bundle"),
+        (lambda b: (b / "bundle.json").write_text('{"files": 3}'), "bundle.json"),
+        (
+            lambda b: rewrite(b / "bundle.json", lambda t: t["files"].update({"../x": "0"})),
+            "outside",
+        ),
+        (tamper, "SHA-256"),
+        (
+            lambda b: rewrite(b / "report.json", lambda t: t["run"].update(command="x")),
+            "no report of",
+        ),
+        (lambda b: (b / "scores.json").write_text("{}"), "holds no scores"),
+        (
+            lambda b: rewrite(b / "scores.json", lambda t: t.update(run="other")),
+            "scores of another run",
+        ),
+    ],
+)
+def test_bundles_that_cannot_be_checked(run, bundle, damage, says):
+    damage(bundle)
+    outcome = verify(run)
+    assert outcome.code == 3, outcome
+    assert says in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
+
+
+def test_marks_that_are_not_opened_are_not_checked(run, fed, monkeypatch):
+    handmade.marks(Path("marks.json"), count=2)
+    assert run("watermark", "commitment", "marks.json", "--out", "two.json").code == 0
+    scored(run, fed)
+    assert decide(run, "--commitments", "two.json").code == 1
+    parts = (
+        *("attribute", "bundle", "est", "--watermark", "marks.json", "--scores", "s.json"),
+        *("--report", "o/report.json", "--commitments", "two.json"),
+    )
+    run.refused(2, *parts, "--mark", "m7", "--out", "b", says="Did you mean")
+    assert run(*parts, "--mark", "m0", "--out", "b").code == 0
+    run.refused(3, *parts, "--out", "b", says="exists already")
+    done = verify(run)
+    assert done.code == 0, done.out
+    assert "not checked: commitment of mark m1 (the mark is not opened)" in done.out
+    assert "not checked: scores of mark m1 (the mark is not opened)" in done.out
+    assert "same: commitment of mark m0" in done.out
+    assert "same: decision measurements" in done.out
+    told = Path("b/watermark.json").read_text()
+    second = json.loads(Path("marks.json").read_text())["marks"][1]["secret"]["entity"]
+    assert second not in told
