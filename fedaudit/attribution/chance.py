@@ -104,10 +104,10 @@ def chances_of(scores: Scores, z: Mapping[Pair, float]) -> dict[Pair, Chance]:
     shown = _shown(scores, z, alone)
     found = {}
     for (who, mark), one in alone.items():
-        own = [(each, _others(each, who)) for each in scores.rounds if who in each.clients]
+        own = [(each, others(each, who)) for each in scores.rounds if who in each.clients]
         laws = contamination.laws(
-            [_mixture(each, who, others, scores.weights) for each, others in own],
-            [[shown[mark, each.round, other] for other in others] for each, others in own],
+            [mixture(each, who, names, scores.weights) for each, names in own],
+            [[shown[mark, each.round, other] for other in names] for each, names in own],
             one.spread,
         )
         found[who, mark] = replace(one, laws=laws)
@@ -128,18 +128,20 @@ def _shown(
     return found
 
 
-def _others(one: Scored, client: str) -> list[str]:
+def others(one: Scored, client: str) -> list[str]:
+    """Return the other participants of a round, in order."""
     return sorted(who for who in one.clients if who != client)
 
 
-def _mixture(
-    one: Scored, client: str, others: Sequence[str], weights: Mapping[str, float]
+def mixture(
+    one: Scored, client: str, names: Sequence[str], weights: Mapping[str, float]
 ) -> "Mixture":
+    """Return what is known of how much a client's estimate holds of the others, by `names`."""
     from fedaudit.metrics.contamination import Mixture
 
     own = weights.get(client, 1.0)
     return Mixture(
-        weights=tuple(weights.get(who, 1.0) / own for who in others),
+        weights=tuple(weights.get(who, 1.0) / own for who in names),
         strength=one.strength.get(client, 1.0),
         others=one.others,
         pairs=one.pairs,

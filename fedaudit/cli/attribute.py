@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli import bundle
+from fedaudit.cli import bundle, calibrate
 from fedaudit.cli.options import (
     Commitments,
     Device,
@@ -272,6 +272,7 @@ def decide(
 
 app.command()(bundle.bundle)
 app.command()(bundle.verify)
+app.command()(calibrate.calibrate)
 
 
 def _wish(*design: Any, rounds: Sequence[int] = ()) -> "Wish":
