@@ -62,6 +62,12 @@ class Chance:
             high += 2 * (high - low)
         return _crossing(self.p_value, low, high, level)
 
+    def detectable(self, level: float, threshold: float, power: float = 0.9) -> float:
+        """Return the mean Z that exceeds what it must with that probability, by chance alone."""
+        return replace(self, laws=()).least(level, threshold) + self.spread * stouffer.normal(
+            1 - power
+        )
+
     def floor(self, threshold: float) -> float:
         """Return so many standard deviations by chance, and no less than `threshold`."""
         return max(threshold, threshold * self.spread)

@@ -31,6 +31,8 @@ class Decided:
     """What Z must exceed for the client to be flagged."""
     spread: float
     """The standard deviation of Z by chance."""
+    detectable: float
+    """The mean Z that is flagged with 90 % probability where nobody else shows the mark."""
     nulls: int
     """The null marks that Z is held against; 0 where it is taken for standard normal."""
     p_value: float
@@ -117,6 +119,7 @@ def decide(
                 flagged=flagged[who, mark],
             ),
             spread=chances[who, mark].spread,
+            detectable=chances[who, mark].detectable(alpha / len(pairs), threshold),
             nulls=chances[who, mark].marks,
             p_value=p[who, mark],
             adjusted=adjusted[who, mark],

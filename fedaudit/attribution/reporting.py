@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.attribution import commitment, masks, rows
@@ -102,6 +103,12 @@ def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str
             "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
             "is another"
         )
+        if decision.tests:
+            least = median(one.detectable for one in decision.tests)
+            limits.append(
+                f"a client whose Z is {least:.1f} on average would have been flagged with 90 % "
+                "probability, if no other client showed the mark"
+            )
     if planned:
         limits += [*planned.told, *masks.told(planned)]
     if planned and planned.aggregator.resets:

@@ -284,6 +284,13 @@ def test_the_most_telling_test_of_a_client_is_one_that_flags_it():
     assert (told.value, told.baseline) == (5.0, 4.0)
 
 
+def test_a_pass_says_what_would_have_been_seen():
+    quiet = reporting.protocol_limits(decide(scores({"a": 1.0, "b": 0.0, "c": 0.0})))
+    assert any("a client whose Z is 5.3 on average would have been flagged" in one for one in quiet)
+    told = reporting.protocol_limits(decide(scores({"a": 9.0})))
+    assert not any("would have been flagged" in one for one in told)
+
+
 def test_the_limits_say_what_the_p_values_take_for_granted():
     [taken, *_] = reporting.protocol_limits(decide(scores({"a": 1.0})))
     assert "standard normal and independent" in taken
