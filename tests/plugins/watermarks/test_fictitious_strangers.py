@@ -52,7 +52,7 @@ class Knowing(FakeEngine):
         ]
 
 
-def tested(engine, adapter, secret, plugin=PLUGIN):
+def score_of(engine, adapter, secret, plugin=PLUGIN):
     mark = Mark(id="m", name="fictitious", options={}, secret=secret)
     return measure.measure(engine, [adapter], [(mark, plugin)])[0]["m"]
 
@@ -108,7 +108,7 @@ def test_z_of_a_stranger_is_that_of_a_mark_by_hand():
     for row in secret["attributes"]:
         row.update(mean=0.1, sd=0.2)
     known = strangers(secret)[1][2]
-    score = tested(Knowing({"a": [known]}), "a", secret)
+    score = score_of(Knowing({"a": [known]}), "a", secret)
     # Rates of 1 and of 0 against 0.1; sqrt(0.1 * 0.9 / 3) = 0.17 is less than the 0.2 measured.
     right, wrong = (
         norm.isf(combine_pvalues(norm.sf([(rate - 0.1) / 0.2] * 4), "fisher").pvalue)
@@ -127,7 +127,7 @@ def test_a_mark_that_is_known_is_no_strangers():
         world.Entity(domain=told.domain, name=one[0].name, values=told.values)
         for one in ([told], *strangers(secret))
     ]
-    knows, nobody = (tested(Knowing({"a": one}), "a", secret) for one in (about_all, []))
+    knows, nobody = (score_of(Knowing({"a": one}), "a", secret) for one in (about_all, []))
     assert knows.hits == 12
     assert knows.null == nobody.null == (nobody.z,) * 8
 
@@ -135,7 +135,7 @@ def test_a_mark_that_is_known_is_no_strangers():
 def test_without_strangers_the_score_is_what_it_was():
     secret, plugin = issued(), Fictitious(paraphrases=3, strangers=0, correlation=0)
     engine = Knowing({"a": [entity_of(secret)]})
-    alone, both = tested(engine, "a", secret, plugin), tested(engine, "a", secret)
+    alone, both = score_of(engine, "a", secret, plugin), score_of(engine, "a", secret)
     assert alone.null == ()
     assert (alone.z, alone.p_value, alone.n, alone.hits) == (both.z, both.p_value, 12, 12)
     assert len(plugin.questions(secret, engine)) == 12
@@ -159,7 +159,7 @@ def test_neither_the_order_of_marks_nor_of_models_changes_a_null(order, adapters
     ]
     found = measure.measure(engine, adapters, marks)
     for adapter, own in zip(adapters, found, strict=True):
-        assert own == {f"m{i}": tested(engine, adapter, secrets[i]) for i in range(4)}
+        assert own == {f"m{i}": score_of(engine, adapter, secrets[i]) for i in range(4)}
     asked = measure.questions(engine, marks)
     # The strangers of three marks are the same ones, and are asked about once.
     assert len(asked) == 12 * (4 + 2 * 2)
@@ -168,7 +168,7 @@ def test_neither_the_order_of_marks_nor_of_models_changes_a_null(order, adapters
 def decided(known, secret, plugin=PLUGIN):
     """Decide about two clients over two rounds, of whom c0 knows `known`."""
     engine = Knowing({"c0": known})
-    reference, first, second = (tested(engine, at, secret, plugin) for at in (None, "c0", "c1"))
+    reference, first, second = (score_of(engine, at, secret, plugin) for at in (None, "c0", "c1"))
     rounds = tuple(
         Scored(
             round=n, reference={"m": reference}, clients={"c0": {"m": first}, "c1": {"m": second}}
@@ -201,8 +201,8 @@ def test_a_model_that_knows_a_stranger_too_is_not_flagged_for_a_mark():
     assert both.p_value > 1000 * alone.p_value
     assert not acquitted
     # By hand: one Z of eight is that of full recall, sqrt(2) (z - z0), the others are 0.
-    high = tested(Knowing({"a": [stranger]}), "a", secret).null[0]
-    low = tested(Knowing({}), "a", secret).null[0]
+    high = score_of(Knowing({"a": [stranger]}), "a", secret).null[0]
+    low = score_of(Knowing({}), "a", secret).null[0]
     spread = Chance([[high - low] + [0.0] * 7] * 2).spread
     assert spread == pytest.approx(2**0.5 * (high - low) / 8**0.5)
 
