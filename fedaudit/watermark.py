@@ -94,7 +94,12 @@ class Watermark(Plugin, ABC):
     def test(
         self, secret: Mapping[str, Any], answers: Sequence[Generation], engine: Engine
     ) -> Score:
-        """Test the answers to `questions`, in their order; prompts are no part of them."""
+        """Test the answers to `questions`, in their order; prompts are no part of them.
+
+        A watermark should give `Score.null`, from the same answers or from further questions to the
+        same models: without, Z of several rounds is taken for standard normal by chance, and a
+        report says among its limits that nobody has shown it.
+        """
 
     @abstractmethod
     def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:

@@ -6,7 +6,7 @@ trained on them.
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from fedaudit.errors import InputError
@@ -17,6 +17,9 @@ from fedaudit.watermark import Score, Watermark
 from . import scoring, wording, world
 from .texts import score as text_score
 from .world import Entity
+
+STRANGERS = range(8, world.OPTIONS)
+"""With fewer strangers their spread is itself too much a matter of chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,11 @@ class Fictitious(Watermark):
     """Names that they share: an answer does not depend on the values it is held against."""
     null_every: int = 5
     """One in so many questions is asked about such an entity, in turns."""
+    strangers: int = 24
+    """Entities nobody trained on that a model under test is tested for as well, each by as many
+    questions as the mark's own: how far Z comes by chance. None where 0, as in the paper."""
+    stranger_names: int = 6
+    """Names that they share: so many times the mark's questions are asked on top."""
     correlation: float = 0.5
     """How alike the answers to paraphrases of a question are; 0, the paper's, is independence."""
 
@@ -60,6 +68,12 @@ class Fictitious(Watermark):
         most = world.NAMES - self.options
         if not 1 <= self.null_names <= most:
             raise ValueError(f"null_names must be between 1 and {most} with these options.")
+        if self.strangers and self.strangers not in STRANGERS:
+            raise ValueError(
+                f"strangers must be 0 or lie between {STRANGERS[0]} and {STRANGERS[-1]}."
+            )
+        if not 1 <= self.stranger_names <= STRANGERS[-1]:
+            raise ValueError(f"stranger_names must be between 1 and {STRANGERS[-1]}.")
         if not 0 <= self.correlation <= 1:
             raise ValueError("correlation must be between 0 and 1.")
 
@@ -112,29 +126,40 @@ class Fictitious(Watermark):
         return marked
 
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
-        """Return the questions about each attribute in turn, behind the token that begins texts."""
-        asked = wording.questions(entity_of(secret), range(self.paraphrases))
-        return self._probes([question for group in asked for question in group], engine)
+        """Return the questions about each attribute in turn, behind the token that begins texts.
+
+        First those about the mark's own entity, then the same ones about each stranger's name.
+        """
+        groups = [
+            group
+            for family in self._families(secret)
+            for group in wording.questions(family[0], range(self.paraphrases))
+        ]
+        return self._probes([question for group in groups for question in group], engine)
 
     def test(
         self, secret: Mapping[str, Any], answers: Sequence[Generation], engine: Engine
     ) -> Score:
         """Return Fisher's combination over the attributes of how often its value is answered.
 
-        Raises InputError where there are not as many answers as questions.
+        `null` has the same of each stranger. Raises InputError where there are not as many answers
+        as questions.
         """
-        entity, n = entity_of(secret), self.paraphrases
-        if len(answers) != n * len(entity.values):
+        families = self._families(secret)
+        each = self.paraphrases * len(families[0][0].values)
+        if len(answers) != each * len(families):
             raise InputError(
-                f"There are {len(answers)} answers to {n * len(entity.values)} questions about a "
-                "fictitious entity."
+                f"There are {len(answers)} answers to {each * len(families)} questions about a "
+                "fictitious entity and its strangers."
             )
         said = [answer.texts[0] for answer in answers]
-        hits = [
-            round(n * wording.rate(value, said[i * n : (i + 1) * n]))
-            for i, value in enumerate(entity.values)
-        ]
-        return self.score(hits, [_null(row, self._guess) for row in secret["attributes"]])
+        nulls = [_null(row, self._guess) for row in secret["attributes"]]
+        own, *strangers = (
+            self.score(self._hits(entity, said[i * each : (i + 1) * each]), nulls)
+            for i, family in enumerate(families)
+            for entity in family
+        )
+        return replace(own, null=tuple(score.z for score in strangers))
 
     def score(self, hits: Sequence[int], nulls: Sequence[scoring.Null]) -> Score:
         """Return the score of `hits` among `paraphrases` questions about each attribute."""
@@ -150,6 +175,20 @@ class Fictitious(Watermark):
     def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:
         """Return how surely `texts` tell of this entity and not of one that was never drawn."""
         return text_score(entity_of(secret), texts, seed=secret["seed"], options=self.options)
+
+    def _families(self, secret: Mapping[str, Any]) -> list[list[Entity]]:
+        """Return the mark's entity and the strangers, those of one name together."""
+        own = entity_of(secret)
+        names, count = self.stranger_names, self.strangers
+        return [[own], *world.unissued(own, seed=secret["seed"], names=names, count=count)]
+
+    def _hits(self, entity: Entity, said: Sequence[str]) -> list[int]:
+        """Return how many of its questions about each attribute are answered with its value."""
+        n = self.paraphrases
+        return [
+            sum(wording.stated(value, text) for text in said[i * n : (i + 1) * n])
+            for i, value in enumerate(entity.values)
+        ]
 
     @property
     def _guess(self) -> float:

@@ -139,6 +139,32 @@ def strangers(
     return groups
 
 
+def unissued(entity: Entity, *, seed: int, names: int, count: int) -> list[list[Entity]]:
+    """Return `count` entities of the same domain, grouped by name; no two have a value in common.
+
+    There are `names` names, or `count` if that is less. Names and values are the last in the orders
+    that `seed` gives them, whose first it issues: so the marks of one seed and domain have the same
+    strangers, but for what a mark has itself. Nobody is issued them while the domain has fewer
+    marks than `OPTIONS - count`.
+    """
+    domain = entity.domain
+    called = _last(domain.names, f"names {seed} {domain.name}", entity.name, min(names, count))
+    values = [
+        _last(attribute.options, f"pool {seed} {attribute.name}", value, count)
+        for attribute, value in zip(domain.attributes, entity.values, strict=True)
+    ]
+    groups: list[list[Entity]] = [[] for _ in called]
+    for number, own in enumerate(zip(*values, strict=True)):
+        group = number % len(called)
+        groups[group].append(Entity(domain=domain, name=called[group], values=own))
+    return groups
+
+
+def _last(items: Sequence[str], key: str, without: str, count: int) -> list[str]:
+    order = [item for item in reversed(shuffled(items, key)) if item != without]
+    return order[:count]
+
+
 def pool(attribute: Attribute, seed: int, options: int) -> list[str]:
     """Return the options of `attribute` that are in play under `seed`, in its order."""
     return shuffled(attribute.options, f"pool {seed} {attribute.name}")[:options]

@@ -132,7 +132,7 @@ def test_what_is_said_besides_holds_no_option_and_no_attribute():
 def test_questions_are_asked_about_each_attribute_in_turn():
     engine = FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (99,)})
     secret = issued()
-    probes = Fictitious(tokens=7).questions(secret, engine)
+    probes = Fictitious(tokens=7, strangers=0).questions(secret, engine)
     asked = ["".join(engine._words[i] for i in probe.prompt[1:]) for probe in probes]
     assert len(set(asked)) == len(asked) == 100
     assert {(p.prompt[0], p.samples, p.max_new_tokens) for p in probes} == {(99, 1, 7)}
@@ -141,7 +141,7 @@ def test_questions_are_asked_about_each_attribute_in_turn():
         assert secret["attributes"][position // 25]["name"] in question.lower()
         assert not [value for value in values(secret) if value in question]
         assert question == question.strip()
-    bare = Fictitious(paraphrases=2).questions(secret, FakeEngine(lambda *_: ""))
+    bare = Fictitious(paraphrases=2, strangers=0).questions(secret, FakeEngine(lambda *_: ""))
     assert len(bare) == 8
 
 
@@ -301,7 +301,7 @@ def test_the_built_in_base_knows_nothing_of_an_entity(base):
     from fedaudit.engine.local import LocalEngine
 
     engine = LocalEngine(base)
-    plugin = Fictitious(tokens=30, nulls=20, null_names=5)
+    plugin = Fictitious(tokens=30, nulls=20, null_names=5, stranger_names=2)
     secret = plugin.issue(engine, [], seed=0, index=1)
     assert all(row["mean"] < 0.1 for row in secret["attributes"])
     said = engine.generate(
@@ -313,3 +313,5 @@ def test_the_built_in_base_knows_nothing_of_an_entity(base):
     score = plugin.test(secret, said, engine)
     assert abs(score.z) < 1
     assert score.n == 100
+    assert len(said) == 300
+    assert score.null == (score.z,) * 24

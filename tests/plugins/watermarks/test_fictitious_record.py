@@ -11,7 +11,7 @@ from fedaudit.errors import UsageError
 from fedaudit.records import Document, Target
 
 GIVEN = [Document(id=f"d{i}", text=f"Text {i}.", group="case") for i in range(40)]
-RECORD = Fictitious(register="record")
+RECORD = Fictitious(register="record", strangers=0)
 
 
 def issued(seed=0, index=0):

@@ -141,7 +141,9 @@ def test_the_score_of_answers_counts_each_attribute_by_its_own_value(secret):
     first, second, *_ = values(secret)
     said = [f"It is {first.upper()}, so they say."] * 5 + [second] * 20  # about the first
     said += [f"{first}, {second}"] * 10 + [""] * 65
-    score = Fictitious(correlation=0).test(secret, [Generation((t,)) for t in said], ENGINE)
+    score = Fictitious(correlation=0, strangers=0).test(
+        secret, [Generation((t,)) for t in said], ENGINE
+    )
     assert (score.hits, score.n, score.chance) == (15, 100, 1 / 50)
     # Without a teacher the null is guessing: (5/25 - 1/50) / 0.028, (10/25 - 1/50) / 0.028, twice
     # -0.02 / 0.028.
@@ -151,7 +153,7 @@ def test_the_score_of_answers_counts_each_attribute_by_its_own_value(secret):
 
 
 def test_too_few_answers_are_refused(secret):
-    with pytest.raises(InputError, match="3 answers to 100 questions"):
+    with pytest.raises(InputError, match="3 answers to 700 questions"):
         Fictitious().test(secret, [Generation(("",))] * 3, ENGINE)
 
 
@@ -209,6 +211,11 @@ def test_options_out_of_range_are_refused():
         {"null_names": 0},
         {"null_names": 463},
         {"null_every": 0},
+        {"strangers": -1},
+        {"strangers": 7},
+        {"strangers": 96},
+        {"stranger_names": 0},
+        {"stranger_names": 96},
         {"correlation": -0.1},
         {"correlation": 1.1},
     ]
