@@ -1,0 +1,151 @@
+"""What the sums of one round cost and give away: the paper's pairs of sets against shared ones.
+
+    python benchmarks/attribution_protocols.py [--seeds 5] [--numbers 782336]
+
+Both at equal masking strength: Q is the largest number of shared sets whose typical strength is no
+less than the mean over the pairs' estimates, all of them within the limit, or the nearest above
+it that shared sets keep. No model is asked.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedaudit.errors import UsageError
+from fedaudit.metrics import shared_sets, subsets
+from fedaudit.metrics.exposure import Exposure, exposure
+
+PAIRS = 5
+THRESHOLD = 5
+STEP = 0.05
+"""By how much the limit is raised where shared sets cannot keep it."""
+FLOAT = 4
+"""Bytes of a number."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One protocol's round: its distinct sums, rho of each estimate, the largest share."""
+
+    sets: Sequence[tuple[str, ...]]
+    asked: int
+    strengths: np.ndarray
+    largest: float
+    seconds: float
+
+    def exposed(self, names: Sequence[str]) -> Exposure:
+        """Return what its sums give away, with the round's own over everybody."""
+        return exposure([*self.sets, tuple(names)], THRESHOLD)
+
+
+def pairs(names: Sequence[str], limit: float, seed: int) -> Round:
+    """Draw the paper's design for every client of a round."""
+    began = time.perf_counter()
+    designs = [
+        subsets.draw(
+            names,
+            who,
+            others=THRESHOLD,
+            queries=PAIRS,
+            threshold=THRESHOLD,
+            seed=seed,
+            number=1,
+            limit=limit,
+        ).design
+        for who in names
+    ]
+    seconds = time.perf_counter() - began
+    c = [subsets.coefficients(one, [w for w in names if w != one.target]) for one in designs]
+    return Round(
+        sets=[members for one in designs for members in (*one.include, *one.exclude)],
+        asked=2 * PAIRS * len(names),
+        strengths=np.array([subsets.masking_strength(own) for own in c]),
+        largest=max(float(np.abs(own).max()) for own in c),
+        seconds=seconds,
+    )
+
+
+def shared(names: Sequence[str], queries: int, limit: float, seed: int) -> Round:
+    """Draw shared sets for a round."""
+    began = time.perf_counter()
+    found = shared_sets.draw(
+        names, queries=queries, threshold=THRESHOLD, seed=seed, number=1, limit=limit
+    )
+    return Round(
+        sets=found.sets,
+        asked=len(found.sets),
+        strengths=shared_sets.strengths(found.rows),
+        largest=float(np.abs(shared_sets.masks(found.rows)).max()),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def equal(count: int, strength: float) -> int:
+    """Return the most shared sets whose typical strength is at least this."""
+    fits = (q for q in range(count - 2, 0, -1))
+    return next(q for q in fits if shared_sets.typical_strength(count, q) >= strength)
+
+
+def row(name: str, count: int, limit: float, drawn: Sequence[Round], numbers: int) -> str:
+    """Return the table's row for the same protocol drawn a few times."""
+    names = [f"c{at:03}" for at in range(count)]
+    found = [one.exposed(names) for one in drawn]
+    rho = np.array([one.strengths for one in drawn])
+    held = max(one.largest for one in drawn)
+    determined = sorted({len(one.determined) for one in found})
+    groups = min(len(one.group.members) for one in found)
+    proved = all(one.group.exact for one in found)
+    uploads = drawn[0].asked * numbers * FLOAT / 2**20
+    seconds = np.mean([one.seconds for one in drawn])
+    return (
+        f"| {count} | {name} | {limit:g} | {drawn[0].asked} | {uploads:,.0f} | {rho.mean():.2f} "
+        f"({rho.min():.2f}) | {held:.2f} | {' to '.join(map(str, determined))} | {groups}"
+        f"{'' if proved else ' found'} | {seconds:.2f} |"
+    )
+
+
+def rows(count: int, limit: float, seeds: int, numbers: int) -> list[str]:
+    """Return the rows of both protocols for rounds of so many clients."""
+    names = [f"c{at:03}" for at in range(count)]
+    paper = [pairs(names, limit, seed) for seed in range(seeds)]
+    queries = equal(count, float(np.mean([one.strengths.mean() for one in paper])))
+    own, ours = nearest(names, queries, limit, seeds)
+    return [
+        row(f"{PAIRS} pairs", count, limit, paper, numbers),
+        row(f"{queries} shared", count, own, ours, numbers),
+    ]
+
+
+def nearest(
+    names: Sequence[str], queries: int, limit: float, seeds: int
+) -> tuple[float, list[Round]]:
+    """Return shared sets with the lowest limit, from this one on in steps, that is found."""
+    for own in np.arange(limit, 1 + STEP / 2, STEP).tolist():
+        try:
+            return own, [shared(names, queries, min(1, own), seed) for seed in range(seeds)]
+        except UsageError:
+            continue
+    raise UsageError(f"No {queries} shared sets were found for {len(names)} clients.")
+
+
+def main() -> None:
+    """Print a table of both protocols."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--numbers", type=int, default=782_336, help="of an update")
+    parser.add_argument("--clients", type=int, nargs="*", default=[10, 20, 50, 100])
+    given = parser.parse_args()
+    print(
+        "| clients | sets | limit | sums asked | MiB of sums | rho, mean (weakest) | largest share "
+        "| determined | smallest group | s to draw |\n" + "| --: | --- " + "| --: " * 8 + "|"
+    )
+    for count in given.clients:
+        for limit in (1.0, 0.4):
+            print("\n".join(rows(count, limit, given.seeds, given.numbers)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
