@@ -131,13 +131,31 @@ def nearest(
     raise UsageError(f"No {queries} shared sets were found for {len(names)} clients.")
 
 
+def drawn_uniformly(count: int, queries: int, draws: int) -> str:
+    """Return a line on sets that nothing was rejected for: their strength, and how many pass."""
+    rng = np.random.default_rng(0)
+    found = [shared_sets.uniform(count, queries, rng) for _ in range(draws)]
+    rho = np.array([shared_sets.strengths(one) for one in found])
+    passed = np.mean([shared_sets.accepted(one, queries) for one in found])
+    typical = shared_sets.typical_strength(count, queries)
+    return (
+        f"{count} clients, {queries} sets: rho_0 {typical:.2f}, mean rho {rho.mean():.2f} of "
+        f"{draws} uniform draws, {passed:.0%} accepted without a limit"
+    )
+
+
 def main() -> None:
     """Print a table of both protocols."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--numbers", type=int, default=782_336, help="of an update")
     parser.add_argument("--clients", type=int, nargs="*", default=[10, 20, 50, 100])
+    parser.add_argument("--uniform", action="store_true", help="only what uniform draws are")
     given = parser.parse_args()
+    if given.uniform:
+        for count, queries in ((10, 5), (20, 10), (50, 20), (100, 40)):
+            print(drawn_uniformly(count, queries, 20_000 // count), flush=True)
+        return
     print(
         "| clients | sets | limit | sums asked | MiB of sums | rho, mean (weakest) | largest share "
         "| determined | smallest group | s to draw |\n" + "| --: | --- " + "| --: " * 8 + "|"
