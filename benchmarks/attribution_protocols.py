@@ -8,20 +8,24 @@ it that shared sets keep. No model is asked.
 """
 
 import argparse
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from fedaudit.errors import UsageError
 from fedaudit.metrics import shared_sets, subsets
-from fedaudit.metrics.exposure import Exposure, exposure
+from fedaudit.metrics.exposure import Exposure, Span, exposure
 
 PAIRS = 5
 THRESHOLD = 5
 STEP = 0.05
 """By how much the limit is raised where shared sets cannot keep it."""
+GROUPS = 210
+"""So many groups of helpers are tried at most."""
 FLOAT = 4
 """Bytes of a number."""
 
@@ -144,6 +148,26 @@ def drawn_uniformly(count: int, queries: int, draws: int) -> str:
     )
 
 
+def collusion(count: int, queries: int, helpers: int, limit: float, seeds: int = 5) -> str:
+    """Return a line on a server that knows the updates of some clients, all such groups or some."""
+    names = [f"c{at:03}" for at in range(count)]
+    rng = np.random.default_rng(0)
+    every = list(combinations(names, helpers)) if math.comb(count, helpers) <= GROUPS else None
+    broken = total = 0
+    for seed in range(seeds):
+        found = shared_sets.draw(
+            names, queries=queries, threshold=THRESHOLD, seed=seed, number=1, limit=limit
+        )
+        for known in every or (rng.choice(names, helpers, replace=False) for _ in range(GROUPS)):
+            left = found.rows[:, ~np.isin(names, known)]
+            broken += bool(Span(count - helpers).extend(left, range(len(left))))
+            total += 1
+    return (
+        f"{count} clients, {queries} sets, limit {limit:g}: {helpers} who help the server "
+        f"determine somebody in {broken / total:.0%} of {total} cases"
+    )
+
+
 def main() -> None:
     """Print a table of both protocols."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -151,10 +175,17 @@ def main() -> None:
     parser.add_argument("--numbers", type=int, default=782_336, help="of an update")
     parser.add_argument("--clients", type=int, nargs="*", default=[10, 20, 50, 100])
     parser.add_argument("--uniform", action="store_true", help="only what uniform draws are")
+    parser.add_argument("--collusion", action="store_true", help="only what helpers change")
     given = parser.parse_args()
     if given.uniform:
         for count, queries in ((10, 5), (20, 10), (50, 20), (100, 40)):
             print(drawn_uniformly(count, queries, 20_000 // count), flush=True)
+        return
+    if given.collusion:
+        for helpers in range(1, 5):
+            print(collusion(10, 5, helpers, 0.4), flush=True)
+        for helpers in (5, 8, 10, 11):
+            print(collusion(20, 8, helpers, 1.0, 3), flush=True)
         return
     print(
         "| clients | sets | limit | sums asked | MiB of sums | rho, mean (weakest) | largest share "
