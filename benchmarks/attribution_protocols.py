@@ -1,0 +1,200 @@
+"""What the sums of one round cost and give away: the paper's pairs of sets against shared ones.
+
+    python benchmarks/attribution_protocols.py [--seeds 5] [--numbers 782336]
+
+Both at equal masking strength: Q is the largest number of shared sets whose typical strength is no
+less than the mean over the pairs' estimates, all of them within the limit, or the nearest above
+it that shared sets keep. No model is asked.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from fedaudit.errors import UsageError
+from fedaudit.metrics import shared_sets, subsets
+from fedaudit.metrics.exposure import Exposure, Span, exposure
+
+PAIRS = 5
+THRESHOLD = 5
+STEP = 0.05
+"""By how much the limit is raised where shared sets cannot keep it."""
+GROUPS = 210
+"""So many groups of helpers are tried at most."""
+FLOAT = 4
+"""Bytes of a number."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One protocol's round: its distinct sums, rho of each estimate, the largest share."""
+
+    sets: Sequence[tuple[str, ...]]
+    asked: int
+    strengths: np.ndarray
+    largest: float
+    seconds: float
+
+    def exposed(self, names: Sequence[str]) -> Exposure:
+        """Return what its sums give away, with the round's own over everybody."""
+        return exposure([*self.sets, tuple(names)], THRESHOLD)
+
+
+def pairs(names: Sequence[str], limit: float, seed: int) -> Round:
+    """Draw the paper's design for every client of a round."""
+    began = time.perf_counter()
+    designs = [
+        subsets.draw(
+            names,
+            who,
+            others=THRESHOLD,
+            queries=PAIRS,
+            threshold=THRESHOLD,
+            seed=seed,
+            number=1,
+            limit=limit,
+        ).design
+        for who in names
+    ]
+    seconds = time.perf_counter() - began
+    c = [subsets.coefficients(one, [w for w in names if w != one.target]) for one in designs]
+    return Round(
+        sets=[members for one in designs for members in (*one.include, *one.exclude)],
+        asked=2 * PAIRS * len(names),
+        strengths=np.array([subsets.masking_strength(own) for own in c]),
+        largest=max(float(np.abs(own).max()) for own in c),
+        seconds=seconds,
+    )
+
+
+def shared(names: Sequence[str], queries: int, limit: float, seed: int) -> Round:
+    """Draw shared sets for a round."""
+    began = time.perf_counter()
+    found = shared_sets.draw(
+        names, queries=queries, threshold=THRESHOLD, seed=seed, number=1, limit=limit
+    )
+    return Round(
+        sets=found.sets,
+        asked=len(found.sets),
+        strengths=shared_sets.strengths(found.rows),
+        largest=float(np.abs(shared_sets.masks(found.rows)).max()),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def equal(count: int, strength: float) -> int:
+    """Return the most shared sets whose typical strength is at least this."""
+    fits = (q for q in range(count - 2, 0, -1))
+    return next(q for q in fits if shared_sets.typical_strength(count, q) >= strength)
+
+
+def row(name: str, count: int, limit: float, drawn: Sequence[Round], numbers: int) -> str:
+    """Return the table's row for the same protocol drawn a few times."""
+    names = [f"c{at:03}" for at in range(count)]
+    found = [one.exposed(names) for one in drawn]
+    rho = np.array([one.strengths for one in drawn])
+    held = max(one.largest for one in drawn)
+    determined = sorted({len(one.determined) for one in found})
+    groups = min(len(one.group.members) for one in found)
+    proved = all(one.group.exact for one in found)
+    uploads = drawn[0].asked * numbers * FLOAT / 2**20
+    seconds = np.mean([one.seconds for one in drawn])
+    return (
+        f"| {count} | {name} | {limit:g} | {drawn[0].asked} | {uploads:,.0f} | {rho.mean():.2f} "
+        f"({rho.min():.2f}) | {held:.2f} | {' to '.join(map(str, determined))} | {groups}"
+        f"{'' if proved else ' found'} | {seconds:.2f} |"
+    )
+
+
+def rows(count: int, limit: float, seeds: int, numbers: int) -> list[str]:
+    """Return the rows of both protocols for rounds of so many clients."""
+    names = [f"c{at:03}" for at in range(count)]
+    paper = [pairs(names, limit, seed) for seed in range(seeds)]
+    queries = equal(count, float(np.mean([one.strengths.mean() for one in paper])))
+    own, ours = nearest(names, queries, limit, seeds)
+    return [
+        row(f"{PAIRS} pairs", count, limit, paper, numbers),
+        row(f"{queries} shared", count, own, ours, numbers),
+    ]
+
+
+def nearest(
+    names: Sequence[str], queries: int, limit: float, seeds: int
+) -> tuple[float, list[Round]]:
+    """Return shared sets with the lowest limit, from this one on in steps, that is found."""
+    for own in np.arange(limit, 1 + STEP / 2, STEP).tolist():
+        try:
+            return own, [shared(names, queries, min(1, own), seed) for seed in range(seeds)]
+        except UsageError:
+            continue
+    raise UsageError(f"No {queries} shared sets were found for {len(names)} clients.")
+
+
+def drawn_uniformly(count: int, queries: int, draws: int) -> str:
+    """Return a line on sets that nothing was rejected for: their strength, and how many pass."""
+    rng = np.random.default_rng(0)
+    found = [shared_sets.uniform(count, queries, rng) for _ in range(draws)]
+    rho = np.array([shared_sets.strengths(one) for one in found])
+    passed = np.mean([shared_sets.accepted(one, queries) for one in found])
+    typical = shared_sets.typical_strength(count, queries)
+    return (
+        f"{count} clients, {queries} sets: rho_0 {typical:.2f}, mean rho {rho.mean():.2f} of "
+        f"{draws} uniform draws, {passed:.0%} accepted without a limit"
+    )
+
+
+def collusion(count: int, queries: int, helpers: int, limit: float, seeds: int = 5) -> str:
+    """Return a line on a server that knows the updates of some clients, all such groups or some."""
+    names = [f"c{at:03}" for at in range(count)]
+    rng = np.random.default_rng(0)
+    every = list(combinations(names, helpers)) if math.comb(count, helpers) <= GROUPS else None
+    broken = total = 0
+    for seed in range(seeds):
+        found = shared_sets.draw(
+            names, queries=queries, threshold=THRESHOLD, seed=seed, number=1, limit=limit
+        )
+        for known in every or (rng.choice(names, helpers, replace=False) for _ in range(GROUPS)):
+            left = found.rows[:, ~np.isin(names, known)]
+            broken += bool(Span(count - helpers).extend(left, range(len(left))))
+            total += 1
+    return (
+        f"{count} clients, {queries} sets, limit {limit:g}: {helpers} who help the server "
+        f"determine somebody in {broken / total:.0%} of {total} cases"
+    )
+
+
+def main() -> None:
+    """Print a table of both protocols."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--numbers", type=int, default=782_336, help="of an update")
+    parser.add_argument("--clients", type=int, nargs="*", default=[10, 20, 50, 100])
+    parser.add_argument("--uniform", action="store_true", help="only what uniform draws are")
+    parser.add_argument("--collusion", action="store_true", help="only what helpers change")
+    given = parser.parse_args()
+    if given.uniform:
+        for count, queries in ((10, 5), (20, 10), (50, 20), (100, 40)):
+            print(drawn_uniformly(count, queries, 20_000 // count), flush=True)
+        return
+    if given.collusion:
+        for helpers in range(1, 5):
+            print(collusion(10, 5, helpers, 0.4), flush=True)
+        for helpers in (5, 8, 10, 11):
+            print(collusion(20, 8, helpers, 1.0, 3), flush=True)
+        return
+    print(
+        "| clients | sets | limit | sums asked | MiB of sums | rho, mean (weakest) | largest share "
+        "| determined | smallest group | s to draw |\n" + "| --: | --- " + "| --: " * 8 + "|"
+    )
+    for count in given.clients:
+        for limit in (1.0, 0.4):
+            print("\n".join(rows(count, limit, given.seeds, given.numbers)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
