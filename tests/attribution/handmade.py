@@ -39,7 +39,7 @@ FORM = template("fed_pii")
 TEMPLATE = manifest.Template(
     name=FORM.name, with_input=FORM.with_input, without_input=FORM.without_input
 )
-TESTS = {"paraphrases": 3, "tokens": 4, "nulls": 0}
+TESTS = {"paraphrases": 3, "tokens": 4, "nulls": 0, "strangers": 0}
 
 
 def write(
