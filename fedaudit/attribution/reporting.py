@@ -138,8 +138,8 @@ def _assumed(decision: Decision) -> Iterator[str]:
         )
     if nulls := max((one.nulls for one in decision.tests), default=0):
         yield (
-            f"Z is held against {nulls} marks that nobody has, over the same answers, where its "
-            "plugin draws some: that covers what models repeat"
+            f"Z is held against {nulls} marks that nobody has, tested on the same models, where "
+            "its plugin draws some: that covers what models repeat"
         )
     if decision.tests:
         yield (

@@ -12,7 +12,7 @@ from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Finding, Measurement
 
 PROTOCOL = "fed_attr"
-PUBLISHED = "fed_attr_published"
+PUBLISHED = "paper_rule"
 """The paper's own rule on the same scores: Z above the threshold, whatever else is known."""
 NOWHERE: Mapping[str, object] = {}
 MARKED, INNOCENT = "marked", "innocent"

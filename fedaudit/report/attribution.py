@@ -16,7 +16,7 @@ MOST_VARIANTS = 100
 
 BREAKS = {
     PROTOCOL: "no",
-    f"{PROTOCOL}_published": "no",
+    "paper_rule": "no",
     "global": "no",
     "direct": "yes",
     "fldetector": "yes",
