@@ -36,10 +36,12 @@ def rows(metric, **scope):
 
 
 def test_too_few_targets_end_with_seven(run):
+    one, *_ = Path("victim.jsonl").read_text().splitlines(keepends=True)
+    Path("victim.jsonl").write_text(one)
     found = run(*SCORED)
     assert found.code == 7
     assert "Verdict: inconclusive" in found.out
-    assert "would have been seen" in found.out
+    assert "that is too little to see any leak by" in " ".join(found.out.split())
     assert "Evidence" in found.out
     assert "No other member's documents were at hand" in " ".join(found.out.split())
 
@@ -50,17 +52,18 @@ def test_every_verdict_has_a_code():
 
 
 def test_what_a_named_member_has_is_not_judged(run):
-    [alone] = rows_after(run, SCORED)
+    # Four of the victim's names come out, none of the base or of the controls.
+    [alone] = rows_after(run, SCORED, code=1)
     shutil.copy("victim.jsonl", "other.jsonl")
-    [shared] = rows_after(run, (*SCORED, "--member", "other.jsonl"))
+    [shared] = rows_after(run, (*SCORED, "--member", "other.jsonl"), code=7)
     assert alone["n"] == 7
     assert shared["value"] is None
     assert shared["reason"] == "the victim has nothing that no other member has as well"
 
 
-def rows_after(run, words):
+def rows_after(run, words, code):
     shutil.rmtree("out", ignore_errors=True)
-    assert run(*words).code == 7
+    assert run(*words).code == code
     return [
         row
         for row in rows("coverage", set="exclusive", source="tuned-not-base")
