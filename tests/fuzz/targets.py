@@ -190,7 +190,8 @@ def _read_federation(folder: Path) -> None:
     planned = plan.plan(found, plan.Wish(threshold=2))
     forecast.lines(planned, (), None)
     truth_of(found), participants(found), server.identity(found)
-    server.estimate(planned, folder / OUT / "estimates", folder / OUT / "log.json")
+    out, log = folder / OUT / "estimates", folder / OUT / "log.json"
+    server.estimate(planned, out, log, recorded=False)
 
 
 def _sums(folder: Path) -> None:
@@ -202,7 +203,8 @@ def _read_sums(folder: Path) -> None:
     found = resolve(str(folder / "fed"), None, None).federation
     assert found is not None
     planned = plan.plan(found, plan.Wish())
-    server.estimate(planned, folder / OUT / "estimates", folder / OUT / "log.json")
+    out, log = folder / OUT / "estimates", folder / OUT / "log.json"
+    server.estimate(planned, out, log, recorded=False)
 
 
 def _deployed(folder: Path) -> None:

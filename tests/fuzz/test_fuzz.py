@@ -61,4 +61,5 @@ def test_what_is_read(name, folders, capsys):
     with capsys.disabled():
         told = ", ".join(f"{count} {end}" for end, count in ends.most_common())
         print(f"\n{name}: {ends.total()} cases, seed {SEED}: {told}", end="")
-    assert len(ends) > 1  # neither was everything refused nor nothing
+    # Neither was everything refused nor nothing; of few cases all may end alike.
+    assert len(ends) > 1 or ends.total() < 30
