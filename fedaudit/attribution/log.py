@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.errors import InputError
-from fedaudit.files import atomic_text, existing_parent, read_regular
+from fedaudit.files import atomic_text, existing_parent, read_json
 
 
 def read(log: Path, run: str) -> list[Any]:
@@ -14,14 +14,25 @@ def read(log: Path, run: str) -> list[Any]:
     if not log.exists():
         existing_parent(log)
         return []
-    try:
-        table = json.loads(read_regular(log).decode("utf-8"))
-        said, rounds = table["run"], [dict(one) for one in table["rounds"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{log} is no log of sums; choose another --log.") from None
-    if said != run:
+    other = f"{log} is no log of sums; choose another --log."
+    table = read_json(log, other)
+    rounds = table.get("rounds") if isinstance(table, dict) else None
+    if not isinstance(rounds, list) or not all(map(_is_entry, rounds)):
+        raise InputError(other)
+    if table.get("run") != run:
         raise InputError(f"{log} is the log of another run; choose another --log.")
     return rounds
+
+
+def _is_entry(one: Any) -> bool:
+    """Return whether `one` is a round of a log, as far as a log is read."""
+    return (
+        isinstance(one, dict)
+        and type(one.get("round")) is int
+        and type(one.get("queries")) is int
+        and isinstance(one.get("designs"), list)
+        and isinstance(one.get("ledger", ""), str)
+    )
 
 
 def noted(logs: Sequence[Any], entry: Mapping[str, Any]) -> list[Any]:

@@ -182,13 +182,12 @@ def _updates(planned: Plan, number: int) -> "list[dict[str, torch.Tensor]]":
     designs = planned.designs[number]
     wanted = [subsets.signed(design) for design in designs]
     found: list[dict[str, torch.Tensor]] = [{} for _ in designs]
-    shapes: dict[str, Any] = {}
+    shapes = _shapes(planned)
     for members, total in _sums(planned, number):
-        own = {name: tensor.shape for name, tensor in total.items()}
-        if own != (shapes := shapes or own):
+        if {name: tensor.shape for name, tensor in total.items()} != shapes:
             raise InputError(
                 f"{planned.federation.path}: the sum over {', '.join(members)} in round {number} "
-                "has other tensors than those before it."
+                "has other tensors than an update of the federation's first adapter."
             )
         for signs, update in zip(wanted, found, strict=True):
             if sign := signs.get(members):
@@ -234,11 +233,15 @@ def plaintext(federation: Federation, aggregator: Aggregator, one: Round) -> "di
 
 def dimension(planned: Plan) -> int:
     """Return how many numbers an update of the federation's rule has."""
+    return sum(shape.numel() for shape in _shapes(planned).values())
+
+
+def _shapes(planned: Plan) -> "dict[str, torch.Size]":
+    """Return the shapes of an update's tensors, by name."""
     federation = planned.federation
     initial = adapters.read(federation.path / federation.manifest.rounds[0].adapter)
-    return sum(
-        tensor.numel() for tensor in planned.aggregator.difference(initial, initial).values()
-    )
+    update = planned.aggregator.difference(initial, initial)
+    return {name: tensor.shape for name, tensor in update.items()}
 
 
 def begun(federation: Federation, aggregator: Aggregator, one: Round) -> str:

@@ -6,7 +6,7 @@ A target makes its files once; a case changes one of them, runs, and puts it bac
 import json
 import shutil
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -24,13 +24,27 @@ import memorized_report
 import mutations
 
 from fedaudit import corpus, profile, registry
-from fedaudit.attribution import estimates, forecast, plan, reporting, scores, server
+from fedaudit.attribution import (
+    bundle,
+    estimates,
+    forecast,
+    ledger,
+    owner,
+    plan,
+    reporting,
+    scores,
+    server,
+    verification,
+)
+from fedaudit.attribution import log as sums_log
+from fedaudit.attribution.pool import Job, Machine, Pool
 from fedaudit.attribution.run import participants, truth_of
 from fedaudit.audit import gate, journal, merging
 from fedaudit.audit.journal import Journal
 from fedaudit.audit.target import resolve
 from fedaudit.cli.simulate import settings
 from fedaudit.federation import adapters, commitments, manifest, marks
+from fedaudit.federation.folder import Federation
 from fedaudit.prompts import template
 from fedaudit.records import Finding, Measurement
 from fedaudit.report import document, html, markdown, terminal
@@ -348,6 +362,8 @@ def _read_shards(folder: Path) -> None:
 
 # an attribution's files
 
+SCORE = Score(z=1.5, p_value=0.07, n=9, hits=7, chance=0.5, null=(0.1, 0.2))
+
 
 def _estimates(folder: Path) -> None:
     _federation(folder)
@@ -362,7 +378,7 @@ def _estimates(folder: Path) -> None:
     )
     said = commitments.Commitments(made="2026-01-01T00:00:00+00:00", commitments=public)
     commitments.write(said, folder / "commitments.json")
-    one = Score(z=1.5, p_value=0.07, n=9, hits=7, chance=0.5, null=(0.1, 0.2))
+    one = SCORE
     scored = scores.Scored(
         round=1,
         reference={"m0": one, "m1": replace(one, z=0.5)},
@@ -395,6 +411,65 @@ def _read_estimates(folder: Path) -> None:
         commitments=folder / "commitments.json",
     )
     document.write(report, folder / OUT / "report.json")
+
+
+class _Unasked(Pool):
+    """Answers like one model for every adapter, and asks none."""
+
+    def count(self) -> int:
+        return 1
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, list[dict[str, Score]]]]:
+        for job in jobs:
+            yield job.key, [{mark.id: SCORE for mark in job.marks} for _ in job.adapters]
+
+
+def _ledger(folder: Path) -> None:
+    _federation(folder)
+    _asked(folder / "fed", folder / "estimates")
+
+
+def _asked(federation: Path, out: Path) -> None:
+    """Ask for a federation's sums as `attribute estimate` does, and enter it into its ledger."""
+    found = resolve(str(federation), None, None).federation
+    assert found is not None
+    planned = plan.plan(found, plan.Wish(threshold=2))
+    log = federation / "log.json"
+    planned = server.remaining(ledger.resumed(planned, _logged(log, found)), out)
+    server.estimate(planned, out, log)
+    ledger.told(found, [])
+
+
+def _logged(log: Path, found: Federation) -> Any:
+    return sums_log.read(log, server.identity(found))
+
+
+def _read_ledger(folder: Path) -> None:
+    shutil.copytree(folder / "fed", folder / OUT / "fed")
+    _asked(folder / OUT / "fed", folder / OUT / "estimates")
+
+
+def _bundle(folder: Path) -> None:
+    _estimates(folder)
+    found = estimates.read(folder / "estimates")
+    with _Unasked(Machine(device="cpu")) as pool:
+        made = owner.score(folder / "estimates", found, marks.read(folder / "marks.json"), pool)
+    path = folder / "scores.json"
+    scores.write(made, path)
+    report = reporting.decided_report(
+        made, path, threshold=4.0, alpha=0.01, started=datetime.now(UTC)
+    )
+    document.write(report, folder / "report.json")
+    parts = bundle.Parts(
+        estimates=folder / "estimates", marks=folder / "marks.json", scores=path,
+        report=folder / "report.json", commitments=folder / "commitments.json",
+    )  # fmt: skip
+    bundle.make(parts, folder / "bundle")
+
+
+def _read_bundle(folder: Path) -> None:
+    with _Unasked(Machine(device="cpu")) as pool:
+        list(verification.checks(folder / "bundle", pool))
 
 
 # reports
@@ -478,6 +553,10 @@ LORA = {f"lora/{adapters.CONFIG}": structured, f"lora/{adapters.WEIGHTS}": tenso
 JSON = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 BASE = {**{f"base/{name}": structured for name in JSON}, "base/model.safetensors": tensors}
 JOURNAL = {"1/journal.bin": journals, "1/journal.key": mutations.flipped}
+BUNDLE = tuple(
+    f"bundle/{name}"
+    for name in (bundle.NAME, bundle.MARKS, bundle.SCORES, bundle.REPORT, bundle.COMMITMENTS)
+)
 ATTRIBUTION = (f"estimates/{estimates.NAME}", "marks.json", "scores.json", "commitments.json")
 
 TARGETS: dict[str, Target] = {
@@ -486,8 +565,12 @@ TARGETS: dict[str, Target] = {
     "deployment": Target(_deployed, _read_deployed, MANIFEST, 12),
     "adapters": Target(_adapter, _read_adapter, LORA, 12),
     "bases": Target(_base, _read_base, BASE, 1),
-    "records": Target(_records, _read_records, {"r.jsonl": lines}, 27),
-    "shards": Target(_shards, _read_shards, JOURNAL, 15),
+    "records": Target(_records, _read_records, {"r.jsonl": lines}, 21),
+    "shards": Target(_shards, _read_shards, JOURNAL, 13),
+    "ledger": Target(
+        _ledger, _read_ledger, {f"fed/{ledger.NAME}": lines, "fed/log.json": structured}, 5
+    ),
+    "bundles": Target(_bundle, _read_bundle, dict.fromkeys(BUNDLE, structured), 3),
     "estimates": Target(_estimates, _read_estimates, dict.fromkeys(ATTRIBUTION, structured), 5),
     "reports": Target(
         _written(_reports), _read_reports, {f"{name}.json": rows for name in REPORTS}, 3
