@@ -25,6 +25,8 @@ from fedaudit.secure import SecureAggregation
 Members = tuple[str, ...]
 WEIGHTINGS = ("equal", "size")
 """What a sum is of: updates as they are, or each times its client's weight over the mean."""
+LEAST_SHARE = 1e-12
+"""The least weight over the mean that is still added up: rounding takes what is below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +252,6 @@ def weights(found: Manifest) -> dict[str, float]:
     most = max(own.values())  # before anything is added: a sum of weights may be no number
     mean = fmean(weight / most for weight in own.values())
     shares = {who: weight / most / mean for who, weight in own.items()}
-    if none := [who for who, share in shares.items() if not share]:
+    if none := [who for who, share in shares.items() if share < LEAST_SHARE]:
         raise InputError(f"The weight of {none[0]} is too small beside that of other clients.")
     return shares

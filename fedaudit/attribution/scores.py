@@ -113,6 +113,8 @@ def _check(found: Scores, path: Path) -> None:
     numbers = [one.round for one in found.rounds]
     if len(set(numbers)) < len(numbers):
         raise InputError(f"{path} has a round twice.")
+    if len(set(found.clients)) < len(found.clients):
+        raise InputError(f"{path} has a client twice.")
     for one in found.rounds:
         tables = (one.reference, *one.clients.values())
         if set(one.clients) - set(found.clients) or any(set(t) != set(found.marks) for t in tables):

@@ -63,3 +63,18 @@ def test_what_is_read(name, folders, capsys):
         print(f"\n{name}: {ends.total()} cases, seed {SEED}: {told}", end="")
     # Neither was everything refused nor nothing; of few cases all may end alike.
     assert len(ends) > 1 or ends.total() < 30
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("manifests", 1927541), ("sums", 1927541), ("bundles", 453175596), ("estimates", 453175596)],
+)
+def test_a_case(name, number, folders):
+    """Cases that once ended in a traceback: weights 1e323 times others', a client named twice."""
+    target, folder = TARGETS[name], folders(name)
+    (folder / OUT).mkdir(exist_ok=True)
+    run, restore = target.case(folder, Random(number))
+    try:
+        assert judged(run, folder / OUT) in ("InputError", "UsageError", "result")
+    finally:
+        restore()
