@@ -22,7 +22,7 @@ LAYERS = [
     {"synthesis"},
     {"engine", "judge"},
     {"hookspecs", "corpus", "nano", "federation"},
-    {"attributor", "formats"},
+    {"attributor", "formats", "profile_tables"},
     {"defense", "secure", "watermark", "conversation", "locks"},
     {"interfaces", "prompts", "pii", "metrics", "files", "names", "options", "processes"},
     {"sandbox"},
