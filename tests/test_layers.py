@@ -28,6 +28,7 @@ LAYERS = [
     {"sandbox"},
     {"landlock"},
     {"records"},
+    {"estimates"},
     {"errors"},
     {"__init__"},
 ]
