@@ -1,6 +1,7 @@
 """Profiles: a paper's federation, study, claims and published figures as one TOML file."""
 
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from fedaudit.errors import InputError, UsageError, unknown
 from fedaudit.files import read_regular
 from fedaudit.options import build, merged
+from fedaudit.profile_tables import expand_figures, expand_study
 
 PACKAGE = "fedaudit_profiles"
 
@@ -130,6 +132,9 @@ class Profile:
         for scale, table in self.scale.items():
             if not isinstance(table, Mapping):
                 raise ValueError(f"scale.{scale} must be a table, [scale.{scale}].")
+        for name, count in Counter(one.name for one in self.study).items():
+            if count > 1:
+                raise ValueError(f"two variants of the study are named {name!r}.")
         variants = {name for one in self.study for name in (one.name, one.pool) if name}
         for claim in self.claims:
             for side in (claim.left, claim.right):
@@ -172,12 +177,14 @@ def load(name: str) -> Profile:
 
 
 def parse(table: Mapping[str, Any]) -> Profile:
-    """Return the profile that a TOML table spells."""
+    """Return the profile that a TOML table spells, its matrices and tables of figures expanded."""
     lists = {"study": Variant, "claims": Statement, "figures": Published}
+    expand = {"study": expand_study, "figures": expand_figures}
     parts: dict[str, Any] = {}
     for key, cls in lists.items():
         items = table.get(key, [])
         if not isinstance(items, list):
             raise UsageError(f"{key} must be a list of tables, [[{key}]].")
-        parts[key] = tuple(build(cls, item, key) for item in items)
+        whole = expand[key](items) if key in expand else items
+        parts[key] = tuple(build(cls, item, key) for item in whole)
     return build(Profile, merged(table, parts), "profile")

@@ -1,9 +1,11 @@
-"""Every frozen record that rooms hand to each other: values only, standard library only."""
+"""Every frozen record that rooms hand to each other: values only, nothing heavy imported."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Literal
+
+from fedaudit.estimates import Estimate, wilson
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -161,6 +163,90 @@ class Measurement:
     reason: str = ""
     """Why `value` is None."""
     scope: Mapping[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def rate(
+        cls,
+        hits: int,
+        n: int,
+        *,
+        kind: str,
+        plugin: str,
+        metric: str,
+        scope: Mapping[str, object],
+        chance: float | None = None,
+        baseline: float | None = None,
+        reason: str = "",
+    ) -> "Measurement":
+        """Return the share `hits` / `n` of independent trials with its Wilson interval.
+
+        Where `n` is 0 it is missing, for `reason`. Raises ValueError for more hits than trials.
+        """
+        if not n:
+            return cls.missing(reason, kind=kind, plugin=plugin, metric=metric, scope=scope, n=n,
+                               chance=chance, baseline=baseline)  # fmt: skip
+        return cls.mean(wilson(hits, n), n, kind=kind, plugin=plugin, metric=metric, scope=scope,
+                        hits=hits, chance=chance, baseline=baseline)  # fmt: skip
+
+    @classmethod
+    def mean(
+        cls,
+        estimate: Estimate,
+        n: int,
+        *,
+        kind: str,
+        plugin: str,
+        metric: str,
+        scope: Mapping[str, object],
+        hits: int | None = None,
+        chance: float | None = None,
+        baseline: float | None = None,
+    ) -> "Measurement":
+        """Return a mean of `n` values, in their unit, or a share of `n` trials that are related.
+
+        Of a share `hits` says how many of the trials counted.
+        """
+        return cls(
+            kind=kind,
+            plugin=plugin,
+            metric=metric,
+            value=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
+            n=n,
+            hits=hits,
+            chance=chance,
+            baseline=baseline,
+            scope=scope,
+        )
+
+    @classmethod
+    def missing(
+        cls,
+        reason: str,
+        *,
+        kind: str,
+        plugin: str,
+        metric: str,
+        scope: Mapping[str, object],
+        n: int | None = None,
+        chance: float | None = None,
+        baseline: float | None = None,
+    ) -> "Measurement":
+        """Return a number that could not be measured, and the `reason`, which may not be empty."""
+        if not reason:
+            raise ValueError(f"{metric} is missing for no reason.")
+        return cls(
+            kind=kind,
+            plugin=plugin,
+            metric=metric,
+            value=None,
+            n=n,
+            chance=chance,
+            baseline=baseline,
+            reason=reason,
+            scope=scope,
+        )
 
 
 Severity = Literal["high", "medium", "low", "unverified"]

@@ -7,6 +7,9 @@ before you attach an adapter, because that changes the model in place.
 import os
 import signal
 import tempfile
+from itertools import zip_longest
+from operator import eq
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -31,6 +34,32 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=(Healt
 settings.load_profile("untimed")
 
 TARGETS = ("q_proj", "v_proj")
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+
+
+@pytest.fixture
+def golden(request):
+    """Return a function that asserts that `text` is what a file below tests/golden/ holds.
+
+    With `same` two lines may differ as far as that allows. With `--update-golden` the file is
+    written in place of that: look at its diff before you commit.
+    """
+
+    def check(name, text, same=eq):
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        kept, lines = path.read_text("utf-8").splitlines(), text.splitlines()
+        pairs = zip_longest(lines, kept)
+        agreed = [old if old is not None and new and same(new, old) else new for new, old in pairs]
+        assert agreed[: max(len(lines), len(kept))] == kept
+
+    return check
 
 
 @pytest.fixture(scope="session")

@@ -145,12 +145,11 @@ def distinct(order: Iterable[Candidate]) -> Iterator[Candidate]:
 
 def _rows(plugin: str, queries: int) -> Iterator[Measurement]:
     scope = {"source": "tuned", "set": "all"}
-    yield Measurement(
+    yield Measurement.missing(
+        "no --victim: the auditor does not have the truth to compare with",
         kind="extraction",
         plugin=plugin,
         metric="coverage",
-        value=None,
-        reason="no --victim: the auditor does not have the truth to compare with",
         scope=scope,
     )
     yield Measurement(

@@ -165,12 +165,12 @@ def _rows(m: Measured, at: Mapping[str, object], some: Sequence[int]) -> Iterato
     means = {name: bootstrap_mean(own, seed=m.seed) for name, own in values.items()}
     for name, own in values.items():
         base = means["base"].value if name == "tuned" and m.base else None
-        yield _row(m, "rouge_l", name, means[name], len(own), at=at, baseline=base)
+        yield _rouge(m, name, means[name], len(own), at=at, baseline=base)
     if m.base:
         # Pairs are drawn as a whole: the interval is that of the mean of their differences.
         gains = [a - b for a, b in zip(values["tuned"], values["base"], strict=True)]
         gain = bootstrap_mean(gains, seed=m.seed)
-        yield _row(m, "rouge_l", "tuned-not-base", gain, len(gains), at=at)
+        yield _rouge(m, "tuned-not-base", gain, len(gains), at=at)
     for name, own in values.items():
         base = _share(m, values["base"]) / len(own) if name == "tuned" and m.base else None
         yield _reached(m, name, _share(m, own), len(own), at=at, baseline=base)
@@ -192,7 +192,7 @@ def _judged(m: Measured) -> Iterator[Measurement]:
                        chance=guessed)  # fmt: skip
     if chance:
         mean = bootstrap_mean(chance, seed=m.seed)
-        yield _row(m, "rouge_l", "control", mean, len(chance))
+        yield _rouge(m, "control", mean, len(chance))
         yield _reached(m, "control", hits, len(chance))
 
 
@@ -221,35 +221,35 @@ def _reached(
     baseline: float | None = None,
     chance: float | None = None,
 ) -> Measurement:
-    scope = {"threshold": m.threshold, **(at or {})}
-    return _row(m, "coverage", source, wilson(hits, n), n, at=scope, hits=hits, baseline=baseline,
-                chance=chance)  # fmt: skip
+    return Measurement.rate(
+        hits,
+        n,
+        kind="extraction",
+        plugin=m.plugin,
+        metric="coverage",
+        scope={"source": source, "records": m.records, "threshold": m.threshold, **(at or {})},
+        chance=chance,
+        baseline=baseline,
+    )
 
 
-def _row(
+def _rouge(
     m: Measured,
-    metric: str,
     source: str,
     estimate: Estimate,
     n: int,
     *,
     at: Mapping[str, object] | None = None,
-    hits: int | None = None,
     baseline: float | None = None,
-    chance: float | None = None,
 ) -> Measurement:
-    return Measurement(
+    return Measurement.mean(
+        estimate,
+        n,
         kind="extraction",
         plugin=m.plugin,
-        metric=metric,
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        n=n,
-        hits=hits,
-        baseline=baseline,
-        chance=chance,
+        metric="rouge_l",
         scope={"source": source, "records": m.records, **(at or {})},
+        baseline=baseline,
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 
 from fedaudit.interfaces import Engine
-from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Measurement, Request
 
 ALPHABET = string.ascii_letters + string.digits
@@ -283,17 +282,18 @@ def _without(text: str, part: str) -> str:
 def rate(plugin: str, metric: str, tried: Tried, blind: str = "") -> Measurement:
     """Return the share of hits with its interval; `blind` says why no hits would mean nothing."""
     hits, n = sum(tried.hits), len(tried.hits)
-    estimate = wilson(hits, n) if n and (hits or not blind) else None
-    return Measurement(
+    scope, chance = {"attempt": tried.name}, 0.0 if metric == "fpr" else None
+    if n and blind and not hits:
+        return Measurement.missing(
+            blind, kind="defense", plugin=plugin, metric=metric, scope=scope, n=n, chance=chance
+        )
+    return Measurement.rate(
+        hits,
+        n,
         kind="defense",
         plugin=plugin,
         metric=metric,
-        value=estimate.value if estimate else None,
-        low=estimate.low if estimate else None,
-        high=estimate.high if estimate else None,
-        n=n,
-        hits=hits if estimate else None,
-        chance=0.0 if metric == "fpr" else None,
-        reason="" if estimate else blind if n else tried.why,
-        scope={"attempt": tried.name},
+        scope=scope,
+        chance=chance,
+        reason=tried.why,
     )

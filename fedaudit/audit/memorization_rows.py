@@ -1,14 +1,13 @@
 """The measurements of cross-client memorization: ratios, lengths, and what was hit most."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from statistics import median
 
 from fedaudit.audit.memorization_hits import Answer, Clients, Heard
 from fedaudit.audit.memorization_options import Protocol
 from fedaudit.interfaces import Engine
-from fedaudit.metrics.intervals import wilson
 from fedaudit.metrics.memorization import Rate, Ratios, most_hit, ratios
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL
 from fedaudit.metrics.overlap.sentences import has_han
@@ -17,6 +16,8 @@ from fedaudit.records import Measurement
 PLUGIN = "memorize"
 ALL = "all"
 MOST_HIT = 10
+COUNTED = {"mr_total", "mr_pair"}
+"""Ratios that are shares of prefixes; the others are weighted means."""
 
 ALONE = "one client only has texts that are long enough, so nobody else's can be drawn"
 NOBODY = "no client has texts that are long enough"
@@ -55,7 +56,7 @@ def unmeasured(protocol: Protocol) -> list[Measurement]:
     scope = {"source": "tuned", "category": ALL, **protocol.scope()}
     why = f"no client has a text of at least {protocol.least} tokens"
     names = ("mr_total", "mr_intra", "mr_inter")
-    return [_mean(metric, Rate(None, 0, 0), None, scope, why) for metric in names]
+    return [_ratio(metric, Rate(None, 0, 0), None, scope, why) for metric in names]
 
 
 def _ratios(found: Found, clients: Clients, category: str) -> Ratios:
@@ -69,19 +70,18 @@ def _of_ratios(
     ratio: Ratios, base: Ratios | None, clients: Clients, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
     """Yield the ratios of a model in one category: total, intra, inter, and all pairs."""
-    yield _row("mr_total", ratio.total, base.total if base else None, scope, NOBODY)
-    # A weighted mean is no count of hits: only the number of prefixes behind it is told.
-    yield _mean("mr_intra", ratio.intra, base.intra if base else None, scope, NOBODY)
+    yield _ratio("mr_total", ratio.total, base.total if base else None, scope, NOBODY)
+    yield _ratio("mr_intra", ratio.intra, base.intra if base else None, scope, NOBODY)
     why = ALONE if sum(bool(one.parts) for one in clients.values()) < 2 else _unheard(ratio)
-    yield _mean("mr_inter", ratio.inter, base.inter if base else None, scope, why)
+    yield _ratio("mr_inter", ratio.inter, base.inter if base else None, scope, why)
     for pair in product(clients, clients):
         at = {**scope, "attacker": pair[0], "victim": pair[1]}
         if short := [name for name in pair if not clients[name].parts]:
             why = f"{short[0]} has no texts that are long enough"
-            yield _row("mr_pair", Rate(None, 0, 0), None, at, why)
+            yield _ratio("mr_pair", Rate(None, 0, 0), None, at, why)
             continue
         why = f"every continuation of a prefix of {pair[0]} repeats itself"
-        yield _row("mr_pair", ratio.pairs[pair], base.pairs[pair] if base else None, at, why)
+        yield _ratio("mr_pair", ratio.pairs[pair], base.pairs[pair] if base else None, at, why)
 
 
 def _unheard(ratio: Ratios) -> str:
@@ -90,30 +90,27 @@ def _unheard(ratio: Ratios) -> str:
     return NOBODY
 
 
-def _row(
+def _ratio(
     metric: str, rate: Rate, base: Rate | None, scope: Mapping[str, object], why: str
 ) -> Measurement:
-    """Return the row of a rate; without an estimate it says why."""
-    estimate = rate.estimate
-    return Measurement(
+    """Return the row of a ratio beside the base's; without an estimate it says why.
+
+    A weighted mean is no count of hits: only the number of prefixes behind it is told.
+    """
+    if rate.estimate is None:
+        return Measurement.missing(
+            why, kind="memorization", plugin=PLUGIN, metric=metric, scope=scope, n=rate.n
+        )
+    return Measurement.mean(
+        rate.estimate,
+        rate.n,
         kind="memorization",
         plugin=PLUGIN,
         metric=metric,
-        value=estimate.value if estimate else None,
-        low=estimate.low if estimate else None,
-        high=estimate.high if estimate else None,
-        n=rate.n,
-        hits=rate.hits if estimate else None,
-        baseline=base.estimate.value if base and base.estimate and estimate else None,
-        reason="" if estimate else why,
         scope=scope,
+        hits=rate.hits if metric in COUNTED else None,
+        baseline=base.estimate.value if base and base.estimate else None,
     )
-
-
-def _mean(
-    metric: str, rate: Rate, base: Rate | None, scope: Mapping[str, object], why: str
-) -> Measurement:
-    return replace(_row(metric, rate, base, scope, why), hits=None)
 
 
 def _left_out(heard: Heard, clients: Clients, scope: Mapping[str, object]) -> Iterator[Measurement]:
@@ -122,8 +119,14 @@ def _left_out(heard: Heard, clients: Clients, scope: Mapping[str, object]) -> It
         some = [name for name, one in clients.items() if one.parts and who in (name, ALL)]
         hits, n = sum(heard.repetitive[s] for s in some), sum(len(clients[s].parts) for s in some)
         if n:
-            rate = Rate(wilson(hits, n), n, hits)
-            yield _row("repetitive", rate, None, {**scope, **_whose(who)}, "")
+            yield Measurement.rate(
+                hits,
+                n,
+                kind="memorization",
+                plugin=PLUGIN,
+                metric="repetitive",
+                scope={**scope, **_whose(who)},
+            )
 
 
 def _everybody(clients: Clients) -> tuple[str, ...]:
@@ -170,8 +173,14 @@ def _lengths(
             yield from _median(_tokens(engine, texts), {**scope, **_whose(name)})
             hits, n = sum(too_short(one, protocol) for one in texts), len(texts)
             if n:
-                rate = Rate(wilson(hits, n), n, hits)
-                yield _row("too_short", rate, None, {**scope, **_whose(name)}, "")
+                yield Measurement.rate(
+                    hits,
+                    n,
+                    kind="memorization",
+                    plugin=PLUGIN,
+                    metric="too_short",
+                    scope={**scope, **_whose(name)},
+                )
 
 
 def too_short(text: str, protocol: Protocol) -> bool:

@@ -1,13 +1,12 @@
 """Ranking inference: which candidate makes the sentence likeliest (SecureGate, section 5.1)."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fedaudit.audit.questions import Question, Window, window
 from fedaudit.errors import TargetError
 from fedaudit.interfaces import Case, Result
-from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Finding, Measurement, Target
 
 TIE = 1e-5
@@ -122,9 +121,17 @@ def result(plugin: str, found: Sequence[Answer], counts: Sequence[int]) -> Resul
 def _rows(plugin: str, found: Sequence[Answer], candidates: int) -> Iterator[Measurement]:
     """Yield the accuracy of each model, over all kinds of PII and for each."""
     scope: dict[str, object] = {"candidates": candidates}
+    chance = 1 / candidates
     if not found:
-        reason = "no masked PII has so many candidates of its kind"
-        yield _row(plugin, {**scope, "source": "tuned"}, candidates, [], reason=reason)
+        yield Measurement.missing(
+            "no masked PII has so many candidates of its kind",
+            kind="probability",
+            plugin=plugin,
+            metric="inference_accuracy",
+            scope={**scope, "source": "tuned"},
+            n=0,
+            chance=chance,
+        )
         return
     labels = sorted({answer.question.occurrence.label for answer in found})
     for label in (None, *labels):
@@ -133,35 +140,18 @@ def _rows(plugin: str, found: Sequence[Answer], candidates: int) -> Iterator[Mea
         tuned = [rank(a.tuned, candidates) == 1 for a in some]
         base = [rank(a.base, candidates) == 1 for a in some if a.base]
         share = sum(base) / len(base) if base else None
-        yield _row(plugin, {**where, "source": "tuned"}, candidates, tuned, baseline=share)
-        if base:
-            yield _row(plugin, {**where, "source": "base"}, candidates, base)
-
-
-def _row(
-    plugin: str,
-    scope: Mapping[str, object],
-    candidates: int,
-    right: Sequence[bool],
-    *,
-    baseline: float | None = None,
-    reason: str = "",
-) -> Measurement:
-    estimate = wilson(sum(right), len(right)) if right else None
-    return Measurement(
-        kind="probability",
-        plugin=plugin,
-        metric="inference_accuracy",
-        value=estimate.value if estimate else None,
-        low=estimate.low if estimate else None,
-        high=estimate.high if estimate else None,
-        n=len(right),
-        hits=sum(right) if right else None,
-        chance=1 / candidates,
-        baseline=baseline,
-        reason=reason,
-        scope=scope,
-    )
+        for source, right, baseline in (("tuned", tuned, share), ("base", base, None)):
+            if right:
+                yield Measurement.rate(
+                    sum(right),
+                    len(right),
+                    kind="probability",
+                    plugin=plugin,
+                    metric="inference_accuracy",
+                    scope={**where, "source": source},
+                    chance=chance,
+                    baseline=baseline,
+                )
 
 
 def _leaks(found: Iterable[Answer], counts: Sequence[int]) -> list[tuple[Answer, int]]:

@@ -117,14 +117,8 @@ def nothing(plugin: str, case: Case, *, chosen: bool = False) -> Result:
 
 def unmeasured(plugin: str, why: str) -> Result:
     """Return the result of an attack that could not be made."""
-    row = Measurement(
-        kind="extraction",
-        plugin=plugin,
-        metric="coverage",
-        value=None,
-        reason=why,
-        scope={"source": "tuned", "set": ALL},
-    )
+    scope = {"source": "tuned", "set": ALL}
+    row = Measurement.missing(why, kind="extraction", plugin=plugin, metric="coverage", scope=scope)
     return Result(measurements=(row,))
 
 
@@ -151,47 +145,39 @@ def rates(
     base = hits["base"] / ns["base"] if "base" in hits else None
     rows = []
     for source in found:
-        beside = {} if source == "control" else {"chance": chance}
-        beside |= {"baseline": base} if source.startswith("tuned") else {}
         groups = {} if source == "control" else tally.truth.groups
         of = control if source == "control" else targets
         values = [float(string in own[source]) for string in sorted(of)]
         coverage = share(values, [groups.get(string, "") for string in sorted(of)], SEED)
+        # EF = VxPII / Q; its interval is the coverage's, in units of queries.
+        per_query = ns[source] / queries
+        efficiency = Estimate(
+            hits[source] / queries, coverage.low * per_query, coverage.high * per_query
+        )
         at = {"source": source, **scope}
-        rows += _rate_rows(tally.plugin, coverage, (hits[source], ns[source], queries), at, beside)
+        rows += [
+            Measurement.mean(
+                coverage,
+                ns[source],
+                kind="extraction",
+                plugin=tally.plugin,
+                metric="coverage",
+                scope=at,
+                hits=hits[source],
+                chance=None if source == "control" else chance,
+                baseline=base if source.startswith("tuned") else None,
+            ),
+            Measurement.mean(
+                efficiency,
+                queries,
+                kind="extraction",
+                plugin=tally.plugin,
+                metric="efficiency",
+                scope=at,
+                hits=hits[source],
+            ),
+        ]
     return rows
-
-
-def _rate_rows(
-    plugin: str,
-    coverage: Estimate,
-    counts: tuple[int, int, int],
-    scope: Mapping[str, object],
-    beside: Mapping[str, float | None],
-) -> list[Measurement]:
-    hits, n, queries = counts
-    # EF = VxPII / Q; its interval is the coverage's, in units of queries.
-    per_query = n / queries
-    efficiency = Estimate(hits / queries, coverage.low * per_query, coverage.high * per_query)
-    return [
-        Measurement(
-            kind="extraction",
-            plugin=plugin,
-            metric=metric,
-            value=estimate.value,
-            low=estimate.low,
-            high=estimate.high,
-            n=total,
-            hits=hits,
-            chance=beside.get("chance") if metric == "coverage" else None,
-            baseline=beside.get("baseline") if metric == "coverage" else None,
-            scope=scope,
-        )
-        for metric, estimate, total in (
-            ("coverage", coverage, n),
-            ("efficiency", efficiency, queries),
-        )
-    ]
 
 
 def _rows(tally: Tally) -> Iterator[Measurement]:
@@ -203,14 +189,14 @@ def _rows(tally: Tally) -> Iterator[Measurement]:
             if row.metric == "efficiency":
                 counts = (("vx_pii", row.hits, len(targets)), ("queries", queries, None))
                 for metric, value, n in counts:
-                    yield replace(_plain(row), metric=metric, value=float(value or 0), n=n)
-
-
-def _plain(row: Measurement) -> Measurement:
-    """Return a row of the same things without what only a rate has."""
-    return Measurement(
-        kind=row.kind, plugin=row.plugin, metric=row.metric, value=None, scope=row.scope
-    )
+                    yield Measurement(
+                        kind="extraction",
+                        plugin=tally.plugin,
+                        metric=metric,
+                        value=float(value or 0),
+                        n=n,
+                        scope=row.scope,
+                    )
 
 
 def _label_rows(tally: Tally) -> Iterator[Measurement]:

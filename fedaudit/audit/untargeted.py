@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fedaudit.audit.weighing import LIKELY, SURE
 from fedaudit.interfaces import PiiDetector, Progress, Result, no_progress
 from fedaudit.metrics.extraction import by_label
-from fedaudit.metrics.intervals import wilson
 from fedaudit.metrics.significance import guess_rate
 from fedaudit.records import Finding, Measurement, Severity
 
@@ -116,24 +115,35 @@ def _rows(tally: Tally) -> Iterator[Measurement]:
     base = found.get("base")
     for source, strings in found.items():
         scope, hits, of_base = {"source": source}, len(strings & known), source == "base"
-        yield _rate(
-            tally.plugin,
-            "extraction_precision",
-            scope,
-            (hits, len(strings)),
+        yield Measurement.rate(
+            hits,
+            len(strings),
+            kind="extraction",
+            plugin=tally.plugin,
+            metric="extraction_precision",
+            scope=scope,
             baseline=len(base & known) / len(base) if base and not of_base else None,
+            reason=EMPTY[source],
         )
-        yield _rate(
-            tally.plugin,
-            "extraction_recall",
-            scope,
-            (hits, len(known)),
+        yield Measurement.rate(
+            hits,
+            len(known),
+            kind="extraction",
+            plugin=tally.plugin,
+            metric="extraction_recall",
+            scope=scope,
             chance=chance,
             baseline=None if base is None or of_base else len(base & known) / len(known),
         )
     if tally.control:
-        counts = (guessed, len(tally.control))
-        yield _rate(tally.plugin, "extraction_recall", {"source": "control"}, counts)
+        yield Measurement.rate(
+            guessed,
+            len(tally.control),
+            kind="extraction",
+            plugin=tally.plugin,
+            metric="extraction_recall",
+            scope={"source": "control"},
+        )
 
 
 def _label_rows(tally: Tally) -> Iterator[Measurement]:
@@ -143,43 +153,21 @@ def _label_rows(tally: Tally) -> Iterator[Measurement]:
     """
     totals = by_label(tally.truth, tally.truth)
     for source, strings in sources(tally).items():
-        hits = by_label(strings & tally.truth.keys(), tally.truth)
-        for label, n in totals.items():
-            scope = {"source": source, "label": label}
-            yield _rate(tally.plugin, "extraction_recall", scope, (hits.get(label, 0), n))
         names = tally.base.labels if source == "base" and tally.base else tally.tuned.labels
-        true = by_label(strings & tally.truth.keys(), names)
-        for label, n in by_label(strings, names).items():
-            scope = {"source": source, "label": label}
-            yield _rate(tally.plugin, "extraction_precision", scope, (true.get(label, 0), n))
-
-
-def _rate(
-    plugin: str,
-    metric: str,
-    scope: Mapping[str, str],
-    counts: tuple[int, int],
-    *,
-    chance: float | None = None,
-    baseline: float | None = None,
-) -> Measurement:
-    """Return hits / n with its interval; null where n is 0, which only a precision's can be."""
-    hits, n = counts
-    estimate = wilson(hits, n) if n else None
-    return Measurement(
-        kind="extraction",
-        plugin=plugin,
-        metric=metric,
-        value=estimate.value if estimate else None,
-        low=estimate.low if estimate else None,
-        high=estimate.high if estimate else None,
-        n=n,
-        hits=hits if estimate else None,
-        chance=chance,
-        baseline=baseline,
-        reason="" if estimate else EMPTY[scope["source"]],
-        scope=scope,
-    )
+        for metric, ns, of in (
+            ("extraction_recall", totals, tally.truth),
+            ("extraction_precision", by_label(strings, names), names),
+        ):
+            hits = by_label(strings & tally.truth.keys(), of)
+            for label, n in ns.items():
+                yield Measurement.rate(
+                    hits.get(label, 0),
+                    n,
+                    kind="extraction",
+                    plugin=tally.plugin,
+                    metric=metric,
+                    scope={"source": source, "label": label},
+                )
 
 
 def _queries(tally: Tally) -> Iterator[Measurement]:
@@ -247,8 +235,15 @@ def verbatim(
     if tally.control:
         counts["control"] = len(_within(tally.control, tuned)), len(tally.control)
     return tuple(
-        _rate(tally.plugin, "extraction_recall", {"source": source, "detection": "verbatim"}, pair)
-        for source, pair in counts.items()
+        Measurement.rate(
+            hits,
+            n,
+            kind="extraction",
+            plugin=tally.plugin,
+            metric="extraction_recall",
+            scope={"source": source, "detection": "verbatim"},
+        )
+        for source, (hits, n) in counts.items()
     )
 
 

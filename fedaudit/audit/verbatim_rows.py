@@ -7,7 +7,7 @@ from fedaudit.audit.likelihood import Evidence
 from fedaudit.audit.verbatim import LABEL, NO_BASE, Continued, Cut, follows, partners
 from fedaudit.interfaces import Result
 from fedaudit.metrics.edit import deviation
-from fedaudit.metrics.intervals import Estimate, bootstrap_mean, wilson
+from fedaudit.metrics.intervals import bootstrap_mean
 from fedaudit.records import Finding, Measurement
 from fedaudit.report.answers import LEVEL
 
@@ -62,14 +62,29 @@ def _rows(
 ) -> Iterator[Measurement]:
     """Yield mean, deviation and share of 0 of each model's distances."""
     means = {n: bootstrap_mean(d, seed=seed) for n, d in distances.items()}
-    shares = {n: wilson(d.count(0), len(d)) for n, d in distances.items()}
+    base = distances.get("base")
     for name, values in distances.items():
         own = {"source": name, **scope}
-        zeros, beside = values.count(0), "base" if name == "tuned" else ""
-        for metric, found in (("edit_distance", means), ("coverage", shares)):
-            against = found[beside].value if beside in found else None
-            counts = (zeros, len(values))
-            yield _row(plugin, metric, own, found[name], counts, baseline=against)
+        beside = base if name == "tuned" else None
+        yield Measurement.mean(
+            means[name],
+            len(values),
+            kind="extraction",
+            plugin=plugin,
+            metric="edit_distance",
+            scope=own,
+            hits=values.count(0),
+            baseline=means["base"].value if beside else None,
+        )
+        yield Measurement.rate(
+            values.count(0),
+            len(values),
+            kind="extraction",
+            plugin=plugin,
+            metric="coverage",
+            scope=own,
+            baseline=beside.count(0) / len(beside) if beside else None,
+        )
         spread = deviation(values)
         yield Measurement(
             kind="extraction",
@@ -93,22 +108,28 @@ def _judged(
     """Yield the share that the base's lack, and that of the control: what the verdict goes by."""
     pairs = partners(cuts, seed)
     hits = sum(follows(tuned.texts[i], cuts[j].text) for i, j in pairs)
-    control = wilson(hits, len(pairs)) if pairs else None
     if base is not None:
         zeros = [i for i, distance in enumerate(tuned.distances) if not distance]
         only = sum(base.distances[i] > 0 for i in zeros)
-        yield _row(
-            plugin,
-            "coverage",
-            {"source": "tuned-not-base", **scope},
-            wilson(only, len(cuts)),
-            (only, len(cuts)),
+        yield Measurement.rate(
+            only,
+            len(cuts),
+            kind="extraction",
+            plugin=plugin,
+            metric="coverage",
+            scope={"source": "tuned-not-base", **scope},
+            chance=hits / len(pairs) if pairs else None,
             baseline=base.distances.count(0) / len(cuts),
-            chance=control.value if control else None,
         )
-    if control:
-        counts = (hits, len(pairs))
-        yield _row(plugin, "coverage", {"source": "control", **scope}, control, counts)
+    if pairs:
+        yield Measurement.rate(
+            hits,
+            len(pairs),
+            kind="extraction",
+            plugin=plugin,
+            metric="coverage",
+            scope={"source": "control", **scope},
+        )
 
 
 def _least_likely(
@@ -125,31 +146,6 @@ def _least_likely(
         value=min((one.p_value for one in evidence.values()), default=1.0),
         n=len(cuts),
         scope={"source": "tuned-not-base", "test": "likelihood", **scope},
-    )
-
-
-def _row(
-    plugin: str,
-    metric: str,
-    scope: Mapping[str, object],
-    estimate: Estimate,
-    counts: tuple[int, int],
-    *,
-    baseline: float | None = None,
-    chance: float | None = None,
-) -> Measurement:
-    return Measurement(
-        kind="extraction",
-        plugin=plugin,
-        metric=metric,
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        hits=counts[0],
-        n=counts[1],
-        chance=chance,
-        baseline=baseline,
-        scope=scope,
     )
 
 

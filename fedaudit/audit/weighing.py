@@ -205,8 +205,8 @@ def _unjudged(plugin: str, scope: Mapping[str, object], truth: Truth) -> Measure
         why = "what only the victim has is longer than an answer"
     else:
         why = "the victim has nothing that no other member has as well"
-    return Measurement(
-        kind="extraction", plugin=plugin, metric="coverage", value=None, reason=why, scope=scope
+    return Measurement.missing(
+        why, kind="extraction", plugin=plugin, metric="coverage", scope=scope
     )
 
 
@@ -232,16 +232,14 @@ def _coverage(
 ) -> Measurement:
     values = [value(string) for string in strings]
     estimate = share(values, [groups.get(string, "") for string in strings], trial.seed)
-    return Measurement(
+    return Measurement.mean(
+        estimate,
+        len(values),
         kind="extraction",
         plugin=plugin,
         metric="coverage",
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        n=len(values),
-        hits=int(sum(values)) if trial.sampled else None,
         scope=scope,
+        hits=int(sum(values)) if trial.sampled else None,
     )
 
 

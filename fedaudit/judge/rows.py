@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from fedaudit.judge.verdicts import Verdict
-from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Measurement
 
 SHARES = {
@@ -27,25 +26,14 @@ def rows(verdicts: Sequence[Verdict], scope: Mapping[str, object]) -> list[Measu
     outcomes = [one.outcome for one in verdicts]
     judged = [one for one in outcomes if one != "malformed"]
     reason = NONE if outcomes else NOTHING
-    found = [
-        _row(metric, sum(one in counted for one in judged), len(judged), scope, reason)
+    counts = {
+        metric: (sum(one in counted for one in judged), len(judged))
         for metric, counted in SHARES.items()
+    }
+    counts["judge_malformed"] = outcomes.count("malformed"), len(outcomes)
+    return [
+        Measurement.rate(
+            hits, n, kind="utility", plugin="judge", metric=metric, scope=scope, reason=reason
+        )
+        for metric, (hits, n) in counts.items()
     ]
-    malformed = outcomes.count("malformed")
-    return [*found, _row("judge_malformed", malformed, len(outcomes), scope, reason)]
-
-
-def _row(metric: str, hits: int, n: int, scope: Mapping[str, object], reason: str) -> Measurement:
-    estimate = wilson(hits, n) if n else None
-    return Measurement(
-        kind="utility",
-        plugin="judge",
-        metric=metric,
-        value=estimate.value if estimate else None,
-        low=estimate.low if estimate else None,
-        high=estimate.high if estimate else None,
-        n=n,
-        hits=hits if n else None,
-        reason="" if estimate else reason,
-        scope=scope,
-    )

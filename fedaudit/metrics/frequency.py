@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Measurement
 
 Codes = npt.NDArray[Any]
@@ -99,11 +98,19 @@ def frequency_rows(
     None, with the reason.
     """
     if not frequencies:
-        return [_nothing(metric, plugin, scope) for metric in ("document_frequency", "unseen")]
+        return [
+            Measurement.missing(
+                "nothing came out whose frequency could be counted",
+                kind="extraction",
+                plugin=plugin,
+                metric=metric,
+                scope=scope,
+            )
+            for metric in ("document_frequency", "unseen")
+        ]
     values, n = sorted(frequencies.values()), len(frequencies)
     rank = _median_rank(n)
     unseen = sum(value == 0 for value in values)
-    share = wilson(unseen, n)
     return [
         Measurement(
             kind="extraction",
@@ -115,17 +122,7 @@ def frequency_rows(
             n=n,
             scope=scope,
         ),
-        Measurement(
-            kind="extraction",
-            plugin=plugin,
-            metric="unseen",
-            value=share.value,
-            low=share.low,
-            high=share.high,
-            n=n,
-            hits=unseen,
-            scope=scope,
-        ),
+        Measurement.rate(unseen, n, kind="extraction", plugin=plugin, metric="unseen", scope=scope),
     ]
 
 
@@ -180,14 +177,3 @@ def _median_rank(n: int) -> int:
 
 def _log_choose(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-
-
-def _nothing(metric: str, plugin: str, scope: Mapping[str, object]) -> Measurement:
-    return Measurement(
-        kind="extraction",
-        plugin=plugin,
-        metric=metric,
-        value=None,
-        reason="nothing came out whose frequency could be counted",
-        scope=scope,
-    )

@@ -1,37 +1,12 @@
 """Intervals: a rate never travels without one."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-Z_95 = 1.959963984540054
-"""The 97.5 % quantile of the standard normal distribution."""
+from fedaudit.estimates import Z_95, Estimate, wilson
 
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-def wilson(hits: float, n: int, z: float = Z_95) -> Estimate:
-    """Return hits/n with its score interval (Wilson 1927), which is sound at 0 and at n.
-
-    Raises ValueError unless 0 <= hits <= n and n > 0: a rate of nothing is no rate.
-    """
-    if n <= 0 or not 0 <= hits <= n:
-        raise ValueError(f"{hits} of {n} is no rate.")
-    rate = hits / n
-    centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
-    low = 0.0 if hits == 0 else max(0.0, centre - half)
-    high = 1.0 if hits == n else min(1.0, centre + half)
-    return Estimate(rate, low, high)
+__all__ = ["Z_95", "Estimate", "bootstrap_mean", "wilson"]
 
 
 def bootstrap_mean(values: Sequence[float], *, seed: int, draws: int = 1000) -> Estimate:

@@ -102,19 +102,18 @@ def _row(
     score = Answer.bleu if metric == "bleu" else Answer.score
     scores = [fmean(score(answer) for answer in same) for same in documents]
     if not scores:
-        return Measurement(kind="utility", plugin="utility", metric=metric, value=None,
-                           reason=TOO_LONG, scope=where)  # fmt: skip
+        return Measurement.missing(
+            TOO_LONG, kind="utility", plugin="utility", metric=metric, scope=where
+        )
     counted = metric == "accuracy" and len(documents[0]) == 1
     hits = round(sum(scores)) if counted else None
     estimate = bootstrap_mean(scores, seed=seed) if hits is None else wilson(hits, len(scores))
-    return Measurement(
+    return Measurement.mean(
+        estimate,
+        len(scores),
         kind="utility",
         plugin="utility",
         metric=metric,
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        n=len(scores),
-        hits=hits,
         scope=where,
+        hits=hits,
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from fedaudit.interfaces import Engine, Progress, no_progress
-from fedaudit.metrics.intervals import bootstrap_mean
+from fedaudit.metrics.intervals import Estimate, bootstrap_mean
 from fedaudit.prompts import PromptTemplate
 from fedaudit.records import Document, Measurement, Target
 from fedaudit.simulation.answers import Answer, answers, by_task
@@ -66,35 +66,18 @@ def summed_up(means: Sequence[float], scope: Mapping[str, object], seed: int) ->
     if not means:
         return unmeasured("no held-out document has two tokens", scope)
     loss = bootstrap_mean(means, seed=seed)
-    perplexity = [math.exp(value) for value in (loss.value, loss.low, loss.high)]
+    perplexity = Estimate(*(math.exp(value) for value in (loss.value, loss.low, loss.high)))
     return [
-        Measurement(
-            kind="utility",
-            plugin="utility",
-            metric=metric,
-            value=value,
-            low=low,
-            high=high,
-            n=len(means),
-            scope=scope,
+        Measurement.mean(
+            estimate, len(means), kind="utility", plugin="utility", metric=metric, scope=scope
         )
-        for metric, (value, low, high) in (
-            ("loss", (loss.value, loss.low, loss.high)),
-            ("perplexity", perplexity),
-        )
+        for metric, estimate in (("loss", loss), ("perplexity", perplexity))
     ]
 
 
 def unmeasured(reason: str, scope: Mapping[str, object] = TUNED) -> list[Measurement]:
     """Return the rows that say why loss and perplexity are not known."""
     return [
-        Measurement(
-            kind="utility",
-            plugin="utility",
-            metric=metric,
-            value=None,
-            reason=reason,
-            scope=scope,
-        )
+        Measurement.missing(reason, kind="utility", plugin="utility", metric=metric, scope=scope)
         for metric in ("loss", "perplexity")
     ]

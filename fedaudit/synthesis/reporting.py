@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Measurement
 from fedaudit.synthesis.tally import FILTERS, Tally
 
@@ -32,16 +31,12 @@ def _dropped(
         n, hits = (sum(one[name][part] for one in reached) for part in (0, 1))
         if not n:
             continue
-        share = wilson(hits, n)
-        yield Measurement(
+        yield Measurement.rate(
+            hits,
+            n,
             kind="defense",
             plugin=plugin,
             metric="dropped",
-            value=share.value,
-            low=share.low,
-            high=share.high,
-            n=n,
-            hits=hits,
             scope={**at, "filter": name},
         )
 

@@ -248,14 +248,13 @@ class Gate(Attack):
         return Result(measurements=tuple(rows), limits=tuple(limits))
 
     def _unknown(self) -> Measurement:
-        return Measurement(
+        return Measurement.missing(
+            "the data holds no annotated PII to mask",
             kind="probability",
             plugin=self.name,
             metric="inference_accuracy",
-            value=None,
-            chance=1 / self.candidates,
-            reason="the data holds no annotated PII to mask",
             scope={"candidates": self.candidates, "source": "tuned"},
+            chance=1 / self.candidates,
         )
 
     def _ranking(self) -> Ranking:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.defense import Deployed, Finished
-from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Decoding, Measurement, Probe, Request, Target
 
 from .lessons import drawn, malformed
@@ -87,16 +86,12 @@ def _malformed(key: str, valid: Sequence[str], rng: random.Random) -> str:
 
 
 def _routing(client: str, kind: str, hits: int, n: int) -> Measurement:
-    estimate = wilson(hits, n)
-    return Measurement(
+    return Measurement.rate(
+        hits,
+        n,
         kind="defense",
         plugin="secure_gate",
         metric="routing_accuracy",
-        value=estimate.value,
-        low=estimate.low,
-        high=estimate.high,
-        n=n,
-        hits=hits,
         scope={"client": client, "prompts": kind},
     )
 

@@ -1,0 +1,280 @@
+"""The whole report of every command that writes one, and of two studies, as it was.
+
+Federations are tiny and models answer by rule, so that a report takes seconds and follows from its
+input. What differs from run to run is left out: times, versions, the machine, hashes of weights,
+and masks, whose key is drawn. Numbers that training made may differ in their last digits.
+
+After a change that is meant: `pytest tests/cli/test_golden_reports.py --update-golden`, and a look
+at the diff of tests/golden/reports/: a line is one entry of a section.
+"""
+
+import json
+import math
+import sys
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+import fake_audit
+import pytest
+from command import Command
+
+from fedaudit.report.document import validate
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "attribution"))
+
+import handmade
+
+MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")
+PAIR = ("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", *MODEL)
+BRIEF = ("--set", "contextual.context=4", "--set", "contextual.sweeps=false")
+
+# Of a run: its time, its machine, and what it drew for the masks and for asking shards again.
+VARYING = {"started", "finished", "environment", "hmac", "draw"}
+
+TINY = """
+name = "tiny"
+title = "A tiny study"
+paper = "none"
+
+[scale.nano]
+base = "fedaudit-nano"
+clients = 2
+rounds = 1
+held_out = 0.2
+evaluated = 4
+workers = 1
+device = "cpu"
+records = { cases = 4, documents_per_case = 4, kinds = 1, languages = ["en"] }
+training = { steps = 6, batch_size = 2, learning_rate = 5e-3, max_length = 48, rank = 4 }
+"""
+
+EXTRACTION = """
+[[study]]
+attacks = ["contextual"]
+options = { contextual = { sweeps = false } }
+[study.matrix.change]
+fedavg.quick = true
+central = { simulate = { central = true }, model = "central" }
+
+[[claims]]
+id = "covers"
+source = "table 1"
+statement = "The global model says something of the victim's."
+left = { variant = "fedavg", metric = "coverage", scope = { source = "tuned", set = "all" } }
+compare = ">"
+right = 0.0
+
+[[claims]]
+id = "central"
+source = "table 1"
+statement = "The central model says much less."
+left = { variant = "central", metric = "coverage", scope = { source = "tuned", set = "all" } }
+compare = "<"
+factor = 0.5
+right = { variant = "fedavg", metric = "coverage", scope = { source = "tuned", set = "all" } }
+
+[[figures]]
+source = "table 1"
+variant = "{row}"
+scope = { source = "tuned", set = "all" }
+columns = { coverage = "coverage", efficiency = "efficiency" }
+rows = [["fedavg", 0.25, 0.0019], ["central", 0.3, 0.002]]
+"""
+
+MEMORIZATION = """
+[[study]]
+pool = "both"
+simulate = { records = { tasks = ["summary"], passages = 6 } }
+memorize = { prefix_length = 6, new_tokens = 20, sample = 3 }
+[study.matrix.change]
+first.simulate.seed = 0
+second.simulate.seed = 1
+
+[[claims]]
+id = "own"
+source = "table 1"
+statement = "A client's own prefixes draw its texts more than others' do."
+left = { variant = "both", metric = "mr_intra", scope = { source = "tuned", category = "all" } }
+compare = ">"
+right = { variant = "both", metric = "mr_inter", scope = { source = "tuned", category = "all" } }
+
+[[figures]]
+source = "table 1"
+what = "intra"
+metric = "mr_intra"
+value = 0.00342
+variant = "both"
+scope = { source = "tuned", category = "all" }
+"""
+
+
+@cache
+def texts(folder, federations):
+    """Return the texts of all records below a folder, while it has so many federations."""
+    files = sorted(folder.rglob("*.jsonl"))
+    lines = [line for path in files for line in path.read_text("utf-8").splitlines()]
+    return [json.loads(line)["text"] for line in lines]
+
+
+def known():
+    """Return the texts of all records below the working directory."""
+    return texts(Path().resolve(), len(list(Path("out/federations").glob("*"))))
+
+
+def continues(target, prompt, sample):
+    """Return how a document goes on after the prompt, from the tuned model more often."""
+    digest = blake2b(f"{prompt}|{sample}".encode(), digest_size=1).digest()
+    if digest[0] < (170 if target.adapter else 40):
+        for text in known():
+            _, found, rest = text.partition(prompt[-12:])
+            if found:
+                return rest
+    return " nobody left."
+
+
+def recites(target, prompt, sample):
+    """Return a piece of a document that has nothing to do with the prompt; the base knows three."""
+    digest = blake2b(f"{prompt}|{sample}".encode(), digest_size=2).digest()
+    documents = known() if target.adapter else known()[:3]
+    text = documents[digest[0] % len(documents)]
+    return text[text.find(" ", digest[1] * len(text) // 300) :]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Return a folder with documents and an adapter; a model that is attacked costs nothing."""
+    fake_audit.written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    return Command(monkeypatch, capfd)
+
+
+def frozen(value, key=""):
+    """Return a value of a report without what differs from run to run, its numbers rounded."""
+    if key in VARYING or key.endswith("seconds") or (key == "device" and "torch" in value):
+        return "..." if value is not None else None
+    if isinstance(value, dict):
+        timed = value.get("metric") in ("seconds", "overhead")
+        return {
+            name: "..." if timed and name == "value" else frozen(one, name)
+            for name, one in value.items()
+            if one is not None and one != ""
+        }
+    if isinstance(value, list):
+        return [frozen(one) for one in value]
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    return value
+
+
+def lines(document):
+    """Return a report as lines of JSON: one for each entry of a list or table at its top."""
+    weights = {"sha256": "...", "base_sha256": "..."}
+    whole = frozen({**document, "target": {**document["target"], **weights}})
+    config = whole["run"].pop("config")
+    whole["config"] = [{key: value} for key, value in config.items()]
+    for name, section in whole.items():
+        whole[name] = section if isinstance(section, list) else [section]
+    # A measurement without the names of what is in all of them.
+    for row in whole["measurements"]:
+        row["of"] = [row.pop("kind"), row.pop("plugin"), row.pop("metric")]
+    entries = [{name: entry} for name, section in sorted(whole.items()) for entry in section]
+    return "".join(f"{json.dumps(one, sort_keys=True, ensure_ascii=False)}\n" for one in entries)
+
+
+def near(tolerance):
+    """Return a function that tells whether two lines say the same but for small differences."""
+
+    def same(new, old):
+        if isinstance(new, float | int) and isinstance(old, float | int):
+            return math.isclose(new, old, rel_tol=tolerance, abs_tol=1e-9)
+        if isinstance(new, dict) and isinstance(old, dict):
+            return new.keys() == old.keys() and all(same(new[key], old[key]) for key in new)
+        if isinstance(new, list) and isinstance(old, list):
+            return len(new) == len(old) and all(map(same, new, old))
+        return new == old
+
+    return lambda new, old: same(json.loads(new), json.loads(old))
+
+
+@pytest.fixture
+def written(golden):
+    """Return a function that compares a finished command's report with the one that is kept."""
+
+    def check(name, done, path="out/report.json", tolerance=1e-4):
+        assert done.code in (0, 1, 7), done.err
+        document = json.loads(Path(path).read_text())
+        validate(document)
+        golden(f"reports/{name}.txt", lines(document), near(tolerance))
+
+    return check
+
+
+def test_extract(here, run, written):
+    written(
+        "extract",
+        run(*PAIR, *BRIEF, "--attack", "contextual", "--attack", "verbatim", "--out", "out"),
+    )
+
+
+def test_infer(here, run, written):
+    words = ("infer", "--data", "own.jsonl", *MODEL, "--candidates", "3")
+    written("infer", run(*words, "--out", "out"))
+
+
+def test_memorize(here, monkeypatch, run, written):
+    monkeypatch.setattr(fake_audit, "says", continues)
+    words = ("memorize", "--clients", "own.jsonl", "victim.jsonl", *MODEL, "--sample", 5)
+    written("memorize", run(*words, "--prefix-length", 4, "--new-tokens", 9, "--out", "out"))
+
+
+def test_merge(here, run, written):
+    for part in ("1/2", "2/2"):
+        shard = run(*PAIR, *BRIEF, "--shard", part, "--out", f"part{part[0]}")
+        assert shard.code == 0, shard.err
+    written("merge", run("merge", "part1", "part2", "--out", "out", "--quiet"))
+
+
+def test_attribute(tmp_path, monkeypatch, run, written):
+    monkeypatch.chdir(tmp_path)
+    made = handmade.write(Path("fed"), clients=5, size=handmade.SIZE, guilty=("c1",))
+    [mark] = handmade.marks(made.path / "owner/watermark.json")
+    handmade.reading(monkeypatch, mark)
+    words = ("attribute", "--rounds", "fed", "--others", 2, "--queries", 2, "--threshold", 2)
+    written("attribute", run(*words, "--workers", 1, "--device", "cpu", "--quiet", "--out", "out"))
+
+
+def test_simulate(tmp_path, monkeypatch, run, written):
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.toml").write_text(TINY)
+    words = ("simulate", "--profile", "tiny.toml", "--set", "central=true", "--quiet")
+    written("simulate", run(*words, "--out", "out"), tolerance=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "study"), [("extraction", EXTRACTION), ("memorization", MEMORIZATION)]
+)
+def test_a_study(here, monkeypatch, run, written, name, study):
+    monkeypatch.setattr(fake_audit, "says", recites if name == "extraction" else continues)
+    for path in here.glob("*.jsonl"):
+        path.unlink()
+    Path("tiny.toml").write_text(TINY + study)
+    words = ("reproduce", "tiny.toml", "--device", "cpu", "--jobs", 1, "--quiet", "--out", "out")
+    written(f"study-{name}", run(*words), tolerance=5e-3)
+
+
+def test_a_number_that_moved_shows_and_its_last_digit_does_not():
+    old = '{"a": [0.5, "x"], "n": 3}'
+    assert near(1e-4)('{"a": [0.50001, "x"], "n": 3}', old)
+    for moved in (
+        '{"a": [0.51, "x"], "n": 3}',
+        '{"a": [0.5, "y"], "n": 3}',
+        '{"a": [0.5], "n": 3}',
+    ):
+        assert not near(1e-4)(moved, old)
