@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from fedaudit.metrics.contamination import Law, Mixture
+    from fedaudit.metrics.contamination import Answer, Law, Mixture
 
 Pair = tuple[str, str]
 """A client and a mark."""
@@ -120,17 +120,20 @@ def chances_of(
 ) -> dict[Pair, Chance]:
     """Return what Z is for an innocent client, the others as observed.
 
-    Of pairs whose p-value is above `up_to` by chance alone, what others add is not worked out: it
-    only makes p-values greater.
+    Of pairs whose p-value is above `up_to` by chance alone, or with what others add by one law, the
+    rest is not worked out: it only makes p-values greater.
     """
-    alone = _alone(scores, z)
-    shown = _shown(scores, z, alone)
-    found = dict(alone)
-    for who in dict.fromkeys(who for who, _ in z):
-        own = [pair for pair in z if pair[0] == who and alone[pair].p_value(z[pair]) <= up_to]
-        laws = _laws(scores, who, [shown[mark] for _, mark in own], [alone[p].spread for p in own])
-        for pair, by in zip(own, laws, strict=True):
-            found[pair] = replace(alone[pair], laws=by)
+    from fedaudit.metrics.contamination import LAWS, QUICK
+
+    found = _alone(scores, z)
+    shown = _shown(scores, z, found)
+    for answers in (QUICK, LAWS) if up_to < 1 else (LAWS,):
+        for who in dict.fromkeys(who for who, _ in z):
+            own = [pair for pair in z if pair[0] == who and found[pair].p_value(z[pair]) <= up_to]
+            spreads = [found[pair].spread for pair in own]
+            laws = _laws(scores, who, [shown[mark] for _, mark in own], spreads, answers)
+            for pair, by in zip(own, laws, strict=True):
+                found[pair] = replace(found[pair], laws=by)
     return found
 
 
@@ -139,6 +142,7 @@ def _laws(
     client: str,
     shown: Sequence[Mapping[tuple[int, str], float]],
     spreads: Sequence[float],
+    answers: "Sequence[Answer]",
 ) -> "list[tuple[Law, ...]]":
     """Return the laws of what a client's Z takes from others, under each of the marks."""
     if not shown:
@@ -150,6 +154,7 @@ def _laws(
         [mixture(one, client, names, scores.weights) for one, names in own],
         [[[s[one.round, who] for who in names] for s in shown] for one, names in own],
         spreads,
+        answers,
     )
 
 

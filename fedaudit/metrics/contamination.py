@@ -69,6 +69,9 @@ The least share is for estimates that hold 0.4, the usual limit: what is seen of
 and of others scatters, so that a share of 0.4 does not always come out as such.
 """
 
+QUICK = LAWS[2:3]
+"""Where others are marked, what these let through most often explains what an innocent shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
@@ -154,33 +157,36 @@ def laws_of(
     mixtures: Sequence[Mixture],
     shown: Sequence[Sequence[Sequence[float]]],
     spreads: Sequence[float],
+    answers: Sequence[Answer] = LAWS,
 ) -> list[tuple[Law, ...]]:
     """Return `laws` under each of several marks, which share the client's estimates.
 
-    `shown` is by round and mark, `spreads` by mark.
+    `shown` is by round and mark, `spreads` by mark. Only laws of these `answers` are worked out.
     """
-    found = [[Law(0, np.ones(1))] * len(LAWS) for _ in spreads]
+    found = [[Law(0, np.ones(1))] * len(answers) for _ in spreads]
     seen: set[int] = set()
     scales = 1 / (np.array(spreads) * len(mixtures) ** 0.5)
     for mixture, by_mark in zip(mixtures, shown, strict=True):
         own = np.array(by_mark, dtype=np.float64)
         some = np.flatnonzero(own.any(axis=1))
         if len(some):
-            leaks = _leaks(mixture.draws(), own[some], scales[some])
+            leaks = _leaks(mixture.draws(), own[some], scales[some], answers)
             for mark, by_law in zip(some.tolist(), leaks, strict=True):
                 found[mark] = [a.plus(*b) for a, b in zip(found[mark], by_law, strict=True)]
             seen |= set(some.tolist())
     return [tuple(own) if mark in seen else () for mark, own in enumerate(found)]
 
 
-def _leaks(draws: Array, shown: Array, scales: Array) -> Iterator[list[Leak]]:
-    """Yield the law of one round's leak under each of `LAWS`, by mark."""
+def _leaks(
+    draws: Array, shown: Array, scales: Array, answers: Sequence[Answer]
+) -> Iterator[list[Leak]]:
+    """Yield the law of one round's leak under each of the answers, by mark."""
     most = shown.max(axis=1)
     held = np.ascontiguousarray((draws @ shown.T).T)
     steps = np.rint(held * scales[:, None] * STEPS)
     rows = zip(held, steps, most.tolist(), np.rint(most * scales * STEPS).tolist(), strict=True)
     for row in rows:
-        yield [law.histogram(*row) for law in LAWS]
+        yield [law.histogram(*row) for law in answers]
 
 
 @lru_cache(maxsize=512)
