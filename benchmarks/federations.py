@@ -96,20 +96,20 @@ def _round(
     size = max(4, round(one.present * one.clients))
     here = np.sort(rng.choice(one.clients, size=size, replace=False))
     m, limit = design(size, one.pairs, one.limit)
-    held = _held(rng, here, designs(size, m, one.pairs, limit), weights)
+    shares = held(rng, here, designs(size, m, one.pairs, limit), weights)
     luck = common[here] + rng.standard_normal(common[here].shape) * (1 - one.repeat) ** 0.5
     each = one.signal / one.rounds**0.5
     rows = one.spread * luck
-    rows[..., 0] += each * answer(held @ shown[here], shown[here], one.leak)
+    rows[..., 0] += each * answer(shares @ shown[here], shown[here], one.leak)
     marks = [f"m{n}" for n in range(one.marks)]
     found = {
-        names[at]: {mark: _score(own) for mark, own in zip(marks, by_mark, strict=True)}
+        names[at]: {mark: score(own) for mark, own in zip(marks, by_mark, strict=True)}
         for at, by_mark in zip(here.tolist(), rows, strict=True)
     }
-    rho = np.square(held).sum(axis=1)
+    rho = np.square(shares).sum(axis=1)
     return Scored(
         round=number,
-        reference=dict.fromkeys(marks, _score(np.zeros(rows.shape[2]))),
+        reference=dict.fromkeys(marks, score(np.zeros(rows.shape[2]))),
         clients=found,
         strength={names[at]: max(0.01, round(own, 2)) for at, own in zip(here, rho, strict=True)},
         effective=dict.fromkeys(found, 1.0),
@@ -119,7 +119,7 @@ def _round(
     )
 
 
-def _score(z: np.ndarray) -> Score:
+def score(z: np.ndarray) -> Score:
     """Return a score and its null marks' (which stay an array: that is faster)."""
     return Score(z=float(z[0]), p_value=0.5, n=1, hits=0, chance=0.5, null=z[1:])
 
@@ -157,7 +157,7 @@ def designs(size: int, others: int, pairs: int, limit: float) -> np.ndarray:
     return np.concatenate(found)[:POOL]
 
 
-def _held(
+def held(
     rng: np.random.Generator, here: np.ndarray, pool: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
     """Return how much of each other's update each estimate holds, (size, size)."""

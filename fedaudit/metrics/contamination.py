@@ -86,7 +86,8 @@ class Mixture:
     pairs: int = 0
     """K of the design, likewise."""
     limit: float = 0.0
-    """The most that the estimate may hold of another's update; 0 where there is none."""
+    """The most that the estimate may hold of another's update, with or without its weight; 0 where
+    there is none."""
 
     def draws(self) -> Array:
         """Return draws of how much of each other's update the estimate holds, (draws, others).
@@ -209,10 +210,14 @@ def _designs(
 ) -> tuple[Array, npt.NDArray[np.int64], Array]:
     """Return what designs hold of each other's update, their order by strength, and it in order.
 
-    Those above the limit are left out, unless most are: it may have been on something else.
+    Those above the limit are left out, unless most are: it may have been on something else. Nobody
+    says whether it was on the coefficients, as of sums that are stored, or on what estimates hold:
+    either will do.
     """
-    held = _sample(len(weights), others, pairs) * weights
-    within = np.abs(held).max(axis=1) <= (limit or np.inf) + 1e-9
+    coefficients = _sample(len(weights), others, pairs)
+    held = coefficients * weights
+    most = (limit or np.inf) + 1e-9
+    within = (np.abs(held).max(axis=1) <= most) | (np.abs(coefficients).max(axis=1) <= most)
     if within.sum() >= NEAREST:
         held = held[within]
     strength = np.square(held).sum(axis=1)

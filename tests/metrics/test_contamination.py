@@ -47,6 +47,18 @@ def test_heavier_updates_count_for_more():
     assert np.square(unknown).sum(axis=1).mean() == pytest.approx(3, rel=0.05)
 
 
+def test_the_limit_may_have_been_on_the_coefficients_alone():
+    # Sums by size that were stored: a light client's estimate holds up to 0.4 x 3 of each other.
+    light = Mixture(weights=(3.0,) * 9, strength=0.8 * 9, others=5, pairs=5, limit=0.4).draws()
+    assert np.abs(light).max() == pytest.approx(1.2)
+    np.testing.assert_allclose(
+        np.square(light).sum(axis=1), 9 * np.square(EVEN.draws()).sum(axis=1)
+    )
+    # Of a heavy one's, all hold less than the limit: designs above it in c are there as well.
+    heavy = Mixture(weights=(0.25,) * 9, strength=2 / 16, others=5, pairs=5, limit=0.4).draws()
+    assert 0.2 <= np.abs(heavy).max() <= 0.25
+
+
 def test_designs_that_cannot_be_or_are_huge_are_taken_for_normal():
     plain = Mixture(weights=(1.0,) * 9, strength=0.8).draws()
     for odd in (
