@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedaudit.attribution.chance import mixture, others
-from fedaudit.attribution.decision import ALPHA, decide
+from fedaudit.attribution.decision import ALPHA, verdicts
 from fedaudit.attribution.scores import Scored, Scores
 from fedaudit.errors import UsageError
 from fedaudit.interfaces import Progress, no_progress
@@ -65,11 +65,11 @@ def calibrate(
         for number in range(federations):
             rng = np.random.default_rng([seed, int(strength * 1000), number])
             made, marked = _federation(scores, strength, rng)
-            decision = decide(made, threshold=threshold, alpha=alpha)
-            innocent = [one for one in decision.tests if one.client != marked]
+            decision = verdicts(made, threshold=threshold, alpha=alpha, up_to=alpha)
+            innocent = [one for (who, _), one in decision.items() if who != marked]
             accused += any(one.flagged for one in innocent)
-            published += any(one.published for one in innocent)
-            caught += marked in decision.flagged
+            published += any(one.z > threshold for one in innocent)
+            caught += any(one.flagged for (who, _), one in decision.items() if who == marked)
             progress(len(found) * federations + number + 1, total)
         found.append(
             Line(

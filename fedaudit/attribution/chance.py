@@ -8,7 +8,7 @@ others' marked documents no null mark shows: see `metrics.contamination`.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,7 +17,10 @@ from fedaudit.attribution.scores import Scored, Scores, differences
 from fedaudit.metrics import stouffer
 
 if TYPE_CHECKING:
-    from fedaudit.metrics.contamination import Law, Mixture
+    import numpy as np
+    import numpy.typing as npt
+
+    from fedaudit.metrics.contamination import Answer, Law, Mixture
 
 Pair = tuple[str, str]
 """A client and a mark."""
@@ -30,25 +33,25 @@ class Chance:
     Without any, Z by chance is taken for standard normal, as in the paper.
     """
 
-    null: Sequence[Sequence[float]]
+    null: "Sequence[Sequence[float]] | npt.NDArray[np.float64]"
     laws: "Sequence[Law]" = ()
     """What Z may take from other clients: each law is tried, and the least sure one counts."""
 
     @property
     def marks(self) -> int:
         """How many null marks there are."""
-        return len(self.null[0]) if self.null else 0
+        return len(self.null[0]) if len(self.null) else 0
 
     @cached_property
     def spread(self) -> float:
         """The standard deviation of Z by chance, taken for 1 where it is less."""
-        return max(1.0, stouffer.spread(self.null)) if self.null else 1.0
+        return max(1.0, stouffer.spread(self.null)) if len(self.null) else 1.0
 
     def p_value(self, z: float) -> float:
         """Return how often an innocent client's Z is as high, or a bound on that."""
         if self.laws:
             return max(law.tail(z / self.spread, self.marks) for law in self.laws)
-        if self.null:
+        if len(self.null):
             return stouffer.null_p_value(z, self.spread, self.marks)
         return stouffer.p_value(z)
 
@@ -78,7 +81,7 @@ class Chance:
         By chance alone: what comes from other clients' marked documents is not considered.
         """
         running = stouffer.running(scores)
-        if not self.null:
+        if not len(self.null):
             return running
         upto = (Chance(self.null[: count + 1]) for count in range(len(running)))
         return [stouffer.normal(one.p_value(z)) for one, z in zip(upto, running, strict=True)]
@@ -93,44 +96,79 @@ def _crossing(p_value: Callable[[float], float], low: float, high: float, level:
 
 def chance(scores: Scores, client: str, mark: str) -> Chance:
     """Return what Z of a client and a mark is by chance alone."""
-    tests = [
-        (one.clients[client][mark].null, one.reference[mark].null)
-        for one in scores.rounds
-        if client in one.clients
-    ]
-    null = [[a - b for a, b in zip(*pair, strict=True)] for pair in tests]
-    return Chance(null if null[0] else ())
+    return _alone(scores, [(client, mark)])[client, mark]
 
 
-def chances_of(scores: Scores, z: Mapping[Pair, float]) -> dict[Pair, Chance]:
-    """Return what Z is for an innocent client, the others as observed."""
+def _alone(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, Chance]:
+    """Return what Z of each pair is by chance alone."""
+    import numpy as np
+
+    before = {
+        mark: np.array([one.reference[mark].null for one in scores.rounds], dtype=np.float64)
+        for mark in scores.marks
+    }
+    found = {}
+    for who, mark in pairs:
+        own = [at for at, one in enumerate(scores.rounds) if who in one.clients]
+        null = np.array([scores.rounds[at].clients[who][mark].null for at in own], dtype=np.float64)
+        found[who, mark] = Chance(null - before[mark][own] if null.size else ())
+    return found
+
+
+def chances_of(
+    scores: Scores, z: Mapping[Pair, float], *, up_to: float = 1.0
+) -> dict[Pair, Chance]:
+    """Return what Z is for an innocent client, the others as observed.
+
+    Of pairs whose p-value is above `up_to` by chance alone, or with what others add by one law, the
+    rest is not worked out: it only makes p-values greater.
+    """
+    from fedaudit.metrics.contamination import LAWS, QUICK
+
+    found = _alone(scores, z)
+    shown = _shown(scores, z, found)
+    for answers in (QUICK, LAWS) if up_to < 1 else (LAWS,):
+        for who in dict.fromkeys(who for who, _ in z):
+            own = [pair for pair in z if pair[0] == who and found[pair].p_value(z[pair]) <= up_to]
+            spreads = [found[pair].spread for pair in own]
+            laws = _laws(scores, who, [shown[mark] for _, mark in own], spreads, answers)
+            for pair, by in zip(own, laws, strict=True):
+                found[pair] = replace(found[pair], laws=by)
+    return found
+
+
+def _laws(
+    scores: Scores,
+    client: str,
+    shown: Sequence[Mapping[tuple[int, str], float]],
+    spreads: Sequence[float],
+    answers: "Sequence[Answer]",
+) -> "list[tuple[Law, ...]]":
+    """Return the laws of what a client's Z takes from others, under each of the marks."""
+    if not shown:
+        return []
     from fedaudit.metrics import contamination
 
-    alone = {pair: chance(scores, *pair) for pair in z}
-    shown = _shown(scores, z, alone)
-    found = {}
-    for (who, mark), one in alone.items():
-        own = [(each, others(each, who)) for each in scores.rounds if who in each.clients]
-        laws = contamination.laws(
-            [mixture(each, who, names, scores.weights) for each, names in own],
-            [[shown[mark, each.round, other] for other in names] for each, names in own],
-            one.spread,
-        )
-        found[who, mark] = replace(one, laws=laws)
-    return found
+    own = [(one, others(one, client)) for one in scores.rounds if client in one.clients]
+    return contamination.laws_of(
+        [mixture(one, client, names, scores.weights) for one, names in own],
+        [[[s[one.round, who] for who in names] for s in shown] for one, names in own],
+        spreads,
+        answers,
+    )
 
 
 def _shown(
     scores: Scores, z: Mapping[Pair, float], chances: Mapping[Pair, Chance]
-) -> dict[tuple[str, int, str], float]:
+) -> dict[str, dict[tuple[int, str], float]]:
     """Return by mark, round and client how strongly the client shows the mark, beyond chance."""
     from fedaudit.metrics import contamination
 
-    found = {}
+    found: dict[str, dict[tuple[int, str], float]] = {mark: {} for _, mark in z}
     for (who, mark), own in z.items():
         share = contamination.shown(own, chances[who, mark].spread)
         for number, value in differences(scores, who, mark).items():
-            found[mark, number, who] = share * max(0.0, value)
+            found[mark][number, who] = share * max(0.0, value)
     return found
 
 

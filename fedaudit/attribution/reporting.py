@@ -145,7 +145,7 @@ def _assumed(decision: Decision) -> Iterator[str]:
         yield (
             "what an estimate holds of other clients' marked documents is worked out from how the "
             "sets are drawn and how strongly the others show the mark; a test that answers "
-            "at once from less than half of it may accuse somebody innocent more often"
+            "at once from less than a third of it may accuse somebody innocent more often"
         )
 
 

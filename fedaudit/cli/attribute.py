@@ -1,13 +1,13 @@
 """fedaudit attribute: which clients trained on watermarked documents."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from fedaudit.cli import bundle, calibrate
+from fedaudit.cli import asking, bundle, calibrate
+from fedaudit.cli.asking import Colluding
 from fedaudit.cli.options import (
     Commitments,
     Device,
@@ -21,9 +21,6 @@ from fedaudit.cli.options import (
     given,
     nothing_before,
 )
-
-if TYPE_CHECKING:
-    from fedaudit.attribution.plan import Plan, Wish
 
 app = typer.Typer(
     help="Name the clients that trained on watermarked documents: all steps, or one party's.",
@@ -95,6 +92,7 @@ def attribute(
     tau: Tau = 4.0,
     alpha: Alpha = 0.01,
     dry_run: DryRun = False,
+    colluding: Colluding = "",
     set_: Set = None,
     seed: Seed = None,
     workers: Workers = 0,
@@ -126,7 +124,7 @@ def attribute(
         watermark=watermark,
         commitments=commitments,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
-        wish=_wish(others, queries, limit, threshold, secure_aggregation, weights, seed),
+        wish=asking.wish(others, queries, limit, threshold, secure_aggregation, weights, seed),
         options=given(set_),
         threshold=tau,
         alpha=alpha,
@@ -135,9 +133,12 @@ def attribute(
     )
     if dry_run and "fed_attr" not in request.methods:
         raise UsageError("--dry-run tells of the sums that fed_attr asks for; add it.")
+    helpers = asking.helpers(colluding, dry_run=dry_run)
     known = run.check(request)
     if dry_run:
-        return _told(_planned(rounds, request.wish), known.marks, request.machine)
+        return asking.told(
+            asking.planned(rounds, request.wish), known.marks, request.machine, helpers
+        )
     place = placed(out, Path("runs") / "attribute" / run.name_of(request, known), json)
     with bars(quiet) as bar:
         return reported(run.run(request, bar), place, json, quiet)
@@ -161,6 +162,7 @@ def estimate(
     secure_aggregation: Secure = "",
     weights: Weights = "",
     dry_run: DryRun = False,
+    colluding: Colluding = "",
     seed: Seed = None,
     quiet: Quiet = False,
 ) -> int:
@@ -174,9 +176,10 @@ def estimate(
     from fedaudit.cli.show import bars, note
     from fedaudit.federation.folder import unchecked
 
+    helpers = asking.helpers(colluding, dry_run=dry_run)
     chosen = (others, queries, limit, threshold, secure_aggregation, weights, seed)
-    wish = _wish(*chosen, rounds=round_ or ())
-    planned = server.remaining(_planned(rounds, wish, secret=True), out)
+    wish = asking.wish(*chosen, rounds=round_ or ())
+    planned = server.remaining(asking.planned(rounds, wish, secret=True), out)
     beside = out if out.name else out.absolute()
     place = log or beside.with_name(f"{beside.name}.log.json")
     logs = log_of.read(place, server.identity(planned.federation))
@@ -184,7 +187,7 @@ def estimate(
     entries = ledger.check(planned, server.identity(planned.federation), logs)
     again = [one.round for one in entries if one.round in planned.designs]
     if dry_run:
-        return _told(planned, (), None, ledger.told(planned.federation, again))
+        return asking.told(planned, (), None, helpers, ledger.told(planned.federation, again))
     with bars(quiet) as bar:
         found, seconds = server.estimate(planned, out, place, progress=bar("asking for sums"))
     print(
@@ -273,27 +276,3 @@ def decide(
 app.command()(bundle.bundle)
 app.command()(bundle.verify)
 app.command()(calibrate.calibrate)
-
-
-def _wish(*design: Any, rounds: Sequence[int] = ()) -> "Wish":
-    """Return what the server is asked: m, K, limit, threshold and the rest."""
-    from fedaudit.attribution.plan import Wish
-
-    names = ("others", "pairs", "limit", "threshold", "secure", "weights", "seed")
-    return Wish(rounds=tuple(rounds), **dict(zip(names, design, strict=True)))
-
-
-def _planned(rounds: Path, wish: "Wish", *, secret: bool = False) -> "Plan":
-    from fedaudit.attribution import plan
-    from fedaudit.federation.folder import open_federation
-    from fedaudit.files import existing
-
-    return plan.plan(open_federation(existing(rounds, "federation")), wish, secret=secret)
-
-
-def _told(planned: "Plan", marks: Any, machine: Any, more: Sequence[str] = ()) -> int:
-    """Print what a plan would ask and give away."""
-    from fedaudit.attribution import forecast
-
-    print("\n".join([*forecast.lines(planned, marks, machine), *more]))
-    return 0

@@ -8,7 +8,7 @@ proportion but never below nothing, or at once where an estimate holds enough of
 are tried. docs/estimator.md has the derivation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,24 +29,48 @@ STEPS = 8
 """Steps of the grid that the law of Z is worked out on, for each standard deviation by chance."""
 
 
-def _in_proportion(held: Array, _most: float) -> Array:
-    """Return the scores of estimates whose answers grow with what they hold, or shrink with it."""
-    return held
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a test's answer grows with what an estimate holds, as shares of a marked client's score.
+
+    The marked client that shows most is meant, where there are several.
+    """
+
+    start: float
+    """What an estimate must hold to answer anything."""
+    least: float
+    """What it then answers at least."""
+
+    def histogram(self, held: Array, steps: Array, most: float, most_steps: float) -> "Leak":
+        """Return the law of the answers of estimates that hold so much, each equally likely.
+
+        Both are given as scores and as steps of the grid.
+        """
+        reached = steps if self.start == -np.inf else steps[held >= self.start * most]
+        nothing = len(steps) - len(reached)
+        if not len(reached):
+            return 0, np.ones(1)
+        least = self.least * most_steps if most_steps else min(self.least, 0.0)
+        answers = np.maximum(reached, least).astype(np.int64)
+        first = min(int(answers.min()), 0) if nothing else int(answers.min())
+        counts = np.bincount(answers - first)
+        if nothing:
+            counts[-first] += nothing
+        return first, counts / len(steps)
 
 
-def _above(held: Array, _most: float) -> Array:
-    """Return the scores where only what counts for the mark shows."""
-    return np.maximum(held, 0.0)
+Leak = tuple[int, Array]
+"""The first step of a grid, and the probabilities from there on."""
 
+LAWS = (Answer(-np.inf, -np.inf), Answer(0.0, 0.0), *(Answer(h, 1.0) for h in (0.35, 0.5, 0.75)))
+"""In proportion, in proportion but never below nothing, and at once from a share on.
 
-def _from(share: float) -> Callable[[Array, float], Array]:
-    """Return the scores where an estimate that holds a `share` answers like a marked client."""
-    return lambda held, most: np.where(held >= share * most, np.maximum(held, most), 0.0)
+The least share is for estimates that hold 0.4, the usual limit: what is seen of the marked client
+and of others scatters, so that a share of 0.4 does not always come out as such.
+"""
 
-
-LAWS = (_in_proportion, _above, *map(_from, (0.5, 0.75)))
-"""What estimates show that together hold so much of what marked clients show (`held`, scores), of
-whom one shows `most`."""
+QUICK = LAWS[2:3]
+"""Where others are marked, what these let through most often explains what an innocent shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +86,8 @@ class Mixture:
     pairs: int = 0
     """K of the design, likewise."""
     limit: float = 0.0
-    """The most that the estimate may hold of another's update; 0 where there is none."""
+    """The most that the estimate may hold of another's update, with or without its weight; 0 where
+    there is none."""
 
     def draws(self) -> Array:
         """Return draws of how much of each other's update the estimate holds, (draws, others).
@@ -75,13 +100,7 @@ class Mixture:
         if many or self.pairs < 1 or not 1 <= self.others < len(self.weights):
             normal = _normal(len(self.weights)) * self.weights
             return np.asarray(normal * float(self.strength / np.square(self.weights).sum()) ** 0.5)
-        found, strength = _designs(self.others, self.pairs, self.limit, self.weights)
-        # The middle of those that are as strong: the strengths of equal weights are few numbers.
-        margin = 1e-9 * max(1.0, self.strength)
-        ends = np.searchsorted(strength, (self.strength - margin, self.strength + margin))
-        middle = int(ends.sum()) // 2
-        start = max(0, min(middle - NEAREST // 2, len(found) - NEAREST))
-        return found[start : start + NEAREST]
+        return _nearest(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +115,11 @@ class Law:
         """Return the grid, in standard deviations by chance."""
         return (self.first + np.arange(len(self.probabilities))) / STEPS
 
-    def plus(self, leaks: Array) -> "Law":
-        """Return the law of a sum with one more round, whose leaks are equally likely."""
-        steps = np.rint(leaks * STEPS).astype(np.int64)
-        first = int(steps.min())
-        counts = np.bincount(steps - first) / len(steps)
-        return Law(self.first + first, np.convolve(self.probabilities, counts))
+    def plus(self, first: int, probabilities: Array) -> "Law":
+        """Return the law of a sum with one more round, whose leak has these probabilities."""
+        if len(probabilities) == 1:
+            return Law(self.first + first, self.probabilities)
+        return Law(self.first + first, np.convolve(self.probabilities, probabilities))
 
     def tail(self, deviations: float, marks: int) -> float:
         """Return how often chance and this are that many standard deviations together, never 0.
@@ -133,32 +151,85 @@ def laws(
     other participant shows the mark (a score, 0 or more), `spread` is the standard deviation of Z
     by chance.
     """
-    found = [Law(0, np.ones(1))] * len(LAWS)
-    scale = 1 / (spread * len(mixtures) ** 0.5)
-    seen = [(m, np.array(own, dtype=np.float64)) for m, own in zip(mixtures, shown, strict=True)]
-    seen = [(mixture, own) for mixture, own in seen if own.any()]
-    for mixture, own in seen:
-        held, most = mixture.draws() @ own, float(own.max())
-        found = [one.plus(law(held, most) * scale) for one, law in zip(found, LAWS, strict=True)]
-    return tuple(found) if seen else ()
+    return laws_of(mixtures, [[own] for own in shown], [spread])[0]
 
 
-@lru_cache(maxsize=256)
+def laws_of(
+    mixtures: Sequence[Mixture],
+    shown: Sequence[Sequence[Sequence[float]]],
+    spreads: Sequence[float],
+    answers: Sequence[Answer] = LAWS,
+) -> list[tuple[Law, ...]]:
+    """Return `laws` under each of several marks, which share the client's estimates.
+
+    `shown` is by round and mark, `spreads` by mark. Only laws of these `answers` are worked out.
+    """
+    found = [[Law(0, np.ones(1))] * len(answers) for _ in spreads]
+    seen: set[int] = set()
+    scales = 1 / (np.array(spreads) * len(mixtures) ** 0.5)
+    for mixture, by_mark in zip(mixtures, shown, strict=True):
+        own = np.array(by_mark, dtype=np.float64)
+        some = np.flatnonzero(own.any(axis=1))
+        if len(some):
+            leaks = _leaks(mixture.draws(), own[some], scales[some], answers)
+            for mark, by_law in zip(some.tolist(), leaks, strict=True):
+                found[mark] = [a.plus(*b) for a, b in zip(found[mark], by_law, strict=True)]
+            seen |= set(some.tolist())
+    return [tuple(own) if mark in seen else () for mark, own in enumerate(found)]
+
+
+def _leaks(
+    draws: Array, shown: Array, scales: Array, answers: Sequence[Answer]
+) -> Iterator[list[Leak]]:
+    """Yield the law of one round's leak under each of the answers, by mark."""
+    most = shown.max(axis=1)
+    held = np.ascontiguousarray((draws @ shown.T).T)
+    steps = np.rint(held * scales[:, None] * STEPS)
+    rows = zip(held, steps, most.tolist(), np.rint(most * scales * STEPS).tolist(), strict=True)
+    for row in rows:
+        yield [law.histogram(*row) for law in answers]
+
+
+@lru_cache(maxsize=512)
+def _nearest(mixture: Mixture) -> Array:
+    """Return the designs whose strength is nearest: the middle of those that are as strong.
+
+    The strengths of equal weights are few numbers.
+    """
+    found, order, strength = _designs(mixture.others, mixture.pairs, mixture.limit, mixture.weights)
+    margin = 1e-9 * max(1.0, mixture.strength)
+    ends = np.searchsorted(strength, (mixture.strength - margin, mixture.strength + margin))
+    middle = int(ends.sum()) // 2
+    start = max(0, min(middle - NEAREST // 2, len(found) - NEAREST))
+    return found[order[start : start + NEAREST]]
+
+
+@lru_cache(maxsize=8)
 def _designs(
     others: int, pairs: int, limit: float, weights: tuple[float, ...]
-) -> tuple[Array, Array]:
-    """Return what designs hold of each other's update, and their masks' strength, in its order.
+) -> tuple[Array, npt.NDArray[np.int64], Array]:
+    """Return what designs hold of each other's update, their order by strength, and it in order.
 
-    Those above the limit are left out, unless most are: it may have been on something else.
+    Those above the limit are left out, unless most are: it may have been on something else. Nobody
+    says whether it was on the coefficients, as of sums that are stored, or on what estimates hold:
+    either will do.
     """
-    draws = min(DRAWS, NUMBERS // (2 * pairs * len(weights)))
-    held = subsets.sample(len(weights) + 1, others, pairs, draws=draws) * weights
-    within = np.abs(held).max(axis=1) <= (limit or np.inf) + 1e-9
+    coefficients = _sample(len(weights), others, pairs)
+    held = coefficients * weights
+    most = (limit or np.inf) + 1e-9
+    within = (np.abs(held).max(axis=1) <= most) | (np.abs(coefficients).max(axis=1) <= most)
     if within.sum() >= NEAREST:
         held = held[within]
     strength = np.square(held).sum(axis=1)
     order = np.argsort(strength, kind="stable")
-    return held[order], strength[order]
+    return held, order, strength[order]
+
+
+@lru_cache(maxsize=4)
+def _sample(rest: int, others: int, pairs: int) -> Array:
+    """Return the coefficients of designs for a client with so many others, (draws, others)."""
+    draws = min(DRAWS, NUMBERS // (2 * pairs * rest))
+    return subsets.sample(rest + 1, others, pairs, draws=draws)
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,7 @@ here assumes that they are alike. docs/estimator.md has the argument.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -75,6 +75,7 @@ def exposure(
     sets: Iterable[Sequence[str]],
     threshold: int,
     weights: Mapping[str, float] | None = None,
+    known: Collection[str] = (),
 ) -> Exposure:
     """Return what the sums over these sets, in the order asked, expose in one round.
 
@@ -82,23 +83,27 @@ def exposure(
     is of weighted updates and the others are not, leave it out of `sets` and name its `weights`:
     it counts as one query more, the last. A set may come more than once; the order and repetition
     of its members do not matter.
+
+    Of `known` clients, who collude with the server, it has the updates and takes them out of every
+    sum: all but the counts of queries, sets and their members is then about the others alone.
     """
     asked = [tuple(sorted(set(members))) for members in sets]
-    names = sorted({name for members in asked for name in members} | set(weights or ()))
-    distinct = list(dict.fromkeys(asked))
+    left = [tuple(name for name in members if name not in set(known)) for members in asked]
+    names = sorted({name for members in left for name in members} | set(weights or ()) - set(known))
+    rest = [members for members in dict.fromkeys(left) if members]
     span = Span(len(names))
-    rows = _membership(distinct, names)
-    first = {members: at for at, members in reversed(list(enumerate(asked, start=1)))}
-    determined = span.extend(rows, [first[members] for members in distinct])
+    rows = _membership(rest, names)
+    first = {members: at for at, members in reversed(list(enumerate(left, start=1)))}
+    determined = span.extend(rows, [first[members] for members in rest])
     own = 0 if weights is None else 1
-    if weights is not None:
+    if weights is not None and any(weights.get(name) for name in names):
         last = _proportional([weights.get(name, 0.0) for name in names])
         determined = span.extend(last[None], [len(asked) + 1]) | determined
     differences, closest = _differences(rows, threshold)
     return Exposure(
         queries=len(asked) + own,
-        sets=len(distinct) + own,
-        smallest=min(map(len, distinct), default=0),
+        sets=len(set(asked)) + own,
+        smallest=min(map(len, asked), default=0),
         differences=differences,
         closest=_names(closest, names),
         rank=span.rank,

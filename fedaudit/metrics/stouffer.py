@@ -8,10 +8,12 @@ which nobody has, Z is held against theirs.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 from typing import overload
 
 import numpy as np
+import numpy.typing as npt
 
 THRESHOLD = 4.0
 """The paper's tau: a client with a greater Z is flagged."""
@@ -45,7 +47,7 @@ def p_value(z: float) -> float:
     return max(math.erfc(z / math.sqrt(2)) / 2, SMALLEST)
 
 
-def spread(null: Sequence[Sequence[float]]) -> float:
+def spread(null: Sequence[Sequence[float]] | npt.NDArray[np.float64]) -> float:
     """Return the standard deviation of Z by chance: the root mean square of Z of the null marks.
 
     `null` has the scores of each round under every null mark, (rounds, marks); Z of each is that of
@@ -64,9 +66,9 @@ def null_p_value(z: float, spread: float, marks: int) -> float:
     A normal Z over the spread of so many independent ones like it has that distribution; a greater
     spread makes it an upper bound. It is never 0.
     """
-    from scipy.stats import t
+    from scipy.special import stdtr
 
-    return max(float(t.sf(z / spread, marks)), SMALLEST)
+    return max(float(stdtr(marks, -(z / spread))), SMALLEST)
 
 
 def normal(p_value: float) -> float:
@@ -115,6 +117,7 @@ def holm_levels(p: Sequence[float], alpha: float) -> list[float]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def boundary(rounds: int, alpha: float, planned: int | None = None) -> float:
     """Return what Z must exceed after so many rounds, when it is looked at after every one.
 

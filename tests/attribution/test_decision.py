@@ -4,11 +4,11 @@ import math
 from dataclasses import asdict, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.attribution import reporting, rows
-from fedaudit.attribution.decision import Decision, decide, rates
+from fedaudit.attribution.decision import Decision, decide, rates, verdicts
 from fedaudit.attribution.scores import Scored, Scores
 from fedaudit.errors import UsageError
 from fedaudit.watermark import Score
@@ -118,6 +118,23 @@ def test_who_is_next_to_a_marked_client_needs_more():
     assert b.p_value < 1e-9
     assert c.p_value > 0.5
     assert decide(scores(*rounds)).tests[0].flagged
+
+
+@given(
+    st.lists(st.lists(st.floats(-3, 12), min_size=8, max_size=8), min_size=1, max_size=3),
+    st.sampled_from([0.01, 0.1, 0.4]),
+    st.sampled_from([0.0, 0.05, 1.0]),
+)
+@settings(max_examples=30, deadline=None)
+def test_verdicts_are_those_of_the_decision(rows, alpha, up_to):
+    rounds = [{f"c{n}": (own[2 * n], own[2 * n + 1]) for n in range(4)} for own in rows]
+    made = scores(*rounds, marks=("m0", "m1"), rho=0.5)
+    found = verdicts(made, alpha=alpha, up_to=up_to)
+    for one in decide(made, alpha=alpha).tests:
+        short = found[one.client, one.mark]
+        assert (short.z, short.flagged) == (one.z, one.flagged)
+        if short.p_value != one.p_value:
+            assert max(up_to, alpha) < short.p_value < one.p_value
 
 
 def test_tau_itself_is_not_above_tau():

@@ -4,6 +4,7 @@ import json
 import shutil
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "attribution"))
 
 import handmade
 
+from fedaudit.attribution import collusion
+from fedaudit.attribution.plan import Wish, plan
 from fedaudit.federation import adapters
+from fedaudit.federation.folder import open_federation
 from fedaudit.report.document import validate
 
 SMALL = ("--others", 3, "--queries", 4, "--threshold", 3)
@@ -197,6 +201,29 @@ def test_a_dry_run_asks_nothing_and_writes_nothing(run, fed, monkeypatch, tmp_pa
     assert all(target.adapter is None for target, _ in fed.engine.asked)  # the bare base, for time
 
 
+def test_a_dry_run_tells_what_colluding_clients_add(run, fed):
+    words = ("--rounds", fed.path, *SMALL, *ALONE, "--dry-run", "--colluding", "c0, c2,c0")
+    for step in ((), ("estimate", "--out", "est")):
+        shown = run("attribute", *step, *(w for w in words if not step or w not in ALONE))
+        assert shown.code == 0
+        # All seven clients' updates follow anyway: with two of them known, those of the other five.
+        assert "Round 1, where c0, c2 tell the server their updates: those of 5 of" in shown.out
+    everybody = ",".join(f"c{n}" for n in range(7))
+    shown = run("attribute", *words[:-1], everybody)
+    assert "nobody else takes part" in shown.out
+
+
+def test_what_colluding_clients_leave_together(fed):
+    wish = Wish(others=3, pairs=1, threshold=3, limit=1.0)
+    planned = plan(open_federation(fed.path), wish)
+    [target, *_] = planned.designs[1]
+    alone = replace(planned, designs={1: [target]})
+    # One pair of sums and everybody's are three equations in six unknowns, or fewer.
+    [line] = collusion.lines(alone, [target.target])
+    assert "no other's follows by linear algebra; the smallest group whose sum does has" in line
+    assert collusion.lines(alone, []) == []
+
+
 def test_a_wrong_key_flags_nobody_and_says_so(run, fed):
     handmade.marks(Path("other.json"), seed=78)
     words = ("--rounds", fed.path, "--watermark", "other.json", *SMALL, *ALONE, "--out", "o")
@@ -331,6 +358,8 @@ def test_sums_have_no_updates_for_the_other_methods(run, tmp_path, name, monkeyp
         (("--rounds", "fed", "--others", "2"), 2, "below the threshold of secure aggregation, 5"),
         (("--rounds", "fed", "--secure-aggregation", "idal"), 2, "Did you mean 'ideal'?"),
         (("--rounds", "fed", "--attribution", "direct", "--dry-run"), 2, "--dry-run"),
+        (("--rounds", "fed", "--colluding", "c1"), 2, "asks nothing: --dry-run"),
+        (("--rounds", "fed", "--dry-run", "--colluding", "cl1"), 2, "Did you mean 'c1'?"),
         (("--rounds", "fed", "--out", "fed"), 3, "federation's folder"),
         (("--rounds", "fed", "--out", "fed/federation.json"), 3, "--out needs a folder"),
         (("estimate", "--rounds", "fed", "--out", "e", "--round", "9"), 2, "no round 9"),

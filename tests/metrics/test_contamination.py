@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics import contamination, subsets
-from fedaudit.metrics.contamination import LAWS, Law, Mixture, laws, shown
+from fedaudit.metrics.contamination import LAWS, Law, Mixture, laws, laws_of, shown
 
 EVEN = Mixture(weights=(1.0,) * 9, strength=0.8, others=5, pairs=5, limit=0.4)
 
@@ -47,6 +47,18 @@ def test_heavier_updates_count_for_more():
     assert np.square(unknown).sum(axis=1).mean() == pytest.approx(3, rel=0.05)
 
 
+def test_the_limit_may_have_been_on_the_coefficients_alone():
+    # Sums by size that were stored: a light client's estimate holds up to 0.4 x 3 of each other.
+    light = Mixture(weights=(3.0,) * 9, strength=0.8 * 9, others=5, pairs=5, limit=0.4).draws()
+    assert np.abs(light).max() == pytest.approx(1.2)
+    np.testing.assert_allclose(
+        np.square(light).sum(axis=1), 9 * np.square(EVEN.draws()).sum(axis=1)
+    )
+    # Of a heavy one's, all hold less than the limit: designs above it in c are there as well.
+    heavy = Mixture(weights=(0.25,) * 9, strength=2 / 16, others=5, pairs=5, limit=0.4).draws()
+    assert 0.2 <= np.abs(heavy).max() <= 0.25
+
+
 def test_designs_that_cannot_be_or_are_huge_are_taken_for_normal():
     plain = Mixture(weights=(1.0,) * 9, strength=0.8).draws()
     for odd in (
@@ -71,8 +83,10 @@ def test_the_law_in_proportion_has_the_moments_of_the_coefficients():
     above, _ = moments(found[1])
     held = EVEN.draws()[:, 0]
     assert above == pytest.approx(5**0.5 * 6 / 1.5 * np.maximum(held, 0).mean(), rel=0.05)
+    # From 0.35 on an estimate answers like the one that shows 6: designs that hold 2/5 do.
+    assert moments(found[2])[0] == pytest.approx(5**0.5 * 6 / 1.5 * (held > 0.35).mean(), rel=0.05)
     # No design within the limit holds half of one client's update.
-    for law in found[2:]:
+    for law in found[3:]:
         assert moments(law) == (0, 0)
 
 
@@ -83,13 +97,57 @@ def test_an_answer_at_once_by_hand():
     kept = subsets.sample(3, 1, 1, draws=contamination.DRAWS)
     assert {tuple(row) for row in kept.tolist()} == {(0.0, 0.0), (1.0, -1.0), (-1.0, 1.0)}
     # Half of all designs hold nothing; a strength of 2 leaves those that hold something.
-    proportion, above, half, _ = found
+    proportion, above, _, half, _ = found
     assert dict(zip(proportion.values, proportion.probabilities, strict=True))[3.0] == (
         pytest.approx(0.5, abs=0.05)
     )
     assert moments(above)[0] == moments(half)[0] == pytest.approx(1.5, abs=0.15)
     # P(N + 3 or 0 > 3) = (P(N > 0) + P(N > 3)) / 2
     assert half.tail(3.0, 0) == pytest.approx((0.5 + tail(3)) / 2, rel=0.1)
+
+
+def answered(law, held, most):
+    """What a test answers to what one estimate holds, in plain words."""
+    if law.start == -math.inf:
+        return held
+    return max(held, law.least * most) if held >= law.start * most else 0.0
+
+
+def summed(values):
+    """The law of a sum of independent values, each list equally likely, on the grid of eighths."""
+    found = {0: 1.0}
+    for one in values:
+        new = {}
+        for value in one:
+            for step, p in found.items():
+                at = step + round(value * contamination.STEPS)
+                new[at] = new.get(at, 0.0) + p / len(one)
+        found = new
+    return found
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.lists(st.integers(0, 60), min_size=3, max_size=3), min_size=2, max_size=2),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_laws_against_sums_one_by_one(shown):
+    # Three others, two marks; K = 1: coefficients are -1, 0 and 1, and scores whole numbers.
+    one = Mixture(weights=(1.0,) * 3, strength=2.0, others=1, pairs=1, limit=1.0)
+    scale = len(shown) ** 0.5
+    held = one.draws()
+    found = laws_of([one] * len(shown), shown, [1 / scale, 2 / scale])
+    for mark, by_law in enumerate(found):
+        own = [np.array(by_mark[mark], dtype=float) for by_mark in shown]
+        assert bool(by_law) == any(row.any() for row in own)
+        for law, got in zip(LAWS, by_law, strict=False):
+            values = [[answered(law, h, row.max()) / (1 + mark) for h in held @ row] for row in own]
+            wanted = summed(values)
+            steps = {got.first + k: p for k, p in enumerate(got.probabilities) if p}
+            assert steps == pytest.approx({k: p for k, p in wanted.items() if p})
 
 
 def test_nobody_shows_anything():

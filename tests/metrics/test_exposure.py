@@ -169,6 +169,63 @@ def test_the_order_of_queries_matters_only_for_when(sets, random):
     assert before.group == after.group
 
 
+def test_who_colludes_is_taken_out_of_every_sum_by_hand():
+    # abc and bcd tell nothing of anybody alone. With a's update bc follows, and with bc and bcd, d.
+    sets = [("a", "b", "c"), ("b", "c", "d")]
+    assert not exposure(sets, threshold=2).determined
+    found = exposure(sets, threshold=2, known=["a"])
+    assert (found.queries, found.sets, found.smallest, found.rank) == (2, 2, 3, 2)
+    assert (dict(found.determined), found.closest) == ({"d": 2}, ("d",))
+    both = exposure(sets, threshold=2, known=["a", "b", "x"])
+    assert dict(both.determined) == {"c": 1, "d": 2}
+    # a, b and c collude: the second sum is d's update, and the first tells nothing.
+    assert dict(exposure(sets, threshold=2, known="abc").determined) == {"d": 2}
+    everybody = exposure(sets, threshold=2, weights=dict.fromkeys("abcd", 1.0), known="abcd")
+    assert (everybody.queries, everybody.rank, everybody.group.members) == (3, 0, ())
+    # Of the round's own sum, a + 2 b + 2 c, a's update leaves 2 (b + c), which abc gave already.
+    weighted = exposure(sets[:1], threshold=2, weights={"a": 1, "b": 2, "c": 2}, known=["a"])
+    assert (weighted.rank, weighted.group.members) == (1, ("b", "c"))
+
+
+KNOWN = st.sets(st.sampled_from(NAMES), max_size=4)
+WEIGHTS = st.none() | st.lists(st.integers(1, 6), min_size=7, max_size=7)
+
+
+@settings(deadline=None)
+@given(SETS, KNOWN, WEIGHTS)
+def test_what_colluding_clients_expose_against_exact_elimination(sets, known, weights):
+    given_away = [[name == who for name in NAMES] for who in sorted(known)]
+    by = None if weights is None else dict(zip(NAMES, weights, strict=True))
+    found = exposure(sets, 2, by, known)
+    asked = matrix(sets) + ([] if weights is None else [weights])
+    whole = reduced(given_away + asked)
+    assert found.rank == len(whole) - len(known)
+    others = [name for name in NAMES if name not in known]
+    wanted = {}
+    for count in range(1, len(asked) + 1):
+        basis = reduced(given_away + asked[:count])
+        for name in others:
+            if follows(basis, name):
+                wanted.setdefault(name, count)
+    assert dict(found.determined) == wanted
+    groups = (group for size in range(1, 8) for group in combinations(others, size))
+    smallest = next((group for group in groups if follows(whole, group)), ())
+    if set().union(*sets) - known:
+        assert (found.group.members, found.group.exact) == (smallest, True)
+
+
+@settings(deadline=None)
+@given(SETS, KNOWN)
+def test_whoever_colludes_determines_no_fewer(sets, known):
+    alone, helped = exposure(sets, 3), exposure(sets, 3, known=known)
+    assert set(alone.determined) - known <= set(helped.determined)
+    assert not known & set(helped.determined)
+    assert all(
+        helped.determined[who] <= at for who, at in alone.determined.items() if who not in known
+    )
+    assert exposure(sets, 3, known=()) == alone
+
+
 def test_blocks_change_nothing():
     rows = np.random.default_rng(0).integers(0, 2, (60, 6))
     rows = np.unique(rows, axis=0)

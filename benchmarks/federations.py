@@ -1,0 +1,168 @@
+"""Made-up federations for what attribution decides: scores of clients, some of whom are marked.
+
+Designs are the tool's own. A client's score in a round is chance, the mark it trained on, and what
+its estimate holds of marked clients' updates. Chance has the standard deviation S, and 256 null
+marks show it where S is not taken for 1. How a test answers to what an estimate holds of a marked
+update is one of:
+
+* "linear": in proportion, also below nothing;
+* a share ("0.5"): one that holds so much answers at once like the marked client, others nothing;
+* "saturating": in proportion, at most like a marked client that does not hide, at least nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from fedaudit.attribution import defaults
+from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.metrics import subsets
+from fedaudit.watermark import Score
+
+NULLS = 256
+SIGNAL = 14.0
+"""The mean Z of a marked client (the paper's: 14.12)."""
+LIMIT = 0.4
+POOL = 20_000
+"""Accepted designs that a federation's are drawn from, other than those that the decision knows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federation:
+    """What is simulated."""
+
+    name: str
+    clients: int = 10
+    rounds: int = 5
+    marked: int = 3
+    marks: int = 3
+    """Marked clients share these evenly."""
+    spread: float = 1.0
+    repeat: float = 0.0
+    """The share of chance's variance that is the same in every round."""
+    nulls: bool = True
+    leak: str = "linear"
+    signal: float = SIGNAL
+    heavy: bool = False
+    """Whether clients' weights are log-normal (sd 0.75 nats)."""
+    present: float = 1.0
+    """The share of the clients that takes part in a round."""
+    pairs: int = 5
+    limit: float = LIMIT
+    scale: float = 1.0
+    """What the first marked client multiplies its update with."""
+
+
+def federation(rng: np.random.Generator, one: Federation) -> tuple[Scores, dict[str, str]]:
+    """Return a federation's scores, and the mark of each marked client."""
+    names = [f"c{n:02}" for n in range(one.clients)]
+    marks = [f"m{n}" for n in range(one.marks)]
+    truth = {who: marks[n % one.marks] for n, who in enumerate(names[: one.marked])}
+    weights = rng.lognormal(0, 0.75, one.clients) if one.heavy else np.ones(one.clients)
+    shown = np.zeros((one.clients, one.marks))
+    for at in range(one.marked):
+        shown[at, at % one.marks] = 1.0 if at else one.scale
+    shape = (one.clients, one.marks, 1 + (NULLS if one.nulls else 0))
+    common = rng.standard_normal(shape) * one.repeat**0.5
+    rounds = tuple(
+        _round(rng, one, number, weights=weights, names=names, shown=shown, common=common)
+        for number in range(1, one.rounds + 1)
+    )
+    scores = Scores(
+        run="r",
+        base="b",
+        aggregation="fedit",
+        clients=tuple(names),
+        marks=dict.fromkeys(marks, "kgw"),
+        dimension=1,
+        weights=dict(zip(names, weights.tolist(), strict=True)) if one.heavy else {},
+        rounds=rounds,
+    )
+    return scores, truth
+
+
+def _round(
+    rng: np.random.Generator,
+    one: Federation,
+    number: int,
+    *,
+    weights: np.ndarray,
+    names: Sequence[str],
+    shown: np.ndarray,
+    common: np.ndarray,
+) -> Scored:
+    size = max(4, round(one.present * one.clients))
+    here = np.sort(rng.choice(one.clients, size=size, replace=False))
+    m, limit = design(size, one.pairs, one.limit)
+    shares = held(rng, here, designs(size, m, one.pairs, limit), weights)
+    luck = common[here] + rng.standard_normal(common[here].shape) * (1 - one.repeat) ** 0.5
+    each = one.signal / one.rounds**0.5
+    rows = one.spread * luck
+    rows[..., 0] += each * answer(shares @ shown[here], shown[here], one.leak)
+    marks = [f"m{n}" for n in range(one.marks)]
+    found = {
+        names[at]: {mark: score(own) for mark, own in zip(marks, by_mark, strict=True)}
+        for at, by_mark in zip(here.tolist(), rows, strict=True)
+    }
+    rho = np.square(shares).sum(axis=1)
+    return Scored(
+        round=number,
+        reference=dict.fromkeys(marks, score(np.zeros(rows.shape[2]))),
+        clients=found,
+        strength={names[at]: max(0.01, round(own, 2)) for at, own in zip(here, rho, strict=True)},
+        effective=dict.fromkeys(found, 1.0),
+        others=m,
+        pairs=one.pairs,
+        limit=limit,
+    )
+
+
+def score(z: np.ndarray) -> Score:
+    """Return a score and its null marks' (which stay an array: that is faster)."""
+    return Score(z=float(z[0]), p_value=0.5, n=1, hits=0, chance=0.5, null=z[1:])
+
+
+def answer(took: np.ndarray, own: np.ndarray, law: str) -> np.ndarray:
+    """Return the scores of estimates, as shares of a marked client's.
+
+    `took` is what they hold of others' marked updates, `own` of their target's; (clients, marks).
+    """
+    if law == "linear":
+        return own + took
+    if law == "saturating":
+        return np.clip(own + took, 0.0, 1.0)
+    return np.where(own > 0, own + took, np.where(took >= float(law) - 1e-9, 1.0, 0.0))
+
+
+@lru_cache
+def design(size: int, pairs: int, limit: float) -> tuple[int, float]:
+    """Return m and the limit that the tool takes for a round of so many clients."""
+    wanted = defaults.Settings(others=5, pairs=pairs, limit=limit, threshold=5)
+    found = defaults.nearest(wanted, [size])
+    return found.others, found.limit
+
+
+@lru_cache
+def designs(size: int, others: int, pairs: int, limit: float) -> np.ndarray:
+    """Return c of accepted designs, (POOL, others)."""
+    found: list[np.ndarray] = []
+    for seed in range(1_000, 1_200):
+        c = subsets.sample(size, others, pairs, draws=POOL, seed=seed)
+        # What is accepted is decided by equal weights: that is the harder case for the decision.
+        found.append(c[subsets.accepted(np.rint(c * pairs), others, pairs, limit)])
+        if sum(map(len, found)) >= POOL:
+            break
+    return np.concatenate(found)[:POOL]
+
+
+def held(
+    rng: np.random.Generator, here: np.ndarray, pool: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Return how much of each other's update each estimate holds, (size, size)."""
+    size = len(here)
+    c = np.zeros((size, size))
+    c[~np.eye(size, dtype=bool)] = pool[rng.integers(len(pool), size=size)].ravel()
+    own = weights[here]
+    return c * own / own[:, None]
