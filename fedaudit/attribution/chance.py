@@ -152,4 +152,5 @@ def mixture(
         others=one.others,
         pairs=one.pairs,
         limit=one.limit,
+        rule=one.rule(len(names) + 1),
     )

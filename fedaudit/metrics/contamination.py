@@ -15,7 +15,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from fedaudit.metrics import stouffer, subsets
+from fedaudit.metrics import shared_law, stouffer, subsets
+from fedaudit.metrics.shared_rule import Rule
 
 Array = npt.NDArray[np.float64]
 
@@ -63,6 +64,8 @@ class Mixture:
     """K of the design, likewise."""
     limit: float = 0.0
     """The most that the estimate may hold of another's update; 0 where there is none."""
+    rule: Rule | None = None
+    """How the sets were drawn that the round's estimates share; None where these are pairs."""
 
     def draws(self) -> Array:
         """Return draws of how much of each other's update the estimate holds, (draws, others).
@@ -71,17 +74,25 @@ class Mixture:
         how large designs are, or they are so large that it makes no difference, coefficients are
         taken for normal.
         """
-        many = 2 * self.pairs * len(self.weights) * NEAREST > NUMBERS
-        if many or self.pairs < 1 or not 1 <= self.others < len(self.weights):
+        found, strength = self._designs()
+        if not len(found):
             normal = _normal(len(self.weights)) * self.weights
             return np.asarray(normal * float(self.strength / np.square(self.weights).sum()) ** 0.5)
-        found, strength = _designs(self.others, self.pairs, self.limit, self.weights)
         # The middle of those that are as strong: the strengths of equal weights are few numbers.
         margin = 1e-9 * max(1.0, self.strength)
         ends = np.searchsorted(strength, (self.strength - margin, self.strength + margin))
         middle = int(ends.sum()) // 2
         start = max(0, min(middle - NEAREST // 2, len(found) - NEAREST))
         return found[start : start + NEAREST]
+
+    def _designs(self) -> tuple[Array, Array]:
+        """Return what designs hold of others, and their strength, in its order; none of normal."""
+        if self.rule is not None:
+            return _shared(self.rule, self.weights)
+        many = 2 * self.pairs * len(self.weights) * NEAREST > NUMBERS
+        if many or self.pairs < 1 or not 1 <= self.others < len(self.weights):
+            return np.zeros((0, len(self.weights))), np.zeros(0)
+        return _designs(self.others, self.pairs, self.limit, self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +167,19 @@ def _designs(
     within = np.abs(held).max(axis=1) <= (limit or np.inf) + 1e-9
     if within.sum() >= NEAREST:
         held = held[within]
-    strength = np.square(held).sum(axis=1)
+    return _ordered(held)
+
+
+@lru_cache(maxsize=256)
+def _shared(rule: Rule, weights: tuple[float, ...]) -> tuple[Array, Array]:
+    """Return the same of sets that a round shares."""
+    draws = min(DRAWS, NUMBERS // len(weights))
+    return _ordered(shared_law.coefficients(rule, draws) * weights)
+
+
+def _ordered(held: Array) -> tuple[Array, Array]:
+    # Rounded: the last digits of equal strengths depend on which client has which coefficient.
+    strength = np.round(np.square(held).sum(axis=1), 9)
     order = np.argsort(strength, kind="stable")
     return held[order], strength[order]
 
