@@ -22,7 +22,7 @@ LARGEST = 128
 DIGITS = 9
 """Decimals of a coefficient that are kept, so that machines agree on them."""
 
-PROBES = 6
+PROBES = 12
 """Searches at each limit that is tried."""
 STEP = 0.1
 """Limits above the one that was wanted are multiples of it."""

@@ -25,7 +25,8 @@ STEPS = 400
 """Exchanges of two clients that are tried on each."""
 
 HEAT = 5.0
-"""Over N^2, how much worse an exchange may be and still be kept at times, at first."""
+"""Over N^2, how much worse an exchange may be and still be kept at times, at first. Every second
+search keeps none that is worse: some systems are found by one way only."""
 
 TOLERANCE = 1e-9
 
@@ -228,9 +229,10 @@ def searches(rule: Rule, rng: np.random.Generator, starts: int) -> Iterator[Foun
     """Yield what so many searches for admissible sets come to, the clients not yet permuted."""
     starts = starts if possible(rule) else min(starts, 1)
     names = [str(at) for at in range(rule.participants)]
-    for _ in range(starts):
+    for number in range(starts):
         start = uniform(rule.participants, rule.queries, rng, whole=rule.whole)
-        rows, tries = _searched(start, rule, rng)
+        heat = number % 2 * HEAT / rule.participants**2
+        rows, tries = _searched(start, rule, rng, heat)
         loose = accepted(rows, rule.queries, ratio=rule.ratio)
         loose = loose and _smallest(_named(rows, names), rule.threshold) >= rule.threshold
         good = loose and accepted(rows, rule.queries, rule.limit, rule.ratio)
@@ -252,7 +254,9 @@ def _refusal(tries: int, rule: Rule, best: float) -> str:
     )
 
 
-def _searched(rows: np.ndarray, rule: Rule, rng: np.random.Generator) -> tuple[np.ndarray, int]:
+def _searched(
+    rows: np.ndarray, rule: Rule, rng: np.random.Generator, heat: float
+) -> tuple[np.ndarray, int]:
     """Return rows that miss limit and floor by less, and how many systems were looked at."""
     rows, halves = rows.copy(), len(rows) - bool(rows[-1].all())
     wanted = rule.queries, rule.limit, rule.ratio
@@ -264,8 +268,8 @@ def _searched(rows: np.ndarray, rule: Rule, rng: np.random.Generator) -> tuple[n
         pair = [rng.choice(np.flatnonzero(row == value)) for value in (0, 1)]
         row[pair] = 1, 0
         now = _lack(rows, *wanted)
-        heat = HEAT / rows.shape[1] ** 2 * (1 - step / STEPS)
-        if now <= lack or rng.random() < np.exp((lack - now) / heat):
+        warm = heat * (1 - step / STEPS)
+        if now <= lack or (warm and rng.random() < np.exp((lack - now) / warm)):
             lack = now
         else:
             row[pair] = 0, 1
