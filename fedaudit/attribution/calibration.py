@@ -5,7 +5,7 @@ its own luck. Nobody is marked at first; then one client is, as strongly as each
 says, and every other client's estimate holds a random share of its update in every round.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,9 @@ from fedaudit.attribution.decision import ALPHA, verdicts
 from fedaudit.attribution.scores import Scored, Scores
 from fedaudit.errors import UsageError
 from fedaudit.interfaces import Progress, no_progress
-from fedaudit.metrics import stouffer
+from fedaudit.metrics import shared_law, stouffer
 from fedaudit.metrics.intervals import Estimate, wilson
+from fedaudit.metrics.subsets import effective_size, masking_strength
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,10 +102,38 @@ def _federation(scores: Scores, strength: float, rng: "np.random.Generator") -> 
     each = strength / took**0.5 if marked else 0.0
     chosen = {name: int(rng.integers(2**31)) for name in sorted(scores.marks)}
     rounds = []
-    for one in scores.rounds:
-        leaked = _leaked(one, marked, each, scores, rng) if marked in one.clients else {}
+    for drawn in scores.rounds:
+        one, held = _drawn(drawn, scores.weights, rng)
+        leaked: dict[str, float] = {}
+        if marked in one.clients:
+            leaked = _leaked(one, marked, each, scores, rng) if held is None else {}
+            leaked |= {who: each * own[marked] for who, own in (held or {}).items()}
         rounds.append(_round(one, chosen, {mark: leaked}, rng))
     return replace(scores, rounds=tuple(rounds)), marked
+
+
+def _drawn(
+    one: Scored, weights: Mapping[str, float], rng: "np.random.Generator"
+) -> tuple[Scored, dict[str, dict[str, float]] | None]:
+    """Return a round by newly drawn shared sets, and what its estimates hold of each client.
+
+    Estimates by shared sets are of one system, and so are drawn together. With pairs, or where
+    none are found, the round is as it was, and each client's estimate is drawn on its own.
+    """
+    rule = one.rule(len(one.clients))
+    c = shared_law.drawn(rule, rng) if rule else None
+    if c is None:
+        return one, None
+    names = sorted(one.clients)
+    own = [weights.get(who, 1.0) for who in names]
+    x = {who: row * own / by for who, row, by in zip(names, c, own, strict=True)}
+    made = replace(
+        one,
+        strength={who: round(masking_strength(row), 2) for who, row in x.items()},
+        effective={who: round(effective_size(row), 2) for who, row in x.items()},
+    )
+    held = {who: dict(zip(names, row.tolist(), strict=True)) for who, row in x.items()}
+    return made, {who: {**row, who: 1.0} for who, row in held.items()}
 
 
 def _leaked(

@@ -190,4 +190,5 @@ def mixture(
         others=one.others,
         pairs=one.pairs,
         limit=one.limit,
+        rule=one.rule(len(names) + 1),
     )

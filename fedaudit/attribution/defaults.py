@@ -24,6 +24,8 @@ class Settings:
     pairs: int
     limit: float
     threshold: int
+    sets: int = 0
+    """Q of shared sets, which have neither m nor K; 0 where nobody said one."""
     named: frozenset[str] = frozenset()
     """Those that stay as they are."""
     told: tuple[str, ...] = ()

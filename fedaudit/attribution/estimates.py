@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedaudit.attribution.designs import Settings, check_settings
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import adapters
 from fedaudit.federation.manifest import Base
@@ -35,19 +36,13 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimated:
-    """One round."""
+class Estimated(Settings):
+    """One round, and how its sets were drawn."""
 
     round: int
     start: str
     """The global adapter that the round began with."""
     estimates: tuple[Estimate, ...]
-    others: int = 0
-    """m of the designs; 0 where nobody says."""
-    pairs: int = 0
-    """K of the designs, likewise."""
-    limit: float = 0.0
-    """The most that an estimate may hold of another client's update, likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +115,7 @@ def _check(found: Estimates, folder: Path) -> None:
     for who in found.clients:
         check_name(who, path, "the client")
     for one in found.rounds:
+        check_settings(one, len(one.estimates), f"{folder}: round {one.round}")
         own = [estimate.client for estimate in one.estimates]
         if len(set(own)) < len(own):
             raise InputError(f"{folder}: round {one.round} names a client twice.")

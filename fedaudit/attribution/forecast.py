@@ -13,6 +13,9 @@ from fedaudit.watermark import Mark
 if TYPE_CHECKING:
     from fedaudit.attribution.pool import Machine
 
+FLOAT = 4
+"""Bytes of a number in a sum."""
+
 TRIED = 16
 """Questions that the base is asked to learn how long an answer takes."""
 
@@ -23,11 +26,13 @@ def lines(plan: Plan, marks: Sequence[Mark], machine: "Machine | None") -> list[
     if not numbers:
         return ["Every round has been asked for already: nothing would be asked."]
     dimension = server.dimension(plan)
+    how = "; ".join(dict.fromkeys(own.told() for own in plan.designs.values()))
     found = [
-        f"{plan.queries} sums in rounds {', '.join(map(str, numbers))}: {plan.pairs} pairs for "
-        f"each client, {plan.others} others in a set, by {plan.secure.name} secure aggregation "
-        f"with threshold {plan.secure.threshold}, limit {plan.limit:g}.",
+        f"{plan.queries} sums in rounds {', '.join(map(str, numbers))}: {how}, by "
+        f"{plan.secure.name} secure aggregation with threshold {plan.secure.threshold}, limit "
+        f"{plan.limit:g}.",
         *held(plan),
+        f"The sums have {plan.queries * dimension * FLOAT / 2**20:,.1f} MiB in all.",
         f"Time for the sums: about {_duration(plan.queries * _addition(plan, dimension))}.",
     ]
     if marks and machine is not None:
@@ -46,17 +51,15 @@ def held(plan: Plan) -> list[str]:
 def _masks(plan: Plan, dimension: int) -> list[str]:
     """Return how well each round's estimates are masked."""
     result = []
-    for number, designs in plan.designs.items():
-        names = plan.federation.manifest.rounds[number].participants
-        c = {one.target: masks.masks(one, plan.weights) for one in designs}
+    for number, design in plan.designs.items():
+        c = {one.target: masks.masks(one, plan.weights) for one in design.combinations}
         rho = {who: subsets.masking_strength(own) for who, own in c.items()}
         weakest = min(rho, key=lambda who: rho[who])
-        expected = subsets.expected_strength(len(names), plan.others, plan.pairs)
         result.append(
             f"Round {number}: masking strength at least {rho[weakest]:.3f} (expected "
-            f"{expected:.3f}), n_eff {subsets.effective_size(c[weakest]):.1f}; an estimate alone "
-            f"tells at most {leakage_bits(rho[weakest], dimension):,.0f} bits of its update of "
-            f"{dimension:,} numbers, and C d / n_eff with an unknown C."
+            f"{design.expected:.3f}), n_eff {subsets.effective_size(c[weakest]):.1f}; an estimate "
+            f"alone tells at most {leakage_bits(rho[weakest], dimension):,.0f} bits of its update "
+            f"of {dimension:,} numbers, and C d / n_eff with an unknown C."
         )
     return result
 
@@ -76,6 +79,8 @@ def exposed(plan: Plan) -> list[str]:
                 f". TOGETHER THEY GIVE AWAY single updates: those of {len(found.determined)} "
                 f"clients follow by linear algebra, the first after {found.after} sums"
             )
+        else:
+            told += ". No client's update is determined by them"
         result.append(f"{told}.")
     return result
 
@@ -84,7 +89,8 @@ def _addition(plan: Plan, dimension: int) -> float:
     """Return the seconds that a sum over a set takes, tried on zeros."""
     import torch
 
-    rows = [torch.zeros(dimension) for _ in range(plan.others + 1)]
+    most = max(len(members) for own in plan.designs.values() for members in own.sets)
+    rows = [torch.zeros(dimension) for _ in range(most)]
     began = time.perf_counter()
     for _ in range(3):
         torch.stack(rows).sum(0)
@@ -99,7 +105,7 @@ def _scoring(plan: Plan, marks: Sequence[Mark], machine: "Machine") -> tuple[flo
     engine = engine_for(base.name, base.sha256, machine)
     tested = measure.tested(marks)
     questions = measure.questions(engine, tested)
-    models = sum(len(designs) + 1 for designs in plan.designs.values())
+    models = sum(len(own.combinations) + 1 for own in plan.designs.values())
     tried = questions[:TRIED]
     began = time.perf_counter()
     measure.answers(engine, [None], tried)

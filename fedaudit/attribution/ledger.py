@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedaudit.attribution.designs import PAIRS, Settings
 from fedaudit.attribution.plan import Plan
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import commitments
@@ -23,10 +24,11 @@ from fedaudit.federation.folder import Federation
 from fedaudit.files import atomic_text, read_regular, sha256
 from fedaudit.locks import locked
 from fedaudit.metrics.exposure import leakage_bits
-from fedaudit.metrics.subsets import Design
 from fedaudit.options import build
 
 NAME = "ledger.jsonl"
+OLDER = {**asdict(Settings()), "others": None, "pairs": None, "limit": None, "threshold": None}
+"""What a log says of a round's settings where it says nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class Entry:
     asked: str
     """When, by the server's clock."""
     design: str
-    """The SHA-256 of every client's sets and of the weights in their sums."""
+    """The SHA-256 of every client's sets, or of those shared, and of the weights in their sums."""
     seed: str
     """The SHA-256 of the seed that they were drawn by."""
     secure_aggregation: str
@@ -47,7 +49,7 @@ class Entry:
     pairs: int
     limit: float
     sums: int
-    """Sums that the estimates are made of: 2 K for every estimate."""
+    """Sums that the estimates are made of: 2 K for every estimate, or those that all share."""
     exposure: Mapping[str, Any]
     """What the round's sums give away together: sets, smallest, rank, determined, after."""
     strengths: Mapping[str, float]
@@ -59,10 +61,19 @@ class Entry:
     """The hash of the entry before, empty for none."""
     hash: str = ""
     """The SHA-256 of everything else in this entry."""
+    protocol: str = PAIRS
+    """How it was asked for; not written where by pairs, as older ledgers have none."""
+
+    def table(self) -> dict[str, Any]:
+        """Return the entry as it is written."""
+        table = asdict(self)
+        if self.protocol == PAIRS:
+            del table["protocol"]
+        return table
 
     def digest(self) -> str:
         """Return the SHA-256 of this entry but for its hash."""
-        return hashlib.sha256(canonical({**asdict(self), "hash": ""})).hexdigest()
+        return hashlib.sha256(canonical({**self.table(), "hash": ""})).hexdigest()
 
 
 def read(folder: Path) -> tuple[Entry, ...]:
@@ -93,9 +104,9 @@ def read(folder: Path) -> tuple[Entry, ...]:
 def _entry(line: str, number: int, path: Path) -> Entry:
     try:
         table = json.loads(line)
-        named = {name for name in Entry.__dataclass_fields__ if name in table}
-        if named == set(Entry.__dataclass_fields__):
-            return build(Entry, table, f"entry {number}")
+        one = build(Entry, table, f"entry {number}")
+        if one.table().keys() == table.keys():
+            return one
     except (ValueError, TypeError, RecursionError, UsageError):
         pass
     raise InputError(f"{path}: line {number} is no entry of a ledger.")
@@ -104,11 +115,10 @@ def _entry(line: str, number: int, path: Path) -> Entry:
 def design_of(planned: Plan, number: int) -> str:
     """Return the SHA-256 of a round's design: the sets of each client, and the weights."""
     own = planned.weights
-    designs = sorted(planned.designs[number], key=lambda one: one.target)
     who = planned.federation.manifest.rounds[number].participants
     table = {
         "round": number,
-        "designs": [asdict(one) for one in designs],
+        **planned.designs[number].identity(),
         "weights": {name: own[name] for name in who},
     }
     return hashlib.sha256(canonical(table)).hexdigest()
@@ -152,7 +162,7 @@ def enter(planned: Plan, number: int, run: str, strengths: Mapping[str, float], 
         one = _new(planned, number, run, strengths, size)
         one = replace(one, previous=found[-1].hash if found else "")
         one = replace(one, hash=one.digest())
-        lines = [json.dumps(asdict(each), allow_nan=False) + "\n" for each in (*found, one)]
+        lines = [json.dumps(each.table(), allow_nan=False) + "\n" for each in (*found, one)]
         atomic_text(folder / NAME, "".join(lines), mode=0o600)
     return one
 
@@ -171,7 +181,7 @@ def _new(planned: Plan, number: int, run: str, strengths: Mapping[str, float], s
         others=planned.others,
         pairs=planned.pairs,
         limit=planned.limit,
-        sums=2 * planned.pairs * len(planned.designs[number]),
+        sums=planned.designs[number].asked,
         exposure={
             "sets": exposed.sets,
             "smallest": exposed.smallest,
@@ -182,6 +192,7 @@ def _new(planned: Plan, number: int, run: str, strengths: Mapping[str, float], s
         strengths=dict(strengths),
         dimension=size,
         commitments=sha256(public) if public.is_file() else "",
+        protocol=planned.protocol,
     )
 
 
@@ -191,20 +202,18 @@ def resumed(planned: Plan, logged: Sequence[Any]) -> Plan:
     A round that was interrupted, or whose estimates were lost, is asked for again as it was.
     """
     designs = dict(planned.designs)
-    said = (planned.others, planned.pairs, planned.limit, planned.secure.threshold)
     for one in logged:
-        own = tuple(one.get(name) for name in ("others", "pairs", "limit", "threshold"))
-        if one.get("round") in designs and own == said:
+        drawn = designs.get(one.get("round"))
+        if drawn is None:
+            continue
+        said = {**asdict(drawn.settings), "threshold": planned.secure.threshold}
+        # An older log says less: what it does not say is what there was then.
+        if all(one.get(name, default) == said[name] for name, default in OLDER.items()):
             try:
-                designs[one["round"]] = [_design(table) for table in one["designs"]]
-            except (KeyError, TypeError, UsageError):
+                designs[one["round"]] = drawn.like(one["designs"])
+            except (KeyError, TypeError, AttributeError, UsageError):
                 continue  # not ours: the ledger says whether what was drawn may be asked for
     return replace(planned, designs=designs)
-
-
-def _design(table: Mapping[str, Any]) -> Design:
-    sets = {k: tuple(tuple(map(str, one)) for one in table[k]) for k in ("include", "exclude")}
-    return Design(target=str(table["target"]), **sets)
 
 
 def told(federation: Federation, again: Sequence[int]) -> list[str]:

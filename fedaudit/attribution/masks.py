@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedaudit.attribution.designs import SHARED
 from fedaudit.errors import InputError
 from fedaudit.metrics import subsets
-from fedaudit.metrics.subsets import Design
+from fedaudit.metrics.combinations import Combination
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,41 +28,41 @@ class Share:
     round: int
 
 
-def held(design: Design, weights: Mapping[str, float]) -> dict[str, float]:
+def held(estimate: Combination, weights: Mapping[str, float]) -> dict[str, float]:
     """Return how much of each other client's update is in an estimate, where sums are weighted.
 
-    Clients that are in none of the design's sets are left out.
+    Clients that are in none of its sets are left out.
     """
     import numpy as np
 
-    others = {who for members in (*design.include, *design.exclude) for who in members}
-    chosen = sorted(others - {design.target})
-    c = subsets.coefficients(design, chosen)
-    own = np.array([weights[who] for who in chosen])
-    found = subsets.weighted(c, own, weights[design.target])
-    return dict(zip(chosen, found.tolist(), strict=True))
+    found = {who: by for who, by in estimate.held().items() if who != estimate.target}
+    own = np.array([weights[who] for who in found])
+    c = subsets.weighted(np.array(list(found.values())), own, weights[estimate.target])
+    return dict(zip(found, c.tolist(), strict=True))
 
 
-def masks(design: Design, weights: Mapping[str, float]) -> "np.ndarray":
+def masks(estimate: Combination, weights: Mapping[str, float]) -> "np.ndarray":
     """Return the same as numbers alone."""
     import numpy as np
 
-    return np.array(list(held(design, weights).values()))
+    return np.array(list(held(estimate, weights).values()))
 
 
 def largest(planned: "Plan") -> Share | None:
     """Return the largest part of another client's update in any estimate; None without any."""
     shares = (
-        Share(abs(value), who, design.target, number)
-        for number, designs in planned.designs.items()
-        for design in designs
-        for who, value in held(design, planned.weights).items()
+        Share(abs(value), who, one.target, number)
+        for number, design in planned.designs.items()
+        for one in design.combinations
+        for who, value in held(one, planned.weights).items()
     )
     return max(shares, key=lambda share: share.value, default=None)
 
 
 def told(planned: "Plan") -> Iterator[str]:
     """Yield what the sums are of, and the most that an estimate holds of another client."""
+    if planned.protocol == SHARED:
+        yield "all estimates of a round are made of the same sums, over sets that they share"
     if planned.weighting == "size":
         yield "sums are weighted by the clients' sizes"
     else:
@@ -82,11 +83,11 @@ def check(planned: "Plan") -> None:
     Designs that are drawn now never are; those of stored sums were drawn before anybody asked how
     much the clients weigh.
     """
-    for number, designs in planned.designs.items():
-        count = len(planned.federation.manifest.rounds[number].participants)
-        least = subsets.floor(count, planned.others, planned.pairs)
+    for number, design in planned.designs.items():
+        least = design.floor
         weak = {
-            one.target: subsets.masking_strength(masks(one, planned.weights)) for one in designs
+            one.target: subsets.masking_strength(masks(one, planned.weights))
+            for one in design.combinations
         }
         who = min(weak, key=lambda each: weak[each], default=None)
         if who is not None and weak[who] < least * (1 - ROUNDING):

@@ -15,6 +15,7 @@ from pathlib import Path
 from fedaudit import registry
 from fedaudit.attribution import commitment
 from fedaudit.attribution import scores as files
+from fedaudit.attribution.designs import settings_of
 from fedaudit.attribution.estimates import Estimated, Estimates
 from fedaudit.attribution.pool import Job, Pool
 from fedaudit.attribution.scores import Scored, Scores
@@ -133,9 +134,7 @@ def _scored(one: Estimated, measured: Sequence[dict[str, Score]], digest: str) -
         strength={estimate.client: estimate.strength for estimate in one.estimates},
         effective={estimate.client: estimate.effective for estimate in one.estimates},
         estimates=digest,
-        others=one.others,
-        pairs=one.pairs,
-        limit=one.limit,
+        **settings_of(one),
     )
 
 

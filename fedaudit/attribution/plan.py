@@ -2,27 +2,25 @@
 
 import math
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from statistics import fmean
 from typing import Any
 
 from fedaudit import registry
-from fedaudit.attribution import defaults, masks
+from fedaudit.attribution import defaults, drawing, masks, shared_defaults
 from fedaudit.attribution.defaults import Settings
+from fedaudit.attribution.designs import PAIRS, PROTOCOLS, SHARED, RoundDesign
 from fedaudit.errors import InputError, UsageError, unknown
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Chosen, Manifest
 from fedaudit.interfaces import Aggregator
-from fedaudit.metrics import subsets
+from fedaudit.metrics.combinations import Members
 from fedaudit.metrics.exposure import Exposure, exposure
-from fedaudit.metrics.subsets import Design, Drawn
 from fedaudit.options import table_of
 from fedaudit.secure import SecureAggregation
 
-Members = tuple[str, ...]
 WEIGHTINGS = ("equal", "size")
 """What a sum is of: updates as they are, or each times its client's weight over the mean."""
 LEAST_SHARE = 1e-12
@@ -31,18 +29,17 @@ LEAST_SHARE = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the server will ask for: by round, a design for every participant."""
+    """What the server will ask for: by round, what its participants' estimates are made of."""
 
     federation: Federation
     aggregator: Aggregator
     secure: SecureAggregation
+    protocol: str = PAIRS
     others: int
     pairs: int
     limit: float
     seed: int
-    designs: Mapping[int, Sequence[Design]]
-    tries: int
-    """Designs that were drawn, those that were rejected included."""
+    designs: Mapping[int, RoundDesign]
     weighting: str = "equal"
     weights: Mapping[str, float]
     """What each client's update is multiplied by in the sums."""
@@ -51,14 +48,13 @@ class Plan:
 
     @property
     def queries(self) -> int:
-        """Sums that the estimates are made of: 2 K for every estimate."""
-        return sum(2 * self.pairs * len(own) for own in self.designs.values())
+        """Sums that the estimates are made of."""
+        return sum(own.asked for own in self.designs.values())
 
     def sets(self, number: int) -> list[Members]:
         """Return a round's distinct sets, the round's own sum last: the server knows it too."""
-        asked = (s for design in self.designs[number] for s in (*design.include, *design.exclude))
         everybody = tuple(sorted(self.federation.manifest.rounds[number].participants))
-        return list(dict.fromkeys((*asked, everybody)))
+        return [own for own in self.designs[number].sets if own != everybody] + [everybody]
 
     def exposures(self, rounds: Sequence[int] | None = None) -> dict[int, Exposure]:
         """Return what each round's series of sums gives away; of all rounds without `rounds`."""
@@ -80,8 +76,12 @@ class Wish:
     """What the server is asked to do; None and empty take what the federation was run with."""
 
     rounds: Sequence[int] = ()
+    protocol: str = ""
+    """How it asks, one of `designs.PROTOCOLS`."""
     others: int | None = None
     pairs: int | None = None
+    sets: int | None = None
+    """Q of shared sets."""
     limit: float | None = None
     threshold: int | None = None
     secure: str = ""
@@ -103,42 +103,66 @@ def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
     seed = wish.seed if wish.seed is not None else manifest.queries(found).seed
     if seed is None:
         seed = secrets.randbits(63) if secret else 0
-    weighting, shares = _weighting(found, wish.weights), weights(found)
-    if weighting == "equal":
-        shares = dict.fromkeys(shares, 1.0)
+    protocol = _protocol(found, wish)
+    weighting, own = _weighting(found, wish.weights), weights(found)
+    shares = own if weighting == "size" else dict.fromkeys(own, 1.0)
+    # Stored sums are of sets that were drawn whatever the clients weigh.
+    asked = None if _stored(found) else shares
     secure = _secure(manifest.chosen(found, "secure_aggregation"), wish)
     chosen = _chosen(found, wish.rounds)
-    settings = _settings(found, wish, secure.threshold, chosen)
-    secure = _with_threshold(secure, settings.threshold)
-    draw = partial(
-        subsets.draw,
-        others=settings.others,
-        queries=settings.pairs,
-        threshold=settings.threshold,
-        seed=seed,
-        limit=settings.limit,
-        # Stored sums are of sets that were drawn whatever the clients weigh.
-        weights=None if _stored(found) else shares,
-    )
-    drawn = {number: _drawn(found, number, draw) for number in chosen}
+    relative = {who: own[who] / shares[who] for who in own}  # in the round's own sum
+    each = drawing.kinds(found, chosen, relative, asked)
+    settings = _settings(found, wish, secure.threshold)
+    if not _stored(found):
+        settings = drawing.nearest(protocol, settings, found, each)
+    if protocol == SHARED:
+        rules = shared_defaults.rules(settings, each)
+        designs = drawing.shared(found, rules, seed, relative)
+    else:
+        designs = drawing.pairs(found, chosen, settings, seed, asked)
     rule = manifest.chosen(found, "aggregation")
     assert rule is not None  # the manifest has one
     planned = Plan(
         federation=federation,
         aggregator=registry.create("aggregation", rule.name, rule.options),
-        secure=secure,
-        others=settings.others,
-        pairs=settings.pairs,
+        secure=_with_threshold(secure, settings.threshold),
+        protocol=protocol,
+        others=0 if protocol == SHARED else settings.others,
+        pairs=0 if protocol == SHARED else settings.pairs,
         limit=settings.limit,
         seed=seed,
-        designs={number: [one.design for one in own] for number, own in drawn.items()},
-        tries=sum(one.tries for own in drawn.values() for one in own),
+        designs=designs,
         weighting=weighting,
         weights=shares,
         told=settings.told,
     )
     masks.check(planned)
     return planned
+
+
+def _protocol(found: Manifest, wish: Wish) -> str:
+    """Return how the server asks: as is wanted, or as the federation was run with.
+
+    Raises UsageError for a protocol that nobody knows, for settings of the other one, and for
+    another one than stored sums were asked for by.
+    """
+    said = manifest.queries(found).protocol or PAIRS
+    protocol = wish.protocol or said
+    if protocol not in PROTOCOLS:
+        raise unknown("protocol", protocol, PROTOCOLS)
+    if _stored(found) and protocol != said:
+        raise UsageError(
+            f"The federation's sums were stored while it ran, by protocol {said!r}: they cannot be "
+            f"had by {protocol!r}."
+        )
+    if protocol == SHARED and (wish.others is not None or wish.pairs is not None):
+        raise UsageError(
+            "--others and --queries are of pairs of sets: shared sets have half the clients, and "
+            "--sets says how many there are."
+        )
+    if protocol == PAIRS and wish.sets is not None:
+        raise UsageError("--sets is of shared sets: it needs --protocol shared.")
+    return protocol
 
 
 def _stored(found: Manifest) -> bool:
@@ -161,8 +185,8 @@ def _weighting(found: Manifest, wanted: str) -> str:
     return stored
 
 
-def _settings(found: Manifest, wish: Wish, threshold: int, rounds: Sequence[int]) -> Settings:
-    """Return m, K, limit and threshold: what was named, the federation's, or the nearest to it."""
+def _settings(found: Manifest, wish: Wish, threshold: int) -> Settings:
+    """Return m, K or Q, limit and threshold: what was named, or the federation's."""
     said = manifest.queries(found)
     wanted = {"others": wish.others, "pairs": wish.pairs, "limit": wish.limit}
     named = {name for name, value in wanted.items() if value is not None}
@@ -173,16 +197,14 @@ def _settings(found: Manifest, wish: Wish, threshold: int, rounds: Sequence[int]
         limit = 1.0 if said.limit is None else said.limit
     else:  # 1 is what a simulation's settings say where nobody chose any
         limit = defaults.LIMIT if said.limit in (None, 1.0) else said.limit
-    settings = Settings(
+    return Settings(
         others=said.others if wish.others is None else wish.others,
         pairs=said.pairs if wish.pairs is None else wish.pairs,
         limit=limit if wish.limit is None else wish.limit,
         threshold=threshold,
+        sets=said.sets if wish.sets is None else wish.sets,
         named=frozenset(named),
     )
-    if _stored(found):
-        return settings
-    return defaults.nearest(settings, [len(found.rounds[n].participants) for n in rounds])
 
 
 def _with_threshold(secure: SecureAggregation, threshold: int) -> SecureAggregation:
@@ -191,20 +213,6 @@ def _with_threshold(secure: SecureAggregation, threshold: int) -> SecureAggregat
     options = {**table_of(secure), "threshold": threshold}
     lower: SecureAggregation = registry.create("secure aggregation", secure.name, options)
     return lower
-
-
-def _drawn(found: Manifest, number: int, draw: Callable[..., Drawn]) -> list[Drawn]:
-    """Return a design for every participant of a round, in the order of the clients."""
-    who = found.rounds[number].participants
-    targets = sorted(who, key=_client_order(found))
-    try:
-        return [draw(who, target, number=number) for target in targets]
-    except UsageError as error:
-        raise UsageError(f"Round {number}: {error}") from None
-
-
-def _client_order(found: Manifest) -> Callable[[str], int]:
-    return [client.id for client in found.clients].index
 
 
 def _secure(own: Chosen | None, wish: Wish) -> SecureAggregation:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.attribution import commitment, masks, rows
 from fedaudit.attribution.commitment import Held
 from fedaudit.attribution.decision import Decision, decide
+from fedaudit.attribution.designs import SHARED
 from fedaudit.attribution.plan import Plan
 from fedaudit.attribution.scores import Scores
 from fedaudit.audit import environment
@@ -70,6 +71,7 @@ def decided_report(
         decision=decision,
         limits=[
             *protocol_limits(decision),
+            *_asked(scores),
             *commitment.limits(scores, held, opened=False),
             *_missing(scores),
         ],
@@ -81,6 +83,19 @@ def decided_report(
 def published(held: Held | None) -> list[dict[str, Any]]:
     """Return the report's row for a file of commitments, where there is one."""
     return [used(held.path, len(held.published.commitments))] if held else []
+
+
+def _asked(scores: Scores) -> list[str]:
+    """Return a limit that says which rounds' estimates share their sets, where some do."""
+    rounds = {one.round: one.sets for one in scores.rounds if one.protocol == SHARED}
+    if not rounds:
+        return []
+    sets = ", ".join(map(str, sorted(set(rounds.values()))))
+    where = f"of rounds {', '.join(map(str, sorted(rounds)))}"
+    return [
+        f"the estimates {where} are made of sums over {sets} sets a round that they share; the "
+        "decision draws what they hold of each other from how such sets are drawn"
+    ]
 
 
 def _missing(scores: Scores) -> list[str]:
@@ -117,9 +132,12 @@ def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str
             "who has a round's estimates may take them apart without knowing the sets"
         )
     if planned:
-        exposed = [n for n, found in planned.exposures().items() if found.determined]
-        if exposed:
-            first = planned.exposures()[exposed[0]]
+        found = planned.exposures()
+        exposed = [number for number, one in found.items() if one.determined]
+        if not exposed:
+            limits.append("no client's update is determined by a round's sums together")
+        else:
+            first = found[exposed[0]]
             limits.append(
                 f"every sum was admissible, but together they give single updates away: in round "
                 f"{exposed[0]} those of {len(first.determined)} clients, the first after "

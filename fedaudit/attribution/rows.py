@@ -7,7 +7,7 @@ from fedaudit.attribution.decision import Decided, Decision, Rates, rates
 from fedaudit.attribution.plan import Plan
 from fedaudit.attribution.scores import Scores
 from fedaudit.attributor import Attributed, Suspicion
-from fedaudit.metrics import exposure, subsets
+from fedaudit.metrics import exposure
 from fedaudit.metrics.intervals import wilson
 from fedaudit.records import Finding, Measurement
 
@@ -140,13 +140,8 @@ def planned(plan: Plan) -> Iterator[Measurement]:
         yield row(PROTOCOL, "smallest_set", float(found.smallest), {"round": number})
         determined = float(len(found.determined))
         yield row(PROTOCOL, "determined", determined, {"round": number}, n=found.queries)
-    for number in plan.designs:
-        count = len(plan.federation.manifest.rounds[number].participants)
-        mean = subsets.accepted_strength(
-            count, plan.others, plan.pairs, limit=plan.limit, draws=20_000
-        )
-        scale = subsets.covariance_scale(count, plan.others, plan.pairs, mean)
-        yield row(PROTOCOL, "estimator_variance", scale, {"round": number})
+    for number, design in plan.designs.items():
+        yield row(PROTOCOL, "estimator_variance", design.variance, {"round": number})
 
 
 def leaked(scores: Scores) -> Iterator[Measurement]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedaudit.attribution.designs import Settings, check_settings
 from fedaudit.errors import InputError, UsageError
 from fedaudit.files import atomic_text, check_version, read_json
 from fedaudit.options import build
@@ -16,7 +17,7 @@ SCHEMA_VERSION = "1.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class Scored(Settings):
     """One round: by mark, the score of the global adapter and that of every client's estimate."""
 
     round: int
@@ -28,12 +29,6 @@ class Scored:
     """n_eff of each client's estimate."""
     estimates: str = ""
     """A digest of the estimates that were tested."""
-    others: int = 0
-    """m of the designs that the estimates are of; 0 where nobody says."""
-    pairs: int = 0
-    """K of the designs, likewise."""
-    limit: float = 0.0
-    """The most that an estimate may hold of another client's update; 0 where nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +123,7 @@ def _check(found: Scores, path: Path) -> None:
 def _check_masks(found: Scores, path: Path) -> None:
     """Refuse masks that no estimate has: the report says what they let through."""
     for one in found.rounds:
+        check_settings(one, len(one.clients), f"{path}: round {one.round}")
         masks = (one.strength, one.effective)
         numbers = [value for own in masks for value in own.values()]
         if any(set(own) != set(one.clients) for own in masks if any(masks)) or not all(

@@ -17,7 +17,7 @@ from fedaudit.attribution import ledger
 from fedaudit.attribution import log as log_of
 from fedaudit.attribution.estimates import Estimate, Estimated, Estimates
 from fedaudit.attribution.masks import masks
-from fedaudit.attribution.plan import Members, Plan
+from fedaudit.attribution.plan import Plan
 from fedaudit.errors import InputError
 from fedaudit.federation import adapters, sums
 from fedaudit.federation.folder import Federation
@@ -25,7 +25,7 @@ from fedaudit.federation.manifest import Round
 from fedaudit.files import sha256
 from fedaudit.interfaces import Aggregator, Progress, Update, no_progress
 from fedaudit.metrics import subsets
-from fedaudit.metrics.subsets import Design
+from fedaudit.metrics.combinations import Combination, Members
 from fedaudit.names import check_name
 
 if TYPE_CHECKING:
@@ -111,6 +111,11 @@ def _begun(planned: Plan, out: Path) -> Estimates:
                 f"{out} holds estimates from sums of weights {found.weights!r}: give --weights "
                 f"{found.weights}, or choose another --out."
             )
+        if odd := {one.protocol for one in found.rounds} - {planned.protocol}:
+            raise InputError(
+                f"{out} holds estimates by protocol {min(odd)!r}: give --protocol {min(odd)}, or "
+                "choose another --out."
+            )
         return found
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is not empty and holds no estimates; choose another --out.")
@@ -136,19 +141,20 @@ def _estimated(planned: Plan, number: int, out: Path) -> tuple[Estimated, dict[s
     begin = federation.path / federation.manifest.rounds[number - 1].adapter
     start, config = adapters.read(begin), adapters.check(begin)
     place = f"{number:03d}"
-    for design in planned.designs[number]:
-        check_name(design.target, federation.path, "the client")
-        if design.target.casefold() == START:
-            raise InputError(f"{federation.path}: no client can be called {design.target!r} here.")
+    combinations = planned.designs[number].combinations
+    for one in combinations:
+        check_name(one.target, federation.path, "the client")
+        if one.target.casefold() == START:
+            raise InputError(f"{federation.path}: no client can be called {one.target!r} here.")
     shutil.rmtree(out / place, ignore_errors=True)
     adapters.write(start, config, out / place / START)
     own, dimension = [], 0
-    for design, update in zip(planned.designs[number], _updates(planned, number), strict=True):
-        mine = {name: tensor / shares[design.target] for name, tensor in update.items()}
+    for one, update in zip(combinations, _updates(planned, number), strict=True):
+        mine = {name: tensor / shares[one.target] for name, tensor in update.items()}
         dimension = sum(tensor.numel() for tensor in mine.values())
         moved = planned.aggregator.moved(start, mine)
-        adapters.write(moved, adapters.resized(config, moved), out / place / design.target)
-        own.append(_record(design, shares, f"{place}/{design.target}"))
+        adapters.write(moved, adapters.resized(config, moved), out / place / one.target)
+        own.append(_record(one, shares, f"{place}/{one.target}"))
     names = [f"{place}/{START}", *(one.adapter for one in own)]
     files = {
         f"{name}/{file}": sha256(out / name / file)
@@ -159,18 +165,16 @@ def _estimated(planned: Plan, number: int, out: Path) -> tuple[Estimated, dict[s
         round=number,
         start=names[0],
         estimates=tuple(own),
-        others=planned.others,
-        pairs=planned.pairs,
-        limit=planned.limit,
+        **asdict(planned.designs[number].settings),
     )
     return record, files, dimension
 
 
-def _record(design: Design, shares: Mapping[str, float], adapter: str) -> Estimate:
-    c = masks(design, shares)
+def _record(one: Combination, shares: Mapping[str, float], adapter: str) -> Estimate:
+    c = masks(one, shares)
     # Two digits: with all of them, whoever knows unequal weights could solve for the coefficients.
     return Estimate(
-        client=design.target,
+        client=one.target,
         adapter=adapter,
         strength=round(subsets.masking_strength(c), 2),
         effective=round(subsets.effective_size(c), 2),
@@ -178,10 +182,9 @@ def _record(design: Design, shares: Mapping[str, float], adapter: str) -> Estima
 
 
 def _updates(planned: Plan, number: int) -> "list[dict[str, torch.Tensor]]":
-    """Return the combination of sums that each design of a round is, as the sums come in."""
-    designs = planned.designs[number]
-    wanted = [subsets.signed(design) for design in designs]
-    found: list[dict[str, torch.Tensor]] = [{} for _ in designs]
+    """Return the combination of sums that each estimate of a round is, as the sums come in."""
+    wanted = [one.coefficients for one in planned.designs[number].combinations]
+    found: list[dict[str, torch.Tensor]] = [{} for _ in wanted]
     shapes = _shapes(planned)
     for members, total in _sums(planned, number):
         if {name: tensor.shape for name, tensor in total.items()} != shapes:
@@ -189,17 +192,17 @@ def _updates(planned: Plan, number: int) -> "list[dict[str, torch.Tensor]]":
                 f"{planned.federation.path}: the sum over {', '.join(members)} in round {number} "
                 "has other tensors than an update of the federation's first adapter."
             )
-        for signs, update in zip(wanted, found, strict=True):
-            if sign := signs.get(members):
+        for coefficients, update in zip(wanted, found, strict=True):
+            if by := coefficients.get(members):
                 for name, tensor in total.items():
-                    update[name] = update[name] + sign * tensor if name in update else sign * tensor
+                    update[name] = update[name] + by * tensor if name in update else by * tensor
     return found
 
 
 def _sums(planned: Plan, number: int) -> Iterator[tuple[Members, Update]]:
     """Yield a round's sums: those that were stored while it ran, or new ones of its updates."""
     federation, one = planned.federation, planned.federation.manifest.rounds[number]
-    asked = planned.sets(number)[:-1]
+    asked = planned.designs[number].sets
     if one.sums:
         stored = sums.Stored(federation.path, one)
         yield from ((members, stored(members)) for members in asked)
@@ -253,8 +256,8 @@ def _entered(planned: Plan, number: int) -> str:
     """Return the hash of a round's entry in the ledger."""
     shares = planned.weights
     rho = {
-        design.target: round(subsets.masking_strength(masks(design, shares)), 4)
-        for design in planned.designs[number]
+        one.target: round(subsets.masking_strength(masks(one, shares)), 4)
+        for one in planned.designs[number].combinations
     }
     run = identity(planned.federation)
     return ledger.enter(planned, number, run, rho, dimension(planned)).hash
@@ -262,17 +265,15 @@ def _entered(planned: Plan, number: int) -> str:
 
 def _entry(planned: Plan, number: int) -> dict[str, Any]:
     """Return which sets of a round are asked for, and what they amount to."""
-    designs = planned.designs[number]
+    design = planned.designs[number]
     return {
         "round": number,
         "secure_aggregation": planned.secure.name,
+        **asdict(design.settings),
         "threshold": planned.secure.threshold,
-        "others": planned.others,
-        "pairs": planned.pairs,
-        "limit": planned.limit,
         "weights": planned.weighting,
         "seed": planned.seed,
-        "queries": 2 * planned.pairs * len(designs),
-        "designs": [asdict(design) for design in designs],
+        "queries": design.asked,
+        "designs": design.table(),
         "exposure": asdict(planned.exposures((number,))[number]),
     }

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedaudit.cli import asking, bundle, calibrate
-from fedaudit.cli.asking import Colluding
+from fedaudit.cli import bundle, calibrate, estimate, sums
 from fedaudit.cli.options import (
     Commitments,
     Device,
@@ -21,6 +20,18 @@ from fedaudit.cli.options import (
     given,
     nothing_before,
 )
+from fedaudit.cli.sums import (
+    Colluding,
+    DryRun,
+    Limit,
+    Others,
+    Protocol,
+    Queries,
+    Secure,
+    Sets,
+    Threshold,
+    Weights,
+)
 
 app = typer.Typer(
     help="Name the clients that trained on watermarked documents: all steps, or one party's.",
@@ -29,30 +40,6 @@ app = typer.Typer(
 
 RoundsOption = Annotated[
     Path | None, typer.Option("--rounds", help="A federation's folder, or its rounds.")
-]
-Others = Annotated[
-    int | None, typer.Option("--others", help="Other clients in a set (m); 5 without it.", min=0)
-]
-Queries = Annotated[
-    int | None, typer.Option("--queries", help="Pairs of sums a client and round (K); 5.", min=0)
-]
-Limit = Annotated[
-    float | None,
-    typer.Option("--limit", help="The largest share of another client's update; 0.4 without it."),
-]
-Weights = Annotated[
-    str, typer.Option("--weights", help="What sums are of: equal (without it), or by size.")
-]
-Threshold = Annotated[
-    int | None,
-    typer.Option("--threshold", help="The fewest clients that a sum may be over; 5.", min=1),
-]
-Secure = Annotated[
-    str, typer.Option("--secure-aggregation", help="What adds up plaintext updates; ideal.")
-]
-DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Only say what would be asked, and what it would give away."),
 ]
 Workers = Annotated[
     int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
@@ -83,8 +70,10 @@ def attribute(
             "--attribution", help="fed_attr or a method that needs plaintext; may be repeated."
         ),
     ] = None,
+    protocol: Protocol = "",
     others: Others = None,
     queries: Queries = None,
+    sets: Sets = None,
     limit: Limit = None,
     threshold: Threshold = None,
     secure_aggregation: Secure = "",
@@ -119,12 +108,13 @@ def attribute(
         raise UsageError(
             "Name a federation with --rounds, or one party's step: estimate, score or decide."
         )
+    chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
     request = run.Request(
         rounds=rounds,
         watermark=watermark,
         commitments=commitments,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
-        wish=asking.wish(others, queries, limit, threshold, secure_aggregation, weights, seed),
+        wish=sums.wish(*chosen),
         options=given(set_),
         threshold=tau,
         alpha=alpha,
@@ -133,73 +123,16 @@ def attribute(
     )
     if dry_run and "fed_attr" not in request.methods:
         raise UsageError("--dry-run tells of the sums that fed_attr asks for; add it.")
-    helpers = asking.helpers(colluding, dry_run=dry_run)
+    helpers = sums.helpers(colluding, dry_run=dry_run)
     known = run.check(request)
     if dry_run:
-        return asking.told(
-            asking.planned(rounds, request.wish), known.marks, request.machine, helpers
-        )
+        return sums.told(sums.planned(rounds, request.wish), known.marks, request.machine, helpers)
     place = placed(out, Path("runs") / "attribute" / run.name_of(request, known), json)
     with bars(quiet) as bar:
         return reported(run.run(request, bar), place, json, quiet)
 
 
-@app.command()
-def estimate(
-    rounds: Annotated[Path, typer.Option("--rounds", help="The server's federation folder.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder of estimates, for the owner.")],
-    log: Annotated[
-        Path | None,
-        typer.Option("--log", help="What was asked for, for the server alone; OUT.log.json."),
-    ] = None,
-    round_: Annotated[
-        list[int] | None, typer.Option("--round", help="Only this round; may be repeated.")
-    ] = None,
-    others: Others = None,
-    queries: Queries = None,
-    limit: Limit = None,
-    threshold: Threshold = None,
-    secure_aggregation: Secure = "",
-    weights: Weights = "",
-    dry_run: DryRun = False,
-    colluding: Colluding = "",
-    seed: Seed = None,
-    quiet: Quiet = False,
-) -> int:
-    """Take the server's step: ask for sums and write an estimate of every client's update.
-
-    It needs no key. Rounds that OUT has already are not asked for again, so rounds may be added as
-    they come. Without --seed the sets are drawn at random and only the log says them.
-    """
-    from fedaudit.attribution import forecast, ledger, server
-    from fedaudit.attribution import log as log_of
-    from fedaudit.cli.show import bars, note
-    from fedaudit.federation.folder import unchecked
-
-    helpers = asking.helpers(colluding, dry_run=dry_run)
-    chosen = (others, queries, limit, threshold, secure_aggregation, weights, seed)
-    wish = asking.wish(*chosen, rounds=round_ or ())
-    planned = server.remaining(asking.planned(rounds, wish, secret=True), out)
-    beside = out if out.name else out.absolute()
-    place = log or beside.with_name(f"{beside.name}.log.json")
-    logs = log_of.read(place, server.identity(planned.federation))
-    planned = ledger.resumed(planned, logs) if seed is None else planned
-    entries = ledger.check(planned, server.identity(planned.federation), logs)
-    again = [one.round for one in entries if one.round in planned.designs]
-    if dry_run:
-        return asking.told(planned, (), None, helpers, ledger.told(planned.federation, again))
-    with bars(quiet) as bar:
-        found, seconds = server.estimate(planned, out, place, progress=bar("asking for sums"))
-    print(
-        f"{len(found.rounds)} rounds with {sum(len(one.estimates) for one in found.rounds)} "
-        f"estimates in {out}, {planned.queries} sums, {seconds:.0f} s."
-    )
-    given_away = (*forecast.held(planned), *forecast.exposed(planned))
-    print("\n".join([*given_away, *ledger.told(planned.federation, again)]))
-    for told in unchecked(planned.federation):
-        note(told)
-    note(f"What was asked for is in {place}; it stays with the server.", quiet=quiet)
-    return 0
+app.command()(estimate.estimate)
 
 
 @app.command()

@@ -93,8 +93,12 @@ class Chosen:
 class Queries:
     """The sums that the server asked secure aggregation for, or would have asked for."""
 
+    protocol: str = ""
+    """"pairs" of sets for each client, which is what empty means, or "shared" ones."""
     others: int = 5
     pairs: int = 5
+    sets: int = 0
+    """Q of shared sets; 0 for half as many as there are clients."""
     limit: float | None = None
     weights: str = ""
     """What the sums are of: "equal" for updates, "size" for updates times the clients' weights."""

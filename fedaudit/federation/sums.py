@@ -35,7 +35,7 @@ class Stored:
         raise InputError(
             f"{self.path}: round {self.round.round} has no sum over {', '.join(wanted)}; its sums "
             "are those of the design that its manifest names, so give the same --others, "
-            "--queries, --limit and --seed."
+            "--queries, --sets, --limit and --seed, or none."
         )
 
 

@@ -15,7 +15,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from fedaudit.metrics import stouffer, subsets
+from fedaudit.metrics import shared_law, stouffer, subsets
+from fedaudit.metrics.shared_rule import Rule
 
 Array = npt.NDArray[np.float64]
 
@@ -73,6 +74,10 @@ QUICK = LAWS[2:3]
 """Where others are marked, what these let through most often explains what an innocent shows."""
 
 
+Designs = tuple[Array, npt.NDArray[np.int64], Array]
+"""What designs hold of each other's update, their order by strength, and strength in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mixture:
     """What is known of one estimate's coefficients."""
@@ -88,6 +93,8 @@ class Mixture:
     limit: float = 0.0
     """The most that the estimate may hold of another's update, with or without its weight; 0 where
     there is none."""
+    rule: Rule | None = None
+    """How the sets were drawn that the round's estimates share; None where these are pairs."""
 
     def draws(self) -> Array:
         """Return draws of how much of each other's update the estimate holds, (draws, others).
@@ -96,11 +103,20 @@ class Mixture:
         how large designs are, or they are so large that it makes no difference, coefficients are
         taken for normal.
         """
-        many = 2 * self.pairs * len(self.weights) * NEAREST > NUMBERS
-        if many or self.pairs < 1 or not 1 <= self.others < len(self.weights):
+        if not len(self.designs()[0]):
             normal = _normal(len(self.weights)) * self.weights
             return np.asarray(normal * float(self.strength / np.square(self.weights).sum()) ** 0.5)
         return _nearest(self)
+
+    def designs(self) -> "Designs":
+        """Return what designs hold of others, with their order by strength; none of normal."""
+        if self.rule is not None:
+            return _shared(self.rule, self.weights)
+        many = 2 * self.pairs * len(self.weights) * NEAREST > NUMBERS
+        if many or self.pairs < 1 or not 1 <= self.others < len(self.weights):
+            nothing = np.zeros(0)
+            return np.zeros((0, len(self.weights))), nothing.astype(np.int64), nothing
+        return _designs(self.others, self.pairs, self.limit, self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +212,7 @@ def _nearest(mixture: Mixture) -> Array:
 
     The strengths of equal weights are few numbers.
     """
-    found, order, strength = _designs(mixture.others, mixture.pairs, mixture.limit, mixture.weights)
+    found, order, strength = mixture.designs()
     margin = 1e-9 * max(1.0, mixture.strength)
     ends = np.searchsorted(strength, (mixture.strength - margin, mixture.strength + margin))
     middle = int(ends.sum()) // 2
@@ -205,9 +221,7 @@ def _nearest(mixture: Mixture) -> Array:
 
 
 @lru_cache(maxsize=8)
-def _designs(
-    others: int, pairs: int, limit: float, weights: tuple[float, ...]
-) -> tuple[Array, npt.NDArray[np.int64], Array]:
+def _designs(others: int, pairs: int, limit: float, weights: tuple[float, ...]) -> Designs:
     """Return what designs hold of each other's update, their order by strength, and it in order.
 
     Those above the limit are left out, unless most are: it may have been on something else. Nobody
@@ -220,7 +234,19 @@ def _designs(
     within = (np.abs(held).max(axis=1) <= most) | (np.abs(coefficients).max(axis=1) <= most)
     if within.sum() >= NEAREST:
         held = held[within]
-    strength = np.square(held).sum(axis=1)
+    return _ordered(held)
+
+
+@lru_cache(maxsize=256)
+def _shared(rule: Rule, weights: tuple[float, ...]) -> Designs:
+    """Return the same of sets that a round shares."""
+    draws = min(DRAWS, NUMBERS // len(weights))
+    return _ordered(shared_law.coefficients(rule, draws) * weights)
+
+
+def _ordered(held: Array) -> Designs:
+    # Rounded: the last digits of equal strengths depend on which client has which coefficient.
+    strength = np.round(np.square(held).sum(axis=1), 9)
     order = np.argsort(strength, kind="stable")
     return held, order, strength[order]
 

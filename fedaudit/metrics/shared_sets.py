@@ -8,19 +8,25 @@ drawn. docs/estimator.md has the derivations.
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from fedaudit.errors import UsageError
+from fedaudit.metrics.combinations import Combination
 from fedaudit.metrics.exposure import exposure
+from fedaudit.metrics.shared_rule import Rule
 
 STARTS = 50
 """Systems that a search for an admissible one begins with before it is given up."""
 
 STEPS = 400
 """Exchanges of two clients that are tried on each."""
+
+HEAT = 5.0
+"""Over N^2, how much worse an exchange may be and still be kept at times, at first. Every second
+search keeps none that is worse: some systems are found by one way only."""
 
 TOLERANCE = 1e-9
 
@@ -33,7 +39,7 @@ class SharedSets:
     """In order; the columns of `shares`."""
     sets: tuple[tuple[str, ...], ...]
     """Everybody last, where the sum over everybody is one of them."""
-    tries: int
+    tries: int = field(compare=False)
     """Systems that were looked at, this one included."""
 
     @property
@@ -42,28 +48,28 @@ class SharedSets:
         found = [[who in members for who in self.participants] for members in self.sets]
         return np.array(found, dtype=np.int64)
 
+    def combinations(self) -> list[Combination]:
+        """Return every participant's estimate, in order."""
+        table = factors(self.rows)
+        return [
+            Combination(who, dict(zip(self.sets, own, strict=True)))
+            for who, own in zip(self.participants, table.tolist(), strict=True)
+        ]
 
-def check(participants: int, queries: int, threshold: int, *, whole: bool = True) -> None:
-    """Raise UsageError where N, Q and the threshold of secure aggregation allow no sets.
 
-    `whole`: the sum over everybody is one of the known ones. Without it, there is a sum of other
-    weights beside the sets, the round's own, which is one equation more.
-    """
-    if participants < 4:
-        raise UsageError(f"{participants} clients in a round have no halves to share: 4 at least.")
-    least, most = (1 if whole else 2), participants - (2 if whole else 3)
-    if queries < least:
-        raise UsageError(f"{queries} shared sets estimate nothing: {least} at least.")
-    if queries > most:
-        raise UsageError(
-            f"{queries} shared sets of {participants} clients would give every update away: "
-            f"{most} at most."
-        )
-    if (half := participants // 2) < threshold:
-        raise UsageError(
-            f"Half of {participants} clients are {half}, below the threshold of secure "
-            f"aggregation, {threshold}."
-        )
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one search came to."""
+
+    rows: np.ndarray
+    tries: int
+    """Systems that were looked at."""
+    largest: float
+    """The largest share of another client's update in an estimate."""
+    accepted: bool
+    """Whether it may be asked for: by `accepted`, and no group below the threshold follows."""
+    loose: bool
+    """Whether it might with a limit of 1."""
 
 
 def shares(rows: np.ndarray) -> np.ndarray:
@@ -131,25 +137,28 @@ def floor(participants: int, queries: int) -> float:
     return typical_strength(participants, queries) / 2
 
 
-def accepted(rows: np.ndarray, queries: int, limit: float = 1.0) -> bool:
+def accepted(rows: np.ndarray, queries: int, limit: float = 1.0, ratio: float = 1.0) -> bool:
     """Return whether all estimates of a round are masked: rho at the floor, no |c_j| above limit.
 
     Also asked is that no set follows from the others, nor the sum over everybody where it is not
     one of them. It is a question about the whole system, the same for all names of the clients, so
-    accepted systems are exchangeable as all of them are.
+    accepted systems are exchangeable as all of them are. Where sums are of w_j times the update,
+    `ratio` is the largest weight over the smallest: whoever has which, what an estimate holds,
+    c_j w_j / w_i, is then within the limit, and its strength at the floor.
     """
     everybody = np.ones_like(rows[:1])
     rank = len(rows) + (not rows[-1].all())
     independent = np.linalg.matrix_rank(np.vstack([rows, everybody])) == rank
-    return bool(independent and _lack(rows, floor(rows.shape[1], queries), limit) <= TOLERANCE**2)
+    return bool(independent and _lack(rows, queries, limit, ratio) <= TOLERANCE**2)
 
 
-def _lack(rows: np.ndarray, least: float, limit: float) -> float:
+def _lack(rows: np.ndarray, queries: int, limit: float, ratio: float) -> float:
     """Return by how much limit and floor are missed, 0 for what is accepted."""
     c = masks(rows)
     if np.isnan(c).any():
         return float("inf")
-    over = np.maximum(0, np.abs(c) - limit * (1 + TOLERANCE))
+    least = floor(rows.shape[1], queries) * ratio**2
+    over = np.maximum(0, np.abs(c) - limit / ratio * (1 + TOLERANCE))
     under = np.maximum(0, least * (1 - TOLERANCE) - np.square(c).sum(axis=1))
     return float(np.square(over).sum() + np.square(under).sum())
 
@@ -172,6 +181,7 @@ def draw(
     number: int,
     limit: float = 1.0,
     whole: bool = True,
+    ratio: float = 1.0,
 ) -> SharedSets:
     """Return the sets of the round `number`, for all of its targets, before anything is asked.
 
@@ -181,49 +191,85 @@ def draw(
     seed, the round and the set of participants. Raises UsageError where no sets can be, see
     `check`, and where none are found.
     """
+    rule = Rule(
+        participants=len(participants),
+        queries=queries,
+        threshold=threshold,
+        limit=limit,
+        whole=whole,
+        ratio=ratio,
+    )
+    return draw_by(rule, participants, seed=seed, number=number)
+
+
+def draw_by(rule: Rule, participants: Sequence[str], *, seed: int, number: int) -> SharedSets:
+    """Return the same by a rule of as many participants."""
     names = sorted(participants)
     if len(set(names)) < len(names):
         raise UsageError("A participant of the round is named more than once.")
-    if not 0 < limit <= 1:
-        raise UsageError(f"A limit of {limit:g} is no share of an update: above 0, 1 at most.")
-    check(len(names), queries, threshold, whole=whole)
+    rule.check()
     key = json.dumps(["shared", seed, number]).encode()
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest(), "big"))
     tries, best = 0, np.inf
-    for _ in range(STARTS):
-        start = uniform(len(names), queries, rng, whole=whole)
-        rows, more = _searched(start, queries, limit, rng)
-        tries += more
-        best = min(best, float(np.abs(masks(rows)).max()))
-        if accepted(rows, queries, limit):
-            sets = _named(rows[:, rng.permutation(len(names))], names)
-            if _smallest(sets, threshold) >= threshold:
-                return SharedSets(tuple(names), sets, tries)
-    raise UsageError(_refusal(tries, queries, limit, best, len(names)))
+    for found in searches(rule, rng, STARTS):
+        tries, best = tries + found.tries, min(best, found.largest)
+        if found.accepted:
+            rows = found.rows[:, rng.permutation(len(names))]
+            return SharedSets(tuple(names), _named(rows, names), tries)
+    raise UsageError(_refusal(tries, rule, best))
 
 
-def _refusal(tries: int, queries: int, limit: float, best: float, count: int) -> str:
+def possible(rule: Rule) -> bool:
+    """Return whether N - 1 coefficients within the limit can have the strength of the floor."""
+    most = (rule.participants - 1) * (rule.limit / rule.ratio) ** 2
+    return bool(most >= floor(rule.participants, rule.queries) * rule.ratio**2 * (1 - TOLERANCE))
+
+
+def searches(rule: Rule, rng: np.random.Generator, starts: int) -> Iterator[Found]:
+    """Yield what so many searches for admissible sets come to, the clients not yet permuted."""
+    starts = starts if possible(rule) else min(starts, 1)
+    names = [str(at) for at in range(rule.participants)]
+    for number in range(starts):
+        start = uniform(rule.participants, rule.queries, rng, whole=rule.whole)
+        heat = number % 2 * HEAT / rule.participants**2
+        rows, tries = _searched(start, rule, rng, heat)
+        loose = accepted(rows, rule.queries, ratio=rule.ratio)
+        loose = loose and _smallest(_named(rows, names), rule.threshold) >= rule.threshold
+        good = loose and accepted(rows, rule.queries, rule.limit, rule.ratio)
+        yield Found(rows, tries, float(np.abs(masks(rows)).max()), good, loose)
+
+
+def _refusal(tries: int, rule: Rule, best: float) -> str:
+    told = (
+        f"None of {tries:,} systems of {rule.queries} shared sets keeps every other client's share "
+        f"within {rule.limit:g}, the masks' strength at "
+        f"{floor(rule.participants, rule.queries):.2f} and every group "
+        f"that follows at the threshold; the largest share was {best * rule.ratio:.2f} at least."
+    )
+    if rule.ratio == 1:
+        return told
     return (
-        f"None of {tries:,} systems of {queries} shared sets keeps every other client's share "
-        f"within {limit:g}, the masks' strength at {floor(count, queries):.2f} and every group "
-        f"that follows at the threshold; the largest share was {best:.2f} at least."
+        f"{told} In sums weighted by size clients' weights differ up to {rule.ratio:.3g} times. "
+        "Ask for --weights equal."
     )
 
 
 def _searched(
-    rows: np.ndarray, queries: int, limit: float, rng: np.random.Generator
+    rows: np.ndarray, rule: Rule, rng: np.random.Generator, heat: float
 ) -> tuple[np.ndarray, int]:
     """Return rows that miss limit and floor by less, and how many systems were looked at."""
     rows, halves = rows.copy(), len(rows) - bool(rows[-1].all())
-    least = floor(rows.shape[1], queries)
-    lack = _lack(rows, least, limit)
+    wanted = rule.queries, rule.limit, rule.ratio
+    lack = _lack(rows, *wanted)
     for step in range(STEPS):
         if not lack:
             return rows, step + 1
         row = rows[rng.integers(halves)]
         pair = [rng.choice(np.flatnonzero(row == value)) for value in (0, 1)]
         row[pair] = 1, 0
-        if (now := _lack(rows, least, limit)) <= lack:
+        now = _lack(rows, *wanted)
+        warm = heat * (1 - step / STEPS)
+        if now <= lack or (warm and rng.random() < np.exp((lack - now) / warm)):
             lack = now
         else:
             row[pair] = 0, 1

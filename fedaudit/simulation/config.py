@@ -10,6 +10,7 @@ from typing import Any, Literal
 from fedaudit.errors import UsageError
 from fedaudit.files import existing, lines_sha256
 from fedaudit.judge.endpoint import Endpoint
+from fedaudit.simulation.queries import Queries
 
 Decay = Literal["linear", "cosine", "none"]
 
@@ -137,26 +138,6 @@ class Watermarked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queries:
-    """The sums that a server asks secure aggregation for, to attribute watermarks later."""
-
-    others: int = 5
-    """Clients beside the one that a pair of sums is about: m."""
-    pairs: int = 5
-    """Pairs of sums for each client in each round: K."""
-    limit: float = 1.0
-    """The largest share of another client's update in an estimate; 1 is none, as in the paper."""
-    weights: Literal["equal", "size"] = "equal"
-    """What sums over some clients are of: their updates, or these times the clients' sizes."""
-
-    def __post_init__(self) -> None:
-        if self.others < 1 or self.pairs < 1:
-            raise ValueError("others and pairs must be at least 1.")
-        if not 1 <= self.limit * self.pairs <= self.pairs:
-            raise ValueError("limit must lie between 1/pairs and 1.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """The endpoint that judges held-out answers, see docs/judge.md; without `url` none is asked."""
 
@@ -266,6 +247,8 @@ class Simulation:
         table = {key: value for key, value in table.items() if not absent.get(key)}
         if not self.secure_aggregation or self.queries.weights == "size":
             del table["queries"]["weights"]
+        if not self.secure_aggregation or self.queries.protocol == "pairs":
+            del table["queries"]["protocol"], table["queries"]["sets"]
         if self.data != "nano":
             table["data"] = lines_sha256(existing(Path(self.data), "file"))
         if self.test:

@@ -1,14 +1,15 @@
 """A round under secure aggregation: the server keeps sums, and no client's update stays behind."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
 
 from fedaudit.federation import sums
 from fedaudit.interfaces import Update
-from fedaudit.metrics import subsets
+from fedaudit.metrics import shared_rule, shared_sets, subsets
+from fedaudit.metrics.shared_rule import Rule
 from fedaudit.secure import SecureAggregation
 from fedaudit.simulation.config import Simulation
 
@@ -35,13 +36,28 @@ def mean(updates: Mapping[str, Update], examples: Mapping[str, float]) -> Update
 
 
 def asked(
-    participants: Mapping[str, object], config: Simulation, threshold: int, number: int
+    participants: Mapping[str, object],
+    config: Simulation,
+    threshold: int,
+    number: int,
+    weighted: Mapping[str, float] | None = None,
 ) -> list[Members]:
     """Return the sets of a round's sums, each once and in an order that tells nothing.
 
-    They are those of every participant's design, and the round's own sum over all of them.
+    They are those of every participant's design, or those that all share, and the round's own sum
+    over all of them. `weighted` are the weights in that one, equal ones where nobody knows.
     """
     everybody = tuple(sorted(participants))
+    if config.queries.protocol == "shared":
+        found = set(_shared(everybody, config, threshold, number, weighted))
+    else:
+        found = set(_pairs(everybody, config, threshold, number))
+    return sorted({*found, everybody})
+
+
+def _pairs(
+    everybody: Members, config: Simulation, threshold: int, number: int
+) -> Iterator[Members]:
     designs = (
         subsets.draw(
             everybody,
@@ -55,8 +71,28 @@ def asked(
         ).design
         for who in everybody
     )
-    found = {members for one in designs for members in (*one.include, *one.exclude)}
-    return sorted({*found, everybody})
+    for one in designs:
+        yield from (*one.include, *one.exclude)
+
+
+def _shared(
+    everybody: Members,
+    config: Simulation,
+    threshold: int,
+    number: int,
+    weighted: Mapping[str, float] | None,
+) -> tuple[Members, ...]:
+    own = weighted or {}
+    equal = config.queries.weights == "equal"
+    whole = not equal or shared_rule.known(own.get(who, 1.0) for who in everybody)
+    rule = Rule(
+        participants=len(everybody),
+        queries=config.queries.sets or shared_rule.half(len(everybody), whole=whole),
+        threshold=threshold,
+        limit=config.queries.limit,
+        whole=whole,
+    )
+    return shared_sets.draw_by(rule, everybody, seed=config.seed, number=number).sets
 
 
 def store(
@@ -72,7 +108,7 @@ def store(
     The round's own sum is of updates times `weighted`; so are the others, unless the settings ask
     for sums of equal weights. Returns the members by file, below the federation.
     """
-    sets = asked(updates, config, secure.threshold, number)
+    sets = asked(updates, config, secure.threshold, number, weighted)
     shares = {
         who: {name: tensor * weighted[who] for name, tensor in update.items()}
         for who, update in updates.items()

@@ -17,7 +17,8 @@ from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation import adapters, manifest, sums
 from fedaudit.federation import marks as marks_file
 from fedaudit.files import sha256
-from fedaudit.metrics import subsets
+from fedaudit.metrics import shared_sets, subsets
+from fedaudit.metrics.shared_rule import Rule
 from fedaudit.prompts import template
 from fedaudit.watermark import Mark
 
@@ -163,7 +164,17 @@ def scale(weights):
 def stored(folder, updates, shares, secure, number):
     """Write the sums of every participant's design and of all; returns the members by file."""
     wanted = {tuple(sorted(updates))}
-    for who in updates:
+    if secure.get("protocol") == "shared":
+        rule = Rule(
+            participants=len(updates),
+            queries=secure["sets"],
+            threshold=secure["threshold"],
+            limit=secure.get("limit", 1.0),
+            whole=secure["whole"],
+        )
+        found = shared_sets.draw_by(rule, list(updates), seed=secure["seed"], number=number)
+        wanted |= set(found.sets)
+    for who in updates if secure.get("protocol", "pairs") == "pairs" else ():
         design = subsets.draw(
             list(updates),
             who,

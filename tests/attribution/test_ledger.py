@@ -197,7 +197,7 @@ def test_other_weights_are_another_design(tmp_path):
     b = replace(b, designs=a.designs, weights=plan.weights(b.federation.manifest))
     assert ledger.design_of(a, 1) != ledger.design_of(b, 1)
     assert ledger.design_of(a, 1) == ledger.design_of(replace(a, seed=5), 1)
-    turned = {1: list(reversed(a.designs[1]))}
+    turned = {1: replace(a.designs[1], designs=a.designs[1].designs[::-1])}
     assert ledger.design_of(a, 1) == ledger.design_of(replace(a, designs=turned), 1)
 
 

@@ -531,3 +531,70 @@ def test_estimates_that_point_elsewhere_are_refused(run, fed, tmp_path):
     Path("est/001/c2").symlink_to(moved)
     words = ("--watermark", fed.path / "owner/watermark.json", "--out", "s.json", *ALONE)
     run.refused(3, "attribute", "score", "est", *words, says="a link that leads out of est")
+
+
+SHARED = ("--protocol", "shared", "--limit", 0.8)
+
+
+def test_shared_sets_name_the_guilty_client_with_fewer_sums_and_give_nobody_away(run, fed):
+    done = run("attribute", "--rounds", fed.path, *SHARED, *ALONE, "--out", "o")
+    assert (done.code, done.err) == (1, "")
+    document = report()
+    [finding] = document["findings"]
+    assert finding["evidence"]["client"] == "c1"
+    # Seven clients: Q = 3 and everybody, in two rounds; pairs would be 2 * 5 * 7 * 2.
+    assert value(document, "fed_attr", "queries")["value"] == 4 * 2
+    determined = [row["value"] for row in document["measurements"] if row["metric"] == "determined"]
+    assert determined == [0, 0]
+    limits = " ".join(document["limits"])
+    assert "all estimates of a round are made of the same sums" in limits
+    assert "no client's update is determined" in limits
+    assert "give single updates away" not in limits
+    assert "No round's sums determine a single client's update exactly." in " ".join(
+        done.out.split()
+    )
+
+
+def test_the_shared_protocol_party_by_party_and_what_the_dry_run_says(run, fed):
+    words = ("attribute", "estimate", "--rounds", fed.path, "--out", "est", *SHARED)
+    dry = run(*words, "--dry-run")
+    assert dry.code == 0
+    assert "3 sets of 3 clients and all of them, shared by all" in dry.out
+    assert "MiB in all" in dry.out
+    assert "No client's update is determined by them." in dry.out
+    assert not Path("est").exists()
+    asked = run(*words, "--quiet")
+    assert asked.code == 0
+    assert "2 rounds with 14 estimates in est, 8 sums" in asked.out
+    again = run(*words, "--quiet")  # without a seed: the log has the sets
+    assert "2 rounds with 14 estimates in est, 0 sums" in again.out
+    scores = ("score", "est", "--watermark", fed.path / "owner/watermark.json")
+    scored = run("attribute", *scores, "--out", "s.json", *ALONE)
+    assert scored.code == 0
+    decided = run("attribute", "decide", "s.json", "--out", "o", "--quiet")
+    assert decided.code == 1
+    document = report()
+    [finding] = document["findings"]
+    assert finding["evidence"]["client"] == "c1"
+    assert any("rounds 1, 2 are made of sums over 4 sets" in one for one in document["limits"])
+    made = run("attribute", "calibrate", "s.json", "--federations", 2, "--quiet")
+    assert made.code == 0
+    bundled = run(
+        "attribute", "bundle", "est", "--watermark", fed.path / "owner/watermark.json",
+        "--scores", "s.json", "--report", "o", "--out", "b",
+    )  # fmt: skip
+    assert bundled.code == 0
+    checked = run("attribute", "verify", "b", *ALONE)
+    assert (checked.code, checked.err) == (0, "")
+
+
+def test_mistakes_about_the_protocol_are_one_line(run, fed):
+    fits = ("attribute", "--rounds", fed.path)
+    run.refused(2, *fits, "--protocol", "share", says="Did you mean 'shared'?")
+    run.refused(2, *fits, "--sets", 3, says="--sets is of shared sets")
+    run.refused(2, *fits, *SHARED, "--queries", 3, says="are of pairs of sets")
+    words = ("attribute", "estimate", "--rounds", fed.path, "--out", "est", "--quiet")
+    assert run(*words, *SHARED).code == 0
+    run.refused(3, *words, *SMALL, says="est holds estimates by protocol 'shared'")
+    words = ("attribute", "estimate", "--rounds", fed.path, "--out", "new", "--quiet")
+    run.refused(3, *words, *SMALL, says="Round 1 was asked for with other sets already")

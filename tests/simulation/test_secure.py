@@ -11,10 +11,12 @@ from fedaudit import registry
 from fedaudit.errors import InputError, UsageError
 from fedaudit.federation import adapters, manifest, sums
 from fedaudit.federation.folder import open_federation
-from fedaudit.metrics import subsets
+from fedaudit.metrics import shared_sets, subsets
+from fedaudit.metrics.shared_rule import Rule
+from fedaudit.options import build
 from fedaudit.simulation import loop
 from fedaudit.simulation import secure as secured
-from fedaudit.simulation.config import Queries
+from fedaudit.simulation.queries import Queries
 from fedaudit.simulation.run import simulate
 
 IDEAL = {"name": "ideal", "threshold": 2}
@@ -156,7 +158,15 @@ def test_there_is_a_sum_for_every_set_of_every_design_and_no_other(rule, twins):
     assert found.secure_aggregation == {
         "name": "ideal",
         "options": {"threshold": 2},
-        "queries": {"others": 2, "pairs": 2, "limit": 1.0, "weights": "equal", "seed": 0},
+        "queries": {
+            "protocol": "pairs",
+            "others": 2,
+            "pairs": 2,
+            "sets": 0,
+            "limit": 1.0,
+            "weights": "equal",
+            "seed": 0,
+        },
     }
     for one in found.rounds[1:]:
         sets = {tuple(sorted(one.participants))}
@@ -382,3 +392,45 @@ def test_every_round_has_as_many_participants_as_the_first(plain):
     """So what is refused before the first round is refused for all of them."""
     counts = {len(loop.participants(plain, number)) for number in range(1, 50)}
     assert counts == {4}
+
+
+@pytest.mark.parametrize("unequal", [False, True])
+def test_shared_sets_are_stored_as_they_are_drawn(plain, tmp_path, unequal):
+    names = [f"c{n}" for n in range(6)]
+    updates = {who: {"a": torch.full((2,), 10.0**n)} for n, who in enumerate(names)}
+    weights = {who: 0.5 + n / 5 if unequal else 1.0 for n, who in enumerate(names)}
+    config = replace(plain, queries=Queries(protocol="shared", limit=0.9))
+    place = tmp_path / "round"
+    (place / "clients").mkdir(parents=True)
+    secure = registry.create("secure aggregation", "ideal", {"threshold": 3})
+    files = secured.store(secure, updates, weights, config, 1, place)
+    rule = Rule(
+        participants=6,
+        queries=2 if unequal else 3,
+        threshold=3,
+        limit=0.9,
+        whole=not unequal,
+    )
+    drawn = shared_sets.draw_by(rule, names, seed=config.seed, number=1).sets
+    assert set(files.values()) == {*drawn, tuple(names)}
+    assert len(files) == (3 + 1 if unequal else 4)  # the round's own is one of them, or beside them
+    for name, members in files.items():
+        by = weights if members == tuple(names) else dict.fromkeys(names, 1.0)
+        total = sums.read(place / "sums" / name.rpartition("/")[2], members, 1)
+        expected = sum(by[who] * float(updates[who]["a"][0]) for who in members)
+        assert float(total["a"][0]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_protocol_is_part_of_what_a_federation_with_sums_depends_on(plain):
+    secure = replace(plain, secure_aggregation="ideal")
+    shared = replace(secure, queries=replace(plain.queries, protocol="shared"))
+    assert shared.sha256() != secure.sha256()
+    assert (
+        replace(plain, queries=replace(plain.queries, protocol="shared")).sha256() == plain.sha256()
+    )
+    assert (
+        replace(secure, queries=replace(plain.queries, sets=3)).sha256() == secure.sha256()
+    )  # pairs have none
+    for wrong in ({"protocol": "both"}, {"sets": -1}, {"protocol": "shared", "limit": 1.5}):
+        with pytest.raises(UsageError):
+            build(Queries, wrong, "queries")

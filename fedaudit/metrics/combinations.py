@@ -1,0 +1,28 @@
+"""An estimate as what it is: a combination of sums over sets of clients."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Members = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One client's estimated update: sums over sets, each times its coefficient."""
+
+    target: str
+    coefficients: Mapping[Members, float]
+    """By set; none is zero."""
+
+    def held(self) -> dict[str, float]:
+        """Return how many times each client's update is in it, the target's own 1 included.
+
+        Clients that are in none of the sets are left out.
+        """
+        parts: dict[str, list[float]] = defaultdict(list)
+        for members, by in self.coefficients.items():
+            for who in members:
+                parts[who].append(by)
+        return {who: math.fsum(parts[who]) for who in sorted(parts)}
