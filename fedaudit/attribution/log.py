@@ -30,7 +30,7 @@ def _is_entry(one: Any) -> bool:
         isinstance(one, dict)
         and type(one.get("round")) is int
         and type(one.get("queries")) is int
-        and isinstance(one.get("designs"), list)
+        and isinstance(one.get("designs"), list | dict)
         and isinstance(one.get("ledger", ""), str)
     )
 
