@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from fedaudit.attribution.plan import Plan, weights
+from fedaudit.attribution.plan import Plan
 from fedaudit.errors import unknown
-from fedaudit.metrics.exposure import Exposure, exposure
+from fedaudit.metrics.exposure import Exposure
 
 
 def exposures(plan: Plan, colluding: Sequence[str]) -> dict[int, Exposure]:
@@ -16,17 +16,7 @@ def exposures(plan: Plan, colluding: Sequence[str]) -> dict[int, Exposure]:
     for who in colluding:
         if who not in clients:
             raise unknown("client", who, clients)
-    return {number: _exposure(plan, number, colluding) for number in plan.designs}
-
-
-def _exposure(plan: Plan, number: int, colluding: Sequence[str]) -> Exposure:
-    """Return a round's exposure; its own sum is always of weighted updates."""
-    found = plan.federation.manifest
-    sets, own = plan.sets(number), weights(found)
-    if plan.weights == own:
-        return exposure(sets, plan.secure.threshold, known=colluding)
-    own = {who: own[who] for who in found.rounds[number].participants}
-    return exposure(sets[:-1], plan.secure.threshold, own, known=colluding)
+    return plan.exposures(known=colluding)
 
 
 def lines(plan: Plan, colluding: Sequence[str]) -> list[str]:

@@ -56,19 +56,24 @@ class Plan:
         everybody = tuple(sorted(self.federation.manifest.rounds[number].participants))
         return [own for own in self.designs[number].sets if own != everybody] + [everybody]
 
-    def exposures(self, rounds: Sequence[int] | None = None) -> dict[int, Exposure]:
-        """Return what each round's series of sums gives away; of all rounds without `rounds`."""
-        chosen = self.designs if rounds is None else rounds
-        return {number: self._exposure(number) for number in chosen}
+    def exposures(
+        self, rounds: Sequence[int] | None = None, known: Sequence[str] = ()
+    ) -> dict[int, Exposure]:
+        """Return what each round's series of sums gives away; of all rounds without `rounds`.
 
-    def _exposure(self, number: int) -> Exposure:
+        `known` are clients who tell the server their updates.
+        """
+        chosen = self.designs if rounds is None else rounds
+        return {number: self._exposure(number, known) for number in chosen}
+
+    def _exposure(self, number: int, known: Sequence[str]) -> Exposure:
         """Return a round's exposure; its own sum is always of weighted updates."""
         sets, threshold = self.sets(number), self.secure.threshold
         own = weights(self.federation.manifest)
         if self.weights == own:
-            return exposure(sets, threshold)
+            return exposure(sets, threshold, known=known)
         own = {who: own[who] for who in self.federation.manifest.rounds[number].participants}
-        return exposure(sets[:-1], threshold, own)
+        return exposure(sets[:-1], threshold, own, known=known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

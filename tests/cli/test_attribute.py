@@ -216,8 +216,9 @@ def test_a_dry_run_tells_what_colluding_clients_add(run, fed):
 def test_what_colluding_clients_leave_together(fed):
     wish = Wish(others=3, pairs=1, threshold=3, limit=1.0)
     planned = plan(open_federation(fed.path), wish)
-    [target, *_] = planned.designs[1]
-    alone = replace(planned, designs={1: [target]})
+    drawn = planned.designs[1]
+    [target, *_] = drawn.designs
+    alone = replace(planned, designs={1: replace(drawn, designs=(target,))})
     # One pair of sums and everybody's are three equations in six unknowns, or fewer.
     [line] = collusion.lines(alone, [target.target])
     assert "no other's follows by linear algebra; the smallest group whose sum does has" in line
