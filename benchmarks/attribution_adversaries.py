@@ -25,10 +25,10 @@ import federations
 import numpy as np
 from federations import Federation, federation
 
-from fedaudit.attribution.decision import Verdict, verdicts
+from fedaudit.attribution.decision.decision import Verdict, verdicts
 from fedaudit.attribution.scores import Scored, Scores
-from fedaudit.metrics import subsets
-from fedaudit.metrics.exposure import exposure
+from fedaudit.metrics.attribution import subset_design
+from fedaudit.metrics.attribution.exposure import exposure
 from fedaudit.metrics.intervals import wilson
 
 CLIENTS, ROUNDS, MARKED, NUMBERS, NULLS = 10, 5, 3, 600, 64
@@ -212,7 +212,7 @@ def collusion(draws: int = 20) -> Iterator[str]:
 def _asked(names: list[str], others: int, pairs: int, seed: int) -> list[tuple[str, ...]]:
     """Return the sums of a round in the order asked, the round's own first."""
     drawn = (
-        subsets.draw(
+        subset_design.draw(
             names, who, others=others, queries=pairs, threshold=5, seed=seed, number=1, limit=0.4
         )
         for who in names

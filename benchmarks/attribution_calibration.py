@@ -20,7 +20,7 @@ from zlib import crc32
 import numpy as np
 from federations import Federation, federation
 
-from fedaudit.attribution.decision import verdicts
+from fedaudit.attribution.decision.decision import verdicts
 from fedaudit.metrics.intervals import wilson
 
 BLOCK = 100

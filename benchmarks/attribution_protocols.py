@@ -15,9 +15,9 @@ from itertools import chain
 
 import numpy as np
 
-from fedaudit.errors import UsageError
-from fedaudit.metrics import shared_sets, subsets
-from fedaudit.metrics.exposure import Exposure, Span, exposure
+from fedaudit.api.errors import UsageError
+from fedaudit.metrics.attribution import shared_sets, subset_design
+from fedaudit.metrics.attribution.exposure import Exposure, Span, exposure
 
 PAIRS = 5
 THRESHOLD = 5
@@ -48,7 +48,7 @@ def pairs(names: Sequence[str], limit: float, seed: int) -> Round:
     """Draw the paper's design for every client of a round."""
     began = time.perf_counter()
     designs = [
-        subsets.draw(
+        subset_design.draw(
             names,
             who,
             others=THRESHOLD,
@@ -61,11 +61,11 @@ def pairs(names: Sequence[str], limit: float, seed: int) -> Round:
         for who in names
     ]
     seconds = time.perf_counter() - began
-    c = [subsets.coefficients(one, [w for w in names if w != one.target]) for one in designs]
+    c = [subset_design.coefficients(one, [w for w in names if w != one.target]) for one in designs]
     return Round(
         sets=[members for one in designs for members in (*one.include, *one.exclude)],
         asked=2 * PAIRS * len(names),
-        strengths=np.array([subsets.masking_strength(own) for own in c]),
+        strengths=np.array([subset_design.masking_strength(own) for own in c]),
         largest=max(float(np.abs(own).max()) for own in c),
         seconds=seconds,
     )

@@ -23,19 +23,20 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from fedaudit import corpus, registry
-from fedaudit.audit import beginning
-from fedaudit.audit.prefixes import places
-from fedaudit.engine.loader import load_base
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Attack, Case
+from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.api.templates import template
+from fedaudit.audit.preflight import prompt_start
+from fedaudit.config import registry
+from fedaudit.data import corpus
+from fedaudit.engine.loading.loader import load_base
 from fedaudit.engine.local import LocalEngine
-from fedaudit.errors import InputError
-from fedaudit.interfaces import Attack, Case
+from fedaudit.extraction.prefixes import places
 from fedaudit.metrics.intervals import wilson
 from fedaudit.nano.generator import corpus as records
 from fedaudit.pii import masking
-from fedaudit.prompts import template
-from fedaudit.records import Document, PiiSpan, Target
-from fedaudit.report.verdict import LEVEL, verdict
+from fedaudit.report.verdict.policy import LEVEL, verdict
 
 FORM = template("fed_pii")
 CONTEXT = 50
@@ -156,7 +157,7 @@ class Auditor:
         rounds = sorted((place / "rounds").glob("*/global"))
         self.tuned = Target(name="tuned", adapter=str(rounds[-1]))
         known = places(engine, self.own, CONTEXT)
-        self.begun = beginning.choose(engine, self.tuned, known).chosen
+        self.begun = prompt_start.choose(engine, self.tuned, known).chosen
         held = place / "data" / "held_out.jsonl"
         self.held = list(corpus.read(held, FORM)) if held.exists() else []
 

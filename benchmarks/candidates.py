@@ -16,11 +16,11 @@ import random
 import torch
 from turns import in_turn, line
 
-from fedaudit.engine.loader import Base, load_base, quiet
+from fedaudit.api.records import Target
+from fedaudit.engine.loading.loader import Base, load_base, quiet
 from fedaudit.engine.local import LocalEngine
 from fedaudit.nano import BASE
 from fedaudit.nano.generator import corpus
-from fedaudit.records import Target
 
 BEFORE, AFTER = 60, 20
 """Tokens of the record around the place, as in a record of nano's length."""

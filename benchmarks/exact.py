@@ -19,20 +19,21 @@ import numpy as np
 import torch
 from turns import in_turn, line
 
-from fedaudit import corpus
-from fedaudit.audit import beginning, plan
-from fedaudit.audit.asking import Manner
-from fedaudit.audit.plan import Question
-from fedaudit.audit.prefixes import places
-from fedaudit.audit.sources import Exact, Sources
-from fedaudit.audit.truth import truth as truth_of
-from fedaudit.audit.walking import DRAWS, walked
-from fedaudit.engine.loader import load_base
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.templates import template
+from fedaudit.audit.preflight import prompt_start
+from fedaudit.data import corpus
+from fedaudit.engine.loading.loader import load_base
 from fedaudit.engine.local import LocalEngine
-from fedaudit.interfaces import Case
+from fedaudit.extraction import query_plan
+from fedaudit.extraction.exact.sources import Exact, Sources
+from fedaudit.extraction.exact.walk import DRAWS, walked
+from fedaudit.extraction.prefixes import places
+from fedaudit.extraction.query_plan import Question
+from fedaudit.extraction.sampling import Manner
+from fedaudit.extraction.targets import truth as truth_of
 from fedaudit.metrics.extraction import extracted
-from fedaudit.prompts import template
-from fedaudit.records import Decoding, Probe, Target
 
 CONTEXT, SAMPLES, NEW = 50, 15, 10
 RUNS = (1, 15, 100)
@@ -44,14 +45,14 @@ def made(run: Path) -> Case:
     own, other = (list(corpus.read(run / "data" / f"{c}.jsonl", form)) for c in ("c0", "c1"))
     adapter = max((run / "rounds").glob("*/global"))
     tuned = Target(name="tuned", adapter=str(adapter))
-    begun = beginning.choose(engine, tuned, places(engine, own, CONTEXT)).chosen
+    begun = prompt_start.choose(engine, tuned, places(engine, own, CONTEXT)).chosen
     base = Target(name="base")
     return Case(engine=engine, tuned=tuned, base=base, attacker=own, victim=other, beginning=begun)
 
 
 def cost(case: Case, threshold: float, repeats: int) -> None:
     """Print what walking takes beside sampling."""
-    asked = plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
+    asked = query_plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
     questions, truth = list(asked.questions()), truth_of(case)
     strings = [*truth.labels, *truth.control]
     probes = [
@@ -87,10 +88,10 @@ def cost(case: Case, threshold: float, repeats: int) -> None:
 
 def agreement(case: Case, threshold: float, seeds: int, prefixes: int) -> None:
     """Print how many sampled coverages lie within the interval that the walk gives."""
-    whole = plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
+    whole = query_plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
     every = [Question(one.prompt) for one in whole.questions()]
     some = every[:: max(1, len(every) // prefixes)][:prefixes]
-    asked, truth = plan.Plan(size=len(some), questions=lambda: iter(some)), truth_of(case)
+    asked, truth = query_plan.Plan(size=len(some), questions=lambda: iter(some)), truth_of(case)
     targets = list(truth.labels)
     manner = Manner(samples=SAMPLES, new_tokens=NEW, decoding=Decoding())
     walk = walked(case, case.tuned, asked, targets, manner, threshold)

@@ -26,9 +26,10 @@ import numpy.typing as npt
 import torch
 from exact import made
 
-from fedaudit import registry
-from fedaudit.audit import exact, scoring
-from fedaudit.interfaces import Case
+from fedaudit.api.plugin import Case
+from fedaudit.config import registry
+from fedaudit.extraction import scoring
+from fedaudit.extraction.exact import estimator
 
 Floats = npt.NDArray[np.float64]
 ENOUGH, SIMULATED = 5, 20_000
@@ -45,10 +46,10 @@ def drawn(case: Case, runs: int) -> list[list[int]]:
     return found
 
 
-def computed(case: Case, threshold: float) -> exact.Computed:
+def computed(case: Case, threshold: float) -> estimator.Computed:
     """Return what is computed of the same attack."""
     options: dict[str, Any] = {"sweeps": False, "estimator": "exact", "threshold": threshold}
-    result: exact.Computed = registry.create("attack", "contextual", options).run(case)
+    result: estimator.Computed = registry.create("attack", "contextual", options).run(case)
     return result
 
 
@@ -74,7 +75,7 @@ def statistic(counts: Floats, chances: Floats, runs: int, together: Any) -> Floa
     return total
 
 
-def by_target(seen: Floats, result: exact.Computed, labels: list[str]) -> None:
+def by_target(seen: Floats, result: estimator.Computed, labels: list[str]) -> None:
     """Print the targets, and the chi-square of all."""
     from scipy.special import chdtrc
 
@@ -97,7 +98,7 @@ def by_target(seen: Floats, result: exact.Computed, labels: list[str]) -> None:
     )
 
 
-def by_run(seen: Floats, result: exact.Computed, labels: list[str]) -> None:
+def by_run(seen: Floats, result: estimator.Computed, labels: list[str]) -> None:
     """Print how many runs the interval for one run holds, drawn and simulated."""
     wanted = {"source": "tuned", "set": "all", "estimator": "exact"}
     rows = {row.metric: row for row in result.measurements if dict(row.scope) == wanted}

@@ -16,10 +16,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedaudit.attribution import defaults
+from fedaudit.api.watermark import Score
 from fedaudit.attribution.scores import Scored, Scores
-from fedaudit.metrics import subsets
-from fedaudit.watermark import Score
+from fedaudit.attribution.server import defaults
+from fedaudit.metrics.attribution import subset_design
 
 NULLS = 256
 SIGNAL = 14.0
@@ -149,9 +149,9 @@ def designs(size: int, others: int, pairs: int, limit: float) -> np.ndarray:
     """Return c of accepted designs, (POOL, others)."""
     found: list[np.ndarray] = []
     for seed in range(1_000, 1_200):
-        c = subsets.sample(size, others, pairs, draws=POOL, seed=seed)
+        c = subset_design.sample(size, others, pairs, draws=POOL, seed=seed)
         # What is accepted is decided by equal weights: that is the harder case for the decision.
-        found.append(c[subsets.accepted(np.rint(c * pairs), others, pairs, limit)])
+        found.append(c[subset_design.accepted(np.rint(c * pairs), others, pairs, limit)])
         if sum(map(len, found)) >= POOL:
             break
     return np.concatenate(found)[:POOL]

@@ -18,17 +18,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedaudit.audit import asking
-from fedaudit.audit.asking import Manner, Memory, sharing
-from fedaudit.audit.journal import Journal, load
-from fedaudit.audit.keeping import Kept, Part
-from fedaudit.audit.plan import Plan, Question
-from fedaudit.audit.scoring import Heard
-from fedaudit.audit.strings import Strings
-from fedaudit.audit.truth import Truth
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Decoding, Generation, Probe, Target
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.interfaces import Case
-from fedaudit.records import Decoding, Generation, Probe, Target
+from fedaudit.extraction import sampling
+from fedaudit.extraction.matcher import Strings
+from fedaudit.extraction.query_plan import Plan, Question
+from fedaudit.extraction.sampling import Manner, Memory, sharing
+from fedaudit.extraction.scoring import Heard
+from fedaudit.extraction.targets import Truth
+from fedaudit.journal.journal import Journal, load
+from fedaudit.journal.shards import Kept, Part
 
 TARGETS = [f"{first}{last} of the city" for first in range(80) for last in range(80)]
 TUNED = Target(name="tuned")
@@ -72,7 +72,7 @@ def audit(place: Path, probes: int, samples: int, often: int) -> dict[str, float
     case = Case(engine=engine, tuned=TUNED, base=None, attacker=[], victim=None)
     truth = Truth(labels=dict.fromkeys(TARGETS, "X"))
     manner = Manner(samples=samples, new_tokens=10, decoding=Decoding())
-    answers = asking.answers(
+    answers = sampling.answers(
         sharing(case, Memory(), Kept((Part(kept),))), TUNED, plan(probes), manner, Strings(TARGETS)
     )
     heard = Heard(truth, samples).listen(answers)

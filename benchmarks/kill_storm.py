@@ -279,7 +279,7 @@ def _said(command: Command, here: Path, ended: Ended, how: int, point: int, told
 
 def answers(out: Path) -> int:
     """Return how many answers a folder's journal holds."""
-    from fedaudit.audit import journal
+    from fedaudit.journal import journal
 
     found = journal.load(out, write=False)
     return found.answers if found else 0

@@ -19,11 +19,11 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from turns import in_turn, line
 
-from fedaudit.engine.loader import Base, load_base, quiet
+from fedaudit.api.records import Probe, Target
+from fedaudit.engine.loading.loader import Base, load_base, quiet
 from fedaudit.engine.local import LocalEngine
 from fedaudit.nano import BASE
 from fedaudit.nano.generator import corpus
-from fedaudit.records import Probe, Target
 
 PREFIX, SAMPLES, NEW = 50, 15, 10
 END = 2

@@ -19,12 +19,12 @@ import torch
 from peft import PeftModel
 from turns import in_turn, line
 
-from fedaudit.engine.loader import attach, load_base
+from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.engine.loading.loader import attach, load_base
 from fedaudit.engine.local import LocalEngine
 from fedaudit.federation import adapters
-from fedaudit.records import Decoding, Probe, Target
 from fedaudit.simulation.config import Simulation, Training
-from fedaudit.simulation.setup import initial_adapter
+from fedaudit.simulation.initialization import initial_adapter
 
 BASE = "fedaudit-nano"
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

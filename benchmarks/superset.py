@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit import registry
-from fedaudit.audit.prefixes import Place
-from fedaudit.audit.subprefixes import subprefixes
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Document, Generation, PiiSpan, Probe, Target
+from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.interfaces import Case
-from fedaudit.records import Document, Generation, PiiSpan, Probe, Target
+from fedaudit.extraction.prefixes import Place
+from fedaudit.extraction.subprefixes import subprefixes
 
 CONTEXT, VOCABULARY, TARGETS = 50, 50_000, 1_000
 

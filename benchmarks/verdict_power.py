@@ -17,11 +17,11 @@ from zlib import crc32
 
 import numpy as np
 
-from fedaudit.audit.trial import Trial
-from fedaudit.audit.weighing import Said, uplift
+from fedaudit.extraction.leak_tests import Said, uplift
+from fedaudit.extraction.significance import Trial
+from fedaudit.metrics.attribution.stouffer import holm
 from fedaudit.metrics.intervals import wilson
-from fedaudit.metrics.stouffer import holm
-from fedaudit.report.verdict import LEVEL
+from fedaudit.report.verdict.policy import LEVEL
 
 CONTROLS = 2000
 KINDS = {"PERSON": (0.6, 0.02), "DATE": (0.3, 0.05), "NUMBER": (0.1, 0.001)}

@@ -64,14 +64,14 @@ def golden(request):
 
 @pytest.fixture(scope="session")
 def base():
-    from fedaudit.engine.loader import load_base
+    from fedaudit.engine.loading.loader import load_base
 
     return load_base("fedaudit-nano", device="cpu")
 
 
 @pytest.fixture
 def fresh_base():
-    from fedaudit.engine.loader import load_base
+    from fedaudit.engine.loading.loader import load_base
 
     return load_base("fedaudit-nano", device="cpu")
 
@@ -84,9 +84,9 @@ def write_adapter():
         import torch
         from peft import LoraConfig
 
-        from fedaudit.engine.loader import tensors_of, with_adapter
+        from fedaudit.engine.loading.loader import tensors_of, with_adapter
         from fedaudit.federation import adapters
-        from fedaudit.simulation.setup import plain
+        from fedaudit.simulation.initialization import plain
 
         torch.manual_seed(seed)
         config = LoraConfig(
@@ -104,7 +104,7 @@ def write_adapter():
 @pytest.fixture(scope="session")
 def adapter(write_adapter, tmp_path_factory):
     """Return the folder of an adapter on fedaudit-nano that changes its answers."""
-    from fedaudit.engine.loader import load_base
+    from fedaudit.engine.loading.loader import load_base
 
     folder = tmp_path_factory.mktemp("adapter") / "lora"
     return write_adapter(load_base("fedaudit-nano", device="cpu"), folder)
@@ -132,7 +132,7 @@ def small():
 @pytest.fixture(scope="session")
 def federation(small, tmp_path_factory):
     """Return a finished federation: its folder, its settings, and what `simulate` returned."""
-    from fedaudit.simulation.run import simulate
+    from fedaudit.simulation.runner import simulate
 
     path = tmp_path_factory.mktemp("runs") / "small"
     result = simulate(small, path, listener=lambda event: None)

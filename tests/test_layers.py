@@ -109,9 +109,13 @@ def test_models_are_imported_with_a_module_in_the_engine_only(name, path):
 
 
 def test_the_checks_see_through_every_way_to_import():
-    code = "from ..report import html\nfrom . import scoring\nimport fedaudit.cli.show as s\n"
+    code = "from ..report import html\nfrom . import scoring\nimport fedaudit.cli.console as s\n"
     found = list(imports("fedaudit.audit.extract", ast.parse(code)))
-    assert found == ["fedaudit.report.html", "fedaudit.audit.scoring", "fedaudit.cli.show"]
+    assert found == [
+        "fedaudit.report.renderers.html",
+        "fedaudit.extraction.scoring",
+        "fedaudit.cli.console",
+    ]
     late = "def f():\n import torch\nif TYPE_CHECKING:\n import peft\nclass C:\n import a\n"
     assert list(imports("x", at_start(ast.parse(late)))) == ["a"]
     assert room("fedaudit") == "__init__"

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from fedaudit import registry
-from fedaudit.attributor import Attributor
-from fedaudit.defense import Defense
-from fedaudit.interfaces import Aggregator, Attack, Paraphraser, PiiDetector
-from fedaudit.secure import SecureAggregation
-from fedaudit.watermark import Watermark
+from fedaudit.api.attribution import Attributor
+from fedaudit.api.defense import Defense
+from fedaudit.api.plugin import Aggregator, Attack, Paraphraser, PiiDetector
+from fedaudit.api.secure_aggregation import SecureAggregation
+from fedaudit.api.watermark import Watermark
+from fedaudit.config import registry
 
 INTERFACES = {
     "attack": Attack,

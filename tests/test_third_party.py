@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fedaudit import hookspecs, registry
+from fedaudit.api import hooks
+from fedaudit.config import registry
 
 SOURCE = Path(__file__).parent / "third_party"
 PAGE = Path(__file__).parents[1] / "docs" / "writing-a-plugin.md"
@@ -104,9 +105,9 @@ def test_the_page_shows_the_package_whole_and_as_it_is():
     assert TEXT.count("```") == 2 * len(blocks) == 2 * len(files)
 
 
-@pytest.mark.parametrize("hook", [name for name in vars(hookspecs) if name.startswith("fedaudit_")])
+@pytest.mark.parametrize("hook", [name for name in vars(hooks) if name.startswith("fedaudit_")])
 def test_the_page_has_every_hook_with_what_it_returns(hook):
-    function = getattr(hookspecs, hook)
+    function = getattr(hooks, hook)
     (row,) = [line for line in TEXT.splitlines() if line.startswith(f"| `{hook}` |")]
     returned = re.fullmatch(r"list\[type\[(\w+)\]\]", function.__annotations__["return"])[1]
     assert f"`{returned}`" in row

@@ -1,1 +1,15 @@
-"""The protocol of FedAttr by party, and the methods it is compared with."""
+"""Attribution of watermarked documents to clients, under secure aggregation.
+
+* `decision/`: Who is flagged, and how often that would be wrong.
+* `evidence/`: Evidence that others can check: commitments, bundles, verification.
+* `owner/`: The owner's part: watermarks, and testing estimates for them.
+* `server/`: The server's part: which sums to ask for, and the estimates they give.
+* `estimates`: Estimates on disk: all that the owner of a watermark gets from the server.
+* `measurements`: What attribution measured, as rows of a report.
+* `pipeline`: Attribution from a federation's folder or from scores, to a report.
+* `plaintext`: What the methods that need plaintext are given: a federation's rounds as they were
+  left.
+* `report`: An attribution as a report: rows, limits, verdict.
+* `scores`: The owner's scores on disk: what each mark's test found for every estimate of every
+  round.
+"""

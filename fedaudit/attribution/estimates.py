@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedaudit.attribution.designs import Settings, check_settings
-from fedaudit.errors import InputError, UsageError
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.attribution.server.round_designs import Settings, check_settings
+from fedaudit.config.options import build
 from fedaudit.federation import adapters
 from fedaudit.federation.manifest import Base
-from fedaudit.files import atomic_text, check_version, read_json, sha256
-from fedaudit.names import check_inside, check_name
-from fedaudit.options import build
+from fedaudit.system.files import atomic_text, check_version, read_json, sha256
+from fedaudit.system.names import check_inside, check_name
 
 SCHEMA_VERSION = "1.0"
 NAME = "estimates.json"

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedaudit.attribution.designs import Settings, check_settings
-from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text, check_version, read_json
-from fedaudit.options import build
-from fedaudit.watermark import Score
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.watermark import Score
+from fedaudit.attribution.server.round_designs import Settings, check_settings
+from fedaudit.config.options import build
+from fedaudit.system.files import atomic_text, check_version, read_json
 
 SCHEMA_VERSION = "1.0"
 

@@ -1,1 +1,27 @@
-"""Audits: from one party's data and a model to a report."""
+"""One audit from a request to a report.
+
+* `inputs/`: What an audit reads: documents, clients, held-out records, other members' strings.
+* `memorization/`: Cross-client memorization: whose text the global model continues.
+* `preflight/`: Checks of a target before anything is asked.
+* `verification/`: Reports checked against their measurements and files.
+* `access`: The ways in which one model is asked: as it is, or as deployed and under each kind of
+  key.
+* `attack_runner`: Several attacks on one case: answers are shared, and what the attacks found is
+  compared.
+* `cross_client`: Every client of a federation as attacker on every other one (FedPII, section 5.3
+  and table 2).
+* `deployment`: A client's deployed defence, opened to change its keys or to ask it one prompt.
+* `doctor`: What a machine needs for an audit, each thing tried for real.
+* `environment`: Where a run took place: versions, device, and the commit of the code when there
+  is one.
+* `evidence`: What plugins found and wrote, made fit to be seen: personal data in it is masked.
+* `extract`: An extraction audit: what `fedaudit extract` asks of the pipeline.
+* `fingerprint`: What makes two runs the same: settings, data, and what is audited.
+* `infer`: An inference audit: what `fedaudit infer` asks of the pipeline.
+* `merge`: The shards of one audit as one: their journals together hold every answer.
+* `pipeline`: From a request to a report: what every command that attacks a model has in common.
+* `result_contract`: What a plugin may return: checked as it returns, so that no audit ends with
+  what no report holds.
+* `resume`: Going on with an audit that was stopped, and what a stopped audit leaves.
+* `target`: What is under audit: from --target, --adapter and --round to a base and an adapter.
+"""

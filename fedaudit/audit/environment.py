@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fedaudit.errors import TargetError
+from fedaudit.api.errors import TargetError
 
 PACKAGES = (
     "fedaudit",
@@ -35,7 +35,7 @@ def device_name(device: str) -> str:
     """Return the device in words: a GPU by its name, a CPU with its threads."""
     import torch
 
-    from fedaudit.engine.loader import device_for
+    from fedaudit.engine.loading.loader import device_for
 
     try:
         place = device_for(device)

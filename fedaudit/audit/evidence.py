@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from fedaudit.corpus import DERIVED
-from fedaudit.interfaces import Result
-from fedaudit.records import Document, Finding, Measurement
+from fedaudit.api.plugin import Result
+from fedaudit.api.records import Document, Finding, Measurement
+from fedaudit.data.corpus import DERIVED
 from fedaudit.report.document import plain
 from fedaudit.report.redaction import Redactor
 

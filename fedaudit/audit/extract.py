@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from fedaudit.audit import pipeline
-from fedaudit.audit.identity import run_id
+from fedaudit.audit.fingerprint import run_id
 from fedaudit.audit.pipeline import Audit, run
 
 __all__ = ["Audit", "Request", "run", "run_id"]

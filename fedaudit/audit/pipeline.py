@@ -7,26 +7,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedaudit import registry
-from fedaudit.audit import beginning, effect, environment, evidence, held_out, together
-from fedaudit.audit.identity import identity, settings
-from fedaudit.audit.inputs import Inputs, read, reading
-from fedaudit.audit.keeping import Kept
-from fedaudit.audit.members import ALONE, check_files, member_files
-from fedaudit.audit.prefixes import places
+from fedaudit.api.errors import InputError, NoEffectError, UsageError
+from fedaudit.api.plugin import Case, Progress, Result, no_progress
+from fedaudit.api.records import Target
+from fedaudit.api.templates import PromptTemplate, template
+from fedaudit.audit import attack_runner, environment, evidence
+from fedaudit.audit.access import View, fingerprint, views
+from fedaudit.audit.fingerprint import identity, settings
+from fedaudit.audit.inputs import held_out
+from fedaudit.audit.inputs.files import Inputs, read, reading
+from fedaudit.audit.inputs.other_members import ALONE, check_files, member_files
+from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.target import Audited, resolve
-from fedaudit.audit.view import View, fingerprint, views
-from fedaudit.engine import cluster
-from fedaudit.errors import InputError, NoEffectError, UsageError
+from fedaudit.config import registry
+from fedaudit.engine.parallel import ray_cluster
+from fedaudit.extraction.prefixes import places
 from fedaudit.federation.folder import unchecked
-from fedaudit.files import existing
-from fedaudit.interfaces import Case, Progress, Result, no_progress
-from fedaudit.prompts import PromptTemplate, template
-from fedaudit.records import Target
+from fedaudit.journal.shards import Kept
+from fedaudit.system.files import existing
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.spread import SpreadEngine
+    from fedaudit.engine.parallel.engine import SpreadEngine
     from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
 
@@ -111,7 +113,7 @@ def check(request: Request) -> Audited:
             raise UsageError(f"The attack {name} is named twice; each can be made once.")
     registry.create("detector", request.detector, request.options.get(request.detector))
     template(request.template)
-    cluster.check(request.engine, request.device)
+    ray_cluster.check(request.engine, request.device)
     held_out.check(request)
     for path in filter(None, (request.own, request.others, request.unseen)):
         if not existing(path, "file").is_file():
@@ -139,7 +141,7 @@ def run(
 
     `kept` has the answers that earlier runs were given, and gets those of this one.
     """
-    from fedaudit.report.frame import framed
+    from fedaudit.report.run_header import framed
 
     started = datetime.now(UTC)
     attacks = [
@@ -159,13 +161,13 @@ def run(
     engine, base_sha256 = load(audited, form, request, kept)
     results: list[Result] = []
     found: dict[str, Any] = {}
-    begun: beginning.Measured | None = None
+    begun: prompt_start.Measured | None = None
     everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
-    memory, ways = together.memory(everywhere), views(engine, audited, request.keys)
-    tries = together.Tries(alone=len(attacks) == 1)
+    memory, ways = attack_runner.memory(everywhere), views(engine, audited, request.keys)
+    tries = attack_runner.Tries(alone=len(attacks) == 1)
     for view in ways:
         # Prompts begin alike under every key, as the first view's adapter expects it.
-        begun = begun or beginning.choose(
+        begun = begun or prompt_start.choose(
             view.engine, view.tuned, places(view.engine, attacker.documents, CONTEXT)
         )
         case, measured = prepare(view, audited, attacker, victim, request, watch, begun=begun)
@@ -175,7 +177,7 @@ def run(
             control=control.documents if control else (),
         )
         case = apart.given(case) if apart else case
-        results += map(view.within, together.run(everywhere, case, memory, tries, kept))
+        results += map(view.within, attack_runner.run(everywhere, case, memory, tries, kept))
         results += [view.under_no_key.within(tries.make(attack, case)) for attack in once]
         once = []
         found = found or measured
@@ -196,7 +198,7 @@ def run(
         sha256=fingerprint(audited) or base_sha256,
         base_sha256=base_sha256,
         **found,
-        spent={"queries": together.asked(results, memory, ways)},
+        spent={"queries": attack_runner.asked(results, memory, ways)},
         environment=environment.describe(request.device),
         data=[file.row() for file in (*files, *([apart.file] if apart else []))],
         seeds={request.purpose: request.seed},
@@ -222,8 +224,8 @@ def load(
     Raises InputError when the base is not the one that the federation was trained on, or not the
     one, in the same dtype, that gave the answers which are kept.
     """
-    from fedaudit.engine import spread
-    from fedaudit.engine.order import Order
+    from fedaudit.engine.parallel import engine as spread
+    from fedaudit.engine.parallel.protocol import Order
 
     order = Order(
         base=audited.base,
@@ -253,14 +255,14 @@ def prepare(
     request: Request,
     watch: Watcher,
     *,
-    begun: beginning.Measured,
+    begun: prompt_start.Measured,
 ) -> tuple[Case, dict[str, Any]]:
     """Return the case for the attacks, and what was measured of the target before any of them."""
     base = Target(name="base")
     changed = None
     if audited.adapter:
         try:
-            changed = effect.measure(view.engine, view.tuned, base, attacker.documents)
+            changed = adapter_effect.measure(view.engine, view.tuned, base, attacker.documents)
         except NoEffectError:
             # Some adapter of several may do nothing; the one that a right key opens must not.
             if not view.scope or view.authorised:
@@ -278,7 +280,7 @@ def prepare(
         ),
         progress=watch,
     )
-    return case, {"effect": effect.table(changed), "beginning": begun.table()}
+    return case, {"effect": adapter_effect.table(changed), "beginning": begun.table()}
 
 
 def before(kept: Kept | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedaudit import nano
-from fedaudit.errors import InputError, UsageError, unknown
+from fedaudit.api.errors import InputError, UsageError, unknown
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import (
     DEPLOYED,
@@ -13,8 +13,8 @@ from fedaudit.federation.folder import (
     latest,
     open_federation,
 )
-from fedaudit.files import like
-from fedaudit.names import check_linked
+from fedaudit.system.files import like
+from fedaudit.system.names import check_linked
 
 RUNS = Path("runs")
 

@@ -1,4 +1,27 @@
-"""The command line: parse, call, render, exit code; nothing heavy is imported early."""
+"""The command line: parse, call, render, exit code; nothing heavy is imported early.
+
+* `attribution/`: fedaudit attribute and watermark, and their subcommands.
+* `audit_runner`: What the commands that attack a model have in common, from their options to the
+  exit code.
+* `console`: What commands show: results on stdout, progress on stderr.
+* `doctor`: fedaudit doctor: is this machine fit.
+* `evidence`: fedaudit report --verify and --attest: what a report says, checked, and vouched for.
+* `exit_handling`: Being asked to stop, and plugins that end a run which nobody asked to stop.
+* `extract`: fedaudit extract: what private data comes out of the model.
+* `gate`: fedaudit gate: the keys of a deployed defence, and one prompt to try it with.
+* `infer`: fedaudit infer: whether the model tells whose personal data a sentence lacks.
+* `memorize`: fedaudit memorize: who can draw whose text out of the global model.
+* `merge`: fedaudit merge: the shards of one audit -> one report.
+* `options`: Options that several commands share.
+* `plugins`: fedaudit plugins: what is installed.
+* `profiles`: fedaudit profiles: the papers that can be simulated.
+* `report`: fedaudit report: a finished report in another form, checked, or signed.
+* `reproduce`: fedaudit reproduce: a paper's whole study.
+* `scrub`: fedaudit scrub: a data set without the personal data that anybody marked or found in
+  it.
+* `simulate`: fedaudit simulate: a whole federation on this machine.
+* `streams`: Standard output and error that raise nothing: what cannot be shown changes no result.
+"""
 
 import io
 import os
@@ -8,8 +31,11 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from fedaudit.cli import attribute, gate, watermark
+from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
+from fedaudit.cli import gate
+from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.doctor import doctor
+from fedaudit.cli.exit_handling import crashes, listening
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
 from fedaudit.cli.memorize import memorize
@@ -20,10 +46,8 @@ from fedaudit.cli.report import report
 from fedaudit.cli.reproduce import reproduce
 from fedaudit.cli.scrub import scrub
 from fedaudit.cli.simulate import simulate
-from fedaudit.cli.stopping import crashes, listening
 from fedaudit.cli.streams import streams
-from fedaudit.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
-from fedaudit.files import told
+from fedaudit.system.files import told
 
 app = typer.Typer(
     name="fedaudit",
@@ -133,7 +157,7 @@ def _bug(error: Exception) -> int:
     """Show where it is, and say whose: fedaudit's, or that of a plugin from elsewhere."""
     import traceback
 
-    from fedaudit import registry
+    from fedaudit.config import registry
 
     traceback.print_exc()
     name, package = registry.behind(error) or ("", "fedaudit ")

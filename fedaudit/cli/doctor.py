@@ -3,8 +3,8 @@
 
 def doctor() -> int:
     """Check what an audit needs: plugins, the built-in model, devices, offline detection."""
-    from fedaudit.audit.checkup import checks
-    from fedaudit.errors import InputError
+    from fedaudit.api.errors import InputError
+    from fedaudit.audit.doctor import checks
 
     fit = True
     for title, check in checks():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedaudit.audit.verify import Check
+    from fedaudit.audit.verification.report import Check
 
 DIFFERS = 1
 """The exit code where something differs from what the report says."""
@@ -23,9 +23,9 @@ def verified(path: Path, key: Path | None, root: Path | None) -> int:
 
 def attested(path: Path, key: Path, root: Path | None) -> int:
     """Sign a report whose every check holds, and write the attestation beside it."""
-    from fedaudit.cli.show import note
-    from fedaudit.files import atomic_text
+    from fedaudit.cli.console import note
     from fedaudit.report import attestation
+    from fedaudit.system.files import atomic_text
 
     signer = attestation.private_key(key)
     found, content = _read(path)
@@ -50,8 +50,8 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes]:
 
 
 def _checks(report: Mapping[str, Any], path: Path, root: Path | None) -> "list[Check]":
-    from fedaudit.audit.verify import checks
-    from fedaudit.files import existing
+    from fedaudit.audit.verification.report import checks
+    from fedaudit.system.files import existing
 
     if root:
         existing(root, "folder")
@@ -59,7 +59,7 @@ def _checks(report: Mapping[str, Any], path: Path, root: Path | None) -> "list[C
 
 
 def _signature(path: Path, key: Path | None, content: bytes) -> "list[Check]":
-    from fedaudit.audit.verify import Check
+    from fedaudit.audit.verification.report import Check
     from fedaudit.report import attestation
 
     place = attestation.place(path)

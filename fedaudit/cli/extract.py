@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fedaudit.cli import attack as attacking
+from fedaudit.api.errors import UsageError
+from fedaudit.cli import audit_runner as attacking
 from fedaudit.cli.options import (
     Adapter,
     BatchSize,
@@ -30,7 +31,6 @@ from fedaudit.cli.options import (
     Target,
     Template,
 )
-from fedaudit.errors import UsageError
 
 
 def extract(
@@ -121,7 +121,7 @@ def extract(
     Options of an attack or of the detector are set as --set NAME.OPTION=VALUE, for example
     contextual.samples=30 or presidio.ner=spacy:en_core_web_sm.
     """
-    from fedaudit.audit import estimator as estimators
+    from fedaudit.extraction import estimator_choice as estimators
 
     chosen = tuple(attack or ["contextual"])
     options = attacking.options(set_, (*chosen, detector))
@@ -169,13 +169,13 @@ def _every_pair(
     asked: Mapping[str, Any], files: Sequence[Path], budget: int | None, **shown: Any
 ) -> int:
     """Audit every client as attacker on every other one."""
-    from fedaudit.audit import matrix
-    from fedaudit.audit.parties import parties
+    from fedaudit.audit import cross_client
+    from fedaudit.audit.inputs.clients import parties
 
     clients = parties(asked["target"], files)
-    request = matrix.Request(clients=clients, budget=budget or matrix.BUDGET, **asked)
+    request = cross_client.Request(clients=clients, budget=budget or cross_client.BUDGET, **asked)
     return attacking.audited(
-        request, by=matrix, clients=[client.name for client in clients], **shown
+        request, by=cross_client, clients=[client.name for client in clients], **shown
     )
 
 

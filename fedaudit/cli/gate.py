@@ -9,8 +9,8 @@ import typer
 from fedaudit.cli.options import Device, Quiet
 
 if TYPE_CHECKING:
-    from fedaudit.audit.gate import Gate
-    from fedaudit.defense import KeyChange
+    from fedaudit.api.defense import KeyChange
+    from fedaudit.audit.deployment import Gate
 
 app = typer.Typer(
     help="Change the keys of a deployed defence, or ask it one prompt.", no_args_is_help=True
@@ -65,12 +65,12 @@ def ask(
     device: Device = "auto",
 ) -> int:
     """Answer one prompt as the deployed model does, and say which adapter answered."""
-    from fedaudit.audit import gate
-    from fedaudit.cli.show import console, note
+    from fedaudit.audit import deployment
+    from fedaudit.cli.console import console, note
     from fedaudit.report.redaction import visible
 
-    answer = gate.ask(
-        gate.opened(run, client, device),
+    answer = deployment.ask(
+        deployment.opened(run, client, device),
         prompt,
         key,
         new_tokens=new_tokens,
@@ -86,14 +86,14 @@ def _changed(
     run: Path, client: str, change: "KeyChange", name: str, adapter: str, quiet: bool
 ) -> int:
     """Change a key, and show that no adapter changed with it."""
-    from fedaudit.audit import gate
-    from fedaudit.cli.show import note
+    from fedaudit.audit import deployment
+    from fedaudit.cli.console import note
 
-    found: Gate = gate.opened(run, client)
-    before = gate.adapters(found)
-    gate.rekey(found, change, name, adapter)
+    found: Gate = deployment.opened(run, client)
+    before = deployment.adapters(found)
+    deployment.rekey(found, change, name, adapter)
     note(f"The gate of {client} was trained anew.", quiet=quiet)
-    _show(before, gate.adapters(found))
+    _show(before, deployment.adapters(found))
     note(f"The keys are in {found.folder / client}, in a file that only you can read.", quiet=quiet)
     return 0
 

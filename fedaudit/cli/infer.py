@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedaudit.cli import attack as attacking
+from fedaudit.cli import audit_runner as attacking
 from fedaudit.cli.options import (
     Adapter,
     Client,

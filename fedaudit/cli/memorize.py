@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.attack import audited
+from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.cli.audit_runner import audited
 from fedaudit.cli.options import (
     Adapter,
     BatchSize,
@@ -28,10 +29,9 @@ from fedaudit.cli.options import (
     Target,
     Template,
 )
-from fedaudit.errors import InputError, UsageError, unknown
 
 if TYPE_CHECKING:
-    from fedaudit.audit.memorize import Request
+    from fedaudit.audit.memorization.pipeline import Request
 
 
 def memorize(
@@ -121,7 +121,7 @@ def memorize(
     Options of the scorer of paraphrases and of the detector, which then finds entities, are set as
     --set NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
     """
-    from fedaudit.audit import memorize as measure
+    from fedaudit.audit.memorization import pipeline as measure
 
     options = _options(set_, (detector, paraphraser))
     protocol = {
@@ -172,7 +172,7 @@ def memorize(
 
 def _options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
     """Return options by plugin; a key must name a plugin in use."""
-    from fedaudit.options import parse_settings
+    from fedaudit.config.options import parse_settings
 
     table = parse_settings(set_ or [])
     for name, chosen in table.items():
@@ -189,10 +189,10 @@ def _request(
     asked: Mapping[str, Any],
 ) -> "Request":
     """Return what is asked for: files behind --clients are clients, one path alone is RUN."""
-    from fedaudit.audit.memorization_clients import parties
-    from fedaudit.audit.memorization_options import Protocol
-    from fedaudit.audit.memorize import Request
-    from fedaudit.options import build
+    from fedaudit.audit.memorization.clients import parties
+    from fedaudit.audit.memorization.options import Protocol
+    from fedaudit.audit.memorization.pipeline import Request
+    from fedaudit.config.options import build
 
     made = build(Protocol, protocol, "memorize")
     if clients:

@@ -24,10 +24,10 @@ def merge(
     The data and the model are read again from where the shards read them. What a shard has asked is
     asked again of a random sample alone, to see that the shard holds what the model says.
     """
-    from fedaudit.audit import merging
+    from fedaudit.audit import merge
     from fedaudit.cli import invoke
 
-    command, *given = merging.words(parts)
+    command, *given = merge.words(parts)
     words = [command, "--device", device, "--recheck", str(recheck)]
     words += [word for part in parts for word in ("--part", str(part))]
     words += [w for name, to in (("--out", out), ("--json", json)) if to for w in (name, str(to))]

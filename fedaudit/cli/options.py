@@ -108,7 +108,7 @@ def nothing_before(context: typer.Context) -> None:
     """Refuse options that stand before a step: the step would not see them."""
     for name in context.params:
         if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE":
-            from fedaudit.errors import UsageError
+            from fedaudit.api.errors import UsageError
 
             option = f"--{name.rstrip('_').replace('_', '-')}"
             raise UsageError(f"Give {option} behind {context.invoked_subcommand}, not before it.")
@@ -116,9 +116,9 @@ def nothing_before(context: typer.Context) -> None:
 
 def given(set_: list[str] | None) -> dict[str, Any]:
     """Return options by plugin; a key must name an attribution or a watermark."""
-    from fedaudit import registry
-    from fedaudit.errors import unknown
-    from fedaudit.options import parse_settings
+    from fedaudit.api.errors import unknown
+    from fedaudit.config import registry
+    from fedaudit.config.options import parse_settings
 
     table = parse_settings(set_ or [])
     known = [*registry.plugins("attribution"), *registry.plugins("watermark")]

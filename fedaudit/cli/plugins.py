@@ -9,8 +9,8 @@ def plugins(
     name: Annotated[str | None, typer.Argument(help="A plugin, to see its options.")] = None,
 ) -> int:
     """List the installed plugins, or show one: options, defaults, paper."""
-    from fedaudit import registry
-    from fedaudit.errors import unknown
+    from fedaudit.api.errors import unknown
+    from fedaudit.config import registry
 
     kinds = {kind: registry.plugins(kind) for kind in registry.KINDS}
     if name is None:

@@ -15,8 +15,8 @@ def profiles(
     from dataclasses import fields, is_dataclass
     from typing import Any
 
-    from fedaudit import profile
-    from fedaudit.options import build
+    from fedaudit.config import profile
+    from fedaudit.config.options import build
     from fedaudit.simulation.config import Simulation
 
     if name is None:

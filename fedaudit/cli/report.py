@@ -35,7 +35,7 @@ def report(
     ] = None,
 ) -> int:
     """Show a report, write it as HTML, JSON or Markdown, check it, or sign it."""
-    from fedaudit.errors import UsageError
+    from fedaudit.api.errors import UsageError
 
     path = source / "report.json" if source.is_dir() else source
     if ((public_key or root) and not (verify or attest)) or (public_key and not verify):
@@ -52,10 +52,12 @@ def report(
 
 
 def _shown(path: Path, format_: str, out: Path | None) -> int:
-    from fedaudit.cli.show import note, shown
-    from fedaudit.errors import unknown
-    from fedaudit.files import atomic_text
-    from fedaudit.report import document, html, markdown, recheck
+    from fedaudit.api.errors import unknown
+    from fedaudit.cli.console import note, shown
+    from fedaudit.report import document
+    from fedaudit.report.renderers import html, markdown
+    from fedaudit.report.verdict import recheck
+    from fedaudit.system.files import atomic_text
 
     forms = {"html": html.render, "json": document.dumps, "markdown": markdown.render}
     if format_ not in {"terminal", *forms}:

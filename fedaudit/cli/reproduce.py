@@ -10,9 +10,9 @@ import typer
 from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Scale, Seed, Set
 
 if TYPE_CHECKING:
-    from fedaudit.profile import Profile, Published
+    from fedaudit.config.profile import Profile, Published
     from fedaudit.report.document import Report
-    from fedaudit.study.run import Studied
+    from fedaudit.reproduction.runner import Studied
 
 
 def reproduce(
@@ -37,13 +37,13 @@ def reproduce(
 
     A federation of equal settings is trained once and kept. Exit code 1: a claim does not hold.
     """
-    from fedaudit import profile as profiles
-    from fedaudit.cli.show import bars, note, saved, shown, training
+    from fedaudit.cli.console import bars, note, saved, shown, training
     from fedaudit.cli.simulate import given
-    from fedaudit.files import check_target, folder
+    from fedaudit.config import profile as profiles
     from fedaudit.report.redaction import Redactor, key_for
-    from fedaudit.study.run import study
-    from fedaudit.study.variant import Watch
+    from fedaudit.reproduction.runner import study
+    from fedaudit.reproduction.variant import Watch
+    from fedaudit.system.files import check_target, folder
 
     if json:
         check_target(json)
@@ -94,8 +94,8 @@ def _report(
     profile: "Profile", scale: str, found: "Studied", started: datetime, device: str
 ) -> "Report":
     from fedaudit.audit import environment
-    from fedaudit.audit.identity import run_id
-    from fedaudit.report.frame import framed
+    from fedaudit.audit.fingerprint import run_id
+    from fedaudit.report.run_header import framed
 
     figures = [
         {"source": f.source, "what": f.what, "metric": f.metric, "paper": f.value, "ours": ours}

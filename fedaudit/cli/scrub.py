@@ -9,7 +9,7 @@ import typer
 from fedaudit.cli.options import Detector, Quiet, Set, Template
 
 if TYPE_CHECKING:
-    from fedaudit.audit.scrub import Order, Scrubbed
+    from fedaudit.data.scrubbing import Order, Scrubbed
 
 
 def scrub(
@@ -52,9 +52,9 @@ def scrub(
     pii list are masked by it; in others the detector looks. What neither marked stays in OUT.
     Options of the detector are set as --set NAME.OPTION=VALUE.
     """
-    from fedaudit.audit import scrub as scrubbing
-    from fedaudit.cli.show import bars, note
-    from fedaudit.corpus import told
+    from fedaudit.cli.console import bars, note
+    from fedaudit.data import scrubbing
+    from fedaudit.data.corpus import told
 
     order = scrubbing.Order(
         source=source,
@@ -82,8 +82,8 @@ def scrub(
 
 def _options(set_: list[str] | None, detector: str) -> dict[str, Any]:
     """Return the detector's options; a key must name the detector."""
-    from fedaudit.errors import unknown
-    from fedaudit.options import parse_settings
+    from fedaudit.api.errors import unknown
+    from fedaudit.config.options import parse_settings
 
     table = parse_settings(set_ or [])
     for name, chosen in table.items():
@@ -93,8 +93,8 @@ def _options(set_: list[str] | None, detector: str) -> dict[str, Any]:
 
 
 def _check_json(json: Path | None, order: "Order") -> None:
-    from fedaudit.errors import InputError
-    from fedaudit.files import check_target, existing_parent
+    from fedaudit.api.errors import InputError
+    from fedaudit.system.files import check_target, existing_parent
 
     if json is None:
         return
@@ -107,9 +107,9 @@ def _check_json(json: Path | None, order: "Order") -> None:
 
 
 def _save(path: Path, order: "Order", done: "Scrubbed") -> None:
-    from fedaudit.audit.scrub import table
-    from fedaudit.files import atomic_text
+    from fedaudit.data.scrubbing import table
     from fedaudit.report.document import dumps
+    from fedaudit.system.files import atomic_text
 
     atomic_text(path, dumps(table(order, done)))
 
@@ -118,7 +118,7 @@ def _show(order: "Order", done: "Scrubbed") -> None:
     """Print what was done, a fact a line, so that it reads well at 80 columns."""
     import textwrap
 
-    from fedaudit.cli.show import WIDTH
+    from fedaudit.cli.console import WIDTH
     from fedaudit.report.redaction import visible
 
     for fact in _facts(order, done):

@@ -33,10 +33,10 @@ def simulate(
 
     The same command goes on where an interrupted one stopped.
     """
-    from fedaudit import profile as profiles
-    from fedaudit.cli.show import note, shown
-    from fedaudit.files import check_target
-    from fedaudit.simulation import run
+    from fedaudit.cli.console import note, shown
+    from fedaudit.config import profile as profiles
+    from fedaudit.simulation import runner
+    from fedaudit.system.files import check_target
 
     if json:
         check_target(json)
@@ -44,8 +44,8 @@ def simulate(
     chosen = profiles.load(profile)
     config = settings(chosen.settings(scale), given(set_ or [], seed, device, dtype, engine))
     place = out or Path("runs") / chosen.name
-    run.prepared(config, place)  # names what is wrong with a plugin before anything else
-    with run.alone_in(place):
+    runner.prepared(config, place)  # names what is wrong with a plugin before anything else
+    with runner.alone_in(place):
         done = _trained(config, place, started, resume=resume, quiet=quiet)
     if json:
         _copy(place / "report.json", json)
@@ -58,11 +58,11 @@ def _trained(
     config: "Simulation", place: Path, started: datetime, *, resume: bool, quiet: bool
 ) -> dict[str, Any]:
     """Return the report of the federation, trained as far as it is not."""
-    from fedaudit.cli.show import bars, note, saved, training
-    from fedaudit.errors import UsageError
-    from fedaudit.simulation import run
+    from fedaudit.api.errors import UsageError
+    from fedaudit.cli.console import bars, note, saved, training
+    from fedaudit.simulation import runner
 
-    found = run.existing(config, place)
+    found = runner.existing(config, place)
     if resume and found is None:
         raise UsageError(f"There is no run in {place} to resume.")
     if found is not None and (kept := _kept(config, found.status, place)):
@@ -71,13 +71,13 @@ def _trained(
     if found is not None:
         note(f"Going on in {place} after round {len(found.rounds) - 1}.", quiet=quiet)
     with training(quiet) as listener, bars(quiet) as bar:
-        result = run.simulate(config, place, listener=listener, progress=bar)
+        result = runner.simulate(config, place, listener=listener, progress=bar)
     return dict(saved(_report(config, place, result, started), place / "report.json"))
 
 
 def settings(table: Mapping[str, Any], above: Mapping[str, Any]) -> "Simulation":
     """Return the simulation that a profile's table and the command line's settings make."""
-    from fedaudit.options import build, merged
+    from fedaudit.config.options import build, merged
     from fedaudit.simulation.config import Simulation
 
     return build(Simulation, merged(table, above), "simulate")
@@ -87,7 +87,7 @@ def given(
     assignments: list[str], seed: int | None, device: str, dtype: str, engine: str = "local"
 ) -> dict[str, Any]:
     """Return the settings that the command line's options spell; --seed and others win."""
-    from fedaudit.options import merged, parse_settings
+    from fedaudit.config.options import merged, parse_settings
 
     own: dict[str, Any] = {} if seed is None else {"seed": seed}
     own |= {key: value for key, value in (("device", device), ("dtype", dtype)) if value != "auto"}
@@ -109,8 +109,8 @@ def _kept(config: "Simulation", status: str, place: Path) -> dict[str, Any] | No
 def _report(config: "Simulation", place: Path, result: Any, started: datetime) -> Any:
     from fedaudit.audit import environment
     from fedaudit.federation import adapters
-    from fedaudit.files import sha256
-    from fedaudit.report.frame import framed
+    from fedaudit.report.run_header import framed
+    from fedaudit.system.files import sha256
 
     last = result.manifest.rounds[-1]
     return framed(
@@ -141,6 +141,6 @@ def _report(config: "Simulation", place: Path, result: Any, started: datetime) -
 
 
 def _copy(source: Path, to: Path) -> None:
-    from fedaudit.files import atomic_text
+    from fedaudit.system.files import atomic_text
 
     atomic_text(to, source.read_text("utf-8"))

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from fedaudit.errors import Interrupted
+from fedaudit.api.errors import Interrupted
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,1 +1,28 @@
-"""The only place that holds a model: loading, batching, generating, scoring."""
+"""Models: loading, batching, generating, scoring.
+
+The only package that imports torch with its modules.
+
+* `exact/`: Probabilities of strings computed exactly, without sampling.
+* `generation/`: Sampling continuations of prompts: decoding loop, KV cache, sampler, stop
+  strings.
+* `loading/`: From a folder to a model in memory: checks of foreign files, weights, tokenizer,
+  adapters.
+* `lora/`: LoRA adapters: as tensors, attached, merged, several at once, composed into one.
+* `parallel/`: Engines in several processes, on this machine or on a Ray cluster.
+* `scoring/`: Log-likelihoods of texts.
+* `training/`: Fine-tuning of adapters, and gradients of losses.
+* `batching`: Which rows go through the model together; no torch needed.
+* `embeddings`: Document embeddings: the mean of a model's last hidden states.
+* `fake`: An engine without a model, for tests of plugins: it says what it is told to say.
+* `flops`: Floating-point operations of a model, counted by torch while the model runs.
+* `hidden_states`: Hidden states: what the base makes of a prompt, before it makes words of it.
+* `local`: The engine for a model in this process: CUDA, bfloat16 or CPU.
+* `memory`: What to do when a batch does not fit into memory: halve it, and remember what fitted.
+* `multi_target`: Several targets that are asked the same: adapters side by side in a batch, or
+  merged in turn.
+* `routed`: An engine for a deployed model: its responder chooses the adapter, another engine
+  answers.
+* `scheduler`: All of some work, batch by batch, each as large as memory allows.
+* `small_model`: Models so small that their operations are short: what is asked of them in another
+  way.
+"""

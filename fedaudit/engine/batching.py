@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fedaudit.records import Probe
+from fedaudit.api.records import Probe
 
 STEP = 8
 """Rows are padded to the next multiple of this many tokens."""

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from fedaudit.errors import InputError
-from fedaudit.interfaces import Chances, Progress, no_progress
-from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Chances, Progress, no_progress
+from fedaudit.api.records import Decoding, Generation, Probe, Target, Tokens
 
 _TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
 

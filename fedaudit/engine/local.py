@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import PreTrainedModel
 
-from fedaudit.engine import batches, exact, flops, loader, lora, memory, several, shared, states
-from fedaudit.engine.attached import Attached
-from fedaudit.engine.beginnings import beginnings
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Chances, Progress, no_progress
+from fedaudit.api.records import Decoding, Generation, Probe, Target, Tokens
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.engine import flops, hidden_states, memory, multi_target, scheduler
+from fedaudit.engine.exact import probabilities
+from fedaudit.engine.exact.search import Walk
+from fedaudit.engine.exact.token_automaton import Spellings
+from fedaudit.engine.generation.sequences import Drawing
+from fedaudit.engine.generation.stopping import Sought
+from fedaudit.engine.loading import loader
+from fedaudit.engine.loading.prompt_starts import beginnings
+from fedaudit.engine.lora import adapter
+from fedaudit.engine.lora.active import Attached
+from fedaudit.engine.lora.merge import Merging
 from fedaudit.engine.memory import Memory
-from fedaudit.engine.merging import Merging
-from fedaudit.engine.parting import Walk
-from fedaudit.engine.samples import Drawing
-from fedaudit.engine.small import few_threads, small
-from fedaudit.engine.sought import Sought
-from fedaudit.engine.spelling import Spellings
-from fedaudit.errors import InputError
-from fedaudit.interfaces import Chances, Progress, no_progress
-from fedaudit.prompts import PromptTemplate
-from fedaudit.records import Decoding, Generation, Probe, Target, Tokens
+from fedaudit.engine.scoring import shared_prefix
+from fedaudit.engine.small_model import few_threads, small
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -51,9 +55,11 @@ class LocalEngine:
         self.context_length = base.context_length
         self.beginnings = beginnings(base.tokenizer, template)
         self._attached = Attached()
-        self.room = batches.Room(self.rows, self.tokens, Memory())
-        self.reading = batches.Room(self.rows, min(self.tokens, self._logits()), Memory())
-        self._limits = shared.Limits(shared.Bounds(self.rows, self.tokens, self._logits()))
+        self.room = scheduler.Room(self.rows, self.tokens, Memory())
+        self.reading = scheduler.Room(self.rows, min(self.tokens, self._logits()), Memory())
+        self._limits = shared_prefix.Limits(
+            shared_prefix.Bounds(self.rows, self.tokens, self._logits())
+        )
         self._spellings = Spellings(base)
         self.small = small(base.model)
         """What is attached later does not count."""
@@ -88,7 +94,7 @@ class LocalEngine:
         done, total = 0, sum(probe.samples for probe in probes)
         work = Drawing(probes, seed, decoding, self._end(), self._sought(strings))
         with self.asked(target) as model:
-            for batch, drawn in batches.drawn(model, work, self.room):
+            for batch, drawn in scheduler.drawn(model, work, self.room):
                 decoded = iter(self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True))
                 for piece in batch:
                     for sample in range(piece.first, piece.last):
@@ -117,7 +123,7 @@ class LocalEngine:
         found: list[list[Generation]] = [[Generation(("",))] * len(probes) for _ in targets]
         work = Drawing(probes if targets else [], 0, decoding, self._end())
         done = 0
-        with contextlib.closing(several.answered(self, targets, work)) as answered:
+        with contextlib.closing(multi_target.answered(self, targets, work)) as answered:
             for rows, drawn in answered:
                 texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
                 for (which, index), text, tokens in zip(rows, texts, drawn, strict=True):
@@ -139,7 +145,7 @@ class LocalEngine:
         scores: list[list[float]] = [[] for _ in sequences]
         done = 0
         with self.asked(target) as model:
-            for indices, found in batches.scored(model, sequences, self.reading):
+            for indices, found in scheduler.scored(model, sequences, self.reading):
                 for index, row in zip(indices, found, strict=True):
                     scores[index] = row
                 done += len(indices)
@@ -156,7 +162,7 @@ class LocalEngine:
         for sequence in sequences:
             self._check_length(len(sequence), 0)
         found: list[list[list[float]]] = [[[] for _ in sequences] for _ in targets]
-        with contextlib.closing(several.scored(self, targets, sequences)) as scored:
+        with contextlib.closing(multi_target.scored(self, targets, sequences)) as scored:
             for places, rows in scored:
                 for (which, index), row in zip(places, rows, strict=True):
                     found[which][index] = row
@@ -178,7 +184,7 @@ class LocalEngine:
         alone = [
             (g, i)
             for g, group in enumerate(groups)
-            if not shared.beginning(group)
+            if not shared_prefix.beginning(group)
             for i in range(len(group))
         ]
         rows = [groups[g][i] for g, i in alone]
@@ -187,7 +193,7 @@ class LocalEngine:
             scores[g][i] = row
         done = len(alone)
         with self.asked(target) as model:
-            for places, found in batches.scored_groups(model, groups, self._limits):
+            for places, found in scheduler.scored_groups(model, groups, self._limits):
                 for (g, i), row in zip(places, found, strict=True):
                     scores[g][i] = row
                 done += len(places)
@@ -212,10 +218,10 @@ class LocalEngine:
             self._check_length(len(prompt), new)
         spelt = self._spellings.of(strings, self._end())
         walk = Walk(spelling=spelt, new=new, decoding=decoding, threshold=threshold)
-        asked = exact.Asked(prompts=prompts, trials=trials or [0] * len(prompts), seed=seed)
+        asked = probabilities.Asked(prompts=prompts, trials=trials or [0] * len(prompts), seed=seed)
         chances: dict[int, Chances] = {}
         with self.asked(target) as model:
-            for indices, found in batches.walked(model, asked, strings, walk, self._limits):
+            for indices, found in scheduler.walked(model, asked, strings, walk, self._limits):
                 chances |= zip(indices, found, strict=True)
                 progress(len(chances), len(prompts))
         return [chances[index] for index in range(len(prompts))]
@@ -230,7 +236,7 @@ class LocalEngine:
         for prompt in prompts:
             self._check_length(len(prompt), 0)
         with self._target(Target(name="base")) as model:
-            return states.last_states(model, prompts, vectors, self.room)
+            return hidden_states.last_states(model, prompts, vectors, self.room)
 
     def flops(self, target: Target, sequences: Sequence[Sequence[int]]) -> int:
         """Return the floating-point operations of reading every sequence once, one by one."""
@@ -275,7 +281,7 @@ class LocalEngine:
             with self._target(target) as model:
                 yield model
             return
-        with self._target(Target(name="base")) as model, lora.swapped(weights):
+        with self._target(Target(name="base")) as model, adapter.swapped(weights):
             yield model
 
     @contextlib.contextmanager

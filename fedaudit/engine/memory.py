@@ -7,8 +7,8 @@ from typing import TypeVar
 import torch
 from transformers import PreTrainedModel
 
+from fedaudit.api.errors import NoRoomError
 from fedaudit.engine.batching import Piece, cut, rows_of
-from fedaudit.errors import NoRoomError
 
 Found = TypeVar("Found")
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.errors import InputError
-from fedaudit.federation import options
-from fedaudit.files import atomic, atomic_text, existing, over, read_regular, sha256
+from fedaudit.api.errors import InputError
+from fedaudit.federation import adapter_options
+from fedaudit.system.files import atomic, atomic_text, existing, over, read_regular, sha256
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +51,7 @@ def check(folder: Path) -> Mapping[str, Any]:
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
         raise InputError(f"{folder} is an adapter of type {kind!r}; fedaudit audits LoRA.")
-    options.check(config, folder / CONFIG)
+    adapter_options.check(config, folder / CONFIG)
     return config
 
 

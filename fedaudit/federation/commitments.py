@@ -13,11 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text, check_version, read_json
-from fedaudit.names import check_name
-from fedaudit.options import build
-from fedaudit.watermark import Mark
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.watermark import Mark
+from fedaudit.config.options import build
+from fedaudit.system.files import atomic_text, check_version, read_json
+from fedaudit.system.names import check_name
 
 SCHEMA_VERSION = "1.0"
 NAME = "commitments.json"

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedaudit.errors import InputError, UsageError
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.templates import PromptTemplate
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest
-from fedaudit.files import sha256
-from fedaudit.names import check_inside
-from fedaudit.prompts import PromptTemplate
+from fedaudit.system.files import sha256
+from fedaudit.system.names import check_inside
 
 DEPLOYED = "defense"
 """The folder of what a defence deployed, with one folder for each client."""

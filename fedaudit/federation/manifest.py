@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from fedaudit.errors import InputError, UsageError
-from fedaudit.files import atomic_text, check_version, read_json
-from fedaudit.names import check_inside, check_name
-from fedaudit.options import build
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.config.options import build
+from fedaudit.system.files import atomic_text, check_version, read_json
+from fedaudit.system.names import check_inside, check_name
 
 SCHEMA_VERSION = "1.0"
 NAME = "federation.json"

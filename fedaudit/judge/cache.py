@@ -5,9 +5,9 @@ import os
 import threading
 from pathlib import Path
 
-from fedaudit.errors import InputError
-from fedaudit.files import read_regular
-from fedaudit.judge.question import Scores, parsed
+from fedaudit.api.errors import InputError
+from fedaudit.judge.prompt import Scores, parsed
+from fedaudit.system.files import read_regular
 
 BEGIN = b'{"key": "'
 """How every line begins."""

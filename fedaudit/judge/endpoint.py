@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from fedaudit.errors import InputError, Interrupted, TargetError, UsageError
+from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 
 if TYPE_CHECKING:
     import httpx

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Literal
 
-from fedaudit.interfaces import Progress, no_progress
+from fedaudit.api.plugin import Progress, no_progress
 from fedaudit.judge.cache import Cache, Judgement
 from fedaudit.judge.endpoint import Client
-from fedaudit.judge.question import Question, parsed
+from fedaudit.judge.prompt import Question, parsed
 
 Outcome = Literal["win", "tie", "lose", "malformed"]
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from fedaudit.metrics.frequency import absent
+from fedaudit.metrics.document_frequency import absent
 
 Disjointness = Literal["prefix-free", "literal"]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedaudit.estimates import Z_95, Estimate, wilson
+from fedaudit.api.estimates import Z_95, Estimate, wilson
 
 __all__ = ["Z_95", "Estimate", "bootstrap_mean", "wilson"]
 

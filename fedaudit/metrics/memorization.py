@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from fedaudit.metrics.intervals import Estimate, wilson
-from fedaudit.metrics.utility import words
+from fedaudit.metrics.text_similarity import words
 
 Categories = Collection[str] | None
 """The categories of hits that count; None: all."""

@@ -10,9 +10,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from fedaudit.errors import unknown
+from fedaudit.api.errors import unknown
+from fedaudit.api.records import PiiSpan
 from fedaudit.nano.people import LABELS, Person, invent
-from fedaudit.records import PiiSpan
 
 Filled = tuple[str, tuple[PiiSpan, ...]]
 """A text, and where the PII is in it."""

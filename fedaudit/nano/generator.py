@@ -7,11 +7,11 @@ files of a real organisation. Documents are plain records or instruction data ab
 import random
 from collections.abc import Iterator, Sequence
 
-from fedaudit.errors import unknown
+from fedaudit.api.errors import unknown
+from fedaudit.api.records import Document
+from fedaudit.api.templates import TEMPLATES, PromptTemplate
 from fedaudit.nano.cases import CaseFile, case_files, domain_of, fill, templates
 from fedaudit.nano.tasks import POSED
-from fedaudit.prompts import TEMPLATES, PromptTemplate
-from fedaudit.records import Document
 
 __all__ = ["DEFAULT_TASKS", "TASKS", "case_files", "corpus", "documents", "templates"]
 

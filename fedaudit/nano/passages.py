@@ -13,9 +13,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from fedaudit.errors import unknown
-from fedaudit.prompts import TEMPLATES, PromptTemplate
-from fedaudit.records import Document
+from fedaudit.api.errors import unknown
+from fedaudit.api.records import Document
+from fedaudit.api.templates import TEMPLATES, PromptTemplate
 
 TASKS = ("summary", "dialogue", "question_answering", "classification")
 SLOT = re.compile(r"\{([a-z]+)\}")

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args
 
+from fedaudit.api.records import Document, Piece, PiiSpan
+from fedaudit.pii.normalized_search import places
 from fedaudit.pii.pseudonyms import pseudonyms
 from fedaudit.pii.spans import resolve
-from fedaudit.pii.spelling import places
-from fedaudit.records import Document, Piece, PiiSpan
 
 Style = Literal["mask", "asterisks", "label", "pseudonym"]
 """[MASK]; asterisks of the same length; the label in angle brackets; something of the same kind."""

@@ -5,7 +5,7 @@ import hmac
 import random
 from collections.abc import Iterable
 
-from fedaudit.pii.invented import like
+from fedaudit.pii.surrogates import like
 
 ATTEMPTS = 50
 """How often something is invented before a label has to do."""

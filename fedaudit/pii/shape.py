@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from fedaudit.pii.checksums import is_id_card, is_luhn
-from fedaudit.pii.dates import is_date
+from fedaudit.pii.surrogate_dates import is_date
 
 RULES: tuple[Callable[[str], bool], ...] = (is_id_card, is_luhn, is_date)
 """What is asked of every string of a kind of which all known strings comply."""

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from fedaudit.records import PiiSpan
+from fedaudit.api.records import PiiSpan
 
 
 def resolve(finds: Iterable[tuple[float, PiiSpan]]) -> tuple[PiiSpan, ...]:

@@ -1,1 +1,20 @@
-"""The report: its document, how it is shown, and what it keeps out of sight."""
+"""The report: its document, and how it is shown.
+
+* `charts/`: Charts: Z by round, privacy against utility, heat map.
+* `renderers/`: A report as HTML, Markdown or terminal text.
+* `tables/`: The tables of a report.
+* `text/`: What a report says in sentences.
+* `verdict/`: The verdict of each kind of audit.
+* `attestation`: A report's attestation: an in-toto Statement v1 in a DSSE envelope, signed with
+  ed25519.
+* `document`: report.json: built from records, checked against its schema, written whole, read
+  back.
+* `number_format`: How numbers of a report are spelt for people.
+* `pii_categories`: What came out by major category of personal data, and what norms say of the
+  kinds that did.
+* `query`: Finding one's way among the measurements of a report: which belong together, in which
+  order.
+* `redaction`: Keeping leaked data out of sight, and hostile text from acting where it is shown.
+* `run_header`: What every report says of its run: when, with what settings, how long.
+* `units`: Amounts in units that people use: bytes, operations, numbers of a model, time.
+"""

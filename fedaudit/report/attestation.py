@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
-from fedaudit.errors import InputError
-from fedaudit.files import read_regular
+from fedaudit.api.errors import InputError
+from fedaudit.system.files import read_regular
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (

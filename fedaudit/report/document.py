@@ -13,14 +13,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from fedaudit.errors import InputError
-from fedaudit.files import atomic_text, read_regular
-from fedaudit.records import Claim, Finding, Measurement
-from fedaudit.report.categories import by_category, classified
-from fedaudit.report.recheck import judged
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Claim, Finding, Measurement
+from fedaudit.report.pii_categories import by_category, classified
 from fedaudit.report.redaction import hidden, visible
-from fedaudit.report.verdict import RULE
-from fedaudit.report.verdict import verdict as judge
+from fedaudit.report.verdict.policy import RULE
+from fedaudit.report.verdict.policy import verdict as judge
+from fedaudit.report.verdict.recheck import judged
+from fedaudit.system.files import atomic_text, read_regular
 
 SCHEMA_VERSION = "1.0"
 
@@ -40,7 +40,7 @@ class Report:
     findings: Sequence[Finding] = ()
     claims: Sequence[Claim] = ()
     verdict: Mapping[str, Any] | None = None
-    """None: what `fedaudit.report.verdict` says of the measurements and findings."""
+    """None: what `fedaudit.report.verdict.policy` says of the measurements and findings."""
     limits: Sequence[str] = ()
     artifacts: Sequence[Mapping[str, Any]] = ()
 

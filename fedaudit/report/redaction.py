@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedaudit.errors import InputError
-from fedaudit.files import atomic_text, read_regular
+from fedaudit.api.errors import InputError
+from fedaudit.system.files import atomic_text, read_regular
 
 KEY_FILE = "redaction-key"
 """The key's name in the user's configuration: 64 hexadecimal digits and a newline."""

@@ -1,1 +1,16 @@
-"""A whole federation on one machine: partition, client training, rounds, utility."""
+"""A simulated federation: data, clients, server, rounds, evaluation.
+
+* `client/`: One client: training, its round, and what it keeps to itself.
+* `data/`: What clients train on: partition, data sets, loss masks, watermarked documents.
+* `evaluation/`: What a federation is worth and costs: utility, answers, judge, cost.
+* `server/`: The server: its state between rounds, and secure aggregation.
+* `config`: The settings of a simulated federation; a profile's [scale.*] tables are made of
+  these.
+* `deployment`: After the last round: what defences deploy, what it costs, and how it answers.
+* `initialization`: What a simulation starts from: documents dealt to clients, and the initial
+  adapter.
+* `local_baseline`: Local tuning without federation (LocIT): a model of every client's own
+  documents alone.
+* `rounds`: The round loop: broadcast, train, aggregate, save; every finished round is kept.
+* `runner`: A simulation from settings to a finished federation with its report.
+"""

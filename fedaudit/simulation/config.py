@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedaudit.errors import UsageError
-from fedaudit.files import existing, lines_sha256
+from fedaudit.api.errors import UsageError
 from fedaudit.judge.endpoint import Endpoint
-from fedaudit.simulation.queries import Queries
+from fedaudit.simulation.server.queries import Queries
+from fedaudit.system.files import existing, lines_sha256
 
 Decay = Literal["linear", "cosine", "none"]
 

@@ -7,19 +7,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedaudit.defense import Deployed, Finished, Party, Responder
+from fedaudit.api.defense import Deployed, Finished, Party, Responder
+from fedaudit.api.plugin import Progress
+from fedaudit.api.records import Document, Measurement
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import DEPLOYED
 from fedaudit.federation.manifest import Manifest
-from fedaudit.files import atomic_text, for_owner, read_regular
-from fedaudit.interfaces import Progress
-from fedaudit.records import Document, Measurement
-from fedaudit.simulation import keyed, turns
-from fedaudit.simulation.client import steps_of
-from fedaudit.simulation.loop import Run
-from fedaudit.simulation.material import Material
-from fedaudit.simulation.private import PRIVATE, place
-from fedaudit.simulation.setup import hashes
+from fedaudit.simulation.client import local_round
+from fedaudit.simulation.client.private_state import PRIVATE, place
+from fedaudit.simulation.client.trainer import steps_of
+from fedaudit.simulation.data.datasets import Material
+from fedaudit.simulation.evaluation import keyed
+from fedaudit.simulation.initialization import hashes
+from fedaudit.simulation.rounds import Run
+from fedaudit.system.files import atomic_text, for_owner, read_regular
 
 MEASURED = "measured.json"
 """What the defences measured when they were deployed, for a run that is looked at again."""
@@ -136,7 +137,7 @@ def _party(run: Run, finished: Manifest, who: str, own: Material) -> Party:
         private={name: place(out, who, name, last.round) for name in own.private},
         rounds=len(took_part),
         steps=steps_of(run.config.training, len(run.tokens.shared[who])),
-        turns=dict(turns.folders(out / PRIVATE / who, [one.round for one in took_part])),
+        turns=dict(local_round.folders(out / PRIVATE / who, [one.round for one in took_part])),
     )
 
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from fedaudit.hookspecs import hookimpl
+from fedaudit.api.hooks import hookimpl
 
 if TYPE_CHECKING:
-    from fedaudit.interfaces import Aggregator
+    from fedaudit.api.plugin import Aggregator
 
 
 @hookimpl

@@ -2,24 +2,24 @@
 
 from typing import TYPE_CHECKING
 
-from fedaudit.hookspecs import hookimpl
+from fedaudit.api.hooks import hookimpl
 
 if TYPE_CHECKING:
-    from fedaudit.interfaces import Attack
+    from fedaudit.api.plugin import Attack
 
 
 @hookimpl
 def fedaudit_attacks() -> "list[type[Attack]]":
     """Return the built-in attacks."""
-    from .contextual import Contextual
-    from .discoverable import Discoverable
-    from .frequency import Frequency
-    from .gate import Gate
-    from .laft import Laft
-    from .ranking import Ranking
-    from .superset import Superset
-    from .untargeted import Untargeted
-    from .verbatim import Verbatim
+    from .completion.discoverable import Discoverable
+    from .completion.verbatim import Verbatim
+    from .gate.attack import Gate
+    from .laft.attack import Laft
+    from .prefix.contextual import Contextual
+    from .prefix.frequency import Frequency
+    from .prefix.superset import Superset
+    from .ranking.attack import Ranking
+    from .untargeted.attack import Untargeted
 
     return [
         Contextual,

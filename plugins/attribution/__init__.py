@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from fedaudit.hookspecs import hookimpl
+from fedaudit.api.hooks import hookimpl
 
 if TYPE_CHECKING:
-    from fedaudit.attributor import Attributor
+    from fedaudit.api.attribution import Attributor
 
 
 @hookimpl
@@ -14,6 +14,6 @@ def fedaudit_attributors() -> "list[type[Attributor]]":
     from .direct import Direct
     from .fldetector import FLDetector
     from .flforensics import FLForensics, FLForensicsKMeans
-    from .globally import Global
+    from .global_model import Global
 
     return [Direct, FLDetector, FLForensics, FLForensicsKMeans, Global]

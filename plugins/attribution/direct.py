@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.attributor import Attributed, Attributor, Suspicion, Trial
+from fedaudit.api.attribution import Attributed, Attributor, Suspicion, Trial
 
 from . import plaintext
 
@@ -53,7 +53,7 @@ class Direct(Attributor):
 
 def suspicion(client: str, scores: Mapping[str, Sequence[float]], threshold: float) -> Suspicion:
     """Return a client's largest Z over the marks, and the p-value of that mark alone."""
-    from fedaudit.metrics.stouffer import combined, p_value
+    from fedaudit.metrics.attribution.stouffer import combined, p_value
 
     if not scores:  # nobody issued a mark
         return Suspicion(client=client, flagged=False)

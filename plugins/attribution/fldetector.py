@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.attributor import Attributed, Attributor, Suspicion, Trial
+from fedaudit.api.attribution import Attributed, Attributor, Suspicion, Trial
 
 from . import gap, plaintext, prediction
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedaudit.attributor import Attributed, Attributor, Suspicion, Trial
-from fedaudit.errors import InputError
-from fedaudit.records import Document, Target
+from fedaudit.api.attribution import Attributed, Attributor, Suspicion, Trial
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Document, Target
 
 from . import minority, plaintext
 
@@ -84,7 +84,7 @@ class FLForensics(Attributor):
         """
         import numpy as np
 
-        from fedaudit.engine import gradient
+        from fedaudit.engine.training import influence
 
         rounds = list(plaintext.readable(trial.rounds, self.name))
         texts = self._texts(trial)
@@ -96,16 +96,16 @@ class FLForensics(Attributor):
                 client: trial.write(seen.start, read(client)) for client in seen.participants
             }
             lengths = {
-                client: gradient.norm(gradient.change(folder, seen.start))
+                client: influence.norm(influence.change(folder, seen.start))
                 for client, folder in folders.items()
             }
             for row, sequences in enumerate(texts if folders else []):
                 target = Target(name="start", adapter=str(seen.start))
-                gradients = gradient.weight_gradients(trial.engine, target, sequences)
+                gradients = influence.weight_gradients(trial.engine, target, sequences)
                 for client, folder in folders.items():
                     if lengths[client]:
-                        changed = gradient.change(folder, seen.start)
-                        gained = -gradient.product(gradients, changed) / lengths[client]
+                        changed = influence.change(folder, seen.start)
+                        gained = -influence.product(gradients, changed) / lengths[client]
                         found[row, column[client]] += gained / len(folders)
                 told(done * len(texts) + row + 1, len(rounds) * len(texts))
         return found

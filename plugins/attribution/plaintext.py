@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from fedaudit.attributor import Seen
-from fedaudit.errors import InputError
-from fedaudit.interfaces import Update
+from fedaudit.api.attribution import Seen
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Update
 
 Read = Callable[[str], Update]
 

@@ -13,8 +13,8 @@ goes through H and out of it unchanged.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fedaudit.errors import InputError
-from fedaudit.interfaces import Progress, Update, no_progress
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Progress, Update, no_progress
 
 if TYPE_CHECKING:
     import torch

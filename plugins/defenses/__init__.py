@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from fedaudit.hookspecs import hookimpl
+from fedaudit.api.hooks import hookimpl
 
 if TYPE_CHECKING:
-    from fedaudit.defense import Defense
+    from fedaudit.api.defense import Defense
 
 
 @hookimpl
@@ -16,6 +16,6 @@ def fedaudit_defenses() -> "list[type[Defense]]":
     from .few_fed_pit import FewFedPit
     from .few_fed_weight import FewFedWeight
     from .scrub import Scrub
-    from .secure_gate.defence import SecureGate
+    from .secure_gate.defense import SecureGate
 
     return [DifferentialPrivacy, FedMit, FewFedPit, FewFedWeight, Scrub, SecureGate]

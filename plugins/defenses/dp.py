@@ -16,10 +16,10 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedaudit.defense import Course, Defense, Finished, Party
-from fedaudit.errors import InputError, TargetError
-from fedaudit.interfaces import Result
-from fedaudit.records import Measurement
+from fedaudit.api.defense import Course, Defense, Finished, Party
+from fedaudit.api.errors import InputError, TargetError
+from fedaudit.api.plugin import Result
+from fedaudit.api.records import Measurement
 
 from .accounting import Accountant, noise_for, sample_rate, spent
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.defense import Turn
-from fedaudit.interfaces import Update
-from fedaudit.records import Document
+from fedaudit.api.defense import Turn
+from fedaudit.api.plugin import Update
+from fedaudit.api.records import Document
 
-from .self_generation import SelfGeneration
+from .self_generation.defense import SelfGeneration
 
 MIXED = "mixed"
 

@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.defense import Finished, Turn
-from fedaudit.interfaces import Result, Update
-from fedaudit.records import Document
+from fedaudit.api.defense import Finished, Turn
+from fedaudit.api.plugin import Result, Update
+from fedaudit.api.records import Document
 
-from .self_generation import SelfGeneration
+from .self_generation.defense import SelfGeneration
 
 PUBLIC = "public"
 

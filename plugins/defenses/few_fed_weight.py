@@ -20,11 +20,12 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import ClassVar
 
-from fedaudit.defense import Defense, Finished, Turn
-from fedaudit.interfaces import Result, Update
-from fedaudit.metrics.utility import words
-from fedaudit.records import Decoding, Document, Probe, Target
-from fedaudit.synthesis.demonstrations import usable
+from fedaudit.api.defense import Defense, Finished, Turn
+from fedaudit.api.plugin import Result, Update
+from fedaudit.api.records import Decoding, Document, Probe, Target
+from fedaudit.metrics.text_similarity import words
+
+from .self_generation.demonstrations import usable
 
 WEIGHTED = "weighted"
 
@@ -59,7 +60,7 @@ class FewFedWeight(Defense):
 
     def material(self, turn: Turn) -> Mapping[str, Sequence[Document]]:
         """Return the client's documents, and pseudo-labelled ones drawn by their weights."""
-        from fedaudit.engine.selection import scores
+        from fedaudit.engine.scoring.instruction_following import scores
 
         made = pseudo_labelled(turn, self.answer_tokens)
         pairs = [(turn.template.prompt(d.instruction, d.input), d.output) for d in made]

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.defense import Defense, Finished
-from fedaudit.interfaces import Result
+from fedaudit.api.defense import Defense, Finished
+from fedaudit.api.plugin import Result
+from fedaudit.api.records import Document
 from fedaudit.pii import masking
-from fedaudit.records import Document
 
 LIMIT = (
     "Pseudonyms of a simulation follow from the seed in its configuration: whoever knows it can"

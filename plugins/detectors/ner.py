@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.errors import InputError, UsageError, unknown
+from fedaudit.api.errors import InputError, UsageError, unknown
 
 from .scripts import ANY
 

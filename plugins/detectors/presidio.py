@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, ClassVar
 
-from fedaudit.errors import unknown
-from fedaudit.interfaces import PiiDetector
+from fedaudit.api.errors import unknown
+from fedaudit.api.plugin import PiiDetector
+from fedaudit.api.records import PiiSpan
 from fedaudit.pii.spans import resolve
-from fedaudit.records import PiiSpan
 
 from .ner import Model
 from .scripts import fits, fold, occurs, tight

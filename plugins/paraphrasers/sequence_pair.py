@@ -6,8 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fedaudit.errors import InputError, UsageError
-from fedaudit.interfaces import Paraphraser
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Paraphraser
 
 
 @dataclass(frozen=True)

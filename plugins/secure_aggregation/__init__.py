@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from fedaudit.hookspecs import hookimpl
+from fedaudit.api.hooks import hookimpl
 
 if TYPE_CHECKING:
-    from fedaudit.secure import SecureAggregation
+    from fedaudit.api.secure_aggregation import SecureAggregation
 
 
 @hookimpl

@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from fedaudit.engine.cluster import RAY, environment, too_old
-from fedaudit.errors import TargetError, UsageError
-from fedaudit.interfaces import Update
-from fedaudit.secure import SecureAggregation
+from fedaudit.api.errors import TargetError, UsageError
+from fedaudit.api.plugin import Update
+from fedaudit.api.secure_aggregation import SecureAggregation
+from fedaudit.engine.parallel.ray_cluster import RAY, environment, too_old
 
 from .vectors import flatten, layout_of, unflatten
 

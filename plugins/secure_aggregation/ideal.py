@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.interfaces import Update
-from fedaudit.secure import SecureAggregation
+from fedaudit.api.plugin import Update
+from fedaudit.api.secure_aggregation import SecureAggregation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fedaudit.errors import InputError
-from fedaudit.interfaces import Update
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Update
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.plugin import Result
+from fedaudit.api.records import Document, Finding, Measurement, PiiSpan
 from fedaudit.audit.evidence import cleared, masked, spelt
-from fedaudit.interfaces import Result
-from fedaudit.records import Document, Finding, Measurement, PiiSpan
 from fedaudit.report.redaction import Redactor
 
 REDACTOR = Redactor(bytes(32))

@@ -3,20 +3,16 @@
 import json
 import shutil
 import stat
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import handmade
 import pytest
 from command import Command
 from test_help import imported
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "attribution"))
-
-import handmade
-
-from fedaudit.attribution import collusion
-from fedaudit.attribution.plan import Wish, plan
+from fedaudit.attribution.server import collusion
+from fedaudit.attribution.server.query_plan import Wish, plan
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 from fedaudit.report.document import validate
@@ -454,7 +450,7 @@ def test_this_very_folder_may_be_that_of_the_estimates(run, fed, monkeypatch, tm
 def test_sums_of_other_tensors_are_refused(run, tmp_path, which):
     from safetensors.torch import load_file, save_file
 
-    from fedaudit.federation import sums
+    from fedaudit.federation import secure_sums
 
     secure = {"others": 3, "pairs": 2, "threshold": 3, "seed": 8}
     made = handmade.write(tmp_path / "fed", clients=7, secure=secure)
@@ -463,7 +459,9 @@ def test_sums_of_other_tensors_are_refused(run, tmp_path, which):
     for name, members in stored if which == "every one" else stored[:1]:
         file = made.path / name
         tensors = {key: tensor[:1].contiguous() for key, tensor in load_file(file).items()}
-        save_file(tensors, file, metadata={sums.LABEL: sums._label(tuple(members), 1)})
+        save_file(
+            tensors, file, metadata={secure_sums.LABEL: secure_sums._label(tuple(members), 1)}
+        )
     handmade.named(made.path)
     words = ("estimate", "--rounds", made.path, "--out", "est", "--quiet")
     run.refused(3, "attribute", *words, says="has other tensors than an update of")
@@ -494,12 +492,12 @@ def test_scores_with_masks_that_cannot_be_are_refused(run, fed, value):
 
 
 def test_no_model_is_loaded_for_methods_that_nobody_named(run, fed, monkeypatch):
-    from fedaudit.attribution import trial
+    from fedaudit.attribution import plaintext
 
     def refuse(*_):
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr(trial, "engine_for", refuse)
+    monkeypatch.setattr(plaintext, "engine_for", refuse)
     words = ("--rounds", fed.path, *SMALL, *ALONE, "--out", "o")
     assert run("attribute", *words).code == 1
 

@@ -3,18 +3,14 @@
 import json
 import shutil
 import stat
-import sys
 from pathlib import Path
 
+import handmade
 import pytest
 from command import Command
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "attribution"))
-
-import handmade
-
 from fedaudit.federation import adapters
-from fedaudit.federation import marks as marks_file
+from fedaudit.federation import watermark_keys as marks_file
 
 SMALL = ("--others", 3, "--queries", 4, "--threshold", 3)
 ALONE = ("--workers", 1, "--device", "cpu", "--quiet")
@@ -38,10 +34,10 @@ def fed(tmp_path, monkeypatch, run):
 
 def other_commitments(path="others.json", seed=78):
     """Write the commitments of other marks of the same ids."""
-    from fedaudit.attribution import planting
+    from fedaudit.attribution.owner import watermarking
 
     handmade.marks(Path("other-marks.json"), seed=seed)
-    planting.published(Path("other-marks.json"), Path(path))
+    watermarking.published(Path("other-marks.json"), Path(path))
 
 
 def report(path="o"):
@@ -165,7 +161,7 @@ def rewrite(path, change):
 
 def rehash(bundle, *names):
     """Write the SHA-256 of changed files into bundle.json: who forges a bundle can."""
-    from fedaudit.files import sha256
+    from fedaudit.system.files import sha256
 
     rewrite(
         bundle / "bundle.json", lambda t: t["files"].update({n: sha256(bundle / n) for n in names})

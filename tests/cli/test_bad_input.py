@@ -14,7 +14,7 @@ from huggingface_hub import constants
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from fedaudit import nano
-from fedaudit.engine import loader
+from fedaudit.engine.loading import loader
 from fedaudit.federation import manifest as manifests
 
 GOOD = json.dumps(
@@ -242,7 +242,7 @@ def test_an_adapter_for_another_base(run, fed):
 
 
 def test_a_bug_keeps_its_traceback_and_ends_with_70(run, monkeypatch):
-    from fedaudit import profile
+    from fedaudit.config import profile
 
     monkeypatch.setattr(profile, "shipped", lambda: 1 / 0)
     outcome = run("profiles")

@@ -1,8 +1,9 @@
 import pytest
 from command import Command
 
-from fedaudit import landlock, nano, sandbox
-from fedaudit.audit.checkup import checks
+from fedaudit import nano
+from fedaudit.audit.doctor import checks
+from fedaudit.system import landlock, sandbox
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def test_a_fit_machine(run):
 
 @pytest.mark.parametrize("known", [landlock.version(), 0])
 def test_what_holds_of_files_of_others(known, monkeypatch):
-    held = sandbox.attempt("fedaudit.sandbox.protections", None, seconds=5.0)
+    held = sandbox.attempt("fedaudit.system.sandbox.protections", None, seconds=5.0)
     limits = ["limits on memory", "limits on time", "limits on open files"]
     rights = ["no writing", "no programs"] if landlock.version() else []
     assert held == limits + rights + (["no TCP"] if landlock.version() >= 4 else [])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fedaudit.audit.environment import describe as environment_of
-from fedaudit.report.frame import framed
+from fedaudit.report.run_header import framed
 
 ASCII = [
     {"PYTHONIOENCODING": "ascii"},

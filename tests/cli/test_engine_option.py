@@ -5,10 +5,10 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 from command import Command
 
-from fedaudit.audit import extract, identity
+from fedaudit.audit import extract, fingerprint
 from fedaudit.audit.target import Audited
 from fedaudit.cli.simulate import given
-from fedaudit.engine import cluster
+from fedaudit.engine.parallel import ray_cluster
 from fedaudit.simulation.config import Simulation
 
 COMMANDS = [
@@ -31,7 +31,7 @@ def test_without_ray_every_command_says_what_to_install(run, monkeypatch, words,
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(cluster, "version", missing)
+    monkeypatch.setattr(ray_cluster, "version", missing)
     run.refused(2, *words, "--engine", "ray", says="pip install 'fedaudit[ray]'")
     run.refused(2, *words, "--engine", "rey", says="Did you mean 'ray'?")
     run.refused(2, *words, "--engine", "local:0", says="No engine named 'local:0'")
@@ -49,9 +49,9 @@ def test_an_audit_goes_on_with_another_engine(tmp_path):
         extract.Request(prefixes=tmp_path / "a.jsonl", engine=engine)
         for engine in ("local", "ray:2", "local:2")
     ]
-    facts = [identity.facts(request, audited) for request in requests]
+    facts = [fingerprint.facts(request, audited) for request in requests]
     assert facts[0] == facts[1] == facts[2]
-    assert len({identity.identity(request, audited) for request in requests}) == 1
+    assert len({fingerprint.identity(request, audited) for request in requests}) == 1
 
 
 def test_a_federation_is_the_same_wherever_it_was_trained():

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.hookspecs import hookimpl
-from fedaudit.interfaces import Attack, Result
+from fedaudit.api.hooks import hookimpl
+from fedaudit.api.plugin import Attack, Result
 
 
 class PanicException(BaseException):

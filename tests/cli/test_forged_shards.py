@@ -12,12 +12,12 @@ import pytest
 from command import Command
 from test_merge import AUDITS, asked, out, prompts, report
 
-from fedaudit.audit import journal, sealed
-from fedaudit.audit.journal import FIRST, KEY
+from fedaudit.journal import encryption, journal
+from fedaudit.journal.journal import FIRST, KEY
 
 SCRIPT = Path(fake_audit.__file__)
 PLENTY = 2**26
-END = b"\0" * sealed.NAME
+END = b"\0" * encryption.NAME
 
 
 @pytest.fixture
@@ -54,19 +54,19 @@ def forged(place, change=lambda content: content, head=lambda header: header, pa
     key = bytes.fromhex(Path(place, KEY).read_text())
     with path.open("rb") as file:
         file.read(len(FIRST))
-        first = next(sealed.frames(file, held=PLENTY))
+        first = next(encryption.frames(file, held=PLENTY))
         header = head(json.loads(first.begin))
         file.seek(first.start + first.length)
         records = [
-            sealed.read(sealed.opened(frame.begin, key), PLENTY)
-            for frame in sealed.frames(file, key, held=PLENTY)
+            encryption.read(encryption.opened(frame.begin, key), PLENTY)
+            for frame in encryption.frames(file, key, held=PLENTY)
         ]
     with path.open("wb") as file:
-        file.write(FIRST + sealed.framed(json.dumps(header).encode()))
+        file.write(FIRST + encryption.framed(json.dumps(header).encode()))
         for one in records:
             other = one if one.name == END else replace(one, content=change(one.content))
             plain = packed(other) if packed and one.name != END else other.packed()
-            file.write(sealed.framed(sealed.sealed(plain, key), key))
+            file.write(encryption.framed(encryption.sealed(plain, key), key))
 
 
 def first_of(value):

@@ -16,14 +16,11 @@ from hashlib import blake2b
 from pathlib import Path
 
 import fake_audit
+import handmade
 import pytest
 from command import Command
 
 from fedaudit.report.document import validate
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "attribution"))
-
-import handmade
 
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")
 PAIR = ("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", *MODEL)

@@ -16,8 +16,8 @@ from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 
 from fedaudit import nano
-from fedaudit.engine import loader, patterns, quarantine
-from fedaudit.errors import InputError
+from fedaudit.api.errors import InputError
+from fedaudit.engine.loading import loader, module_patterns, quarantine
 
 RECORD = {"text": "Claimant: Ann Lee.", "pii": [{"start": 10, "end": 17, "label": "PERSON"}]}
 ASK = ("extract", "--prefixes", "own.jsonl", "--quiet", "--device", "cpu")
@@ -29,7 +29,7 @@ HANGS = r"(([a-z_.0-9]+)+)+!"
 def run(monkeypatch, capfd, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(quarantine, "SECONDS", 2.0)
-    monkeypatch.setattr(patterns, "SECONDS", 1.0)
+    monkeypatch.setattr(module_patterns, "SECONDS", 1.0)
     Path("own.jsonl").write_text(json.dumps(RECORD) + "\n")
     return Command(monkeypatch, capfd)
 

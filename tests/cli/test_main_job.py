@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from command import Command
 
-from fedaudit import corpus
-from fedaudit.prompts import template
+from fedaudit.api.templates import template
+from fedaudit.data import corpus
 from fedaudit.report.document import validate
 
 SMALL = (

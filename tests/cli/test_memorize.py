@@ -12,8 +12,9 @@ import pytest
 from command import Command
 from transformers import AutoTokenizer
 
-from fedaudit import corpus, nano
-from fedaudit.prompts import template
+from fedaudit import nano
+from fedaudit.api.templates import template
+from fedaudit.data import corpus
 from fedaudit.report.document import validate
 
 FEW = ("--prefix-length", 6, "--new-tokens", 24, "--sample", 30, "--device", "cpu", "--quiet")

@@ -10,7 +10,7 @@ import fake_audit
 import pytest
 from command import Command
 
-from fedaudit.audit import journal
+from fedaudit.journal import journal
 from fedaudit.report.document import dumps, validate
 
 MODEL = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")

@@ -11,7 +11,7 @@ from pathlib import Path
 import fake_audit
 import pytest
 
-from fedaudit.audit import journal
+from fedaudit.journal import journal
 from fedaudit.report.document import validate
 
 SCRIPT = Path(fake_audit.__file__)
@@ -21,10 +21,10 @@ PLUGIN = f"""
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.audit.extraction import PrefixAttack
-from fedaudit.hookspecs import hookimpl
-from fedaudit.interfaces import Attack, Result
-from fedaudit.records import Finding, Measurement
+from fedaudit.extraction.prefix_attack import PrefixAttack
+from fedaudit.api.hooks import hookimpl
+from fedaudit.api.plugin import Attack, Result
+from fedaudit.api.records import Finding, Measurement
 
 NAME, CARD, ID_CARD = {NAME!r}, {CARD!r}, {ID_CARD!r}
 
@@ -69,7 +69,7 @@ class Sloppy(Attack):
 
 
 def probe(case):
-    from fedaudit.records import Probe
+    from fedaudit.api.records import Probe
 
     prompt = case.engine.tokenize(["The claimant"])[0].ids
     return Probe(prompt=prompt, samples=1, max_new_tokens=4)

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from fedaudit.files import folder
 from fedaudit.report.document import write
-from fedaudit.report.frame import framed
+from fedaudit.report.run_header import framed
+from fedaudit.system.files import folder
 
 SMALL = ("--set", "contextual.samples=1", "--set", "contextual.new_tokens=4")
 

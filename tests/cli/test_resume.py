@@ -13,7 +13,7 @@ import fake_audit
 import pytest
 from command import Command
 
-from fedaudit.audit import journal
+from fedaudit.journal import journal
 from fedaudit.report.document import validate
 
 SCRIPT = Path(fake_audit.__file__)

@@ -10,9 +10,9 @@ import pytest
 from command import Command
 from test_help import imported
 
-from fedaudit import corpus
+from fedaudit.api.templates import template
+from fedaudit.data import corpus
 from fedaudit.nano.generator import corpus as invented
-from fedaudit.prompts import template
 
 FORM = template("fed_pii")
 LINES = (

@@ -185,7 +185,7 @@ def opens(run, key, client="c0"):
 
 
 def adapter_hashes():
-    from fedaudit.files import sha256
+    from fedaudit.system.files import sha256
 
     return {str(path): sha256(path) for path in sorted(RUN.rglob(WEIGHTS))}
 

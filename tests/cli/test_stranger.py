@@ -11,8 +11,8 @@ from command import Command
 from safetensors.torch import load_file, save_file
 
 from fedaudit import nano
-from fedaudit.engine import patterns, quarantine
-from fedaudit.files import sha256
+from fedaudit.engine.loading import module_patterns, quarantine
+from fedaudit.system.files import sha256
 
 RECORD = {"text": "Claimant: Ann Lee.", "pii": [{"start": 10, "end": 17, "label": "PERSON"}]}
 ASK = ("extract", "--prefixes", "own.jsonl", "--target", "stranger", "--quiet", "--out", "audit")
@@ -123,7 +123,7 @@ def run(monkeypatch, capfd, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(quarantine, "SECONDS", 2.0)
-    monkeypatch.setattr(patterns, "SECONDS", 2.0)
+    monkeypatch.setattr(module_patterns, "SECONDS", 2.0)
     Path("own.jsonl").write_text(json.dumps(RECORD) + "\n")
     return Command(monkeypatch, capfd)
 

@@ -9,7 +9,7 @@ import fake_audit
 import pytest
 from command import Command
 
-from fedaudit.cli.show import verdict_code
+from fedaudit.cli.console import verdict_code
 
 AUDIT = (
     *("extract", "--prefixes", "own.jsonl", "--target", "fedaudit-nano", "--adapter", "lora"),

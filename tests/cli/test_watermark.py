@@ -11,7 +11,7 @@ import pytest
 from command import Command
 from test_help import imported
 
-from fedaudit.attribution import planting
+from fedaudit.attribution.owner import watermarking
 
 TINY = {
     "kgw": ("prompts=2", "tokens=8", "prompt_tokens=4", "length=24", "delta=6.0"),
@@ -23,7 +23,7 @@ CPU = ("--device", "cpu", "--quiet")
 @pytest.fixture
 def run(monkeypatch, capfd, tmp_path):
     draw = random.Random(5)  # for what is drawn at random, so that every test is the same again
-    monkeypatch.setattr(planting, "secrets", SimpleNamespace(randbits=draw.getrandbits))
+    monkeypatch.setattr(watermarking, "secrets", SimpleNamespace(randbits=draw.getrandbits))
     monkeypatch.chdir(tmp_path)
     text = "The claimant asked the court of {} to hear case {} about the lease of a house there."
     places = ("Bath", "York", "Ely", "Hull", "Leeds", "Derby", "Truro", "Ripon", "Wells", "Stoke")
@@ -101,7 +101,7 @@ def test_a_second_mark_is_added_and_the_first_stays(run):
 def test_the_seed_is_drawn_where_nobody_can_guess(monkeypatch, run):
     asked = []
     drawn = SimpleNamespace(randbits=lambda bits: asked.append(bits) or 7)
-    monkeypatch.setattr(planting, "secrets", drawn)
+    monkeypatch.setattr(watermarking, "secrets", drawn)
     assert make(run, "fictitious", "a.jsonl", "a.json").code == 0
     assert asked == [63, 256]  # the secret's, and the salt of its commitment
     assert make(run, "fictitious", "b.jsonl", "b.json", "--seed", 7).code == 0
@@ -200,7 +200,7 @@ def test_help_is_light(step):
     ],
 )
 def test_a_damaged_secret_is_refused_and_not_shown(run, plugin, change):
-    from fedaudit import registry
+    from fedaudit.config import registry
 
     secret = {"scheme": "textseal", "key": 5, "gamma": 0.25, "vocabulary": 9, "width": 1}
     secret |= {"prompts": ["a text"]}

@@ -14,7 +14,7 @@ MINE = (
     "import sys\nsys.stderr.write('imported ' + __name__)\nopen('witness', 'a').write(__name__)\n"
 )
 POOL = """
-from fedaudit.processes import fresh
+from fedaudit.system.processes import fresh
 
 if __name__ == "__main__":
     print(fresh(1).submit(abs, -7).result())

@@ -3,8 +3,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.records import Probe
 from fedaudit.engine.batching import STEP, by_length, padded, pieces
-from fedaudit.records import Probe
 
 PROBES = st.lists(
     st.builds(

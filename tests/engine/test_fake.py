@@ -1,6 +1,6 @@
+from fedaudit.api.plugin import Engine
+from fedaudit.api.records import Probe, Target
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.interfaces import Engine
-from fedaudit.records import Probe, Target
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 TEXT = "Ann Lee lives, as  far as\nwe know, at 5 原告 Lane."

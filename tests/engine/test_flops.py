@@ -28,7 +28,7 @@ def gpt2():
 def lora(model, *targets):
     from peft import LoraConfig
 
-    from fedaudit.engine.loader import with_adapter
+    from fedaudit.engine.loading.loader import with_adapter
 
     model.requires_grad_(False)
     config = LoraConfig(r=RANK, lora_dropout=0.5, target_modules=list(targets))

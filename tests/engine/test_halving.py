@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Gemma4TextConfig, GPT2Config, LlamaConfig, MambaConfig
 
+from fedaudit.api.errors import InputError, NoRoomError
+from fedaudit.api.records import Probe, Target
 from fedaudit.engine import memory
 from fedaudit.engine.batching import Piece, cut, rows_of
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.memory import Memory, exhausted
-from fedaudit.errors import InputError, NoRoomError
-from fedaudit.records import Probe, Target
 
 BASE = Target(name="base")
 NO_MEMORY = (

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from peft import LoraConfig
 from safetensors.torch import save_file
 
-from fedaudit.errors import InputError
-from fedaudit.federation import adapters, options
+from fedaudit.api.errors import InputError
+from fedaudit.federation import adapter_options, adapters
 
 NAME = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
 
@@ -46,19 +46,21 @@ ODD = {
     "target_modules": [7, [7], ["a" * 20_000], {"a": 1}, [["a"]] * 2, ["a"] * 20_000],
     "layers_to_transform": [[-1], "x", [0.5], 2**40],
     "use_dora": ["yes", 1],
-    **{name: [[1], {"a": 1}, True] for name in options.UNUSED},
+    **{name: [[1], {"a": 1}, True] for name in adapter_options.UNUSED},
 }
 
 
 @pytest.mark.parametrize("kind", ORDINARY)
 def test_what_peft_writes_for_trained_adapters_is_read(kind):
-    options.check({"r": 8, "lora_alpha": 16, "bias": "none", **ORDINARY[kind]}, Path("x.json"))
+    adapter_options.check(
+        {"r": 8, "lora_alpha": 16, "bias": "none", **ORDINARY[kind]}, Path("x.json")
+    )
 
 
 def test_pefts_own_defaults_are_read():
     plain = json.loads(json.dumps(LoraConfig().to_dict(), default=str))
-    options.check(plain, Path("x.json"))
-    assert set(options.UNUSED) <= {field.name for field in dataclasses.fields(LoraConfig)}
+    adapter_options.check(plain, Path("x.json"))
+    assert set(adapter_options.UNUSED) <= {field.name for field in dataclasses.fields(LoraConfig)}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_pefts_own_defaults_are_read():
 )
 def test_what_would_change_the_base_or_overflow_is_refused_by_name(name, value):
     with pytest.raises(InputError) as error:
-        options.check({"r": 8, "lora_alpha": 16, name: value}, Path("x.json"))
+        adapter_options.check({"r": 8, "lora_alpha": 16, name: value}, Path("x.json"))
     said = str(error.value)
     assert said.startswith("x.json ")
     assert name in said
@@ -86,12 +88,12 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from([f.name for f in dataclasses.fields(LoraConfig)]), JSON))
 def test_whatever_it_says_it_is_read_or_refused(config):
     try:
-        options.check(config, Path("x.json"))
+        adapter_options.check(config, Path("x.json"))
     except InputError as error:
         assert "\n" not in str(error)  # noqa: PT017
     else:
-        assert 0 <= config.get("lora_alpha", 8) <= options.ALPHA
-        assert 1 <= config.get("r", 8) <= options.RANK
+        assert 0 <= config.get("lora_alpha", 8) <= adapter_options.ALPHA
+        assert 1 <= config.get("r", 8) <= adapter_options.RANK
         assert not config.get("modules_to_save")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedaudit.errors import InputError, UsageError
+from fedaudit.api.errors import InputError, UsageError
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import is_federation, latest, open_federation, unchecked
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedaudit.errors import InputError
+from fedaudit.api.errors import InputError
 from fedaudit.federation import manifest
 from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
-from fedaudit.names import check_name
+from fedaudit.system.names import check_name
 
 WHOLE = Manifest(
     status="complete",

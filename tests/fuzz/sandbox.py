@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from fedaudit.errors import FedauditError
-from fedaudit.files import told
+from fedaudit.api.errors import FedauditError
+from fedaudit.system.files import told
 
 SECONDS, MEMORY = 20, 2 * 2**30
 CODES = {2, 3, 4, 5, 6}

@@ -23,34 +23,29 @@ import handmade
 import memorized_report
 import mutations
 
-from fedaudit import corpus, profile, registry
-from fedaudit.attribution import (
-    bundle,
-    estimates,
-    forecast,
-    ledger,
-    owner,
-    plan,
-    reporting,
-    scores,
-    server,
-    verification,
-)
-from fedaudit.attribution import log as sums_log
-from fedaudit.attribution.pool import Job, Machine, Pool
-from fedaudit.attribution.run import participants, truth_of
-from fedaudit.audit import gate, journal, merging
-from fedaudit.audit.journal import Journal
+from fedaudit.api.records import Finding, Measurement
+from fedaudit.api.templates import template
+from fedaudit.api.watermark import Score
+from fedaudit.attribution import estimates, scores
+from fedaudit.attribution import report as reporting
+from fedaudit.attribution.evidence import bundle, verification
+from fedaudit.attribution.owner import scoring
+from fedaudit.attribution.owner.worker_pool import Job, Machine, Pool
+from fedaudit.attribution.pipeline import participants, truth_of
+from fedaudit.attribution.server import dry_run, estimation, ledger, query_plan, sums_log
+from fedaudit.audit import deployment, merge
 from fedaudit.audit.target import resolve
 from fedaudit.cli.simulate import settings
-from fedaudit.federation import adapters, commitments, manifest, marks
+from fedaudit.config import profile, registry
+from fedaudit.data import corpus
+from fedaudit.federation import adapters, commitments, manifest, watermark_keys
 from fedaudit.federation.folder import Federation
-from fedaudit.prompts import template
-from fedaudit.records import Finding, Measurement
-from fedaudit.report import document, html, markdown, terminal
-from fedaudit.report.verdict import verdict
-from fedaudit.simulation.run import prepared
-from fedaudit.watermark import Score
+from fedaudit.journal import journal
+from fedaudit.journal.journal import Journal
+from fedaudit.report import document
+from fedaudit.report.renderers import html, markdown, terminal
+from fedaudit.report.verdict.policy import verdict
+from fedaudit.simulation.runner import prepared
 
 Change = Callable[[bytes, Random], bytes]
 OUT = "out"
@@ -201,11 +196,11 @@ def _read_federation(folder: Path) -> None:
     audited = resolve(str(folder / "fed"), None, None)
     found = audited.federation
     assert found is not None
-    planned = plan.plan(found, plan.Wish(threshold=2))
-    forecast.lines(planned, (), None)
-    truth_of(found), participants(found), server.identity(found)
+    planned = query_plan.plan(found, query_plan.Wish(threshold=2))
+    dry_run.lines(planned, (), None)
+    truth_of(found), participants(found), estimation.identity(found)
     out, log = folder / OUT / "estimates", folder / OUT / "log.json"
-    server.estimate(planned, out, log, recorded=False)
+    estimation.estimate(planned, out, log, recorded=False)
 
 
 def _sums(folder: Path) -> None:
@@ -216,9 +211,9 @@ def _sums(folder: Path) -> None:
 def _read_sums(folder: Path) -> None:
     found = resolve(str(folder / "fed"), None, None).federation
     assert found is not None
-    planned = plan.plan(found, plan.Wish())
+    planned = query_plan.plan(found, query_plan.Wish())
     out, log = folder / OUT / "estimates", folder / OUT / "log.json"
-    server.estimate(planned, out, log, recorded=False)
+    estimation.estimate(planned, out, log, recorded=False)
 
 
 def _deployed(folder: Path) -> None:
@@ -235,7 +230,7 @@ def _deployed(folder: Path) -> None:
 def _read_deployed(folder: Path) -> None:
     audited = resolve(str(folder / "fed"), None, None, client="c0")
     assert audited.federation is not None
-    gate.defense_of(audited.federation)
+    deployment.defense_of(audited.federation)
 
 
 # adapters and bases
@@ -256,8 +251,8 @@ def _adapter(folder: Path) -> None:
     import torch
     from peft import LoraConfig
 
-    from fedaudit.engine.loader import tensors_of, with_adapter
-    from fedaudit.simulation.setup import plain
+    from fedaudit.engine.loading.loader import tensors_of, with_adapter
+    from fedaudit.simulation.initialization import plain
 
     config = LoraConfig(
         r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM",
@@ -270,7 +265,7 @@ def _adapter(folder: Path) -> None:
 
 
 def _read_adapter(folder: Path) -> None:
-    from fedaudit.engine.loader import attach
+    from fedaudit.engine.loading.loader import attach
 
     adapters.check(folder / "lora")
     adapters.fingerprint(folder / "lora")
@@ -291,10 +286,10 @@ def _base(folder: Path) -> None:
 
 
 def _read_base(folder: Path) -> None:
-    from fedaudit.engine.loader import load_base
+    from fedaudit.api.records import Probe
+    from fedaudit.api.records import Target as Asked
+    from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
-    from fedaudit.records import Probe
-    from fedaudit.records import Target as Asked
 
     base = load_base(str(folder / "base"), device="cpu")
     engine = LocalEngine(base, template=template("fed_pii"))
@@ -352,7 +347,7 @@ def _shards(folder: Path) -> None:
 
 def _read_shards(folder: Path) -> None:
     places = [folder / "1", folder / "2"]
-    merging.words(places)
+    merge.words(places)
     for place in places:
         found = journal.load(place, write=False)
         assert found is not None
@@ -369,8 +364,8 @@ def _estimates(folder: Path) -> None:
     _federation(folder)
     found = resolve(str(folder / "fed"), None, None).federation
     assert found is not None
-    planned = plan.plan(found, plan.Wish(threshold=2))
-    server.estimate(planned, folder / "estimates", folder / "log.json")
+    planned = query_plan.plan(found, query_plan.Wish(threshold=2))
+    estimation.estimate(planned, folder / "estimates", folder / "log.json")
     shutil.rmtree(folder / "fed")
     made_marks = handmade.marks(folder / "marks.json", count=2)
     public = tuple(
@@ -399,7 +394,7 @@ def _read_estimates(folder: Path) -> None:
     found = estimates.read(folder / "estimates")
     for one in found.rounds:
         adapters.read(folder / "estimates" / one.start)
-    for mark in marks.read(folder / "marks.json"):
+    for mark in watermark_keys.read(folder / "marks.json"):
         registry.create("watermark", mark.name, mark.options)
     path = folder / "scores.json"
     report = reporting.decided_report(
@@ -433,15 +428,15 @@ def _asked(federation: Path, out: Path) -> None:
     """Ask for a federation's sums as `attribute estimate` does, and enter it into its ledger."""
     found = resolve(str(federation), None, None).federation
     assert found is not None
-    planned = plan.plan(found, plan.Wish(threshold=2))
+    planned = query_plan.plan(found, query_plan.Wish(threshold=2))
     log = federation / "log.json"
-    planned = server.remaining(ledger.resumed(planned, _logged(log, found)), out)
-    server.estimate(planned, out, log)
+    planned = estimation.remaining(ledger.resumed(planned, _logged(log, found)), out)
+    estimation.estimate(planned, out, log)
     ledger.told(found, [])
 
 
 def _logged(log: Path, found: Federation) -> Any:
-    return sums_log.read(log, server.identity(found))
+    return sums_log.read(log, estimation.identity(found))
 
 
 def _read_ledger(folder: Path) -> None:
@@ -453,7 +448,9 @@ def _bundle(folder: Path) -> None:
     _estimates(folder)
     found = estimates.read(folder / "estimates")
     with _Unasked(Machine(device="cpu")) as pool:
-        made = owner.score(folder / "estimates", found, marks.read(folder / "marks.json"), pool)
+        made = scoring.score(
+            folder / "estimates", found, watermark_keys.read(folder / "marks.json"), pool
+        )
     path = folder / "scores.json"
     scores.write(made, path)
     report = reporting.decided_report(

@@ -6,7 +6,7 @@ from email.utils import format_datetime
 import pytest
 from chat_server import Server, chat
 
-from fedaudit.errors import InputError, Interrupted, TargetError, UsageError
+from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.judge.endpoint import LONGEST_WAIT, MOST_BYTES, Client, Endpoint
 
 KEY = "sk-secret-4711-key"

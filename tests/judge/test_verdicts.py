@@ -8,10 +8,10 @@ from chat_server import Server, chat, parts, prefers, scored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.errors import InputError, TargetError
+from fedaudit.api.errors import InputError, TargetError
 from fedaudit.judge.cache import Cache
 from fedaudit.judge.endpoint import Client, Endpoint
-from fedaudit.judge.rows import rows
+from fedaudit.judge.measurements import rows
 from fedaudit.judge.verdicts import Comparison, Verdict, judge, verdict
 from fedaudit.metrics.intervals import wilson
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.metrics import frequency
-from fedaudit.metrics.frequency import document_frequency, frequency_rows
+from fedaudit.metrics import document_frequency as frequency
+from fedaudit.metrics.document_frequency import document_frequency, frequency_rows
 from fedaudit.nano.generator import corpus
 
 TEXTS = st.text("aab张\U0001f600\0\ud800", max_size=30)

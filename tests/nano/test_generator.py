@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit import nano
-from fedaudit.errors import UsageError
+from fedaudit.api.errors import UsageError
+from fedaudit.api.templates import TEMPLATES
 from fedaudit.nano import generator
 from fedaudit.nano.people import LABELS, invent
 from fedaudit.pii.checksums import is_id_card, is_luhn
-from fedaudit.prompts import TEMPLATES
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.setup import documents
+from fedaudit.simulation.initialization import documents
 
 
 def some(**changes):

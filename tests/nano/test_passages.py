@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit import nano
-from fedaudit.errors import UsageError
+from fedaudit.api.errors import UsageError
+from fedaudit.api.templates import TEMPLATES
 from fedaudit.metrics.overlap import compare
 from fedaudit.nano import passages
-from fedaudit.prompts import TEMPLATES
 from fedaudit.simulation.config import Partition, Records, Simulation
-from fedaudit.simulation.partition import by_corpus, corpus_of
-from fedaudit.simulation.setup import documents, split
+from fedaudit.simulation.data.partition import by_corpus, corpus_of
+from fedaudit.simulation.initialization import documents, split
 
 DOMAINS = {domain["name"]: domain for domain in passages.grammar()["domain"]}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.metrics.utility import rouge_l
+from fedaudit.metrics.text_similarity import rouge_l
 from fedaudit.nano.cases import templates
 from fedaudit.nano.generator import corpus
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedaudit.pii.invented import MAKERS, OTHERS, like
+from fedaudit.pii.surrogates import MAKERS, OTHERS, like
 from fedaudit.pii.taxonomy import category, taxonomy
 
 LABELS = sorted({c.labels[0] for c in taxonomy().categories} | {*OTHERS, "CASE_NUMBER", "MISC"})
@@ -138,10 +138,10 @@ def test_short_numbers_that_pass_luhn_by_chance_are_numbers(number):
 
 @pytest.mark.parametrize("label", ["PERSON", "ALIAS"])
 def test_no_part_of_a_name_is_its_own_pseudonym(label, monkeypatch):
-    from fedaudit.pii import invented
+    from fedaudit.pii import surrogates
 
     drawn = iter(["Joan Lee", "Ann Hughes", "Joan Hughes", "LEE Joan"])
-    monkeypatch.setattr(invented, "_name", lambda old, rng: next(drawn))
+    monkeypatch.setattr(surrogates, "_name", lambda old, rng: next(drawn))
     assert like("Mr Ann Lee", label, random.Random(1)) == "Mr Joan Hughes"
 
 

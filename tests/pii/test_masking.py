@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.records import Document, PiiSpan
+from fedaudit.api.templates import TEMPLATES
 from fedaudit.nano.generator import corpus
 from fedaudit.pii.masking import STYLES, masked, substitute
-from fedaudit.prompts import TEMPLATES
-from fedaudit.records import Document, PiiSpan
 
 TEXT = "Claimant: Ann Lee, born 3 May 1980."
 ANNOTATED = Document(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fedaudit.nano.generator import corpus
 from fedaudit.pii.checksums import is_id_card, is_luhn, luhn_check_digit
-from fedaudit.pii.invented import like
 from fedaudit.pii.pseudonyms import pseudonyms
+from fedaudit.pii.surrogates import like
 
 PAIRS = sorted({p for d in corpus(cases=30, documents_per_case=6, seed=2) for p in d.strings()})
 CARD = "6222 0000 1111 222"

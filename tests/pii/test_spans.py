@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.records import PiiSpan
 from fedaudit.pii.spans import resolve
-from fedaudit.records import PiiSpan
 
 
 @st.composite

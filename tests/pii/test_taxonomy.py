@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit import registry
+from fedaudit.config import registry
 from fedaudit.nano.people import LABELS
 from fedaudit.pii.taxonomy import NORMS, OTHER, category, in_order, major, taxonomy
 

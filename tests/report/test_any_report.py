@@ -12,13 +12,14 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.console import Console
 
-from fedaudit.records import Measurement
-from fedaudit.report import html, markdown, tables, terminal
+from fedaudit.api.records import Measurement
 from fedaudit.report.document import schema, validate
+from fedaudit.report.query import ATTRIBUTION, SUSPICION
 from fedaudit.report.redaction import hidden
-from fedaudit.report.rows import ATTRIBUTION, SUSPICION
-from fedaudit.report.tried import tried
-from fedaudit.report.verdict import verdict
+from fedaudit.report.renderers import html, markdown, terminal
+from fedaudit.report.tables import overview
+from fedaudit.report.text.attacks import tried
+from fedaudit.report.verdict.policy import verdict
 
 PROPERTIES = schema()["$defs"]["measurement"]["properties"]
 WORDS = ("right", "none", "all", "own", "fusion", "shared alone", "legal alone", "federated", "up")
@@ -166,7 +167,7 @@ def test_a_table_of_nothing_is_not_shown():
         assert "filters of made-up examples" not in text
 
 
-@pytest.mark.parametrize("kind", [*sorted(tables.KINDS), "own_kind"])
+@pytest.mark.parametrize("kind", [*sorted(overview.KINDS), "own_kind"])
 @pytest.mark.parametrize("scope", [{}, {"source": "tuned", "label": "PERSON"}])
 def test_a_metric_that_no_table_knows_stands_among_the_others(kind, scope):
     row = Measurement(
@@ -200,7 +201,7 @@ def test_tables_have_the_same_lines_in_any_order(rows, seed):
     def lines(some):
         return sorted(
             (one.title, *sorted(zip(one.columns, row, strict=True)))
-            for one in tables.attacks(report(some))
+            for one in overview.attacks(report(some))
             if rows is not study or "kind" not in one.title  # shows the first variant only
             for row in one.rows
         )

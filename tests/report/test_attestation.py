@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from example_report import SHA256, example
 
-from fedaudit.errors import InputError
+from fedaudit.api.errors import InputError
 from fedaudit.report import attestation
 from fedaudit.report.attestation import Refused, opened, sign, statement, vouched
 from fedaudit.report.document import dumps

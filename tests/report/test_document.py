@@ -15,14 +15,14 @@ from example_report import HOSTILE, coverage, example, extraction, hostile, numb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.errors import FedauditError, InputError
+from fedaudit.api.errors import FedauditError, InputError
+from fedaudit.api.records import Finding, Measurement
 from fedaudit.metrics.significance import detectable
-from fedaudit.records import Finding, Measurement
 from fedaudit.report.document import dumps, read, schema, validate, write
-from fedaudit.report.figures import RATES
+from fedaudit.report.number_format import RATES
 from fedaudit.report.redaction import hidden
-from fedaudit.report.tables import KINDS
-from fedaudit.report.verdict import verdict
+from fedaudit.report.tables.overview import KINDS
+from fedaudit.report.verdict.policy import verdict
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -15,10 +15,10 @@ from memorized_report import document as memorized
 from rich.console import Console
 from test_any_report import measurements
 
-from fedaudit.report import html, markdown, terminal
 from fedaudit.report.document import dumps, validate
-from fedaudit.report.recheck import recheck
-from fedaudit.report.verdict import RULE
+from fedaudit.report.renderers import html, markdown, terminal
+from fedaudit.report.verdict.policy import RULE
+from fedaudit.report.verdict.recheck import recheck
 
 ALONE = "Do not rely on this"
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_judged_is_said_and_shown(monkeypatch):
         raise OverflowError
 
     found = read(example())
-    monkeypatch.setattr("fedaudit.report.recheck.verdict", broken)
+    monkeypatch.setattr("fedaudit.report.verdict.recheck.verdict", broken)
     assert recheck(found).holds is None
     assert "cannot be judged (OverflowError)" in shown(found)
     assert "Verdict: fail (not checked)" in shown(found)

@@ -7,7 +7,7 @@ from example_report import HOSTILE, KEY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.errors import InputError, Interrupted
+from fedaudit.api.errors import InputError, Interrupted
 from fedaudit.report.redaction import (
     KEY_FILE,
     OLD_KEY_FILE,

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedaudit.report import units
-from fedaudit.report.figures import counted
+from fedaudit.report.number_format import counted
 from fedaudit.report.units import COUNTS, OPERATIONS, SIZES, TIMES
 
 FORMS = {"size": SIZES, "operations": OPERATIONS, "amount": COUNTS, "duration": TIMES}

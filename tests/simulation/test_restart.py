@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit import registry
-from fedaudit.defense import Defense
+from fedaudit.api.defense import Defense
+from fedaudit.config import registry
 from fedaudit.federation import adapters
-from fedaudit.simulation.client import Job, rate_at, span, train
+from fedaudit.simulation.client.trainer import Job, rate_at, span, train
 from fedaudit.simulation.config import Training
 
 COSINE = Training(learning_rate=8.0, decay="cosine", restart=True)

@@ -9,17 +9,17 @@ from typing import ClassVar
 import pytest
 import torch
 
-from fedaudit import registry
-from fedaudit.defense import Defense, Responder
-from fedaudit.errors import UsageError
+from fedaudit.api.defense import Defense, Responder
+from fedaudit.api.errors import UsageError
+from fedaudit.api.plugin import Result
+from fedaudit.api.records import Measurement, Routed
+from fedaudit.config import registry
+from fedaudit.config.options import build
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
-from fedaudit.interfaces import Result
-from fedaudit.options import build
-from fedaudit.records import Measurement, Routed
-from fedaudit.simulation import loop
+from fedaudit.simulation import rounds
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.run import simulate
+from fedaudit.simulation.runner import simulate
 
 SETTINGS = {
     "clients": 2,
@@ -217,14 +217,14 @@ def test_what_is_private_or_deployed_is_its_owners_alone(run, monkeypatch):
 
 def test_the_folder_of_private_adapters_is_closed_before_one_is_trained(run, monkeypatch, tmp_path):
     seen = []
-    train = loop.train
+    train = rounds.train
 
     def watched(job):
         if "/" in job.who:
             seen.append(stat.S_IMODE((tmp_path / "run/private").stat().st_mode))
         return train(job)
 
-    monkeypatch.setattr(loop, "train", watched)
+    monkeypatch.setattr(rounds, "train", watched)
     run(answers=True)
     assert seen == [0o700] * 4  # two clients, two rounds
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.audit.extraction import PrefixAttack
-from fedaudit.audit.prefixes import Place
-from fedaudit.hookspecs import hookimpl
-from fedaudit.interfaces import Aggregator, Attack, Case, Result, Update
-from fedaudit.records import Finding, Measurement
+from fedaudit.api.hooks import hookimpl
+from fedaudit.api.plugin import Aggregator, Attack, Case, Result, Update
+from fedaudit.api.records import Finding, Measurement
+from fedaudit.extraction.prefix_attack import PrefixAttack
+from fedaudit.extraction.prefixes import Place
 
 
 @dataclass(frozen=True, kw_only=True)

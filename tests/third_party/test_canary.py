@@ -4,9 +4,9 @@ import pytest
 import torch
 from fedaudit_canary import Median, Opening
 
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.interfaces import Case
-from fedaudit.records import Document, PiiSpan, Target
 
 OURS = Document(id="a", text="The claimant Ann Lee sued.")
 PROMPT = Document(id="b", text="Before the court stood", is_prompt=True)

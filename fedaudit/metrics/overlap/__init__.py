@@ -1,6 +1,32 @@
-"""What a generated text has of a training text: word for word, as an idea, or paraphrased."""
+"""What a generated text has of a training text: word for word, as an idea, or paraphrased.
 
-from .decision import Overlap, Steps, Verdict, compare, compare_prepared, explain
+* `classifier`: Word for word, as an idea, or a candidate for paraphrase.
+* `filtering`: Passages that overlap in the training text, and those that are too short, go.
+* `paraphrase`: Candidates that say the same in other words: a paraphrase scorer and an entity
+  finder decide.
+* `passages`: Seeds that lie near each other become passages.
+* `prepared_text`: A text made ready for comparing: its units, their terms, and where they stand.
+* `punkt`: The decisions of the Punkt sentence splitter (Kiss and Strunk 2006), with its English
+  model.
+* `seeds`: Which sentences of two texts are alike: one sparse product over their common terms.
+* `sentences`: Texts into sentences: Punkt for alphabets, punctuation marks for Chinese.
+* `settings`: The thresholds of the detector, and whether the original's defects are reproduced.
+* `tokenization`: Words and terms of a sentence, remembered by the piece between two spaces.
+* `treebank`: Words as in the Penn Treebank: the rules of NLTK's TreebankWordTokenizer, in its
+  order.
+* `word_runs`: Common runs of words, found by hashing.
+"""
+
+from fedaudit.metrics.overlap.classifier import (
+    Overlap,
+    Steps,
+    Verdict,
+    compare,
+    compare_prepared,
+    explain,
+)
+from fedaudit.metrics.overlap.prepared_text import Prepared, prepare
+
 from .paraphrase import (
     Category,
     EntityFinder,
@@ -12,7 +38,6 @@ from .paraphrase import (
     paraphrases,
     sentence_pairs,
 )
-from .prepared import Prepared, prepare
 from .sentences import splitter
 from .settings import DEFAULT, ORIGINAL, Settings
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from .extension import Case
+from fedaudit.metrics.overlap.passages import Case
+
 from .seeds import Pair
 from .sentences import Span
 

@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from .decision import Overlap
-from .runs import Run
+from fedaudit.metrics.overlap.classifier import Overlap
+from fedaudit.metrics.overlap.word_runs import Run
+
 from .sentences import has_han, sentences
 
 Category = Literal["verbatim", "idea", "paraphrase_high", "paraphrase_low"]

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .prepared import Floats, Ints, Prepared
+from fedaudit.metrics.overlap.prepared_text import Floats, Ints, Prepared
 
 Seed = tuple[int, int]
 

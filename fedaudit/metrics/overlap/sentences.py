@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from .punkt_rules import CANDIDATE, ends_sentence, model
+from fedaudit.metrics.overlap.punkt import CANDIDATE, ends_sentence, model
 
 Span = tuple[int, int]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .gate import SECURE
-from .lessons import Lessons
+from .training_examples import Lessons
 
 if TYPE_CHECKING:
     import torch

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.defense import Deployed, Finished, Party
-from fedaudit.records import Document, Measurement
+from fedaudit.api.defense import Deployed, Finished, Party
+from fedaudit.api.records import Document, Measurement
 
 from .fusion import fuse
 
 if TYPE_CHECKING:
-    from .defence import SecureGate
+    from .defense import SecureGate
     from .responder import GateResponder
 
 PLUGIN = "secure_gate"
@@ -25,7 +25,7 @@ def deploy_client(
     The secure adapter's query set is of the masked view, a revealing one's of its raw view
     (SecureGate, section 4.3).
     """
-    from .changes import create
+    from .rekeying import create
 
     place, rows, names = finished.folder / client, list[Measurement](), list[str]()
     for name, own, documents in defense.views(party):
@@ -52,7 +52,7 @@ def deploy_client(
 
 def opened(deployed: Deployed) -> "GateResponder":
     """Return a client's gate with its adapters; the other clients' keys are known to it as such."""
-    from .changes import load
+    from .rekeying import load
 
     others = sorted(
         path for path in deployed.folder.iterdir() if path.is_dir() and path.name != deployed.client
@@ -73,7 +73,7 @@ def _query(
 
 
 def _target(folder: Path) -> Any:
-    from fedaudit.records import Target
+    from fedaudit.api.records import Target
 
     return Target(name=folder.name, adapter=str(folder))
 

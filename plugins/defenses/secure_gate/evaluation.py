@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.defense import Deployed, Finished
-from fedaudit.records import Decoding, Measurement, Probe, Request, Target
+from fedaudit.api.defense import Deployed, Finished
+from fedaudit.api.records import Decoding, Measurement, Probe, Request, Target
 
-from .lessons import drawn, malformed
 from .marker import heading, parse
+from .training_examples import drawn, malformed
 
 if TYPE_CHECKING:
     from .responder import GateResponder

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.errors import TargetError
-from fedaudit.interfaces import Progress, no_progress
+from fedaudit.api.errors import TargetError
+from fedaudit.api.plugin import Progress, no_progress
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -68,10 +68,10 @@ def fuse(
     that cannot be summed and for a query set without a token to predict, TargetError for a loss
     that is not finite.
     """
-    from fedaudit.engine import blend
+    from fedaudit.engine.lora import composition
     from fedaudit.federation import adapters
 
-    with blend.attached(engine, (first, second)) as both:
+    with composition.attached(engine, (first, second)) as both:
         found = search(
             lambda weights: both.loss(weights, query),
             psi=psi,
@@ -80,7 +80,7 @@ def fuse(
             seed=seed,
             progress=progress,
         )
-    adapters.write(*blend.stacked((first, second), found.weights), out)
+    adapters.write(*composition.stacked((first, second), found.weights), out)
     return found
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.errors import InputError
-from fedaudit.names import check_name
+from fedaudit.api.errors import InputError
+from fedaudit.system.names import check_name
 
 if TYPE_CHECKING:
     import torch

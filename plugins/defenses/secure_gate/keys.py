@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.errors import InputError, unknown
-from fedaudit.files import atomic_text
+from fedaudit.api.errors import InputError, unknown
+from fedaudit.system.files import atomic_text
 
 if TYPE_CHECKING:
     import numpy as np

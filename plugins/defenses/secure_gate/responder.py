@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.defense import KeyedResponder
-from fedaudit.errors import InputError
-from fedaudit.records import Request, Routed
+from fedaudit.api.defense import KeyedResponder
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Request, Routed
 
 from .gate import Gate
-from .headers import Reader, width_of
+from .header_features import Reader, width_of
 from .keys import Keyring
-from .lessons import drawn
 from .marker import Cleaner, heading, parse
+from .training_examples import drawn
 
 if TYPE_CHECKING:
     import torch

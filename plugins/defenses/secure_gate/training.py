@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from fedaudit.errors import InputError
+from fedaudit.api.errors import InputError
 
 from .batches import Batches, standardised
 from .gate import SECURE, Gate, network
-from .headers import Reader, sigma_of
+from .header_features import Reader, sigma_of
 from .keys import Keyring
-from .lessons import Lessons, lessons
+from .training_examples import Lessons, lessons
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine

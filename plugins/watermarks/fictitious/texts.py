@@ -4,7 +4,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from fedaudit.watermark import Score
+from fedaudit.api.watermark import Score
 
 from .scoring import CERTAIN
 from .wording import stated, stated_of

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from fedaudit.errors import InputError
-from fedaudit.interfaces import Engine, Progress, no_progress
-from fedaudit.records import Decoding, Document, Generation, Probe, Target
-from fedaudit.watermark import Score, Watermark
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Engine, Progress, no_progress
+from fedaudit.api.records import Decoding, Document, Generation, Probe, Target
+from fedaudit.api.watermark import Score, Watermark
 
 from . import scoring, wording, world
 from .texts import score as text_score

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fedaudit.errors import InputError
-from fedaudit.interfaces import Progress
-from fedaudit.records import Decoding, Probe, Target
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Progress
+from fedaudit.api.records import Decoding, Probe, Target
 
 from .wording import complete, filled
 from .world import Entity, data

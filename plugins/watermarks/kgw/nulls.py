@@ -19,7 +19,7 @@ def null_scores(choices: "np.ndarray", gamma: float, count: int, *, salt: int) -
     """
     import numpy as np
 
-    from fedaudit.engine.sampling import uniforms
+    from fedaudit.engine.generation.sampler import uniforms
 
     if not (len(choices) and count):
         return (0.0,) * count
@@ -35,7 +35,7 @@ def _hashes(rows: "np.ndarray", salt: int) -> "np.ndarray":
     """Return 64 bits for each row."""
     import numpy as np
 
-    from fedaudit.engine.sampling import mixed
+    from fedaudit.engine.generation.sampler import mixed
 
     state = np.full(len(rows), salt, dtype=np.uint64)
     with np.errstate(over="ignore"):

@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedaudit.errors import InputError
-from fedaudit.records import Document, Tokens
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Document, Tokens
 
 from .writing import Job
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedaudit.errors import InputError
-from fedaudit.interfaces import Engine, Progress, no_progress
-from fedaudit.records import Decoding, Document, Generation, Probe
-from fedaudit.watermark import Score, Watermark
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Engine, Progress, no_progress
+from fedaudit.api.records import Decoding, Document, Generation, Probe
+from fedaudit.api.watermark import Score, Watermark
 
 from . import textseal
 from .detection import Detector, upper_tail, z_score

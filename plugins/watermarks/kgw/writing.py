@@ -11,8 +11,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.interfaces import Progress, no_progress
-from fedaudit.records import Decoding
+from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.records import Decoding
 
 from . import textseal
 from .detection import Detector
@@ -62,7 +62,7 @@ class Marking:
         """Return scores (rows, vocabulary) under which only the drawn tokens are possible."""
         import torch
 
-        from fedaudit.engine.sampling import uniforms
+        from fedaudit.engine.generation.sampler import uniforms
 
         step = input_ids.shape[1] - self.width
         logits = self._allowed(scores.float(), step)
@@ -107,7 +107,7 @@ class Marking:
         KGW adds delta to the raw logits; textseal to what temperature and top-p have left, so that
         its strength does not depend on the temperature and no token comes back that top-p took out.
         """
-        from fedaudit.engine.sampling import draw, probabilities
+        from fedaudit.engine.generation.sampler import draw, probabilities
 
         decoding = self.style.decoding
         if SCHEMES[self.style.mark.scheme].bound:
@@ -178,7 +178,7 @@ def _continued(base: Any, jobs: Sequence[Job], style: Style) -> list[list[int]]:
     from transformers import GenerationConfig, LogitsProcessorList
 
     from fedaudit.engine.batching import padded
-    from fedaudit.engine.generate import left_padded
+    from fedaudit.engine.generation.decoding import left_padded
 
     width = padded(len(jobs[0].prompt))
     ids, mask = left_padded([job.prompt for job in jobs], width, base.model.device)

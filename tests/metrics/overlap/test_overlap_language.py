@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from pan_reference import TREEBANK, split
 
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, Settings, compare, prepare
-from fedaudit.metrics.overlap.punkt_rules import ends_sentence, known, model
+from fedaudit.metrics.overlap.punkt import ends_sentence, known, model
 from fedaudit.metrics.overlap.sentences import sentences, splitter
+from fedaudit.metrics.overlap.tokenization import code, words
 from fedaudit.metrics.overlap.treebank import tokens
-from fedaudit.metrics.overlap.words import code, words
 
 # fmt: off
 PARTS = [
@@ -76,7 +76,7 @@ def test_tokens_and_words_are_treebanks():
 def test_abbreviations_are_not_ends_and_without_the_list_they_are(monkeypatch):
     text = "Mrs. Hall met Dr. Abel. He left."
     assert spelt(text) == ["Mrs. Hall met Dr. Abel.", "He left."]
-    monkeypatch.setattr("fedaudit.metrics.overlap.punkt_rules.model", lambda: None)
+    monkeypatch.setattr("fedaudit.metrics.overlap.punkt.model", lambda: None)
     known.cache_clear()
     ends_sentence.cache_clear()
     try:

@@ -19,7 +19,7 @@ from fedaudit.metrics.overlap import (
     explain,
     prepare,
 )
-from fedaudit.metrics.overlap.runs import common, located, matches, outermost
+from fedaudit.metrics.overlap.word_runs import common, located, matches, outermost
 
 SENTENCES = st.lists(st.sampled_from(WORDS[:8]), min_size=1, max_size=9).map(" ".join)
 TEXTS = st.lists(SENTENCES, max_size=6).map(lambda parts: ". ".join(p.capitalize() for p in parts))

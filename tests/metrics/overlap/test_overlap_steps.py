@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pan_reference import clusters as slow_clusters
 
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, explain, prepare
-from fedaudit.metrics.overlap.extension import clusters
 from fedaudit.metrics.overlap.filtering import _apart
+from fedaudit.metrics.overlap.passages import clusters
 from fedaudit.metrics.overlap.seeds import Pair
-from fedaudit.metrics.overlap.words import code
+from fedaudit.metrics.overlap.tokenization import code
 
 
 def test_units_are_counted_stems_and_short_sentences_are_joined():

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.registry import create
+from fedaudit.config.registry import create
 
 A, B = "q_proj.lora_A.weight", "q_proj.lora_B.weight"
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.registry import create
+from fedaudit.config.registry import create
 
 A, B = "q.lora_A.weight", "q.lora_B.weight"
 

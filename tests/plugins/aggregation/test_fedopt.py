@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit import registry
+from fedaudit.config import registry
 
 NAMES = ("fedavgm", "fedadagrad", "fedadam", "fedyogi", "nesterov")
 
@@ -127,7 +127,7 @@ def test_the_order_of_clients_changes_nothing(name, clients, seed):
     ],
 )
 def test_options_that_make_no_sense_are_refused(name, options):
-    from fedaudit.errors import UsageError
+    from fedaudit.api.errors import UsageError
 
     with pytest.raises(UsageError):
         registry.create("aggregation", name, options)

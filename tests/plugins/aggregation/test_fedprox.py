@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.errors import UsageError
-from fedaudit.registry import create
+from fedaudit.api.errors import UsageError
+from fedaudit.config.registry import create
 
 A, B = "q_proj.lora_A.weight", "q_proj.lora_B.weight"
 

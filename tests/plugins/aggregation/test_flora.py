@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaudit.config.registry import create
 from fedaudit.federation import adapters
-from fedaudit.registry import create
 
 MODULES = {"q": (6, 5), "v": (4, 5)}
 """(out, in) of each; their products have rank 5 and 4 at most."""
@@ -220,7 +220,7 @@ def test_the_rule_asks_for_a_fresh_start_and_the_others_do_not():
 
 @pytest.fixture(scope="module")
 def merged_federation(small, tmp_path_factory):
-    from fedaudit.simulation.run import simulate
+    from fedaudit.simulation.runner import simulate
 
     path = tmp_path_factory.mktemp("flora") / "run"
     training = replace(small.training, steps=2)
@@ -258,7 +258,7 @@ def shares(path, numbers):
 def test_the_global_adapter_answers_as_the_base_with_all_rounds_merged(
     merged_federation, fresh_base
 ):
-    from fedaudit.engine.loader import attach, load_base
+    from fedaudit.engine.loading.loader import attach, load_base
 
     ids = torch.tensor([[1, *range(300, 330)]])
     path = merged_federation
@@ -278,11 +278,13 @@ def test_a_round_is_trained_with_the_initial_adapter_on_the_merged_base(
     merged_federation, base, tmp_path
 ):
     """The same training again, on a base that was merged by hand and saved as a model."""
-    from fedaudit.engine.loader import load_base
+    from fedaudit.config.options import build
+    from fedaudit.engine.loading.loader import load_base
     from fedaudit.federation import manifest
-    from fedaudit.options import build
-    from fedaudit.simulation import client, loop, material
+    from fedaudit.simulation import rounds
+    from fedaudit.simulation.client import trainer
     from fedaudit.simulation.config import Simulation
+    from fedaudit.simulation.data import datasets
 
     path = merged_federation
     found = manifest.read(path)
@@ -290,39 +292,39 @@ def test_a_round_is_trained_with_the_initial_adapter_on_the_merged_base(
     hand = by_hand(load_base("fedaudit-nano", device="cpu"), shares(path, (1,)))
     hand.model.save_pretrained(tmp_path / "base")
     hand.tokenizer.save_pretrained(tmp_path / "base")
-    own = material.materials(config, path, found.clients, [])
-    job = client.Job(
+    own = datasets.materials(config, path, found.clients, [])
+    job = trainer.Job(
         who="c1",
         base=str(tmp_path / "base"),
         start=path / "rounds/000/global",
         out=tmp_path / "out",
-        sequences=material.tokenized(config, base, own).shared["c1"],
+        sequences=datasets.tokenized(config, base, own).shared["c1"],
         training=config.training,
         round=2,
         rounds=3,
-        seed=loop.seed_of(config.seed, 2, "c1"),
+        seed=rounds.seed_of(config.seed, 2, "c1"),
         aggregator=flora(),
         device="cpu",
         dtype="auto",
         threads=1,
     )
-    loss = client.train(job)
+    loss = trainer.train(job)
     assert loss == pytest.approx(found.rounds[2].loss["c1"], abs=1e-5)
     again, kept = adapters.read(job.out), adapters.read(path / "rounds/002/clients/c1")
     for name, tensor in kept.items():
         torch.testing.assert_close(again[name], tensor, rtol=1e-3, atol=1e-4)
     # On the bare base it would have come to something else.
-    client.train(replace(job, base="fedaudit-nano", out=tmp_path / "bare"))
+    trainer.train(replace(job, base="fedaudit-nano", out=tmp_path / "bare"))
     other = adapters.read(tmp_path / "bare")
     assert any((other[name] - tensor).abs().max() > 1e-3 for name, tensor in kept.items())
-    client.forget()
+    trainer.forget()
 
 
 def test_stopped_between_rounds_it_goes_on_to_the_same_end(merged_federation, tmp_path):
+    from fedaudit.config.options import build
     from fedaudit.federation import manifest
-    from fedaudit.options import build
     from fedaudit.simulation.config import Simulation
-    from fedaudit.simulation.run import simulate
+    from fedaudit.simulation.runner import simulate
 
     out = shutil.copytree(merged_federation, tmp_path / "run")
     found = manifest.read(out)

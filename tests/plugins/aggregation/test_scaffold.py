@@ -6,10 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.errors import UsageError
-from fedaudit.interfaces import Aggregator
-from fedaudit.registry import create
-from fedaudit.simulation.memory import Gradients
+from fedaudit.api.errors import UsageError
+from fedaudit.api.plugin import Aggregator
+from fedaudit.config.registry import create
+from fedaudit.simulation.server.state import Gradients
 
 STEPS, ETA, DIM = 5, 0.05, 3
 

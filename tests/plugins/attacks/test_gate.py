@@ -8,20 +8,20 @@ from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 
 import pytest
+from fedaudit_plugins.attacks.gate import guesses
+from fedaudit_plugins.attacks.gate.guesses import ALPHABET, Marker, Quote
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit import registry
-from fedaudit.audit import guessing
+from fedaudit.api.defense import KeyedResponder, Responder
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Document, PiiSpan, Request, Routed, Target
 from fedaudit.audit.evidence import masked
-from fedaudit.audit.guessing import ALPHABET, Marker, Quote
-from fedaudit.defense import KeyedResponder, Responder
+from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.engine.responding import RespondingEngine
-from fedaudit.errors import InputError, UsageError
-from fedaudit.interfaces import Case
+from fedaudit.engine.routed import RespondingEngine
 from fedaudit.metrics.intervals import Z_95
-from fedaudit.records import Document, PiiSpan, Request, Routed, Target
 from fedaudit.report.redaction import Redactor
 
 KEY = "aB3dE5gH7jK9mN2pQ4sT"
@@ -240,7 +240,7 @@ LEAKY = {
     "Cyrillic and Greek are read as Latin": (
         {
             "passes": lambda text, key: (
-                text in {key, *(key.translate(t) for t in (guessing.CYRILLIC, guessing.GREEK))}
+                text in {key, *(key.translate(t) for t in (guesses.CYRILLIC, guesses.GREEK))}
             )
         },
         {"letters that look alike": 2},
@@ -404,7 +404,7 @@ def test_what_leaks_under_each_family_by_hand():
 
 
 def test_it_leaks_under_the_first_attempt_that_was_let_through():
-    second_of_many = sorted(guessing.edits([KEY], [FOREIGN]))[1234]
+    second_of_many = sorted(guesses.edits([KEY], [FOREIGN]))[1234]
     door = Door(passes=lambda text, key: text in (key, second_of_many))
     found = leaks(attacked(door, leaks=True))
     assert found[EDIT + SPELLED] == (6, 6)
@@ -593,18 +593,18 @@ def test_no_attempt_is_a_valid_key_or_comes_twice(keys, seed, count):
     own, foreign = keys[:-1] or keys, keys[1:]
     length = min(map(len, own))
     families = [
-        guessing.random_keys(count, length, keys, seed),
-        guessing.edits(own, foreign),
-        guessing.drawn(guessing.edits(own, foreign), count, seed),
-        guessing.fragments(own, keys),
-        *guessing.look_alikes(own, keys).values(),
+        guesses.random_keys(count, length, keys, seed),
+        guesses.edits(own, foreign),
+        guesses.drawn(guesses.edits(own, foreign), count, seed),
+        guesses.fragments(own, keys),
+        *guesses.look_alikes(own, keys).values(),
     ]
     assert len(families[0]) == count
     for family in families:
         assert len(set(family)) == len(family)
         assert not set(family) & set(keys)
     assert not {"", *families[3]} & set(families[1])
-    for quotes in guessing.quotes(MARKER, own, "0" * length).values():
+    for quotes in guesses.quotes(MARKER, own, "0" * length).values():
         texts = [quote.text for quote in quotes]
         assert len(set(texts)) == len(texts)
         for quote in quotes:
@@ -639,17 +639,15 @@ def test_edits_are_all_there_is_at_distance_one(key):
         for text in all_texts
         if distance(text, key) == 1 and text not in key and text.casefold() != key.casefold()
     }
-    found = guessing.edits([key], [])
+    found = guesses.edits([key], [])
     assert found == sorted(found)
     assert {text for text in found if set(text) <= set(letters)} == wanted
     assert all(distance(text, key) == 1 for text in found)
 
 
 def test_random_keys_are_all_there_is_where_that_is_little():
-    assert sorted(guessing.random_keys(100, 1, ["a", "zz", "-"], 5)) == sorted(
-        set(ALPHABET) - {"a"}
-    )
-    many = guessing.random_keys(62 * 62, 2, [], 5)
+    assert sorted(guesses.random_keys(100, 1, ["a", "zz", "-"], 5)) == sorted(set(ALPHABET) - {"a"})
+    many = guesses.random_keys(62 * 62, 2, [], 5)
     assert len(set(many)) == 62 * 62
 
 
@@ -675,7 +673,7 @@ def test_every_second_pass_of_the_built_in_tokenizer_can_be_read(base):
 def test_a_marker_is_read_off_the_heading():
     assert Marker.of(lambda key: f"<<{key}>> ") == Marker("<<", ">> ")
     assert Marker.of(lambda key: key) == Marker("", "")
-    bare = guessing.quotes(Marker("", " "), [KEY], "0" * 20)
+    bare = guesses.quotes(Marker("", " "), [KEY], "0" * 20)
     assert not [q for some in bare.values() for q in some if q.text.startswith(KEY)]
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit import registry
-from fedaudit.engine import tuning
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Beginning, Case
+from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
-from fedaudit.errors import InputError, UsageError
-from fedaudit.interfaces import Beginning, Case
-from fedaudit.records import Document, PiiSpan, Target
+from fedaudit.engine.training import finetune
 
 NAMES = ("Ann Lee", "Bob Ray", "Cem Oz", "Dora Fay", "Eve Kim", "Fay Orr")
 
@@ -106,8 +106,8 @@ def test_the_copy_learns_the_pii_and_nothing_else_is_in_the_loss(engine, adapter
 
 def test_a_second_run_does_not_train_again(engine, adapter, cache, monkeypatch):
     times = []
-    real = tuning.tune
-    monkeypatch.setattr(tuning, "tune", lambda *a: times.append(1) or real(*a))
+    real = finetune.tune
+    monkeypatch.setattr(finetune, "tune", lambda *a: times.append(1) or real(*a))
     first = attack().prepared(case(engine, adapter))[0].tuned
     assert attack().prepared(case(engine, adapter))[0].tuned == first
     # Who asks differently asks the same copy; who learns differently does not.
@@ -122,7 +122,7 @@ def test_a_second_run_does_not_train_again(engine, adapter, cache, monkeypatch):
 
 def test_no_copy_is_made_where_there_is_nothing_to_look_for(engine, adapter, cache, monkeypatch):
     asked = []
-    monkeypatch.setattr(tuning, "tune", lambda *a: asked.append("tuned"))
+    monkeypatch.setattr(finetune, "tune", lambda *a: asked.append("tuned"))
     monkeypatch.setattr(LocalEngine, "generate", lambda *a, **b: asked.append("asked"))
     for victim in ([DOCUMENTS[0]], [Document(id="x", text="nothing", pii=())]):
         result = attack().run(case(engine, adapter, victim=victim))
@@ -142,7 +142,7 @@ def test_only_the_chosen_kinds_are_learnt(engine, adapter, cache, monkeypatch):
         learnt.append({engine.base.tokenizer.decode(one.answer).strip() for one in lessons})
         raise InputError("enough")
 
-    monkeypatch.setattr(tuning, "tune", tune)
+    monkeypatch.setattr(finetune, "tune", tune)
     for labels, wanted in (("", {"Gil Roe", "Hull"}), ("PERSON", {"Gil Roe"})):
         made = attack(labels=labels) if labels else attack()
         with pytest.raises(InputError, match="enough"):

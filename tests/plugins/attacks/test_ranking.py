@@ -4,15 +4,15 @@ import random
 import re
 
 import pytest
+from fedaudit_plugins.attacks.ranking.cloze import chosen, occurrences, questions, same, window
+from fedaudit_plugins.attacks.ranking.scoring import TIE, rank
 
-from fedaudit import registry
-from fedaudit.audit.questions import chosen, occurrences, questions, same, window
-from fedaudit.audit.ranking import TIE, rank
+from fedaudit.api.errors import InputError, TargetError, UsageError
+from fedaudit.api.plugin import Beginning, Case
+from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.errors import InputError, TargetError, UsageError
-from fedaudit.interfaces import Beginning, Case
 from fedaudit.metrics.intervals import wilson
-from fedaudit.records import Document, PiiSpan, Target
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 PEOPLE = ("Kim", "Lee", "Fox", "Ray", "Orr", "Day")

@@ -7,8 +7,8 @@ from baseline_trial import hidden, score, seen, trial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.errors import InputError
-from fedaudit.registry import create
+from fedaudit.api.errors import InputError
+from fedaudit.config.registry import create
 
 DIRECT = create("attribution", "direct")
 

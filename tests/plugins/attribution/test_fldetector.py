@@ -7,8 +7,8 @@ from fedaudit_plugins.attribution.fldetector import mean_scores
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.errors import UsageError
-from fedaudit.registry import create
+from fedaudit.api.errors import UsageError
+from fedaudit.config.registry import create
 
 DETECTOR = create("attribution", "fldetector")
 

@@ -6,14 +6,14 @@ import torch
 from baseline_trial import flags, trial
 from fedaudit_plugins.attribution.flforensics import FLForensics
 
-from fedaudit.attributor import Seen
-from fedaudit.engine import gradient
+from fedaudit.api.attribution import Seen
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.records import Document, Target
+from fedaudit.api.watermark import Mark
+from fedaudit.config.registry import create
 from fedaudit.engine.local import LocalEngine
-from fedaudit.errors import InputError, UsageError
+from fedaudit.engine.training import influence
 from fedaudit.federation import adapters
-from fedaudit.records import Document, Target
-from fedaudit.registry import create
-from fedaudit.watermark import Mark
 
 CLEAN = (
     "The court heard the case in March.",
@@ -60,7 +60,7 @@ class World:
     def slopes(self, t, words):
         ids = (*self.engine.beginnings.get("bos", ()), *self.engine.tokenize([words])[0].ids)
         where = Target(name="s", adapter=str(self.starts[t]))
-        return gradient.weight_gradients(self.engine, where, [ids[:256]])
+        return influence.weight_gradients(self.engine, where, [ids[:256]])
 
     def write(self, start, update):
         folder = self.place / f"written{len(self.written)}"
@@ -85,7 +85,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(write_adapter, tmp_path_factory):
-    from fedaudit.engine.loader import load_base
+    from fedaudit.engine.loading.loader import load_base
 
     place = tmp_path_factory.mktemp("world")
     return World(load_base("fedaudit-nano", device="cpu"), write_adapter, place)
@@ -137,7 +137,7 @@ def test_influences_are_dense_inner_products_by_hand(world):
         scale = config["lora_alpha"] / config["r"]
         texts = world.engine.tokenize(CLEAN)
         begin = world.engine.beginnings.get("bos", ())
-        clean = gradient.weight_gradients(
+        clean = influence.weight_gradients(
             world.engine,
             Target(name="s", adapter=str(world.starts[t])),
             [(*begin, *tokens.ids) for tokens in texts],

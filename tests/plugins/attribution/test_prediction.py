@@ -8,7 +8,7 @@ from fedaudit_plugins.attribution import prediction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.errors import InputError
+from fedaudit.api.errors import InputError
 
 SIZE = 6
 

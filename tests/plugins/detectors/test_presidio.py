@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.errors import InputError, UsageError
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.config.registry import create
 from fedaudit.pii.checksums import id_card_check_digit, luhn_check_digit
-from fedaudit.registry import create
 
 ID = "11010519491231002X"
 CARD = "6222021234567890128"
@@ -260,7 +260,7 @@ class Blocked(socket.socket):
 
 socket.socket = Blocked
 socket.create_connection = socket.getaddrinfo = socket.gethostbyname = blocked
-from fedaudit.registry import create
+from fedaudit.config.registry import create
 texts = sys.argv[1:]
 for options in ({}, {"entities": "URL,DATE_TIME,EMAIL_ADDRESS"}):
     print(sum(map(len, create("detector", "presidio", options).detect(texts))))

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from fedaudit.errors import InputError, UsageError
-from fedaudit.registry import create
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.config.registry import create
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{n}" for n in range(30))]
 

@@ -13,8 +13,8 @@ from fedaudit_plugins.secure_aggregation.vectors import flatten, layout_of, unfl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit import registry
-from fedaudit.errors import InputError, TargetError, UsageError
+from fedaudit.api.errors import InputError, TargetError, UsageError
+from fedaudit.config import registry
 
 UPDATES = {
     f"c{i}": {

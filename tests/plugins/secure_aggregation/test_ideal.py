@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit import registry
-from fedaudit.errors import UsageError
+from fedaudit.api.errors import UsageError
+from fedaudit.config import registry
 
 SHAPES = {"l.lora_A.weight": (2, 3), "l.lora_B.weight": (4, 2)}
 

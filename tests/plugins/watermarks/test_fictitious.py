@@ -10,10 +10,10 @@ from fedaudit_plugins.watermarks.fictitious.watermark import Fictitious, entity_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit import registry
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.records import Decoding, Document, Target
+from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.errors import InputError, UsageError
-from fedaudit.records import Decoding, Document, Target
 
 GIVEN = [Document(id=f"d{i}", text=f"Text {i}.", group="case") for i in range(40)]
 
@@ -274,7 +274,7 @@ def test_a_real_chat_model_that_writes_nonsense_falls_back_to_templates(base, mo
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from fedaudit.engine.loader import Base
+    from fedaudit.engine.loading.loader import Base
     from fedaudit.engine.local import LocalEngine
 
     torch.manual_seed(0)

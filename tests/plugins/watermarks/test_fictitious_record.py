@@ -6,9 +6,9 @@ from fedaudit_plugins.watermarks.fictitious.watermark import Fictitious, entity_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaudit.api.errors import UsageError
+from fedaudit.api.records import Document, Target
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.errors import UsageError
-from fedaudit.records import Document, Target
 
 GIVEN = [Document(id=f"d{i}", text=f"Text {i}.", group="case") for i in range(40)]
 RECORD = Fictitious(register="record", strangers=0)

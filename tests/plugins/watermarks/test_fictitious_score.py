@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2, combine_pvalues, norm
 
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Generation
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.errors import InputError
-from fedaudit.records import Generation
 
 HITS = st.lists(st.integers(0, 25), min_size=4, max_size=4)
 NULLS = st.lists(

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import combine_pvalues, norm
 
-from fedaudit.attribution import measure
-from fedaudit.attribution.chance import Chance
-from fedaudit.attribution.decision import decide
+from fedaudit.api.plugin import no_progress
+from fedaudit.api.records import Decoding, Generation, Target
+from fedaudit.api.watermark import Mark
+from fedaudit.attribution.decision.decision import decide
+from fedaudit.attribution.decision.null_distribution import Chance
+from fedaudit.attribution.owner import detection
 from fedaudit.attribution.scores import Scored, Scores
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.interfaces import no_progress
-from fedaudit.records import Decoding, Generation, Target
-from fedaudit.watermark import Mark
 
 PLUGIN = Fictitious(paraphrases=3, strangers=8, stranger_names=2, correlation=0)
 
@@ -54,7 +54,7 @@ class Knowing(FakeEngine):
 
 def score_of(engine, adapter, secret, plugin=PLUGIN):
     mark = Mark(id="m", name="fictitious", options={}, secret=secret)
-    return measure.measure(engine, [adapter], [(mark, plugin)])[0]["m"]
+    return detection.measure(engine, [adapter], [(mark, plugin)])[0]["m"]
 
 
 def test_the_same_questions_are_asked_about_each_name_of_a_stranger():
@@ -144,7 +144,7 @@ def test_without_strangers_the_score_is_what_it_was():
 def test_a_mark_of_older_settings_is_tested_with_strangers():
     options = {"register": "prose", "paraphrases": 3, "tokens": 4, "nulls": 0}
     mark = Mark(id="old", name="fictitious", options=options, secret=issued())
-    [scores] = measure.measure(Knowing({}), [None], measure.tested([mark]))
+    [scores] = detection.measure(Knowing({}), [None], detection.tested([mark]))
     assert len(scores["old"].null) == 24
 
 
@@ -157,10 +157,10 @@ def test_neither_the_order_of_marks_nor_of_models_changes_a_null(order, adapters
     marks = [
         (Mark(id=f"m{i}", name="fictitious", options={}, secret=secrets[i]), PLUGIN) for i in order
     ]
-    found = measure.measure(engine, adapters, marks)
+    found = detection.measure(engine, adapters, marks)
     for adapter, own in zip(adapters, found, strict=True):
         assert own == {f"m{i}": score_of(engine, adapter, secrets[i]) for i in range(4)}
-    asked = measure.questions(engine, marks)
+    asked = detection.questions(engine, marks)
     # The strangers of three marks are the same ones, and are asked about once.
     assert len(asked) == 12 * (4 + 2 * 2)
 

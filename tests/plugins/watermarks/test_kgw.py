@@ -9,11 +9,11 @@ from fedaudit_plugins.watermarks.kgw.detection import Detector
 from fedaudit_plugins.watermarks.kgw.texts import beginnings, continuing
 from fedaudit_plugins.watermarks.kgw.watermark import KGW
 
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Decoding, Document, Generation, Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
-from fedaudit.errors import InputError
 from fedaudit.nano import generator
-from fedaudit.records import Decoding, Document, Generation, Target
 
 DOCUMENTS = list(
     generator.corpus(cases=4, documents_per_case=5, seed=5, languages=("en",), domains=("legal",))

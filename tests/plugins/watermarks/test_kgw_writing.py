@@ -16,7 +16,7 @@ from transformers import (
     WatermarkingConfig,
 )
 
-from fedaudit.records import Decoding
+from fedaudit.api.records import Decoding
 
 VOCABULARY, NEW = 300, 60
 THEIRS = {"lefthash": "lefthash", "selfhash": "hf-selfhash"}

@@ -1,0 +1,299 @@
+"""What a plugin is, and what it may ask of the core.
+
+A plugin is a frozen dataclass: its fields are its options, its docstring's first line its help.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from fedaudit.api.records import (
+    Beginning,
+    Decoding,
+    Document,
+    Finding,
+    Generation,
+    Measurement,
+    PiiSpan,
+    Probe,
+    Target,
+    Tokens,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import torch
+
+Update = Mapping[str, "torch.Tensor"]
+"""A LoRA adapter's tensors by their PEFT names; A and B apart, not their product."""
+
+State = Mapping[str, Update]
+"""What a server keeps from round to round, by name: its momentum, for example."""
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total) as work goes on."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """Report to nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chances:
+    """How likely a continuation of one prompt begins with each of some strings, from 0 to 1."""
+
+    least: "npt.NDArray[np.float64]"
+    """(strings,) What was followed to the end."""
+    most: "npt.NDArray[np.float64]"
+    """(strings,) The same and all that was given up on the way there."""
+    drawn: "npt.NDArray[np.int64]"
+    """(strings,) Draws from what was given up that completed the string: a Poisson number, whose
+    mean is the trials times what `least` lacks of the probability."""
+    rows: int = 0
+    """How many rows the model read for it."""
+
+
+class Engine(Protocol):
+    """Answers the two questions about a model: continue these prompts, score these texts."""
+
+    context_length: int
+    """The most tokens a prompt and its continuation may have together."""
+
+    beginnings: Mapping[str, tuple[int, ...]]
+    """Ways a prompt may begin, by name: "bare", "bos", "template" (where the model has them)."""
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """Tokenise without adding special tokens."""
+        ...
+
+    def generate(
+        self,
+        target: Target,
+        probes: Sequence[Probe],
+        *,
+        seed: int,
+        decoding: Decoding = Decoding(),
+        strings: Collection[str] | None = None,
+        progress: Progress = no_progress,
+    ) -> list[Generation]:
+        """Continue every probe; results do not depend on batch size or on order.
+
+        With `strings` only which of these a continuation begins with counts, leading white space
+        aside: what is behind may be missing.
+        """
+        ...
+
+    def score(
+        self,
+        target: Target,
+        sequences: Sequence[Sequence[int]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[float]]:
+        """Return, for each sequence, the natural-log probability of every token but the first."""
+        ...
+
+    def scores(
+        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    ) -> list[list[list[float]]]:
+        """Score every sequence under every target; adapters may go through the model together."""
+        ...
+
+    def score_groups(
+        self,
+        target: Target,
+        groups: Sequence[Sequence[Sequence[int]]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[list[float]]]:
+        """Score every sequence as `score` does, to rounding; reads what a group shares once."""
+        ...
+
+    def begins_with(
+        self,
+        target: Target,
+        prompts: Sequence[Sequence[int]],
+        strings: Sequence[str],
+        *,
+        new: int,
+        decoding: Decoding = Decoding(),
+        threshold: float = 4e-3,
+        trials: Sequence[int] = (),
+        seed: int = 0,
+        progress: Progress = no_progress,
+    ) -> list[Chances]:
+        """Return for each prompt the probability that a continuation begins with each string.
+
+        A continuation has at most `new` tokens; white space that leads it does not count. Branches
+        less likely than `threshold`, or a lower one of the engine's own, may be given up; `trials`,
+        one number a prompt or none, draw from what is. Raises InputError where the engine cannot.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What an attack is given: an engine, a model and its base, and one party's own data."""
+
+    engine: Engine
+    tuned: Target
+    base: Target | None
+    attacker: Sequence[Document]
+    victim: Sequence[Document] | None
+    members: Mapping[str, Sequence[Document]] = field(default_factory=dict)
+    control: Sequence[Document] = ()
+    """Documents that nobody has; in `members`, those of other members that the auditor has."""
+    held_out: Sequence[Document] | None = None
+    """Records like the victim's that nobody trained on: what skill alone gives away."""
+    related: bool = False
+    """Whether training saw other documents of the groups that `held_out` are of."""
+    seed: int = 0
+    beginning: Beginning = field(default_factory=Beginning)
+    detector: "PiiDetector | None" = None
+    """What finds PII in text that the model writes."""
+    progress: Callable[[str], Progress] = field(default=lambda title: no_progress)
+
+    def begun(self, prompt: Sequence[int], *, at_start: bool) -> tuple[int, ...]:
+        """Return `prompt` behind the beginning that the target expects there."""
+        name = self.beginning.start if at_start else self.beginning.middle
+        return (*self.engine.beginnings[name], *prompt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an attack found out: numbers, leaks, and what it cannot tell."""
+
+    measurements: tuple[Measurement, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    limits: tuple[str, ...] = ()
+    revealed: tuple[Mapping[str, str], ...] = ()
+    """Plain text of the findings, by id; written only to the 0600 file of --reveal."""
+
+
+class Plugin:
+    """What every plugin has: a name, and the paper it comes from."""
+
+    name: ClassVar[str]
+    paper: ClassVar[str] = ""
+
+
+class Attack(Plugin, ABC):
+    """Tries to get private data out of a model."""
+
+    once: ClassVar[bool] = False
+    """Whether it brings its own keys: it is then run once, not under every kind of key."""
+    compares: ClassVar[bool] = False
+    """Whether it compares what it finds with records that nobody trained on, `Case.held_out`."""
+
+    @abstractmethod
+    def run(self, case: Case) -> Result:
+        """Attack `case.tuned` and measure what came out."""
+
+
+class Aggregator(Plugin, ABC):
+    """How the server makes one adapter of the clients', and what it asks of their training."""
+
+    resets: ClassVar[bool] = False
+    """Whether the global adapter is merged into the base each round, on which the clients then
+    train the initial adapter again; otherwise they go on from the global adapter itself."""
+    remembers: ClassVar[bool] = False
+    """Whether a client keeps a state of its own from round to round, for `correction`, `remember`
+    and `collect`. Such a state is a second message to the server."""
+
+    @abstractmethod
+    def aggregate(
+        self, start: Update, updates: Sequence[Update], weights: Sequence[float]
+    ) -> Update:
+        """Return the next global adapter from the clients' adapters of a round.
+
+        `weights` are the clients' example counts; `start` is the adapter they all began with.
+        The result must not depend on the order of the clients beyond float rounding.
+        """
+
+    def step(
+        self, start: Update, updates: Sequence[Update], weights: Sequence[float], state: State
+    ) -> tuple[Update, State]:
+        """Return the next global adapter and what the server remembers for its next round.
+
+        `state` is empty in the first round. It is kept in the federation's folder, so that a run
+        resumes with it. A rule without memory only has `aggregate`.
+        """
+        return self.aggregate(start, updates, weights), {}
+
+    def difference(self, start: Update, trained: Update) -> Update:
+        """Return a client's update: what secure aggregation adds up, and what it is told by.
+
+        `start` is the global adapter of the round and `trained` the client's. By default it is the
+        difference of their tensors, A and B apart.
+        """
+        return {name: trained[name].float() - start[name].float() for name in trained}
+
+    def moved(self, start: Update, update: Update) -> Update:
+        """Return the global adapter `start` after `update`, in its own form and scaling."""
+        return {name: start[name].float() + update[name] for name in start}
+
+    def penalty(self, start: Update, weights: Update) -> "torch.Tensor | None":
+        """Return what a client adds to its loss at every step; None adds nothing."""
+        return None
+
+    def correction(self, state: State, own: State) -> Update | None:
+        """Return what a client adds to its gradient at every step of a round; None adds nothing.
+
+        It is asked where `remembers`, for the shared adapter only. `state` is what the server
+        remembers and `own` what this client does; each is empty until there is something. The
+        gradient is corrected after it was clipped and before the optimizer uses it.
+        """
+        return None
+
+    def remember(self, own: State, gradient: Update) -> State:
+        """Return what a client remembers after a round in place of its `own` state.
+
+        `gradient` is the mean of its gradients over the steps of the round, in float32, each as it
+        was before the correction.
+        """
+        return own
+
+    def collect(
+        self,
+        state: State,
+        before: Sequence[State],
+        after: Sequence[State],
+        weights: Sequence[float],
+        everybody: Sequence[float],
+    ) -> State:
+        """Return what the server remembers once the round's clients have told what changed.
+
+        `state` is what `step` returned; `before` and `after` are the clients' own states, in the
+        order of `weights`, their example counts. `everybody` has the example counts of all clients
+        of the federation. What a client sends is the difference of the two states.
+        """
+        return state
+
+
+class PiiDetector(Plugin, ABC):
+    """Finds personal data in plain text."""
+
+    @abstractmethod
+    def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
+        """Return for each text its spans, sorted and without overlap."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say what found the spans (tool, version, models, languages), for the report."""
+
+
+class Paraphraser(Plugin, ABC):
+    """Judges whether two sentences say the same in other words."""
+
+    @abstractmethod
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the probability, from 0 to 1, that each (generated, training) pair says the same.
+
+        What a pair gets must not depend on the others, nor on their order.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Say what judged the pairs (model, version), for the report."""

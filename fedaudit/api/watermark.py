@@ -1,0 +1,106 @@
+"""What a watermark is: it marks documents so that a model trained on them can be told by it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedaudit.api.plugin import Engine, Plugin, Progress, no_progress
+from fedaudit.api.records import Decoding, Document, Generation, Probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One watermark, as its owner keeps it: a licensee's own, found by its secret alone."""
+
+    id: str
+    name: str
+    """The plugin."""
+    options: Mapping[str, Any]
+    """The plugin's settings; no secret."""
+    secret: Mapping[str, Any] = field(repr=False)
+    """What `Watermark.issue` returned."""
+    salt: str = field(default="", repr=False)
+    """What hides the mark behind its commitment until it is opened; empty where none was drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What a test for a watermark counted, and how far that is from chance."""
+
+    z: float
+    """Standard normal where there is no watermark; large where there is one."""
+    p_value: float
+    """The upper tail."""
+    n: int
+    """Things looked at: scored tokens, questions."""
+    hits: int
+    """Those that speak for the watermark: green tokens, right answers."""
+    chance: float
+    """The share of hits that is expected without a watermark."""
+    null: tuple[float, ...] = ()
+    """z of the same things under marks that nobody has, in every test the same ones; empty where a
+    plugin draws none. What tests of several models say alike, it says alike under all of them."""
+
+
+class Watermark(Plugin, ABC):
+    """Plants a mark in documents and finds it in texts and in what a model answers.
+
+    Its fields are public settings. What only the owner may know is in the secret, a table that
+    JSON can hold.
+    """
+
+    @abstractmethod
+    def issue(
+        self, teacher: Any, prompts: Sequence[str], *, seed: int, index: int
+    ) -> dict[str, Any]:
+        """Return the secret of a new mark: another one for every `seed` and `index`.
+
+        `teacher` is the LocalEngine of the model that writes marked documents; `prompts` are texts
+        that nobody trains on, for a detector that needs prompts of its own.
+        """
+
+    @abstractmethod
+    def embed(
+        self,
+        secret: Mapping[str, Any],
+        documents: Sequence[Document],
+        teacher: Any,
+        *,
+        seed: int,
+        progress: Progress = no_progress,
+    ) -> list[Document]:
+        """Return one marked document in place of each of `documents`."""
+
+    def prompted(
+        self, secret: Mapping[str, Any], texts: Sequence[str], teacher: Any
+    ) -> dict[str, Any]:
+        """Return the secret with prompts made of `texts`, where the test has prompts at all."""
+        return dict(secret)
+
+    @abstractmethod
+    def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
+        """Return what a model under test is asked, once each."""
+
+    @property
+    def decoding(self) -> Decoding:
+        """How a model under test answers: greedily, unless a watermark needs it otherwise.
+
+        Where it draws, every model draws with the same random numbers.
+        """
+        return Decoding(temperature=0)
+
+    @abstractmethod
+    def test(
+        self, secret: Mapping[str, Any], answers: Sequence[Generation], engine: Engine
+    ) -> Score:
+        """Test the answers to `questions`, in their order; prompts are no part of them.
+
+        A watermark should give `Score.null`, from the same answers or from further questions to the
+        same models: without, Z of several rounds is taken for standard normal by chance, and a
+        report says among its limits that nobody has shown it.
+        """
+
+    @abstractmethod
+    def test_texts(self, secret: Mapping[str, Any], texts: Sequence[str], engine: Engine) -> Score:
+        """Test texts, of whoever wrote them."""

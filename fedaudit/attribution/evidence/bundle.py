@@ -1,0 +1,130 @@
+"""A bundle: what an accused party's expert needs to compute a decision again, in one folder.
+
+The estimates, the opened marks, the published commitments, the scores and the report, under fixed
+names, and bundle.json with the SHA-256 of every file.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.attribution import estimates as estimates_file
+from fedaudit.attribution import scores as scores_file
+from fedaudit.attribution.estimates import Estimates
+from fedaudit.attribution.scores import Scores
+from fedaudit.config.options import build
+from fedaudit.federation import commitments as commitments_file
+from fedaudit.federation import watermark_keys as marks_file
+from fedaudit.system.files import (
+    atomic_text,
+    check_version,
+    existing_parent,
+    for_owner,
+    read_json,
+    sha256,
+)
+from fedaudit.system.names import check_inside
+
+NAME = "bundle.json"
+ESTIMATES, MARKS, SCORES, REPORT = "estimates", "watermark.json", "scores.json", "report.json"
+COMMITMENTS = commitments_file.NAME
+SCHEMA_VERSION = "1.0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """bundle.json."""
+
+    schema_version: str = SCHEMA_VERSION
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The SHA-256 of every file of the bundle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Where the parts of a bundle come from."""
+
+    estimates: Path
+    marks: Path
+    scores: Path
+    report: Path
+    commitments: Path | None = None
+    opened: Sequence[str] = ()
+    """The marks that are opened; empty for all."""
+
+
+def make(parts: Parts, out: Path) -> Bundle:
+    """Write a bundle into the new folder `out`, for its owner alone: it opens marks.
+
+    Raises InputError for parts that are broken or not of one run, UsageError for an unknown mark.
+    """
+    if out.exists():
+        raise InputError(f"{out} exists already; choose another --out.")
+    found, scores = estimates_file.read(parts.estimates), scores_file.read(parts.scores)
+    together(found, scores, parts.estimates, parts.scores)
+    marks = marks_file.read(parts.marks)
+    ids = [mark.id for mark in marks]
+    for name in parts.opened:
+        if name not in ids:
+            raise unknown("mark", name, ids)
+    if parts.commitments:
+        commitments_file.read(parts.commitments)
+    existing_parent(out.absolute().parent)
+    for name in _names(found):
+        (out / ESTIMATES / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(parts.estimates / name, out / ESTIMATES / name)
+    marks_file.write([m for m in marks if m.id in (parts.opened or ids)], out / MARKS)
+    single = {SCORES: parts.scores, REPORT: parts.report, COMMITMENTS: parts.commitments}
+    for name, path in single.items():
+        if path is not None:
+            shutil.copyfile(path, out / name)
+    made = Bundle(files={n: sha256(out / n) for n in sorted(_below(out))})
+    atomic_text(out / NAME, json.dumps(asdict(made), indent=2) + "\n")
+    for_owner(out)
+    return made
+
+
+def _names(found: Estimates) -> Iterator[str]:
+    yield estimates_file.NAME
+    yield from found.files
+
+
+def _below(folder: Path) -> Iterator[str]:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            yield path.relative_to(folder).as_posix()
+
+
+def read(folder: Path) -> Bundle:
+    """Return the bundle in `folder`, once every file that it names is there.
+
+    Raises InputError for a folder that holds none, or lacks a file. Hashes are compared elsewhere.
+    """
+    path = folder / NAME
+    table = read_json(path, f"{folder} is no bundle; `fedaudit attribute bundle` makes one.")
+    check_version(table, path, SCHEMA_VERSION)
+    try:
+        found = build(Bundle, table, NAME)
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
+    for name in found.files:
+        check_inside(name, path)
+    wanted = (f"{ESTIMATES}/{estimates_file.NAME}", MARKS, SCORES, REPORT)
+    for name in dict.fromkeys((*wanted, *found.files)):
+        if not (folder / name).is_file():
+            raise InputError(f"{folder} misses {name}, which a bundle needs.")
+    return found
+
+
+def together(found: Estimates, scores: Scores, estimates: Path, path: Path) -> None:
+    """Raise InputError unless estimates and scores are of one run and of the same rounds."""
+    if scores.run != found.run:
+        raise InputError(f"{path} has scores of another run than {estimates}.")
+    have, scored = {one.round for one in found.rounds}, {one.round for one in scores.rounds}
+    if lacking := sorted(scored - have):
+        raise InputError(f"{estimates} misses round {lacking[0]}, which {path} has scores of.")
+    if lacking := sorted(have - scored):
+        raise InputError(f"{path} misses round {lacking[0]}, which {estimates} has.")

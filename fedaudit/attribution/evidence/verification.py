@@ -1,0 +1,186 @@
+"""An attribution checked by somebody else: everything from the estimates on computed again."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.watermark import Mark
+from fedaudit.attribution import estimates as estimates_file
+from fedaudit.attribution import report as reporting
+from fedaudit.attribution import scores as scores_file
+from fedaudit.attribution.decision.decision import decide
+from fedaudit.attribution.estimates import Estimates
+from fedaudit.attribution.evidence import bundle, commitment
+from fedaudit.attribution.owner import scoring
+from fedaudit.attribution.owner.worker_pool import Pool
+from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.audit.verification.report import Check, State, verdict
+from fedaudit.federation import commitments as commitments_file
+from fedaudit.federation import watermark_keys as marks_file
+from fedaudit.report import document
+from fedaudit.system.files import sha256
+
+JUDGED = ("measurements", "findings", "limits")
+"""What of a report is compared with one made anew; its verdict is judged by its own rule."""
+
+
+def checks(
+    folder: Path, pool: Pool, *, client: str = "", progress: Progress = no_progress
+) -> Iterator[Check]:
+    """Check a bundle: its files, commitments, scores, decision, Z of a client or of the flagged.
+
+    Scores are computed with the base model and compared bit for bit. Raises InputError for a bundle
+    that lacks something, UsageError for a client that nobody tested.
+    """
+    made = bundle.read(folder)
+    yield from _files(made, folder)
+    found = estimates_file.read(folder / bundle.ESTIMATES)
+    scores = scores_file.read(folder / bundle.SCORES)
+    bundle.together(found, scores, folder / bundle.ESTIMATES, folder / bundle.SCORES)
+    marks = marks_file.read(folder / bundle.MARKS)
+    report = _report(folder / bundle.REPORT)
+    if client and client not in scores.clients:
+        raise unknown("client", client, scores.clients)
+    if strangers := [mark.id for mark in marks if mark.id not in scores.marks]:
+        raise InputError(f"{folder / bundle.MARKS} opens {strangers[0]}, which was not scored.")
+    public = folder / bundle.COMMITMENTS
+    yield from _opened(marks, scores, public if public.is_file() else None)
+    yield from _rescored(folder, found, scores, marks, pool, progress)
+    yield from _redecided(folder, scores, report, public if public.is_file() else None)
+    yield from _told(scores, report, client)
+
+
+def _report(path: Path) -> dict[str, Any]:
+    """Return a report of `attribute decide`; raises InputError for any other."""
+    found = document.read(path)
+    kinds = {"threshold": (int, float), "alpha": (int, float), "committed": (bool,)}
+    known = found["run"]["config"]
+    if found["run"]["command"] != "attribute decide" or not all(
+        type(known.get(name)) in kind for name, kind in kinds.items()
+    ):
+        raise InputError(f"{path} is no report of this version's `fedaudit attribute decide`.")
+    return found
+
+
+def _state(same: bool) -> State:
+    return "same" if same else "differs"
+
+
+def _files(made: bundle.Bundle, folder: Path) -> Iterator[Check]:
+    """Yield one check of all files together, or one for each that is another."""
+    odd = [name for name, said in made.files.items() if sha256(folder / name) != said]
+    for name in odd:
+        yield Check(
+            state="differs", kind="file", name=name, why=f"not the SHA-256 in {bundle.NAME}"
+        )
+    if not odd:
+        yield Check(state="same", kind="files", name=f"{len(made.files)} by SHA-256")
+
+
+def _opened(marks: Sequence[Mark], scores: Scores, public: Path | None) -> Iterator[Check]:
+    """Yield whether each opened mark is the one that was committed to, and tested."""
+    own = commitment.digests(marks)
+    known: Mapping[str, str] = {}
+    if public:
+        known = {one.id: one.sha256 for one in commitments_file.read(public).commitments}
+    for mark in scores.marks:
+        one = own.get(mark)
+        name, state, why = f"of mark {mark}", _state(False), ""
+        if mark not in {each.id for each in marks}:
+            state, why = "not checked", "the mark is not opened"
+        elif one is None:
+            state, why = "not checked", "the mark has no salt: nothing was committed to"
+        elif one != scores.commitments.get(mark):
+            why = "the opened mark, or its settings, are not those that the scores name"
+        elif not public:
+            state, why = "not checked", f"the bundle has no {bundle.COMMITMENTS}"
+        elif one != known.get(mark):
+            why = f"{bundle.COMMITMENTS} has none of it or that of another"
+        else:
+            state = "same"
+        yield Check(state=state, kind="commitment", name=name, why=why)
+
+
+def _rescored(
+    folder: Path,
+    found: Estimates,
+    scores: Scores,
+    marks: Sequence[Mark],
+    pool: Pool,
+    progress: Progress,
+) -> Iterator[Check]:
+    """Yield for every round whether the opened marks' scores come out the same, bit for bit."""
+    again = scoring.score(folder / bundle.ESTIMATES, found, marks, pool, progress=progress)
+    ids = [mark.id for mark in marks]
+    where = f"made on {scores.device or 'an unknown device'}, here {again.device}"
+    for one, new in zip(scores.rounds, again.rounds, strict=True):
+        if one.estimates != new.estimates:
+            yield Check(state="differs", kind="estimates", name=f"of round {one.round}",
+                        why="the scores are of other estimates")  # fmt: skip
+        said, seen = _of(one, ids), _of(new, ids)
+        odd = sum(a != b for a, b in zip(said, seen, strict=True)) if len(said) == len(seen) else -1
+        why = f"{len(seen):,} tests bit for bit" if not odd else f"{odd:,} of {len(said):,} tests"
+        if odd and scores.device != again.device:
+            why += f"; {where}"
+        yield Check(state=_state(not odd), kind="scores", name=f"of round {one.round}", why=why)
+    for mark in scores.marks:
+        if mark not in ids:
+            why = "the mark is not opened"
+            yield Check(state="not checked", kind="scores", name=f"of mark {mark}", why=why)
+
+
+def _of(one: Scored, marks: Sequence[str]) -> list[tuple[object, ...]]:
+    """Return a round's scores of some marks, in one order, with whose they are."""
+    tables = {"": one.reference, **one.clients}
+    return [(who, mark, tables[who][mark]) for who in sorted(tables) for mark in marks]
+
+
+def _redecided(
+    folder: Path, scores: Scores, report: Mapping[str, Any], public: Path | None
+) -> Iterator[Check]:
+    """Yield whether the report is that of these scores, and says what follows from them."""
+    path = folder / bundle.SCORES
+    said = [row["sha256"] for row in report["data"]]
+    yield Check(state=_state(sha256(path) in said), kind="report", name="is about these scores")
+    config = report["run"]["config"]
+    if config["committed"] and public is None:
+        raise InputError(f"{folder} misses {bundle.COMMITMENTS}, which the report is about.")
+    again = reporting.decided_report(
+        scores,
+        path,
+        threshold=config["threshold"],
+        alpha=config["alpha"],
+        started=datetime.now(UTC),
+        commitments=public if config["committed"] else None,
+    ).to_json()
+    for part in JUDGED:
+        own, new = report[part], json.loads(json.dumps(again[part]))
+        odd = [one for one in own if one not in new] + [one for one in new if one not in own]
+        why = f"{len(own):,} bit for bit" if own == new else f"{len(odd):,} are others"
+        yield Check(state=_state(own == new), kind="decision", name=part, why=why)
+    yield verdict(report)
+
+
+def _told(scores: Scores, report: Mapping[str, Any], client: str) -> Iterator[Check]:
+    """Yield Z of one client, or of every client that is named in a finding."""
+    named = [str(one["evidence"].get("client", "")) for one in report["findings"]]
+    config = report["run"]["config"]
+    decision = decide(scores, threshold=config["threshold"], alpha=config["alpha"])
+    for who in [client] if client else named:
+        rows = {
+            row["scope"]["mark"]: row["value"]
+            for row in report["measurements"]
+            if row["metric"] == "stouffer_z" and set(row["scope"]) == {"client", "mark"}
+            and row["scope"]["client"] == who
+        }  # fmt: skip
+        for one in decision.tests:
+            if one.client == who and one.mark in rows:
+                why = f"{one.z!r} over {len(one.rounds)} rounds"
+                same = one.z == rows[one.mark]
+                yield Check(
+                    state=_state(same), kind="Z", name=f"of {who}, mark {one.mark}", why=why
+                )

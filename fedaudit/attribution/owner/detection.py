@@ -1,0 +1,75 @@
+"""Testing models for watermarks: all adapters of a round are asked together."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.records import Decoding, Generation, Probe, Target
+from fedaudit.api.watermark import Mark, Score, Watermark
+from fedaudit.config import registry
+
+Tested = Sequence[tuple[Mark, Watermark]]
+Question = tuple[Probe, Decoding]
+"""What is asked, and how the answer is chosen."""
+
+
+def tested(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
+    """Return each mark with the plugin that tests it; raises UsageError for one nobody has."""
+    return [(mark, registry.create("watermark", mark.name, mark.options)) for mark in marks]
+
+
+def questions(engine: Any, marks: Tested) -> list[Question]:
+    """Return what a model is asked for all marks together, each question once."""
+    return list(dict.fromkeys(q for one in marks for q in _questions(engine, *one)))
+
+
+def _questions(engine: Any, mark: Mark, plugin: Watermark) -> list[Question]:
+    return [(probe, plugin.decoding) for probe in plugin.questions(mark.secret, engine)]
+
+
+def measure(
+    engine: Any,
+    adapters: Sequence[Path | None],
+    marks: Tested,
+    progress: Progress = no_progress,
+) -> list[dict[str, Score]]:
+    """Return the score of every mark for every adapter; None is the base.
+
+    A question that several marks ask is asked once. Neither the order of the adapters nor that of
+    the marks changes a score.
+    """
+    asked = {mark.id: _questions(engine, mark, plugin) for mark, plugin in marks}
+    found = answers(engine, adapters, questions(engine, marks), progress)
+    return [
+        {
+            mark.id: plugin.test(mark.secret, [own[one] for one in asked[mark.id]], engine)
+            for mark, plugin in marks
+        }
+        for own in found
+    ]
+
+
+def answers(
+    engine: Any,
+    adapters: Sequence[Path | None],
+    asked: Sequence[Question],
+    progress: Progress = no_progress,
+) -> list[dict[Question, Generation]]:
+    """Return every adapter's answer to each question, asked by how long and how it may be."""
+    targets = [Target(name=str(at), adapter=str(at) if at else None) for at in adapters]
+    found: list[dict[Question, Generation]] = [{} for _ in targets]
+    done = 0
+    for new, decoding in dict.fromkeys((probe.max_new_tokens, how) for probe, how in asked):
+        chosen = [one for one in asked if (one[0].max_new_tokens, one[1]) == (new, decoding)]
+        rows = engine.answers(
+            targets,
+            [probe.prompt for probe, _ in chosen],
+            new=new,
+            decoding=decoding,
+            progress=lambda n, _, before=done: progress(before + n, len(asked)),
+        )
+        for own, row in zip(found, rows, strict=True):
+            own.update(zip(chosen, row, strict=True))
+        done += len(chosen)
+    return found

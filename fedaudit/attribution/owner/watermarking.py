@@ -1,0 +1,182 @@
+"""What the owner of documents does with marks: plant a new one, test texts and models for all."""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.records import Document
+from fedaudit.api.templates import template
+from fedaudit.api.watermark import Mark, Score, Watermark
+from fedaudit.attribution.evidence import commitment
+from fedaudit.attribution.owner import detection
+from fedaudit.config import registry
+from fedaudit.config.options import table_of
+from fedaudit.data import corpus
+from fedaudit.federation import commitments
+from fedaudit.federation import watermark_keys as marks_file
+from fedaudit.federation.commitments import Commitments
+from fedaudit.system.files import existing, existing_parent, read_regular
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+
+KEPT_BACK = 10
+"""One in so many documents is a prompt where nobody names prompts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Documents to mark for one licensee."""
+
+    documents: Path
+    out: Path
+    watermark: Path
+    plugin: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    prompts: Path | None = None
+    id: str = ""
+    model: str
+    seed: int | None = None
+    """Whoever knows it can find the mark; None draws one that nobody can guess."""
+    template: str
+    device: str = "auto"
+    dtype: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new mark and how many documents carry it."""
+
+    mark: Mark
+    commitment: str
+    """What is published of it."""
+    count: int
+    unread: Mapping[str, int]
+    """Fields of the documents that are not written with them, by name."""
+
+
+def make(order: Order, watch: Callable[[str], Progress] = lambda title: no_progress) -> Made:
+    """Issue a mark, write the marked documents, and add the mark to the owner's file.
+
+    Raises InputError for files that are there already or hold nothing to mark; the owner's file is
+    written last, and never without the documents.
+    """
+    plugin: Watermark = registry.create("watermark", order.plugin, order.options)
+    known = marks_file.read(order.watermark) if order.watermark.exists() else []
+    name = order.id or f"mark{len(known)}"
+    if name in [mark.id for mark in known]:
+        raise InputError(f"{order.watermark} has a mark {name} already; choose another --id.")
+    if order.out.exists():
+        raise InputError(f"{order.out} exists already; choose another place for the documents.")
+    if order.out.resolve() == order.watermark.resolve():
+        raise InputError(f"{order.out} cannot hold both the documents and the marks.")
+    for path in (order.out, order.watermark):
+        existing_parent(path.absolute().parent)  # of marks, the file itself may be there
+    unread: Counter[str] = Counter()
+    documents, prompts = _texts(order, unread)
+    teacher = engine(order.model, order.device, order.dtype)
+    seed = _seed(order, known)
+    secret = plugin.issue(teacher, prompts, seed=seed, index=len(known))
+    marked = plugin.embed(
+        secret, documents, teacher, seed=seed, progress=watch("marking documents")
+    )
+    corpus.write(order.out, marked)
+    options, salt = table_of(plugin), _salt(order, len(known))
+    mark = Mark(id=name, name=order.plugin, options=options, secret=secret, salt=salt)
+    marks_file.write([*known, mark], order.watermark)
+    return Made(mark, commitments.digest(mark, options), len(marked), unread)
+
+
+def _seed(order: Order, known: Sequence[Mark]) -> int:
+    """Return the seed of a new mark.
+
+    A plugin that keeps its seed draws marks apart that share it, so the file's own is taken again.
+    """
+    if order.seed is not None:
+        return order.seed
+    kept = [mark.secret.get("seed") for mark in known if mark.name == order.plugin]
+    return next((seed for seed in kept if isinstance(seed, int)), secrets.randbits(63))
+
+
+def _salt(order: Order, index: int) -> str:
+    """Return 256 bits that hide a mark behind its commitment; those of a seed are the seed's."""
+    if order.seed is None:
+        return f"{secrets.randbits(256):064x}"
+    return commitments.seeded_salt(order.seed, index)
+
+
+def published(watermark: Path, out: Path | None) -> Commitments:
+    """Return what the owner of a file of marks may publish, and write it to `out`.
+
+    A mark without a salt is given one, in the owner's file. Raises InputError where `out` is there.
+    """
+    if out is not None and out.exists():
+        raise InputError(f"{out} exists already; choose another place for the commitments.")
+    marks = marks_file.read(watermark)
+    salted = [replace(m, salt=m.salt or f"{secrets.randbits(256):064x}") for m in marks]
+    found = commitment.published(salted)
+    if salted != marks:
+        marks_file.write(salted, watermark)
+    if out is not None:
+        commitments.write(found, out)
+    return found
+
+
+def _texts(order: Order, unread: Counter[str]) -> tuple[list[Document], list[str]]:
+    """Return the documents to mark, and texts for prompts."""
+    form = template(order.template)
+    found = list(corpus.read(existing(order.documents, "file"), form, unread))
+    if order.prompts is not None:
+        prompts = [one.text for one in corpus.read(existing(order.prompts, "file"), form)]
+    else:
+        prompts = [one.text for one in found[::KEPT_BACK]]
+        found = [one for at, one in enumerate(found) if at % KEPT_BACK]
+    if not found:
+        raise InputError(f"{order.documents} holds no document to mark.")
+    return found, prompts
+
+
+def check(
+    path: Path,
+    *,
+    texts: Path | None,
+    model: str,
+    adapter: Path | None,
+    options: Mapping[str, Any],
+    device: str = "auto",
+    dtype: str = "auto",
+    progress: Progress = no_progress,
+) -> list[tuple[str, Score]]:
+    """Return each mark's id with its score: of texts, of an adapter on the model, or of itself."""
+    marks = marks_file.read(path)
+    tested = detection.tested([replace(m, options={**m.options, **options}) for m in marks])
+    if texts is not None:
+        found = _read(existing(texts, "file"))
+        asked = engine(model, device, dtype)
+        return [(mark.id, plugin.test_texts(mark.secret, found, asked)) for mark, plugin in tested]
+    asked = engine(model, device, dtype)
+    [scores] = detection.measure(asked, [adapter], tested, progress)
+    return list(scores.items())
+
+
+def _read(path: Path) -> Sequence[str]:
+    """Return the texts of a JSONL file, or the whole of any other as one text."""
+    if path.suffix == ".jsonl":
+        return [document.text for document in corpus.read(path, template("fed_pii"))]
+    try:
+        return [read_regular(path).decode("utf-8")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as text: {error}.") from None
+
+
+def engine(model: str, device: str, dtype: str) -> "LocalEngine":
+    """Return the engine of a model."""
+    from fedaudit.engine.loading.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    return LocalEngine(load_base(model, device=device, dtype=dtype))

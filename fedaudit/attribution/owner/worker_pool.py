@@ -1,0 +1,110 @@
+"""Testing many adapters: in processes of their own on CPU, in this one on a GPU."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.watermark import Mark, Score
+from fedaudit.attribution.owner import detection
+from fedaudit.system.processes import processes
+
+BROKEN = "A testing process ended unexpectedly (out of memory?); try again with --workers 1."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where models are asked; `workers` 0 is one a core, on CPU only."""
+
+    device: str = "auto"
+    dtype: str = "auto"
+    workers: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The test of several adapters of one base, as it is sent to a worker process."""
+
+    key: int
+    base: str
+    sha256: str
+    adapters: tuple[Path, ...]
+    marks: tuple[Mark, ...]
+
+
+class Pool:
+    """Worker processes that keep their model; they start with the first job and end with `with`."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._processes: Executor | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        engine_for.cache_clear()
+        self._stack.__exit__(kind, error, trace)
+
+    def count(self) -> int:
+        """Return how many jobs may run at once."""
+        from fedaudit.engine.loading.loader import device_for
+
+        if device_for(self.machine.device).type != "cpu":
+            return 1
+        return self.machine.workers or len(os.sched_getaffinity(0))
+
+    def device(self) -> str:
+        """Return where models are asked and in which numbers, for example "cpu float32"."""
+        from fedaudit.engine.loading.loader import device_for, dtype_for
+
+        device = device_for(self.machine.device)
+        return f"{device.type} {str(dtype_for(self.machine.dtype, device)).rpartition('.')[2]}"
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, list[dict[str, Score]]]]:
+        """Yield every job's key with its scores as it is done.
+
+        A job's adapters are asked together, and its scores do not depend on the other jobs.
+        """
+        if self.count() == 1:
+            for job in jobs:
+                yield job.key, run(job, self.machine)
+            return
+        if self._processes is None:
+            self._processes = self._stack.enter_context(processes(self.count(), BROKEN))
+        futures = {self._processes.submit(run, job, self.machine): job.key for job in jobs}
+        for finished in as_completed(futures):
+            yield futures[finished], finished.result()
+
+
+def run(job: Job, machine: Machine) -> list[dict[str, Score]]:
+    """Return the scores of a job's adapters, by mark."""
+    engine = engine_for(job.base, job.sha256, machine)
+    return detection.measure(engine, job.adapters, detection.tested(job.marks))
+
+
+@lru_cache(maxsize=1)
+def engine_for(base: str, sha256: str, machine: Machine) -> Any:
+    """Return the engine of a base; raises InputError unless it is the one that was trained on."""
+    from fedaudit.engine.loading.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    loaded = load_base(base, device=machine.device, dtype=machine.dtype, fetch=False)
+    if sha256 and not loaded.known_as(sha256):
+        raise InputError(
+            f"The base {base} is not the one that the federation was trained on (SHA-256 "
+            f"{loaded.sha256[:12]}, not {sha256[:12]})."
+        )
+    return LocalEngine(loaded)

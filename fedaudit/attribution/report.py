@@ -1,0 +1,205 @@
+"""An attribution as a report: rows, limits, verdict."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.records import Measurement
+from fedaudit.attribution import measurements as rows
+from fedaudit.attribution.decision.decision import Decision, decide
+from fedaudit.attribution.evidence import commitment
+from fedaudit.attribution.evidence.commitment import Held
+from fedaudit.attribution.scores import Scores
+from fedaudit.attribution.server import masks
+from fedaudit.attribution.server.query_plan import Plan
+from fedaudit.attribution.server.round_designs import SHARED
+from fedaudit.audit import environment
+from fedaudit.audit.fingerprint import run_id
+from fedaudit.system.files import sha256
+
+if TYPE_CHECKING:
+    from fedaudit.report.document import Report
+
+
+def decided(
+    decision: Decision, scores: Scores, threshold: float, truth: Mapping[str, str]
+) -> list[Measurement]:
+    """Return the rows of a decision."""
+    present = [who for who in scores.clients if who not in decision.absent]
+    return [
+        *rows.decided(decision, threshold),
+        *rows.known(rows.PROTOCOL, decision.marks, present, truth),
+        *rows.published(decision, truth),
+        *rows.strengths(decision, truth),
+        *rows.leaked(scores),
+    ]
+
+
+def decided_report(
+    scores: Scores,
+    path: Path,
+    *,
+    threshold: float,
+    alpha: float,
+    started: datetime,
+    commitments: Path | None = None,
+) -> "Report":
+    """Return the report of a decision over scores alone.
+
+    With a file of published `commitments`, marks that are not among them flag nobody.
+    """
+    if commitments:
+        commitment.check(commitments, scores.marks)
+    held = commitment.held(scores, commitments) if commitments else None
+    first = decide(scores, threshold=threshold, alpha=alpha)
+    decision = commitment.withheld(first, held, alpha)
+    return report(
+        command="attribute decide",
+        config={
+            "run": scores.run,
+            "threshold": threshold,
+            "alpha": alpha,
+            "committed": held is not None,
+        },
+        started=started,
+        base=scores.base,
+        data=[used(path, len(scores.rounds)), *published(held)],
+        measurements=[
+            *commitment.unbound(decided(decision, scores, threshold, {}), first, decision, held),
+            *commitment.counted(scores, held),
+        ],
+        decision=decision,
+        limits=[
+            *protocol_limits(decision),
+            *_asked(scores),
+            *commitment.limits(scores, held, opened=False),
+            *_missing(scores),
+        ],
+        seeds={},
+        device="cpu",
+    )
+
+
+def published(held: Held | None) -> list[dict[str, Any]]:
+    """Return the report's row for a file of commitments, where there is one."""
+    return [used(held.path, len(held.published.commitments))] if held else []
+
+
+def _asked(scores: Scores) -> list[str]:
+    """Return a limit that says which rounds' estimates share their sets, where some do."""
+    rounds = {one.round: one.sets for one in scores.rounds if one.protocol == SHARED}
+    if not rounds:
+        return []
+    sets = ", ".join(map(str, sorted(set(rounds.values()))))
+    where = f"of rounds {', '.join(map(str, sorted(rounds)))}"
+    return [
+        f"the estimates {where} are made of sums over {sets} sets a round that they share; the "
+        "decision draws what they hold of each other from how such sets are drawn"
+    ]
+
+
+def _missing(scores: Scores) -> list[str]:
+    """Return a limit where rounds between those that were scored have no scores."""
+    have = [one.round for one in scores.rounds]
+    lacking = sorted(set(range(1, max(have, default=0) + 1)) - set(have))
+    return [f"rounds without scores: {', '.join(map(str, lacking))}"] if lacking else []
+
+
+def used(path: Path, records: int) -> dict[str, Any]:
+    """Return the report's row for a file that holds no documents."""
+    return {"path": str(path), "sha256": sha256(path), "records": records, "annotation": None}
+
+
+def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str]:
+    """Return what the decision cannot tell."""
+    limits = list(_assumed(decision))
+    if not decision.flagged:
+        limits.append(
+            "nobody is flagged: nobody trained on these marks, too little of it shows, or the key "
+            "is another"
+        )
+        if decision.tests:
+            least = median(one.detectable for one in decision.tests)
+            limits.append(
+                f"a client whose Z is {least:.1f} on average would have been flagged with 90 % "
+                "probability, if no other client showed the mark"
+            )
+    if planned:
+        limits += [*planned.told, *masks.told(planned)]
+    if planned and planned.aggregator.resets:
+        limits.append(
+            f"under {planned.aggregator.name} an estimate is a sum of few products of low rank: "
+            "who has a round's estimates may take them apart without knowing the sets"
+        )
+    if planned:
+        found = planned.exposures()
+        exposed = [number for number, one in found.items() if one.determined]
+        if not exposed:
+            limits.append("no client's update is determined by a round's sums together")
+        else:
+            first = found[exposed[0]]
+            limits.append(
+                f"every sum was admissible, but together they give single updates away: in round "
+                f"{exposed[0]} those of {len(first.determined)} clients, the first after "
+                f"{first.after} sums"
+            )
+    return limits
+
+
+def _assumed(decision: Decision) -> Iterator[str]:
+    """Yield what the p-values take for granted."""
+    if any(not one.nulls for one in decision.tests):
+        yield (
+            "where a mark has no null marks, p-values hold if scores by chance are standard normal "
+            "and independent from round to round, which nobody has shown: who says the same in "
+            "each round is counted in each"
+        )
+    if nulls := max((one.nulls for one in decision.tests), default=0):
+        yield (
+            f"Z is held against {nulls} marks that nobody has, tested on the same models, where "
+            "its plugin draws some: that covers what models repeat"
+        )
+    if decision.tests:
+        yield (
+            "what an estimate holds of other clients' marked documents is worked out from how the "
+            "sets are drawn and how strongly the others show the mark; a test that answers "
+            "at once from less than a third of it may accuse somebody innocent more often"
+        )
+
+
+def report(
+    *,
+    command: str,
+    config: Mapping[str, Any],
+    started: datetime,
+    base: str,
+    base_sha256: str | None = None,
+    data: Sequence[Mapping[str, Any]],
+    measurements: Sequence[Measurement],
+    decision: Decision | None,
+    limits: Sequence[str],
+    seeds: Mapping[str, int],
+    device: str,
+    queries: int | None = None,
+) -> "Report":
+    """Return the report of an attribution."""
+    from fedaudit.report.run_header import framed
+
+    files = [str(row["sha256"]) for row in data]
+    return framed(
+        command=command,
+        name=run_id({**config, "files": files}),
+        config=config,
+        started=started,
+        base=base,
+        base_sha256=base_sha256,
+        spent={"queries": queries},
+        environment=environment.describe(device),
+        data=data,
+        seeds=seeds,
+        measurements=measurements,
+        findings=rows.findings(decision) if decision else [],
+        limits=limits,
+    )

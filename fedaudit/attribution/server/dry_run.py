@@ -1,0 +1,120 @@
+"""What an attribution would ask, take and give away, before anything is asked."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fedaudit.api.watermark import Mark
+from fedaudit.attribution.owner import detection
+from fedaudit.attribution.server import estimation, masks
+from fedaudit.attribution.server.query_plan import Plan
+from fedaudit.metrics.attribution import subset_design
+from fedaudit.metrics.attribution.exposure import leakage_bits
+
+if TYPE_CHECKING:
+    from fedaudit.attribution.owner.worker_pool import Machine
+
+FLOAT = 4
+"""Bytes of a number in a sum."""
+
+TRIED = 16
+"""Questions that the base is asked to learn how long an answer takes."""
+
+
+def lines(plan: Plan, marks: Sequence[Mark], machine: "Machine | None") -> list[str]:
+    """Return lines for a reader; nothing of the federation's is asked, only the bare base."""
+    numbers = sorted(plan.designs)
+    if not numbers:
+        return ["Every round has been asked for already: nothing would be asked."]
+    dimension = estimation.dimension(plan)
+    how = "; ".join(dict.fromkeys(own.told() for own in plan.designs.values()))
+    found = [
+        f"{plan.queries} sums in rounds {', '.join(map(str, numbers))}: {how}, by "
+        f"{plan.secure.name} secure aggregation with threshold {plan.secure.threshold}, limit "
+        f"{plan.limit:g}.",
+        *held(plan),
+        f"The sums have {plan.queries * dimension * FLOAT / 2**20:,.1f} MiB in all.",
+        f"Time for the sums: about {_duration(plan.queries * _addition(plan, dimension))}.",
+    ]
+    if marks and machine is not None:
+        seconds, asked = _scoring(plan, marks, machine)
+        found.append(
+            f"Time for the tests: about {_duration(seconds)} in one process for {asked:,} answers."
+        )
+    return [*found, *_masks(plan, dimension), *exposed(plan)]
+
+
+def held(plan: Plan) -> list[str]:
+    """Return what was chosen in the place of defaults, and what an estimate holds of others."""
+    return [f"{line[0].upper()}{line[1:]}." for line in (*plan.told, *masks.told(plan))]
+
+
+def _masks(plan: Plan, dimension: int) -> list[str]:
+    """Return how well each round's estimates are masked."""
+    result = []
+    for number, design in plan.designs.items():
+        c = {one.target: masks.masks(one, plan.weights) for one in design.combinations}
+        rho = {who: subset_design.masking_strength(own) for who, own in c.items()}
+        weakest = min(rho, key=lambda who: rho[who])
+        result.append(
+            f"Round {number}: masking strength at least {rho[weakest]:.3f} (expected "
+            f"{design.expected:.3f}), n_eff {subset_design.effective_size(c[weakest]):.1f}; an estimate "
+            f"alone tells at most {leakage_bits(rho[weakest], dimension):,.0f} bits of its update "
+            f"of {dimension:,} numbers, and C d / n_eff with an unknown C."
+        )
+    return result
+
+
+def exposed(plan: Plan) -> list[str]:
+    """Return what each round's series of sums amounts to."""
+    result = []
+    for number, found in plan.exposures().items():
+        told = (
+            f"Round {number}: {found.sets} distinct sets, the smallest of {found.smallest} "
+            f"clients; {found.differences} pairs differ by a group below the threshold"
+        )
+        if found.differences:
+            told += f", the closest by {len(found.closest)}"
+        if found.determined:
+            told += (
+                f". TOGETHER THEY GIVE AWAY single updates: those of {len(found.determined)} "
+                f"clients follow by linear algebra, the first after {found.after} sums"
+            )
+        else:
+            told += ". No client's update is determined by them"
+        result.append(f"{told}.")
+    return result
+
+
+def _addition(plan: Plan, dimension: int) -> float:
+    """Return the seconds that a sum over a set takes, tried on zeros."""
+    import torch
+
+    most = max(len(members) for own in plan.designs.values() for members in own.sets)
+    rows = [torch.zeros(dimension) for _ in range(most)]
+    began = time.perf_counter()
+    for _ in range(3):
+        torch.stack(rows).sum(0)
+    return (time.perf_counter() - began) / 3
+
+
+def _scoring(plan: Plan, marks: Sequence[Mark], machine: "Machine") -> tuple[float, int]:
+    """Return the seconds and the number of answers of all tests, tried on the bare base."""
+    from fedaudit.attribution.owner.worker_pool import engine_for
+
+    base = plan.federation.manifest.base
+    engine = engine_for(base.name, base.sha256, machine)
+    tested = detection.tested(marks)
+    questions = detection.questions(engine, tested)
+    models = sum(len(own.combinations) + 1 for own in plan.designs.values())
+    tried = questions[:TRIED]
+    began = time.perf_counter()
+    detection.answers(engine, [None], tried)
+    each = (time.perf_counter() - began) / max(1, len(tried))
+    return each * len(questions) * models, len(questions) * models
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "a second"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

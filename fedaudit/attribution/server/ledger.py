@@ -1,0 +1,248 @@
+"""The server's ledger, in the federation's folder: which sets were asked for in each round, once.
+
+Estimates of one round by one design can be made again and tell nothing new; by another design they
+are new equations of the same updates. So a round has one design. Entries are chained by their
+hashes: one that is changed or taken out of the middle shows, one that is cut off at the end shows
+where a log of sums names it.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.attribution.server.query_plan import Plan
+from fedaudit.attribution.server.round_designs import PAIRS, Settings
+from fedaudit.config.options import build
+from fedaudit.federation import commitments
+from fedaudit.federation.commitments import canonical
+from fedaudit.federation.folder import Federation
+from fedaudit.metrics.attribution.exposure import leakage_bits
+from fedaudit.system.files import atomic_text, read_regular, sha256
+from fedaudit.system.locks import locked
+
+NAME = "ledger.jsonl"
+OLDER = {**asdict(Settings()), "others": None, "pairs": None, "limit": None, "threshold": None}
+"""What a log says of a round's settings where it says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One round that was asked for, in one line of the ledger."""
+
+    round: int
+    run: str
+    asked: str
+    """When, by the server's clock."""
+    design: str
+    """The SHA-256 of every client's sets, or of those shared, and of the weights in their sums."""
+    seed: str
+    """The SHA-256 of the seed that they were drawn by."""
+    secure_aggregation: str
+    threshold: int
+    others: int
+    pairs: int
+    limit: float
+    sums: int
+    """Sums that the estimates are made of: 2 K for every estimate, or those that all share."""
+    exposure: Mapping[str, Any]
+    """What the round's sums give away together: sets, smallest, rank, determined, after."""
+    strengths: Mapping[str, float]
+    """rho of each client's estimate."""
+    dimension: int
+    commitments: str = ""
+    """The SHA-256 of the commitments that lay in the federation's folder."""
+    previous: str = ""
+    """The hash of the entry before, empty for none."""
+    hash: str = ""
+    """The SHA-256 of everything else in this entry."""
+    protocol: str = PAIRS
+    """How it was asked for; not written where by pairs, as older ledgers have none."""
+
+    def table(self) -> dict[str, Any]:
+        """Return the entry as it is written."""
+        table = asdict(self)
+        if self.protocol == PAIRS:
+            del table["protocol"]
+        return table
+
+    def digest(self) -> str:
+        """Return the SHA-256 of this entry but for its hash."""
+        return hashlib.sha256(canonical({**self.table(), "hash": ""})).hexdigest()
+
+
+def read(folder: Path) -> tuple[Entry, ...]:
+    """Return the entries of a federation's ledger, the chain checked; none without a ledger.
+
+    Raises InputError for a ledger that was changed.
+    """
+    path = folder / NAME
+    try:
+        text = read_regular(path).decode("utf-8")
+    except FileNotFoundError:
+        return ()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}.") from None
+    found: list[Entry] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        one = _entry(line, number, path)
+        if one.hash != one.digest():
+            raise InputError(f"{path}: entry {number} was changed: its hash does not fit it.")
+        if one.previous != (found[-1].hash if found else ""):
+            raise InputError(f"{path}: an entry before entry {number} was changed or taken out.")
+        found.append(one)
+    if not found:
+        raise InputError(f"{path} is empty: its entries were taken out.")
+    return tuple(found)
+
+
+def _entry(line: str, number: int, path: Path) -> Entry:
+    try:
+        table = json.loads(line)
+        one = build(Entry, table, f"entry {number}")
+        if one.table().keys() == table.keys():
+            return one
+    except (ValueError, TypeError, RecursionError, UsageError):
+        pass
+    raise InputError(f"{path}: line {number} is no entry of a ledger.")
+
+
+def design_of(planned: Plan, number: int) -> str:
+    """Return the SHA-256 of a round's design: the sets of each client, and the weights."""
+    own = planned.weights
+    who = planned.federation.manifest.rounds[number].participants
+    table = {
+        "round": number,
+        **planned.designs[number].identity(),
+        "weights": {name: own[name] for name in who},
+    }
+    return hashlib.sha256(canonical(table)).hexdigest()
+
+
+def check(planned: Plan, run: str, logged: Sequence[Any] = ()) -> tuple[Entry, ...]:
+    """Return the ledger, once no round of a plan was asked for with another design.
+
+    `logged` are the entries of a log of sums, which name those of the ledger. Raises InputError
+    for another design, and for a ledger that was changed or is of another run.
+    """
+    path = planned.federation.path / NAME
+    found = read(planned.federation.path)
+    if any(one.run != run for one in found):
+        raise InputError(f"{path} is the ledger of another run.")
+    hashes = {one.hash for one in found}
+    for one in logged:
+        if (name := one.get("ledger", "")) and name not in hashes:
+            raise InputError(f"{path} was cut: the log names an entry of round {one['round']}.")
+    for number in planned.designs:
+        for one in found:
+            if one.round == number and one.design != design_of(planned, number):
+                raise InputError(
+                    f"Round {number} was asked for with other sets already ({path}): estimates by "
+                    "a second design would give its updates away. Use the estimates of then, or "
+                    "give the same design and --seed, which makes the same ones again."
+                )
+    return found
+
+
+def enter(planned: Plan, number: int, run: str, strengths: Mapping[str, float], size: int) -> Entry:
+    """Return a round's entry, appended to the ledger unless it is there; before it is asked for.
+
+    Raises InputError as `check`, and where the ledger cannot be written: then nothing is asked.
+    """
+    folder = planned.federation.path
+    with locked(folder / f".{NAME}.lock", f"Another process writes to {folder / NAME}; wait."):
+        found = check(replace(planned, designs={number: planned.designs[number]}), run)
+        if known := [one for one in found if one.round == number]:
+            return known[0]
+        one = _new(planned, number, run, strengths, size)
+        one = replace(one, previous=found[-1].hash if found else "")
+        one = replace(one, hash=one.digest())
+        lines = [json.dumps(each.table(), allow_nan=False) + "\n" for each in (*found, one)]
+        atomic_text(folder / NAME, "".join(lines), mode=0o600)
+    return one
+
+
+def _new(planned: Plan, number: int, run: str, strengths: Mapping[str, float], size: int) -> Entry:
+    exposed = planned.exposures((number,))[number]
+    public = planned.federation.path / commitments.NAME
+    return Entry(
+        round=number,
+        run=run,
+        asked=datetime.now(UTC).isoformat(timespec="seconds"),
+        design=design_of(planned, number),
+        seed=hashlib.sha256(str(planned.seed).encode()).hexdigest(),
+        secure_aggregation=planned.secure.name,
+        threshold=planned.secure.threshold,
+        others=planned.others,
+        pairs=planned.pairs,
+        limit=planned.limit,
+        sums=planned.designs[number].asked,
+        exposure={
+            "sets": exposed.sets,
+            "smallest": exposed.smallest,
+            "rank": exposed.rank,
+            "determined": len(exposed.determined),
+            "after": exposed.after,
+        },
+        strengths=dict(strengths),
+        dimension=size,
+        commitments=sha256(public) if public.is_file() else "",
+        protocol=planned.protocol,
+    )
+
+
+def resumed(planned: Plan, logged: Sequence[Any]) -> Plan:
+    """Return a plan of random seed with the sets that a log has for its rounds.
+
+    A round that was interrupted, or whose estimates were lost, is asked for again as it was.
+    """
+    designs = dict(planned.designs)
+    for one in logged:
+        drawn = designs.get(one.get("round"))
+        if drawn is None:
+            continue
+        said = {**asdict(drawn.settings), "threshold": planned.secure.threshold}
+        # An older log says less: what it does not say is what there was then.
+        if all(one.get(name, default) == said[name] for name, default in OLDER.items()):
+            try:
+                designs[one["round"]] = drawn.like(one["designs"])
+            except (KeyError, TypeError, AttributeError, UsageError):
+                continue  # not ours: the ledger says whether what was drawn may be asked for
+    return replace(planned, designs=designs)
+
+
+def told(federation: Federation, again: Sequence[int]) -> list[str]:
+    """Return what was released before and now, with what it tells together."""
+    found = read(federation.path)
+    lines = [
+        f"Round {number} was asked for before with the same sets: its estimates come out the same, "
+        "and nothing more is given away."
+        for number in again
+    ]
+    if not found:
+        return lines
+    client, bits = max(composed(found).items(), key=lambda item: item[1])
+    return [
+        *lines,
+        f"The ledger has {len(found)} rounds, one design each: their estimates together tell at "
+        f"most {bits:,.0f} bits of the updates of {client}, the most of any client, by the bound "
+        f"for one estimate added up over rounds. Its last hash is {found[-1].hash}.",
+    ]
+
+
+def composed(entries: Sequence[Entry]) -> dict[str, float]:
+    """Return by client the bound on what its estimates of all rounds tell, in bits.
+
+    A round has one design, however often it was asked for, so its bound counts once; bounds of
+    different rounds add up (each is given the past). It is about the client's own estimates alone.
+    """
+    total: dict[str, float] = defaultdict(float)
+    for one in entries:
+        for client, strength in one.strengths.items():
+            total[client] += leakage_bits(strength, one.dimension)
+    return dict(total)

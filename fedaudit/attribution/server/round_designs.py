@@ -1,0 +1,246 @@
+"""What is asked for in one round, by either protocol: pairs of sets, or sets that all share."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from statistics import fmean
+from typing import Any, ClassVar
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.metrics.attribution import shared_sets, subset_design
+from fedaudit.metrics.attribution.combinations import Combination, Members
+from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_sets import SharedSets
+from fedaudit.metrics.attribution.subset_design import Design
+
+PAIRS, SHARED = "pairs", "shared"
+PROTOCOLS = (PAIRS, SHARED)
+
+VARIANCE_DRAWS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a round's sets were drawn, as whoever decides is told; 0 where nobody says."""
+
+    protocol: str = PAIRS
+    others: int = 0
+    """m of pairs of sets."""
+    pairs: int = 0
+    """K of pairs of sets."""
+    limit: float = 0.0
+    """The most that an estimate may hold of another client's update."""
+    sets: int = 0
+    """How many sets a round's estimates share."""
+    whole: bool = True
+    """Whether everybody is one of them."""
+    threshold: int = 0
+    """The fewest clients whose sum may follow from theirs."""
+    ratio: float = 1.0
+    """The largest weight in their sums over the smallest."""
+
+    def rule(self, participants: int) -> Rule | None:
+        """Return the rule that shared sets are drawn by; None for pairs."""
+        if self.protocol != SHARED:
+            return None
+        return Rule(
+            participants=participants,
+            queries=self.sets - 1,
+            threshold=self.threshold,
+            limit=self.limit,
+            whole=self.whole,
+            ratio=self.ratio,
+        )
+
+
+SETTINGS = tuple(Settings.__dataclass_fields__)
+
+
+def settings_of(record: Settings) -> dict[str, Any]:
+    """Return the settings in a record that has more than them."""
+    return {name: getattr(record, name) for name in SETTINGS}
+
+
+def check_settings(record: Settings, participants: int, where: str) -> None:
+    """Raise InputError for settings that no round of so many participants was asked by."""
+    if record.protocol not in PROTOCOLS:
+        raise InputError(f"{where} was asked for by an unknown protocol, {record.protocol!r}.")
+    rule = record.rule(participants)
+    try:
+        if rule is not None:
+            rule.check()
+    except UsageError as error:
+        raise InputError(f"{where} has no such shared sets: {error}") from None
+    if not 1 <= record.ratio < math.inf:
+        raise InputError(f"{where} has weights of no such ratio.")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The paper's: K pairs of sets for each client."""
+
+    designs: tuple[Design, ...]
+    limit: float
+    participants: int
+    tries: int = field(default=0, compare=False)
+    """Designs that were drawn, those that were rejected included."""
+
+    @property
+    def others(self) -> int:
+        """M."""
+        return len(self.designs[0].exclude[0])
+
+    @property
+    def pairs(self) -> int:
+        """K."""
+        return len(self.designs[0].include)
+
+    @property
+    def settings(self) -> Settings:
+        """What whoever decides is told."""
+        return Settings(others=self.others, pairs=self.pairs, limit=self.limit)
+
+    @property
+    def asked(self) -> int:
+        """Sums that the estimates are made of: 2 K for each."""
+        return 2 * self.pairs * len(self.designs)
+
+    @property
+    def sets(self) -> list[Members]:
+        """The distinct sets, in the order asked."""
+        asked = (s for design in self.designs for s in (*design.include, *design.exclude))
+        return list(dict.fromkeys(asked))
+
+    @cached_property
+    def combinations(self) -> list[Combination]:
+        """The estimates."""
+        return [Combination(one.target, subset_design.signed(one)) for one in self.designs]
+
+    @property
+    def floor(self) -> float:
+        """The least strength of an estimate's masks."""
+        return subset_design.floor(self.participants, self.others, self.pairs)
+
+    @property
+    def expected(self) -> float:
+        """The strength that masks have on average, before any draw is rejected."""
+        return subset_design.expected_strength(self.participants, self.others, self.pairs)
+
+    @property
+    def variance(self) -> float:
+        """The estimator's covariance over the others' own."""
+        count, others, pairs = self.participants, self.others, self.pairs
+        mean = subset_design.accepted_strength(
+            count, others, pairs, limit=self.limit, draws=VARIANCE_DRAWS
+        )
+        return subset_design.covariance_scale(count, others, pairs, mean)
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return all sets as the log has them."""
+        return [asdict(design) for design in self.designs]
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells these sets from others, in whatever order the clients are."""
+        return {"designs": sorted(self.table(), key=lambda one: str(one["target"]))}
+
+    def like(self, table: Sequence[Mapping[str, Any]]) -> "Pairs":
+        """Return the sets of a log's `table`, by the same settings."""
+        designs = tuple(
+            Design(str(one["target"]), _members(one["include"]), _members(one["exclude"]))
+            for one in table
+        )
+        return Pairs(designs, self.limit, self.participants)
+
+    def told(self) -> str:
+        """Return in words what was asked for."""
+        return f"{self.pairs} pairs for each client, {self.others} others in a set"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Ours: a few sets of half the clients, of which every client's estimate is made."""
+
+    targets: tuple[str, ...]
+    found: SharedSets
+    rule: Rule
+
+    others: ClassVar[int] = 0
+    pairs: ClassVar[int] = 0
+
+    @property
+    def tries(self) -> int:
+        """Systems that were looked at."""
+        return self.found.tries
+
+    @property
+    def settings(self) -> Settings:
+        """What whoever decides is told."""
+        rule = self.rule
+        return Settings(
+            protocol=SHARED,
+            limit=rule.limit,
+            sets=rule.sets,
+            whole=rule.whole,
+            threshold=rule.threshold,
+            ratio=rule.ratio,
+        )
+
+    @property
+    def asked(self) -> int:
+        """Sums that the estimates are made of, all of them of the same."""
+        return len(self.found.sets)
+
+    @property
+    def sets(self) -> list[Members]:
+        """The sets, everybody last where that is one of them."""
+        return list(self.found.sets)
+
+    @cached_property
+    def combinations(self) -> list[Combination]:
+        """The estimates."""
+        by = {one.target: one for one in self.found.combinations()}
+        return [by[who] for who in self.targets]
+
+    @property
+    def floor(self) -> float:
+        """The least strength of an estimate's masks."""
+        return shared_sets.floor(self.rule.participants, self.rule.queries)
+
+    @property
+    def expected(self) -> float:
+        """The strength of sets that weigh on all clients alike."""
+        return shared_sets.typical_strength(self.rule.participants, self.rule.queries)
+
+    @property
+    def variance(self) -> float:
+        """The estimator's covariance over the others' own, by the mean rho of the round."""
+        count = self.rule.participants
+        return fmean(shared_sets.strengths(self.found.rows).tolist()) * (count - 1) / (count - 2)
+
+    def table(self) -> dict[str, Any]:
+        """Return all sets as the log has them."""
+        return {"sets": [list(members) for members in self.found.sets]}
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells these sets from others."""
+        return {"protocol": SHARED, **self.table()}
+
+    def like(self, table: Mapping[str, Any]) -> "Shared":
+        """Return the sets of a log's `table`, by the same settings."""
+        sets = SharedSets(self.found.participants, _members(table["sets"]), self.tries)
+        return Shared(self.targets, sets, self.rule)
+
+    def told(self) -> str:
+        """Return in words what was asked for."""
+        half = self.rule.participants // 2
+        if self.rule.whole:
+            return f"{self.rule.queries} sets of {half} clients and all of them, shared by all"
+        return f"{self.rule.sets} sets of {half} clients, shared by all estimates"
+
+
+RoundDesign = Pairs | Shared
+
+
+def _members(sets: Sequence[Sequence[str]]) -> tuple[Members, ...]:
+    return tuple(tuple(map(str, one)) for one in sets)

@@ -1,0 +1,120 @@
+"""The ways in which one model is asked: as it is, or as deployed and under each kind of key."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from fedaudit.api.defense import Deployed
+from fedaudit.api.errors import unknown
+from fedaudit.api.plugin import Engine, Result
+from fedaudit.api.records import Target
+from fedaudit.audit.deployment import defense_of, responder_of
+from fedaudit.audit.target import Audited
+from fedaudit.federation import adapters
+from fedaudit.system.files import over, sha256
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.parallel.engine import SpreadEngine
+
+RIGHT = "right"
+KEY = ("key", "adapter")
+"""The parts of a scope that say under which key something was asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """One way of asking: by what engine, which target, and what of it goes into every scope."""
+
+    engine: Engine
+    tuned: Target
+    scope: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def authorised(self) -> bool:
+        """Whether who asks may have what comes out."""
+        return self.scope.get("key") == RIGHT
+
+    @property
+    def under_no_key(self) -> "View":
+        """The same view for an attack that brings keys of its own."""
+        scope = {name: value for name, value in self.scope.items() if name not in KEY}
+        return replace(self, scope=scope)
+
+    def within(self, result: Result) -> Result:
+        """Return `result` as that of this view; what a right key opens is no leak."""
+        if not self.scope:
+            return result
+        said = ", ".join(f"{name} {value}" for name, value in self.scope.items())
+        short = "-".join(str(value) for value in self.scope.values())
+        leaks = () if self.authorised else result.findings
+        plain = () if self.authorised else result.revealed
+        return Result(
+            measurements=tuple(
+                replace(row, scope={**row.scope, **self.scope}) for row in result.measurements
+            ),
+            findings=tuple(replace(one, id=f"{short}-{one.id}") for one in leaks),
+            limits=tuple(f"{said}: {limit}" for limit in result.limits),
+            revealed=tuple({**leak, "id": f"{short}-{leak['id']}"} for leak in plain),
+        )
+
+
+def views(
+    engine: "LocalEngine | SpreadEngine", audited: Audited, keys: Sequence[str]
+) -> list[View]:
+    """Return every way of asking what is audited; `keys` names some kinds of key, none all."""
+    if not audited.deployment:
+        adapter = str(audited.adapter) if audited.adapter else None
+        return [
+            View(engine=engine, tuned=Target(name="tuned" if adapter else "base", adapter=adapter))
+        ]
+    from fedaudit.engine.parallel.engine import local
+    from fedaudit.engine.routed import RespondingEngine
+
+    assert audited.federation is not None
+    assert audited.adapter is not None
+    deployed = Deployed(
+        engine=local(engine),
+        folder=audited.adapter.parent,
+        client=audited.deployment,
+        seed=audited.federation.manifest.seeds.get("simulation", 0),
+    )
+    responder = responder_of(defense_of(audited.federation), deployed)
+    asked, headings = RespondingEngine(engine, responder), responder.headings()
+    return [
+        View(
+            engine=asked,
+            tuned=Target(name=f"tuned, {kind} key", heading=headings[kind]),
+            scope=_scope(kind, audited.deployment),
+        )
+        for kind in _kinds(headings, keys)
+    ]
+
+
+def _kinds(headings: Mapping[str, str], keys: Sequence[str]) -> list[str]:
+    """Return the kinds of key to ask under; a general right key gives way to named ones."""
+    for kind in keys:
+        if kind not in headings:
+            raise unknown("kind of key", kind, headings)
+    named = any(kind.startswith(f"{RIGHT}:") for kind in headings)
+    return list(keys) or [kind for kind in headings if kind != RIGHT or not named]
+
+
+def _scope(kind: str, client: str) -> dict[str, object]:
+    key, _, adapter = kind.partition(":")
+    scope: dict[str, object] = {"client": client, "key": key}
+    return {**scope, "adapter": adapter} if adapter else scope
+
+
+def fingerprint(audited: Audited) -> str | None:
+    """Return one SHA-256 of the files that answer; None for the base itself.
+
+    Of what a defence deployed they are the adapters and the gate; its keys are no part of it.
+    """
+    place = audited.adapter
+    if place is None:
+        return None
+    if not audited.deployment:
+        return adapters.fingerprint(place)
+    found = [path for name in ("*.safetensors", adapters.CONFIG) for path in place.rglob(name)]
+    return over({path.relative_to(place).as_posix(): sha256(path) for path in found})

@@ -1,0 +1,116 @@
+"""Several attacks on one case: answers are shared, and what the attacks found is compared."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Attack, Case, Result
+from fedaudit.audit import result_contract
+from fedaudit.audit.access import View
+from fedaudit.extraction import comparison, scoring
+from fedaudit.extraction.prefix_attack import PrefixAttack
+from fedaudit.extraction.sampling import ROOM, Memory, sharing
+from fedaudit.extraction.scoring import Scored, Tally
+from fedaudit.journal.caching_engine import KeptEngine
+from fedaudit.journal.shards import Kept
+
+WHO = ("attacker", "client", "key", "adapter")
+"""The parts of a scope that say who asked, and under which key."""
+
+
+@dataclass
+class Tries:
+    """The attacks of one audit: what one of them cannot do on these data stops no other."""
+
+    alone: bool = False
+    """Whether there is only one, whose failure is that of the audit."""
+    made: int = 0
+    refused: list[InputError] = field(default_factory=list)
+
+    def make(self, attack: Attack, case: Case) -> Result:
+        """Return an attack's result, or a row without a value that says why there is none.
+
+        Raises ResultError for a result that no report can hold.
+        """
+        try:
+            result = result_contract.checked(attack.name, attack.run(case))
+        except InputError as error:
+            if self.alone:
+                raise
+            self.refused.append(error)
+            return scoring.unmeasured(attack.name, str(error))
+        self.made += 1
+        return result
+
+    def check(self) -> None:
+        """Raise the first InputError where no attack at all could be made."""
+        if self.refused and not self.made:
+            raise self.refused[0]
+
+
+def memory(attacks: Sequence[Attack]) -> Memory:
+    """Return a memory for their answers, with room where more than one of them asks prefixes."""
+    several = sum(isinstance(attack, PrefixAttack) for attack in attacks) > 1
+    return Memory(ROOM if several else 0)
+
+
+def run(
+    attacks: Sequence[Attack], case: Case, shared: Memory, tries: Tries, kept: Kept | None = None
+) -> list[Result]:
+    """Return the result of each attack in the order given, and behind them their comparison.
+
+    Their answers are `kept` where there is something to keep them.
+    """
+    own = sharing(case, shared, kept)
+    # Attacks on prefixes keep their own answers, in less room.
+    other = replace(own, engine=KeptEngine(case.engine, kept)) if kept else own
+    cases = [own if isinstance(attack, PrefixAttack) else other for attack in attacks]
+    found = {index: tries.make(attacks[index], cases[index]) for index in _order(attacks)}
+    results = [found[index] for index in range(len(attacks))]
+    return [*results, *_compared(results)]
+
+
+def asked(results: Iterable[Result], shared: Memory, views: Iterable[View]) -> int | None:
+    """Return how many questions the tuned model was asked; None when no attack counts them.
+
+    Rows over other targets, or of another victim, count the same questions; other attackers and
+    keys ask their own. What was answered from memory was not asked.
+    """
+    counts = {
+        (row.plugin, tuple(str(row.scope.get(part)) for part in WHO), row.value)
+        for result in results
+        for row in result.measurements
+        if row.metric == "queries" and row.scope.get("source") == "tuned"
+    }
+    spared = sum(shared.spared[target] for target in {view.tuned for view in views})
+    return int(sum(value or 0 for *_, value in counts)) - spared if counts else None
+
+
+def _order(attacks: Sequence[Attack]) -> list[int]:
+    """Return the attacks' places, those first that ask a prompt most often, as far as is known.
+
+    Their answers do for the others, but not the other way round. Which attack asks first changes
+    no result.
+    """
+
+    def rank(index: int) -> tuple[bool, int, bool]:
+        one = attacks[index]
+        if isinstance(one, PrefixAttack):
+            return False, -one.samples, one.distinct
+        return True, 0, True
+
+    return sorted(range(len(attacks)), key=rank)
+
+
+def _compared(results: Sequence[Result]) -> list[Result]:
+    tallies = [r.tally for r in results if isinstance(r, Scored) and r.tally is not None]
+    alike = [tally for tally in tallies if _same_targets(tally, tallies[0])]
+    if len(tallies) < 2:
+        return []
+    apart = [tally.plugin for tally in tallies if not _same_targets(tally, tallies[0])]
+    said = f"{', '.join(apart)}: not compared with {tallies[0].plugin}, which has other targets."
+    return [Result(measurements=tuple(comparison.rows(alike)), limits=(said,) if apart else ())]
+
+
+def _same_targets(one: Tally, other: Tally) -> bool:
+    return one.truth.labels == other.truth.labels

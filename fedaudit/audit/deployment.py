@@ -1,0 +1,116 @@
+"""A client's deployed defence, opened to change its keys or to ask it one prompt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedaudit.api.defense import Defense, Deployed, KeyChange, Responder
+from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.api.records import Decoding, Probe, Request, Target
+from fedaudit.config import registry
+from fedaudit.federation import manifest
+from fedaudit.federation.adapters import WEIGHTS
+from fedaudit.federation.folder import DEPLOYED, Federation, open_federation
+from fedaudit.system.files import sha256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """A defence and where it is deployed."""
+
+    defense: Defense
+    deployed: Deployed
+    base: str
+
+    @property
+    def folder(self) -> Path:
+        """The folder with one folder for each client."""
+        return self.deployed.folder
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a deployed model says, and by which adapter."""
+
+    text: str
+    adapter: str
+
+
+def opened(run: Path, client: str, device: str = "auto") -> Gate:
+    """Return what `client` deployed in the federation `run`.
+
+    Raises InputError where nothing is deployed, or where the base is another one.
+    """
+    from fedaudit.engine.loading.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    federation = open_federation(run)
+    defense = defense_of(federation)
+    clients = [one.id for one in federation.manifest.clients]
+    if client not in clients:
+        raise unknown("client", client, clients)
+    folder = federation.path / DEPLOYED
+    if not (folder / client).is_dir():
+        raise InputError(f"{run} misses {DEPLOYED}/{client}, what {client} deployed.")
+    base = load_base(federation.manifest.base.name, device=device, fetch=False)
+    if not base.known_as(federation.manifest.base.sha256):
+        raise InputError(f"The base {base.name} is not the one that {run} was trained on.")
+    deployed = Deployed(
+        engine=LocalEngine(base, template=federation.template),
+        folder=folder,
+        client=client,
+        seed=federation.manifest.seeds.get("simulation", 0),
+    )
+    return Gate(defense=defense, deployed=deployed, base=base.name)
+
+
+def defense_of(federation: Federation) -> Defense:
+    """Return the defence that answers for a federation's model; InputError where none does."""
+    chosen = manifest.chosen(federation.manifest, "deployment")
+    if chosen is None:
+        raise InputError(f"{federation.path} has no deployed defence, so it has no keys.")
+    found: Defense = registry.create("defense", chosen.name, chosen.options)
+    return found
+
+
+def responder_of(defense: Defense, deployed: Deployed) -> Responder:
+    """Return how a client's deployed model answers; InputError where it just answers."""
+    found = defense.responder(deployed)
+    if found is None:
+        place = deployed.folder / deployed.client
+        raise InputError(f"{place} holds nothing that {defense.name} answers through.")
+    return found
+
+
+def adapters(gate: Gate) -> Mapping[str, str]:
+    """Return the SHA-256 of every adapter that the client deployed, by its name."""
+    place = gate.folder / gate.deployed.client
+    return {path.parent.name: sha256(path) for path in sorted(place.glob(f"*/{WEIGHTS}"))}
+
+
+def rekey(gate: Gate, change: KeyChange, name: str, adapter: str = "") -> None:
+    """Change a key; raises UsageError for a name that is not there, or is already."""
+    gate.defense.rekey(gate.deployed, change, name, adapter)
+
+
+def ask(
+    gate: Gate, prompt: str, key: str, *, new_tokens: int, temperature: float, seed: int
+) -> Answer:
+    """Return what the deployed model answers to `prompt` under a kind of key."""
+    responder = responder_of(gate.defense, gate.deployed)
+    headings = responder.headings()
+    if key not in headings:
+        raise unknown("kind of key", key, headings)
+    engine = gate.deployed.engine
+    [routed] = responder.route([Request(headings[key] + prompt)])
+    begin = engine.beginnings.get("bos", ())
+    if not (*begin, *routed.prompt):
+        raise UsageError("The prompt is empty.")
+    probe = Probe(prompt=(*begin, *routed.prompt), samples=1, max_new_tokens=new_tokens)
+    [said] = engine.generate(
+        Target(name=routed.name, adapter=routed.adapter),
+        [probe],
+        seed=seed,
+        decoding=Decoding(temperature=temperature),
+    )
+    return Answer(said.texts[0], routed.name)

@@ -1,0 +1,9 @@
+"""What an audit reads: documents, clients, held-out records, other members' strings.
+
+* `clients`: Who takes part in a federation whose clients' documents are at hand.
+* `files`: The files of documents that an audit reads.
+* `held_out`: Records like the victim's that nobody trained on: what a model's skill alone gives
+  away.
+* `other_members`: What other members of the federation have: strings that they share are not the
+  victim's alone.
+"""

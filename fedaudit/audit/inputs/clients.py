@@ -1,0 +1,57 @@
+"""Who takes part in a federation whose clients' documents are at hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.audit.target import RUNS
+from fedaudit.federation.folder import is_federation, latest, open_federation
+from fedaudit.system.files import existing, sha256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Party:
+    """A client and the file of its documents."""
+
+    name: str
+    path: str
+    sha256: str
+
+
+def parties(target: str | None, files: Sequence[Path]) -> tuple[Party, ...]:
+    """Return the clients: of `files`, or of the federation that `target` names or that is latest.
+
+    Raises UsageError without a federation, and InputError for one that keeps no documents, for a
+    file twice and for fewer than two clients.
+    """
+    named = {path.stem: path for path in files} if files else _of_federation(target)
+    if files and len(named) < len(files):
+        named = {str(path): path for path in files}
+        if len(named) < len(files):
+            raise InputError("A client's file is named twice: each client needs its own.")
+    if len(named) < 2:
+        raise InputError("A matrix needs two clients or more: with one there is nobody to attack.")
+    for path in named.values():
+        if not existing(path, "file").is_file():
+            raise InputError(f"{path} is no regular file; a JSONL file is needed.")
+    return tuple(
+        Party(name=name, path=str(path), sha256=sha256(path)) for name, path in named.items()
+    )
+
+
+def _of_federation(target: str | None) -> dict[str, Path]:
+    place = Path(target) if target else latest(RUNS)
+    if place is None or not is_federation(place):
+        raise UsageError(
+            "--matrix needs a federation's folder as --target, or the clients' files with "
+            "--clients FILE FILE ..."
+        )
+    federation = open_federation(place)
+    without = [client.id for client in federation.manifest.clients if not client.data]
+    if without:
+        raise InputError(
+            f"{federation.path} keeps no documents of {without[0]}: name the clients' files with "
+            "--clients FILE FILE ..."
+        )
+    return {client.id: federation.path / client.data for client in federation.manifest.clients}

@@ -1,0 +1,51 @@
+"""The files of documents that an audit reads."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.records import Document
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.data import corpus
+from fedaudit.data.annotation import annotated
+from fedaudit.system.files import sha256
+
+if TYPE_CHECKING:
+    from fedaudit.audit.pipeline import Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """One file of documents, annotated, and what annotated it."""
+
+    path: Path
+    documents: Sequence[Document]
+    annotation: str | None
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """In how many records a field stands that means nothing here, by its name."""
+
+    def row(self) -> dict[str, Any]:
+        """Return the report's row for this file."""
+        return {
+            "path": str(self.path),
+            "sha256": sha256(self.path),
+            "records": len(self.documents),
+            "annotation": self.annotation,
+        }
+
+
+def read(path: Path, form: PromptTemplate, request: "Request") -> Inputs:
+    """Return a file's documents; the detector annotates those that nobody has annotated."""
+    options = request.options.get(request.detector)
+    unread: Counter[str] = Counter()
+    documents, by = annotated(list(corpus.read(path, form, unread)), request.detector, options)
+    return Inputs(path=path, documents=documents, annotation=by, unread=unread)
+
+
+def reading(files: Sequence[Inputs]) -> list[str]:
+    """Return the limits of how files were read: PII that a detector found, fields left unread."""
+    found = "{} was not annotated; PII in it was found by {}"
+    limits = [found.format(one.path.name, one.annotation) for one in files if one.annotation]
+    return [*limits, *(limit for one in files for limit in corpus.told(one.path, one.unread))]

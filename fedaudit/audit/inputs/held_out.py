@@ -1,0 +1,121 @@
+"""Records like the victim's that nobody trained on: what a model's skill alone gives away."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Attack, Case
+from fedaudit.api.records import Document
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.inputs.files import Inputs
+from fedaudit.audit.target import Audited
+from fedaudit.config import registry
+from fedaudit.data import corpus
+
+if TYPE_CHECKING:
+    from fedaudit.audit.pipeline import Request
+
+FILE = "data/held_out.jsonl"
+"""Where a simulation keeps the records that no client was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """Held-out records that are of use, and what there is to say of them."""
+
+    file: Inputs
+    documents: Sequence[Document]
+    related: bool
+    limits: tuple[str, ...]
+
+    def given(self, case: Case) -> Case:
+        """Return `case` with these records."""
+        return replace(case, held_out=self.documents, related=self.related)
+
+
+def check(request: "Request") -> None:
+    """Refuse --held-out where no attack compares with such records."""
+    if request.unseen is not None and not _compared(request):
+        names = ", ".join(sorted(name for name in registry.plugins("attack") if _compares(name)))
+        raise UsageError(f"--held-out goes with an attack that compares: {names}.")
+
+
+def path(request: "Request", audited: Audited) -> Path | None:
+    """Return the file of held-out records: the one named, or the simulation's own for a victim."""
+    if request.unseen is not None:
+        return request.unseen
+    if request.others is None or audited.federation is None or not _compared(request):
+        return None
+    found = audited.federation.path / FILE
+    return found if found.is_file() else None
+
+
+def read(
+    request: "Request", audited: Audited, form: PromptTemplate, known: Sequence[Inputs]
+) -> HeldOut | None:
+    """Return the held-out records; None where there are none to compare with.
+
+    Left out are those whose text somebody trained on, as far as the files at hand tell, and those
+    of a group of the last of the `known` files, whose records are tried: of the same people.
+    Raises InputError where nothing is left of a file that was named.
+    """
+    place = path(request, audited)
+    if place is None:
+        return None
+    documents = [one for one in corpus.read(place, form) if not one.is_prompt]
+    trained = [*(one for file in known for one in file.documents), *_clients(audited, form)]
+    texts, own = {one.text for one in trained}, _groups(known[-1].documents)
+    new = [one for one in documents if one.text not in texts]
+    left = [one for one in new if one.group not in own]
+    if request.unseen is not None and not left:
+        raise InputError(
+            f"Nothing in {place} is held out: every record was trained on, or is of a group "
+            "that the records tried are of."
+        )
+    related = bool(_groups(left) & _groups(trained))
+    told = _told(place, left, len(documents) - len(new), len(new) - len(left), related=related)
+    if request.unseen is None:
+        told = (f"{place.name}, which the simulation held out, was compared with.", *told)
+    file = Inputs(path=place, documents=documents, annotation=None)
+    return HeldOut(file=file, documents=left, related=related, limits=told)
+
+
+def _compared(request: "Request") -> bool:
+    return any(map(_compares, request.attacks))
+
+
+def _compares(name: str) -> bool:
+    found = registry.plugins("attack").get(name)
+    return found is not None and issubclass(found, Attack) and found.compares
+
+
+def _clients(audited: Audited, form: PromptTemplate) -> Iterable[Document]:
+    """Yield what the clients of a simulation were given."""
+    if audited.federation is None:
+        return
+    for client in audited.federation.manifest.clients:
+        data = audited.federation.path / client.data if client.data else None
+        if data is not None and data.is_file():
+            yield from corpus.read(data, form)
+
+
+def _groups(documents: Iterable[Document]) -> set[str]:
+    return {one.group for one in documents} - {""}
+
+
+def _told(
+    place: Path, left: Sequence[Document], trained: int, own: int, *, related: bool
+) -> tuple[str, ...]:
+    counts = (
+        f"held out: {len(left):,} records of {place.name} were compared with; {trained:,} were "
+        f"left out because they were trained on, {own:,} because they are of groups tried."
+    )
+    if not related:
+        return (counts,)
+    return (
+        counts,
+        "held out: training saw other documents of these records' groups, so the model may know "
+        "more of them than of strangers; such a comparison can show a leak, not rule one out.",
+    )

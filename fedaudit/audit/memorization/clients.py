@@ -1,0 +1,61 @@
+"""Whose texts are looked for: the clients of a federation, or a file each."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.inputs.clients import Party
+from fedaudit.audit.inputs.files import Inputs
+from fedaudit.audit.target import RUNS
+from fedaudit.data import corpus
+from fedaudit.federation.folder import is_federation, latest, open_federation
+from fedaudit.system.files import existing, sha256
+
+
+def parties(place: Path | None, files: Sequence[Path]) -> tuple[Party, ...]:
+    """Return the clients, by name: of `files`, or of the federation `place` or the latest one.
+
+    A file's client is called like it, without `.jsonl`. Raises UsageError without a federation,
+    InputError for one that keeps no documents, and for a file that is named twice.
+    """
+    named = [(path.stem, path) for path in files] if files else _of_federation(place)
+    for _, path in named:
+        if not existing(path, "file").is_file():
+            raise InputError(f"{path} is no regular file; a JSONL file is needed.")
+    for name, path in named:
+        if sum(path.samefile(other) for _, other in named) > 1:
+            raise InputError(f"{path} is named twice: each client ({name}) needs its own file.")
+    if len({name for name, _ in named}) < len(named):
+        named = [(str(path), path) for _, path in named]
+    return tuple(Party(name=name, path=str(path), sha256=sha256(path)) for name, path in named)
+
+
+def _of_federation(place: Path | None) -> list[tuple[str, Path]]:
+    place = place or latest(RUNS)
+    if place is None:
+        raise UsageError(
+            "There is no federation below runs/: name one (fedaudit memorize RUN), or the "
+            "clients' files with --clients FILE FILE ..."
+        )
+    if not is_federation(place):
+        raise UsageError(
+            f"{place} is no federation, so whose texts are looked for is unknown: name the "
+            "clients' files with --clients FILE FILE ..."
+        )
+    federation = open_federation(place)
+    clients = federation.manifest.clients
+    if without := [client.id for client in clients if not client.data]:
+        raise InputError(
+            f"{federation.path} keeps no documents of {without[0]}: name the clients' files with "
+            "--clients FILE FILE ..."
+        )
+    return [(client.id, federation.path / client.data) for client in clients]
+
+
+def read(party: Party, form: PromptTemplate) -> Inputs:
+    """Return a client's documents; an empty file is a client without any."""
+    path, unread = Path(party.path), Counter[str]()
+    found = list(corpus.read(path, form, unread)) if not corpus.is_empty(path) else []
+    return Inputs(path=path, documents=found, annotation=None, unread=unread)

@@ -1,0 +1,96 @@
+"""Comparing many continuations with many suffixes, in processes, each suffix prepared once."""
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+
+from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.metrics.overlap import Overlap, Prepared, Settings, compare_prepared, prepare
+from fedaudit.system.processes import processes
+
+FEW = 4000
+"""So many pairs are compared before other processes have started."""
+
+CHUNK = 2000
+"""Pairs that a process is given at once, about."""
+
+BROKEN = "A process that compares texts died; there may be too little memory."
+
+Pair = tuple[str, str]
+"""A suffix and a continuation."""
+
+Row = tuple[str, tuple[str, ...]]
+"""A suffix, and the continuations that it is compared with."""
+
+
+def compared(
+    pairs: Collection[Pair],
+    settings: Settings,
+    *,
+    workers: int = 0,
+    progress: Progress = no_progress,
+) -> dict[Pair, Overlap]:
+    """Return what the continuations have of the suffixes, without the pairs that have nothing.
+
+    The result does not depend on the number of processes, nor on the order of the pairs; 0
+    workers are as many as there are cores.
+    """
+    chunks = list(_chunks(pairs))
+    count = min(workers or len(os.sched_getaffinity(0)), len(chunks))
+    found: dict[Pair, Overlap] = {}
+    done = 0
+    for chunk, overlaps in _answered(chunks, settings, count if len(pairs) > FEW else 1):
+        for (suffix, texts), row in zip(chunk, overlaps, strict=True):
+            found |= {(suffix, texts[at]): overlap for at, overlap in row}
+            done += len(texts)
+        progress(done, len(pairs))
+    return found
+
+
+def _chunks(pairs: Collection[Pair]) -> Iterator[list[Row]]:
+    """Yield all pairs, suffix by suffix."""
+    by_suffix: dict[str, list[str]] = {}
+    for suffix, text in sorted(pairs):
+        by_suffix.setdefault(suffix, []).append(text)
+    chunk: list[Row] = []
+    size = 0
+    for suffix, texts in by_suffix.items():
+        chunk.append((suffix, tuple(texts)))
+        size += len(texts)
+        if size >= CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+Found = list[list[tuple[int, Overlap]]]
+"""For each suffix of a chunk, which of its continuations have something of it."""
+
+
+def _answered(
+    chunks: Sequence[list[Row]], settings: Settings, count: int
+) -> Iterator[tuple[list[Row], Found]]:
+    if count < 2:
+        yield from ((chunk, _compare(settings, chunk)) for chunk in chunks)
+        return
+    with processes(count, BROKEN) as pool:
+        waiting = [pool.submit(_compare, settings, chunk) for chunk in chunks]
+        for chunk, answer in zip(chunks, waiting, strict=True):
+            yield chunk, answer.result()
+
+
+def _compare(settings: Settings, chunk: Sequence[Row]) -> Found:
+    """Compare a chunk; this is what runs in a process."""
+    found: Found = []
+    for suffix, texts in chunk:
+        ready = prepare(suffix, settings)
+        overlaps = ((at, compare_prepared(ready, _text(t, settings))) for at, t in enumerate(texts))
+        found.append([(at, one) for at, one in overlaps if one.verdict != "none"])
+    return found
+
+
+@lru_cache(maxsize=1 << 13)
+def _text(text: str, settings: Settings) -> Prepared:
+    """Return a continuation, prepared; it comes again with the next suffix."""
+    return prepare(text, settings)

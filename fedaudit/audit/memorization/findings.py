@@ -1,0 +1,186 @@
+"""The suffixes that were drawn, as findings: masked, with a picture of where the match lies."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from fedaudit.api.records import Finding
+from fedaudit.audit.memorization.matching import Answer, Hit
+from fedaudit.audit.memorization.measurements import PLUGIN
+
+MOST = 100
+"""Examples that a report lists; the measurements count all."""
+
+LABEL = "TEXT"
+
+SAFE = ("document", "victim", "attacker", "category", "training", "generated")
+"""What of the evidence names a text and its parties, or draws its outline, and quotes nothing."""
+
+CELLS = 20
+"""How wide the picture of a text is."""
+
+ORDER = ("verbatim", "idea", "paraphrase_high", "paraphrase_low")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A suffix that was drawn: by whom, how often, and the best instance of it."""
+
+    answer: Answer
+    hit: Hit
+    prefixes: int
+    """Prefixes that drew it."""
+    others: int
+    """Prefixes of other clients among these."""
+    base: bool
+    """Whether prefixes of the same kind (own, or others') drew it from the base, too."""
+
+
+def examples(tuned: Sequence[Answer], base: Sequence[Answer] | None) -> list[Example]:
+    """Return the suffixes that were drawn, the worst first: other clients', word for word."""
+    found: dict[tuple[str, str], list[tuple[Answer, Hit]]] = {}
+    for answer in tuned:
+        for hit in answer.hits:
+            found.setdefault((hit.victim, hit.part.suffix), []).append((answer, hit))
+    explained = {
+        (hit.victim, hit.part.suffix, _inter(answer, hit))
+        for answer in base or ()
+        for hit in answer.hits
+    }
+    made = [_example(pairs, explained) for pairs in found.values()]
+    return sorted(made, key=_badness)
+
+
+def _example(pairs: Sequence[tuple[Answer, Hit]], explained: set[tuple[str, str, bool]]) -> Example:
+    answer, hit = min(pairs, key=lambda pair: (*_rank(*pair), pair[0].continued.text))
+    # Copies of a text in one client are one text: a prefix counts once.
+    asked = {(a.continued.client, a.continued.part.document) for a, _ in pairs}
+    return Example(
+        answer=answer,
+        hit=hit,
+        prefixes=len(asked),
+        others=sum(client != hit.victim for client, _ in asked),
+        base=(hit.victim, hit.part.suffix, _inter(answer, hit)) in explained,
+    )
+
+
+def _inter(answer: Answer, hit: Hit) -> bool:
+    return answer.continued.client != hit.victim
+
+
+def _rank(answer: Answer, hit: Hit) -> tuple[bool, int, int]:
+    return not _inter(answer, hit), ORDER.index(hit.categories[0]), -_longest(hit)
+
+
+def _longest(hit: Hit) -> int:
+    return max(end - start for start, end, _, _ in hit.overlap.spans)
+
+
+def _badness(one: Example) -> tuple[object, ...]:
+    inter, category, length = _rank(one.answer, one.hit)
+    return (inter, category, -one.others, -one.prefixes, length, one.hit.part.suffix)
+
+
+def findings(
+    some: Sequence[Example], *, compared: bool
+) -> tuple[list[Finding], list[Mapping[str, str]]]:
+    """Return the first examples as findings, and what --reveal writes of them.
+
+    The evidence still has the text that is to be masked. `compared` says whether there was a base
+    to compare with.
+    """
+    made: list[Finding] = []
+    plain: list[Mapping[str, str]] = []
+    for number, one in enumerate(some[:MOST], 1):
+        name = f"{PLUGIN}-{number:04d}"
+        made.append(
+            Finding(
+                id=name,
+                severity=_severity(one) if compared and not one.base else "unverified",
+                label=LABEL,
+                measurement=f"{PLUGIN} {'mr_inter' if one.others else 'mr_intra'}",
+                evidence=_evidence(one),
+                safe=SAFE,
+            )
+        )
+        plain.append(_revealed(name, one))
+    return made, plain
+
+
+def _severity(one: Example) -> Literal["high", "medium", "low"]:
+    """Return how bad it is: another client's text is harmful, one's own is only exposed."""
+    if not one.others:
+        return "low"
+    return "high" if one.hit.categories[0] == "verbatim" else "medium"
+
+
+def _passage(hit: Hit) -> str:
+    """Return the longest matched passage of the suffix."""
+    start, end, _, _ = max(hit.overlap.spans, key=lambda span: span[1] - span[0])
+    return hit.part.suffix[start:end]
+
+
+def _evidence(one: Example) -> dict[str, object]:
+    hit, text = one.hit, one.answer.continued.text
+    ours = [(start, end) for start, end, _, _ in hit.overlap.spans]
+    theirs = [(start, end) for _, _, start, end in hit.overlap.spans]
+    return {
+        "text": _passage(hit),
+        "document": hit.part.document,
+        "victim": hit.victim,
+        "attacker": one.answer.continued.client,
+        "category": hit.categories[0],
+        "prefixes": one.prefixes,
+        "prefixes_of_others": one.others,
+        "training": marked(ours, len(hit.part.suffix)),
+        "generated": marked(theirs, len(text)),
+        "training_length": len(hit.part.suffix),
+        "generated_length": len(text),
+        "spans": [list(span) for span in hit.overlap.spans],
+    }
+
+
+def marked(spans: Sequence[tuple[int, int]], length: int, cells: int = CELLS) -> str:
+    """Return a text's outline: `=` where a passage matches, `.` where none does.
+
+    A cell is marked if any character that it stands for is matched.
+    """
+    width = min(cells, length)
+    edges = [at * length // width for at in range(width + 1)] if width else [0]
+    return "".join(
+        "=" if any(start < right and end > left for start, end in spans) else "."
+        for left, right in pairwise(edges)
+    )
+
+
+def _revealed(name: str, one: Example) -> dict[str, str]:
+    hit, continued = one.hit, one.answer.continued
+    ours = [(start, end) for start, end, _, _ in hit.overlap.spans]
+    theirs = [(start, end) for _, _, start, end in hit.overlap.spans]
+    return {
+        "id": name,
+        "label": LABEL,
+        "text": _passage(hit),
+        "victim": hit.victim,
+        "document": hit.part.document,
+        "attacker": continued.client,
+        "prefix_of": continued.part.document,
+        "category": hit.categories[0],
+        "training": bracketed(ours, hit.part.suffix),
+        "generated": bracketed(theirs, continued.text),
+    }
+
+
+def bracketed(spans: Sequence[tuple[int, int]], text: str) -> str:
+    """Return a text with double brackets around what matches; passages that overlap are one."""
+    inside = [False] * (len(text) + 1)
+    for start, end in spans:
+        inside[start:end] = [True] * (end - start)
+    parts, before = [], False
+    for char, now in zip([*text, ""], inside, strict=True):
+        if now != before:
+            parts.append("[[" if now else "]]")
+        parts.append(char)
+        before = now
+    return "".join(parts)

@@ -1,0 +1,214 @@
+"""The measurements of cross-client memorization: ratios, lengths, and what was hit most."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import median
+
+from fedaudit.api.plugin import Engine
+from fedaudit.api.records import Measurement
+from fedaudit.audit.memorization.matching import Answer, Clients, Heard
+from fedaudit.audit.memorization.options import Protocol
+from fedaudit.metrics.memorization import Rate, Ratios, most_hit, ratios
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL
+from fedaudit.metrics.overlap.sentences import has_han
+
+PLUGIN = "memorize"
+ALL = "all"
+MOST_HIT = 10
+COUNTED = {"mr_total", "mr_pair"}
+"""Ratios that are shares of prefixes; the others are weighted means."""
+
+ALONE = "one client only has texts that are long enough, so nobody else's can be drawn"
+NOBODY = "no client has texts that are long enough"
+BATCH = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What one model said, and what of it is somebody's."""
+
+    heard: Heard
+    answers: Sequence[Answer]
+
+
+def rows(
+    found: Sequence[Found], clients: Clients, protocol: Protocol, engine: Engine
+) -> list[Measurement]:
+    """Return every measurement, of the tuned model first; it is set beside the base."""
+    measured: dict[tuple[str, str], Ratios] = {}
+    for one in found:
+        for category in (ALL, *protocol.categories()):
+            measured[one.heard.source, category] = _ratios(one, clients, category)
+    made: list[Measurement] = []
+    for (source, category), ratio in measured.items():
+        base = measured.get(("base", category)) if source != "base" else None
+        scope = {"source": source, "category": category, **protocol.scope()}
+        made += _of_ratios(ratio, base, clients, scope)
+    for one in found:
+        scope = {"source": one.heard.source, **protocol.scope()}
+        made += [*_left_out(one.heard, clients, scope), *_hit_most(one, scope)]
+    return [*made, *_lengths(found, clients, protocol, engine)]
+
+
+def unmeasured(protocol: Protocol) -> list[Measurement]:
+    """Return the rows that say why nothing was measured: no client has a text to ask with."""
+    scope = {"source": "tuned", "category": ALL, **protocol.scope()}
+    why = f"no client has a text of at least {protocol.least} tokens"
+    names = ("mr_total", "mr_intra", "mr_inter")
+    return [_ratio(metric, Rate(None, 0, 0), None, scope, why) for metric in names]
+
+
+def _ratios(found: Found, clients: Clients, category: str) -> Ratios:
+    """Return a model's ratios; a client without usable texts neither asks nor can be drawn."""
+    sizes = {name: one.documents for name, one in clients.items() if one.parts}
+    probed = [answer.probed() for answer in found.answers]
+    return ratios(probed, sizes, None if category == ALL else (category,))
+
+
+def _of_ratios(
+    ratio: Ratios, base: Ratios | None, clients: Clients, scope: Mapping[str, object]
+) -> Iterator[Measurement]:
+    """Yield the ratios of a model in one category: total, intra, inter, and all pairs."""
+    yield _ratio("mr_total", ratio.total, base.total if base else None, scope, NOBODY)
+    yield _ratio("mr_intra", ratio.intra, base.intra if base else None, scope, NOBODY)
+    why = ALONE if sum(bool(one.parts) for one in clients.values()) < 2 else _unheard(ratio)
+    yield _ratio("mr_inter", ratio.inter, base.inter if base else None, scope, why)
+    for pair in product(clients, clients):
+        at = {**scope, "attacker": pair[0], "victim": pair[1]}
+        if short := [name for name in pair if not clients[name].parts]:
+            why = f"{short[0]} has no texts that are long enough"
+            yield _ratio("mr_pair", Rate(None, 0, 0), None, at, why)
+            continue
+        why = f"every continuation of a prefix of {pair[0]} repeats itself"
+        yield _ratio("mr_pair", ratio.pairs[pair], base.pairs[pair] if base else None, at, why)
+
+
+def _unheard(ratio: Ratios) -> str:
+    if ratio.unmeasured:
+        return f"nothing was asked with the prefixes of {', '.join(ratio.unmeasured)}"
+    return NOBODY
+
+
+def _ratio(
+    metric: str, rate: Rate, base: Rate | None, scope: Mapping[str, object], why: str
+) -> Measurement:
+    """Return the row of a ratio beside the base's; without an estimate it says why.
+
+    A weighted mean is no count of hits: only the number of prefixes behind it is told.
+    """
+    if rate.estimate is None:
+        return Measurement.missing(
+            why, kind="memorization", plugin=PLUGIN, metric=metric, scope=scope, n=rate.n
+        )
+    return Measurement.mean(
+        rate.estimate,
+        rate.n,
+        kind="memorization",
+        plugin=PLUGIN,
+        metric=metric,
+        scope=scope,
+        hits=rate.hits if metric in COUNTED else None,
+        baseline=base.estimate.value if base and base.estimate else None,
+    )
+
+
+def _left_out(heard: Heard, clients: Clients, scope: Mapping[str, object]) -> Iterator[Measurement]:
+    """Yield the share of all continuations, and of each client's, that repeat themselves."""
+    for who in _everybody(clients):
+        some = [name for name, one in clients.items() if one.parts and who in (name, ALL)]
+        hits, n = sum(heard.repetitive[s] for s in some), sum(len(clients[s].parts) for s in some)
+        if n:
+            yield Measurement.rate(
+                hits,
+                n,
+                kind="memorization",
+                plugin=PLUGIN,
+                metric="repetitive",
+                scope={**scope, **_whose(who)},
+            )
+
+
+def _everybody(clients: Clients) -> tuple[str, ...]:
+    """Return all clients together, then each of several."""
+    return (ALL, *(clients if len(clients) > 1 else ()))
+
+
+def _whose(name: str) -> dict[str, str]:
+    return {} if name == ALL else {"attacker": name}
+
+
+def _hit_most(found: Found, scope: Mapping[str, object]) -> Iterator[Measurement]:
+    """Yield how many prefixes drew the suffixes that most of them drew."""
+    drawn = ({(hit.victim, hit.part.document) for hit in answer.hits} for answer in found.answers)
+    # The measure counts suffixes by number; here their documents' names stand for them.
+    pairs = [pair for one in drawn for pair in one]
+    names = sorted({document for _, document in pairs})
+    number = {document: at for at, document in enumerate(names)}
+    for (victim, at), times in most_hit(((k, number[d]) for k, d in pairs), MOST_HIT):
+        yield Measurement(
+            kind="memorization",
+            plugin=PLUGIN,
+            metric="drawn",
+            value=float(times),
+            n=len(found.answers),
+            scope={**scope, "victim": victim, "document": names[at]},
+        )
+
+
+def _lengths(
+    found: Sequence[Found], clients: Clients, protocol: Protocol, engine: Engine
+) -> Iterator[Measurement]:
+    """Yield median lengths of inputs, outputs and continuations, of all clients and of each."""
+    for name in _everybody(clients):
+        parts = [p for k, one in clients.items() if name in (k, ALL) for p in one.parts]
+        for text, sizes in (
+            ("input", [part.given for part in parts]),
+            ("output", [part.output for part in parts if part.output]),
+        ):
+            yield from _median(sizes, {**protocol.scope(), "text": text, **_whose(name)})
+        for one in found:
+            scope = {**protocol.scope(), "source": one.heard.source, "text": "generation"}
+            texts = [c.text for c in one.heard.texts if name in (c.client, ALL)]
+            yield from _median(_tokens(engine, texts), {**scope, **_whose(name)})
+            hits, n = sum(too_short(one, protocol) for one in texts), len(texts)
+            if n:
+                yield Measurement.rate(
+                    hits,
+                    n,
+                    kind="memorization",
+                    plugin=PLUGIN,
+                    metric="too_short",
+                    scope={**scope, **_whose(name)},
+                )
+
+
+def too_short(text: str, protocol: Protocol) -> bool:
+    """Tell whether the detector can find nothing in a text for its length alone.
+
+    It asks for 50 characters; a Chinese one counts for 2.5, but for 1 in the published program.
+    """
+    settings = ORIGINAL if protocol.compat else DEFAULT
+    chinese = sum(map(has_han, text)) if has_han(text) else 0
+    return len(text) + (settings.han_weight - 1) * chinese < settings.length
+
+
+def _tokens(engine: Engine, texts: Sequence[str]) -> list[int]:
+    """Return how many tokens each text has, without holding all of them."""
+    return [
+        len(one.ids)
+        for first in range(0, len(texts), BATCH)
+        for one in engine.tokenize(texts[first : first + BATCH])
+    ]
+
+
+def _median(sizes: Sequence[int], scope: Mapping[str, object]) -> Iterator[Measurement]:
+    if sizes:
+        yield Measurement(
+            kind="memorization",
+            plugin=PLUGIN,
+            metric="median_length",
+            value=float(median(sizes)),
+            n=len(sizes),
+            scope=scope,
+        )

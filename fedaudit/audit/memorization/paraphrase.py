@@ -1,0 +1,75 @@
+"""The paraphrase stage: candidates are judged by a scorer of sentences and a finder of entities."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fedaudit.api.plugin import Paraphraser, PiiDetector
+from fedaudit.metrics.overlap import (
+    Category,
+    Overlap,
+    Scores,
+    categories,
+    paraphrases,
+    sentence_pairs,
+)
+
+Overlaps = Mapping[tuple[str, str], Overlap]
+"""By (suffix, continuation)."""
+
+OFF = (
+    "Paraphrases were not looked for: no scorer was named with --paraphraser. Passages that are "
+    "alike without being copied or expanded count for nothing."
+)
+
+
+@dataclass(frozen=True)
+class Entities:
+    """The strings that a detector finds, as a finder of entities; what was found is remembered."""
+
+    detector: PiiDetector
+    known: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def find(self, texts: Sequence[str]) -> Sequence[Collection[str]]:
+        """Return the entities of each text."""
+        if missing := [text for text in dict.fromkeys(texts) if text not in self.known]:
+            for text, spans in zip(missing, self.detector.detect(missing), strict=True):
+                self.known[text] = frozenset(text[span.start : span.end] for span in spans)
+        return [self.known[text] for text in texts]
+
+
+def named(
+    overlaps: Overlaps,
+    scorer: Paraphraser | None,
+    detector: Callable[[], PiiDetector],
+    *,
+    compat: bool,
+) -> dict[tuple[str, str], tuple[Category, ...]]:
+    """Return the categories that each pair counts for; pairs that count for none are left out."""
+    if scorer is None:
+        found = {pair: categories(overlap) for pair, overlap in overlaps.items()}
+        return {pair: names for pair, names in found.items() if names}
+    asked = {
+        pair: None
+        for (suffix, text), overlap in overlaps.items()
+        for pair in sentence_pairs(suffix, text, overlap, compat=compat)
+    }
+    scores = Scores(dict(zip(asked, map(float, scorer.score(list(asked))), strict=True)))
+    finder = Entities(detector())
+    finder.find([s.lower() if compat else s for s in dict.fromkeys(s for p in asked for s in p)])
+    found = {
+        (suffix, text): categories(
+            overlap, paraphrases(suffix, text, overlap, scores, finder, compat=compat)
+        )
+        for (suffix, text), overlap in overlaps.items()
+    }
+    return {pair: names for pair, names in found.items() if names}
+
+
+def told(scorer: Paraphraser | None, detector: Callable[[], PiiDetector]) -> str:
+    """Return what the report says of the stage."""
+    if scorer is None:
+        return OFF
+    return (
+        f"Paraphrases were judged by {scorer.describe()}. Two sentences are one only if the "
+        f"entities of one are among those of the other; they were found by {detector().describe()}."
+    )

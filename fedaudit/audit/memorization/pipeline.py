@@ -1,0 +1,283 @@
+"""Cross-client memorization: who can draw whose text out of the global model.
+
+A prefix of client j induces memorization on client k if what the model makes of it is like some
+suffix of k (Udsa et al. 2025, "Exploring cross-client memorization of training data in large
+language models for federated learning"). `fedaudit.metrics.overlap` says what is like what.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedaudit.api.errors import InputError, TooShortError, UsageError
+from fedaudit.api.plugin import Paraphraser, PiiDetector, Result
+from fedaudit.api.records import Measurement, Target
+from fedaudit.api.templates import template
+from fedaudit.audit import environment, evidence, pipeline
+from fedaudit.audit import fingerprint as identity
+from fedaudit.audit.access import fingerprint
+from fedaudit.audit.inputs.clients import Party
+from fedaudit.audit.inputs.files import reading
+from fedaudit.audit.memorization import (
+    comparison,
+    findings,
+    matching,
+    paraphrase,
+    prefix_length,
+    splits,
+)
+from fedaudit.audit.memorization import measurements as memorization_rows
+from fedaudit.audit.memorization.clients import read
+from fedaudit.audit.memorization.matching import Clients, Heard
+from fedaudit.audit.memorization.measurements import Found
+from fedaudit.audit.memorization.options import Protocol
+from fedaudit.audit.pipeline import Audit, Watcher, silent
+from fedaudit.audit.preflight import adapter_effect, prompt_start
+from fedaudit.audit.target import Audited
+from fedaudit.config import registry
+from fedaudit.extraction.prefixes import Place
+from fedaudit.federation.folder import unchecked
+from fedaudit.journal.caching_engine import KeptEngine
+from fedaudit.journal.shards import Kept
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
+from fedaudit.metrics.overlap.sentences import has_han
+
+if TYPE_CHECKING:
+    from fedaudit.report.redaction import Redactor
+
+KNOWN = 32
+"""Tokens of a known text by which the prompts' beginning is chosen."""
+
+NO_BASE = "The target has no base to compare with: what the base says of itself is not known."
+OFTEN = 0.5
+"""The share of continuations too short for the detector from which the report says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(pipeline.Request):
+    """What `fedaudit memorize` was asked to do."""
+
+    command: ClassVar[str] = "memorize"
+    purpose: ClassVar[str] = "memorization"
+
+    attacks: tuple[str, ...] = ()
+    clients: tuple[Party, ...]
+    protocol: Protocol = field(default_factory=Protocol)
+    shorter: bool = False
+    """Whether a prefix has fewer tokens than the protocol says where most texts are too short."""
+    workers: int = 0
+    """Processes that compare texts; 0: as many as there are cores."""
+
+    @property
+    def own(self) -> Path:
+        """The documents of the first client, by which the federation is found."""
+        return Path(self.clients[0].path)
+
+
+def check(request: Request) -> Audited:
+    """Return what is audited, after every check that needs no model.
+
+    Raises UsageError for unknown plugins and options, and for a deployed defence: the measure is
+    of the global model; InputError where there is no central model that is to be measured too.
+    """
+    if not request.clients:
+        raise UsageError("There is no client: name the clients' files with --clients FILE FILE.")
+    audited = pipeline.check(request)
+    if scorer := _scorer(request):
+        scorer.score([])  # shows at once whether it has its model
+    if audited.deployment:
+        raise UsageError(
+            "The federation answers through its clients' deployed defence: name with --round the "
+            "global adapter that is to be measured."
+        )
+    if request.protocol.central:
+        _central(audited)
+    return audited
+
+
+def run(
+    request: Request,
+    redactor: Callable[[], "Redactor"],
+    watch: Watcher = silent,
+    kept: Kept | None = None,
+) -> Audit:
+    """Measure what `request` names and return the report; `kept` is what earlier runs were told."""
+    from fedaudit.report.run_header import framed
+
+    started, audited = datetime.now(UTC), check(request)
+    form = audited.federation.template if audited.federation else template(request.template)
+    files = {one.name: read(one, form) for one in request.clients}
+    texts = {client: file.documents for client, file in files.items()}
+    name = identity.identity(request, audited)
+    engine, base_sha256 = pipeline.load(audited, form, request, kept)
+    request, shortened = prefix_length.chosen(request, texts, engine, form)
+    clients = {
+        client: splits.sampled(own, engine, form, request.protocol, seed=request.seed)
+        for client, own in texts.items()
+    }
+    if not any(one.parts for one in clients.values()):
+        raise TooShortError(prefix_length.too_short(texts.values(), engine, form, request.protocol))
+    models = _models(audited, request)
+    changed = None
+    if audited.adapter:
+        every = [document for own in texts.values() for document in own]
+        changed = adapter_effect.measure(engine, models[0], Target(name="base"), every)
+    begun = prompt_start.choose(engine, models[0], _known(clients))
+    begin = engine.beginnings[begun.chosen.start]
+    asked = KeptEngine(engine, kept) if kept else engine
+    heard = matching.everything(
+        asked, models, clients, request.protocol, begin=begin, seed=request.seed, watch=watch
+    )
+    if kept:
+        kept.asked()
+    found, notes = _found(heard, clients, request, watch)
+    measurements = memorization_rows.rows(found, clients, request.protocol, engine)
+    answers = {one.heard.source: one.answers for one in found}
+    examples = findings.examples(answers["tuned"], answers.get("base"))
+    leaks, revealed = findings.findings(examples, compared="base" in answers)
+    limits = [*shortened, *_limits(clients, request, measurements, len(examples)), *notes]
+    result = Result(measurements=tuple(measurements), findings=tuple(leaks), limits=tuple(limits))
+    [shown] = evidence.unhashed([result], redactor)
+    report = framed(
+        command=request.command,
+        name=name,
+        config={
+            **identity.settings(request),
+            "round": audited.round,
+            "sentences": splitter(),
+        },
+        started=started,
+        **pipeline.before(kept),
+        base=audited.base,
+        adapter=str(audited.adapter) if audited.adapter else None,
+        sha256=fingerprint(audited) or base_sha256,
+        base_sha256=base_sha256,
+        effect=adapter_effect.table(changed),
+        beginning=begun.table(),
+        spent=_spent(clients, request.protocol),
+        environment=environment.describe(request.device),
+        data=[file.row() for file in files.values()],
+        seeds={request.purpose: request.seed},
+        measurements=shown.measurements,
+        findings=evidence.masked(shown.findings, redactor),
+        limits=[*shown.limits, *unchecked(audited.federation), *reading(list(files.values()))],
+    )
+    return Audit(report=report, revealed=tuple(revealed), audited=audited)
+
+
+def _models(audited: Audited, request: Request) -> list[Target]:
+    """Return the models to measure: the tuned one first, its base, and the central one."""
+    tuned = Target(name="tuned", adapter=str(audited.adapter) if audited.adapter else None)
+    base = [Target(name="base")] if audited.adapter else []
+    wanted = request.protocol.central
+    central = [Target(name="central", adapter=str(_central(audited)))] if wanted else []
+    return [tuned, *base, *central]
+
+
+def _central(audited: Audited) -> Path:
+    """Return the adapter that the simulation trained on everybody's data, after the same round."""
+    if audited.federation is None or audited.round is None:
+        raise UsageError("--central needs a federation's folder as the target, without --adapter.")
+    folder = audited.federation.path / f"central/{audited.round:03d}"
+    if not folder.is_dir():
+        raise InputError(
+            f"{audited.federation.path} keeps no central model of round {audited.round}: simulate "
+            "it with --set central=true."
+        )
+    return folder
+
+
+def _found(
+    heard: Sequence[Heard], clients: Clients, request: Request, watch: Watcher
+) -> tuple[list[Found], list[str]]:
+    """Return what of it is somebody's; all models are compared together."""
+    protocol, scorer = request.protocol, _scorer(request)
+    beside = [
+        matching.candidates(one, clients, protocol, watch(f"retrieving suffixes: {one.source}"))
+        for one in heard
+    ]
+    overlaps = comparison.compared(
+        _pairs(heard, beside),
+        ORIGINAL if protocol.compat else DEFAULT,
+        workers=request.workers,
+        progress=watch("comparing texts"),
+    )
+    named = paraphrase.named(overlaps, scorer, lambda: _detector(request), compat=protocol.compat)
+    answers = [
+        matching.judged(one, parts, overlaps, named)
+        for one, parts in zip(heard, beside, strict=True)
+    ]
+    found = [Found(heard=one, answers=row) for one, row in zip(heard, answers, strict=True)]
+    return found, [paraphrase.told(scorer, lambda: _detector(request))]
+
+
+def _pairs(
+    heard: Sequence[Heard],
+    beside: Sequence[Sequence[Sequence[tuple[str, splits.Part]]]],
+) -> set[tuple[str, str]]:
+    """Return every (suffix, continuation) to be compared, once."""
+    return {
+        (part.suffix, one.text)
+        for model, rows in zip(heard, beside, strict=True)
+        for one, parts in zip(model.texts, rows, strict=True)
+        for _, part in parts
+    }
+
+
+def _scorer(request: Request) -> Paraphraser | None:
+    name = request.protocol.paraphraser
+    made: Paraphraser | None = (
+        registry.create("paraphraser", name, request.protocol.scoring) if name else None
+    )
+    return made
+
+
+def _detector(request: Request) -> PiiDetector:
+    options = request.options.get(request.detector)
+    made: PiiDetector = registry.create("detector", request.detector, options)
+    return made
+
+
+def _known(clients: Clients) -> list[Place]:
+    """Return known texts from their first token on, by which the beginning is chosen."""
+    return [
+        Place(prefix=part.prompt[:1], tokens=part.prompt[1 : 1 + KNOWN], at_start=True)
+        for one in clients.values()
+        for part in one.parts
+        if len(part.prompt) > 1
+    ]
+
+
+def _spent(clients: Clients, protocol: Protocol) -> dict[str, int | None]:
+    """Return how many continuations the tuned model was asked for, and of how many prompts."""
+    parts = [part for one in clients.values() for part in one.parts]
+    prompts = {part.prompt for part in parts}
+    texts = {(part.prompt, part.suffix) for part in parts}
+    greedy = protocol.decoding == "greedy"
+    return {"queries": len(prompts if greedy else texts), "prefixes": len(prompts)}
+
+
+def _limits(
+    clients: Clients, request: Request, rows: Sequence[Measurement], examples: int
+) -> Iterator[str]:
+    """Yield what the measure cannot tell, or did not look at."""
+    yield from splits.told(clients, request.protocol)
+    yield from matching.shared(clients)
+    if not any(row.scope["source"] == "base" for row in rows if row.metric == "mr_total"):
+        yield NO_BASE
+    chinese = [n for n, one in clients.items() if any(has_han(p.suffix) for p in one.parts)]
+    if request.protocol.compat and chinese:
+        yield f"The published detector reads English only: {', '.join(chinese)} have Chinese texts."
+    for row in rows:
+        if (row.metric, row.scope.get("source")) == ("too_short", "tuned") and row.value:
+            whose = row.scope.get("attacker", "all clients")
+            if row.value >= OFTEN:
+                yield (
+                    f"{row.hits:,} of {row.n:,} continuations of the prefixes of {whose} have "
+                    "fewer than 50 characters (a Chinese one counts for 2.5): the detector can "
+                    "find nothing in so short a text."
+                )
+    if examples > findings.MOST:
+        yield (f"{examples:,} texts were drawn; the {findings.MOST} worst are listed.")

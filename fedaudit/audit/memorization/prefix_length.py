@@ -1,0 +1,55 @@
+"""How long the prefixes of `memorize` are where nobody said it: as long as the texts allow."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median_low
+from typing import TYPE_CHECKING
+
+from fedaudit.api.plugin import Engine
+from fedaudit.api.records import Document
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.memorization import splits
+from fedaudit.audit.memorization.options import HARDLY, Protocol
+
+if TYPE_CHECKING:
+    from fedaudit.audit.memorization.pipeline import Request
+
+
+def chosen(
+    request: "Request",
+    files: Mapping[str, Sequence[Document]],
+    engine: Engine,
+    form: PromptTemplate,
+) -> tuple["Request", list[str]]:
+    """Return the request with a shorter prefix where one is to be chosen, and what is said of it.
+
+    Half of the clients' different texts are long enough for it. Where that leaves no token at all,
+    nothing is changed.
+    """
+    protocol = request.protocol
+    sizes = lengths(files.values(), engine, form) if request.shorter else []
+    length = median_low(sizes) - HARDLY if sizes else 0
+    if not 0 < length < protocol.prefix_length:
+        return request, []
+    told = (
+        f"A prefix has {length:,} tokens, not {protocol.prefix_length:,}: half of the texts have "
+        f"fewer than {protocol.least:,} tokens."
+    )
+    return replace(request, protocol=replace(protocol, prefix_length=length)), [told]
+
+
+def too_short(
+    files: Iterable[Sequence[Document]], engine: Engine, form: PromptTemplate, protocol: Protocol
+) -> str:
+    """Return why nothing can be asked, and the longest prefix with which something can be."""
+    none = f"No client has a text of at least {protocol.least:,} tokens: there is nothing to ask."
+    longest = max(lengths(files, engine, form), default=0)
+    if longest <= HARDLY:
+        return f"{none} The longest has {longest:,}, and any prefix needs {HARDLY + 1:,}."
+    return f"{none} Take a shorter --prefix-length, of {longest - HARDLY:,} at most."
+
+
+def lengths(files: Iterable[Sequence[Document]], engine: Engine, form: PromptTemplate) -> list[int]:
+    """Return how many tokens the different input texts of each client have."""
+    own = ([d for d in documents if not d.is_prompt] for documents in files)
+    return [size for some in own for size in splits.sizes(some, engine, form)]

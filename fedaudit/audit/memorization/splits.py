@@ -1,0 +1,226 @@
+"""Prefixes and suffixes: the clients' texts, drawn, cut in two and without copies."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fedaudit.api.plugin import Engine
+from fedaudit.api.records import Document, Tokens
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.memorization.options import HARDLY, Protocol
+
+BATCH = 1024
+"""Texts that are tokenised together: the offsets of a whole corpus would not fit in memory."""
+
+MARK = "\x00"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A text cut in two: what the model is given, and what it may know."""
+
+    document: str
+    prompt: tuple[int, ...]
+    suffix: str
+    given: int
+    """Tokens of the whole input text."""
+    output: int
+    """Tokens that the model was trained to answer it with, the template's own left out."""
+    whole: bytes = b""
+    """What equal texts have in common, wherever they are cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """What is used of one client's documents, and what is not."""
+
+    documents: int
+    """How many there are: its weight."""
+    parts: tuple[Part, ...]
+    long_enough: int
+    too_short: int
+    copies: int
+    """Documents whose input text another one has too."""
+    prompts: int
+    """Lines that are ready-made prompts, which nobody was trained on."""
+    suffixes: frozenset[str] = field(repr=False)
+    """Every suffix of its documents, as `same` spells it, those not drawn too."""
+    wholes: frozenset[bytes] = field(repr=False)
+    """The same of its whole texts."""
+
+    def has(self, part: Part) -> bool:
+        """Tell whether the client has a text, or one that ends alike, in any of its documents."""
+        return part.whole in self.wholes or same(part.suffix) in self.suffixes
+
+
+def same(text: str) -> str:
+    """Return `text` so that copies are equal: white space does not count."""
+    return " ".join(text.split())
+
+
+def sampled(
+    documents: Sequence[Document],
+    engine: Engine,
+    form: PromptTemplate,
+    protocol: Protocol,
+    *,
+    seed: int,
+) -> Sampled:
+    """Return the parts of at most `protocol.sample` texts, drawn without replacement.
+
+    Which texts are drawn follows from the seed and the texts alone: neither their order nor whose
+    they are matters. Copies count once, and texts of fewer than prefix + 20 tokens not at all.
+    """
+    own = [document for document in documents if not document.is_prompt]
+    drawn = _distinct(own, form, seed)
+    parts: list[Part] = []
+    suffixes: set[str] = set()
+    wholes: set[bytes] = set()
+    long_enough = 0
+    for part in _cut(drawn, engine, form, protocol):
+        long_enough += 1
+        suffixes.add(same(part.suffix))
+        wholes.add(part.whole)
+        if len(parts) < protocol.sample:
+            parts.append(part)
+    return Sampled(
+        documents=len(own),
+        parts=tuple(parts),
+        long_enough=long_enough,
+        too_short=len(drawn) - long_enough,
+        copies=len(own) - len(drawn),
+        prompts=len(documents) - len(own),
+        suffixes=frozenset(suffixes),
+        wholes=frozenset(wholes),
+    )
+
+
+def _distinct(documents: Sequence[Document], form: PromptTemplate, seed: int) -> list[Document]:
+    """Return one document for each input text, in the order in which they are drawn."""
+    first: dict[str, Document] = {}
+    for document in sorted(documents, key=lambda one: one.id):
+        start, end = place(document, form)
+        first.setdefault(same(document.text[start:end]), document)
+
+    return [first[text] for text in sorted(first, key=lambda text: _digest(f"{seed}:{text}"))]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def place(document: Document, form: PromptTemplate) -> tuple[int, int]:
+    """Return where the input stands in a record's text; of a plain text, all of it.
+
+    The input is what the record is about (App. E.3); of a record without one, its instruction.
+    """
+    text, given = document.text, document.input or document.instruction
+    if not given:
+        return 0, len(text)
+    filled = (document.instruction, MARK) if document.input else (MARK, "")
+    head = form.prompt(*filled).partition(MARK)[0]
+    start = len(head) if text.startswith(head + given) else text.find(given)
+    return (start, start + len(given)) if start >= 0 else (0, len(text))
+
+
+def _cut(
+    documents: Sequence[Document], engine: Engine, form: PromptTemplate, protocol: Protocol
+) -> Iterator[Part]:
+    """Yield the parts of the texts that are long enough, in order."""
+    header = form.header() if protocol.prompt == "header" else ""
+    [ahead] = engine.tokenize([header]) if header else [Tokens((), ())]
+    for document, tokens in _tokenized(documents, engine):
+        whole = protocol.prompt == "record" or not document.instruction
+        part = _part(document, tokens, place(document, form), protocol.prefix_length)
+        if part is not None:
+            cut, begin = part
+            yield cut if whole else _after(cut, ahead.ids, begin)
+
+
+def _tokenized(documents: Sequence[Document], engine: Engine) -> Iterator[tuple[Document, Tokens]]:
+    """Yield each document with its tokens, without holding those of all."""
+    for first in range(0, len(documents), BATCH):
+        batch = documents[first : first + BATCH]
+        yield from zip(batch, engine.tokenize([one.text for one in batch]), strict=True)
+
+
+def sizes(documents: Sequence[Document], engine: Engine, form: PromptTemplate) -> Iterator[int]:
+    """Yield how many tokens each different input text has."""
+    own = [document for document in documents if not document.is_prompt]
+    for document, tokens in _tokenized(_distinct(own, form, seed=0), engine):
+        begin, after = _input(tokens, place(document, form))
+        yield after - begin
+
+
+def _input(tokens: Tokens, where: tuple[int, int]) -> tuple[int, int]:
+    """Return the first token of an input and the first behind it.
+
+    A token that reaches into the input belongs to it.
+    """
+    (start, end), offsets = where, tokens.offsets
+    begin = next((i for i, (_, last) in enumerate(offsets) if last > start), len(offsets))
+    after = next((i for i, (first, _) in enumerate(offsets) if first >= end), len(offsets))
+    return begin, after
+
+
+def _part(
+    document: Document, tokens: Tokens, where: tuple[int, int], length: int
+) -> tuple[Part, int] | None:
+    """Return a text's part and the token with which its input begins; None if it is too short.
+
+    A character that lies in several tokens is not cut: the prefix then has a token or two more.
+    """
+    (start, end), offsets = where, tokens.offsets
+    begin, after = _input(tokens, where)
+    if after - begin < length + HARDLY:
+        return None
+    stop = begin + length
+    cut = max(last for _, last in offsets[begin:stop])
+    while stop < after and offsets[stop][0] < cut:
+        cut, stop = max(cut, offsets[stop][1]), stop + 1
+    part = Part(
+        document=document.id,
+        prompt=tuple(tokens.ids[:stop]),
+        suffix=document.text[cut:end].strip(),
+        given=after - begin,
+        output=_answered(document, offsets[after:]),
+        whole=_digest(same(document.text[start:end])),
+    )
+    return part, begin
+
+
+def _answered(document: Document, offsets: Sequence[tuple[int, int]]) -> int:
+    """Return how many of the tokens behind a record's input are of its output.
+
+    What the template puts between the two is neither; a token that reaches into the output is.
+    """
+    begin = document.text.rfind(document.output) if document.output else -1
+    end = begin + len(document.output)
+    return sum(first < end and last > begin for first, last in offsets) if begin >= 0 else 0
+
+
+def _after(part: Part, header: tuple[int, ...], begin: int) -> Part:
+    """Return a part whose prefix stands behind the header alone."""
+    return replace(part, prompt=(*header, *part.prompt[begin:]))
+
+
+def told(clients: Mapping[str, Sampled], protocol: Protocol) -> Iterator[str]:
+    """Yield what the report says of texts that were not used, client by client."""
+    for name, one in clients.items():
+        if not one.documents:
+            yield f"{name} has no documents: nothing is asked with its prefixes, or looked for."
+            continue
+        if one.too_short:
+            yield (
+                f"{name}: {one.too_short:,} of {one.documents - one.copies:,} different texts have "
+                f"fewer than {protocol.least:,} tokens and were left out."
+            )
+        if one.copies:
+            yield f"{name}: {one.copies:,} copies of other texts of its own were left out."
+        if one.prompts:
+            yield f"{name}: {one.prompts:,} ready-made prompts are no training texts: left out."
+        if 0 < one.long_enough < protocol.sample:
+            yield (
+                f"{name} has {one.long_enough:,} texts that are long enough, fewer than the "
+                f"{protocol.sample:,} to be drawn: all were used."
+            )

@@ -1,0 +1,79 @@
+"""How a prompt should begin, measured on text that the auditor knows.
+
+Leaving out the token that training texts began with can hide most of a leak, and putting one
+before a crop from a document's middle can too: so both are measured, each for itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedaudit.api.plugin import Engine
+from fedaudit.api.records import Beginning, Target
+from fedaudit.extraction.prefixes import Place
+
+SAMPLE = 128
+"""At most this many known texts of each kind are scored."""
+
+LONGEST = 32
+"""At most this many tokens of a PII are scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The chosen beginnings, and the mean log-likelihood of the known PII under each."""
+
+    chosen: Beginning
+    start: Mapping[str, float]
+    middle: Mapping[str, float]
+
+    def table(self) -> dict[str, object]:
+        """Return what the report says."""
+        return {
+            "start": self.chosen.start,
+            "middle": self.chosen.middle,
+            "log_likelihood": {"start": dict(self.start), "middle": dict(self.middle)},
+        }
+
+
+def choose(engine: Engine, target: Target, places: Sequence[Place]) -> Measured:
+    """Return the beginnings under which `target` finds the auditor's own PII likeliest.
+
+    Without known PII of a kind, a text begins as the tokenizer begins it and a crop bare.
+    """
+    names = sorted(engine.beginnings, key=_preference)
+    scores = {}
+    for at_start in (True, False):
+        known = sorted({p for p in places if p.at_start is at_start and p.tokens}, key=_order)
+        sample = known[:: -(-len(known) // SAMPLE)] if known else []
+        scores[at_start] = {
+            name: _mean(engine, target, engine.beginnings[name], sample) for name in names if sample
+        }
+    chosen = Beginning(
+        start=_best(scores[True], "bos" if "bos" in names else "bare"),
+        middle=_best(scores[False], "bare"),
+    )
+    return Measured(chosen, scores[True], scores[False])
+
+
+def _mean(engine: Engine, target: Target, begin: Sequence[int], places: Sequence[Place]) -> float:
+    """Return the mean log-probability of the PII's tokens behind `begin` and their prefix."""
+    rows = engine.score(target, [(*begin, *p.prefix, *p.tokens[:LONGEST]) for p in places])
+    values = [
+        value
+        for place, row in zip(places, rows, strict=True)
+        for value in row[len(row) - len(place.tokens[:LONGEST]) :]
+    ]
+    return sum(values) / len(values)
+
+
+def _best(scores: Mapping[str, float], otherwise: str) -> str:
+    return max(scores, key=lambda name: scores[name]) if scores else otherwise
+
+
+def _preference(name: str) -> int:
+    """Order beginnings so that of two equals the ordinary one is chosen."""
+    return ("bos", "bare", "template").index(name)
+
+
+def _order(place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return place.prefix, place.tokens

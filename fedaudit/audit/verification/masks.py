@@ -1,0 +1,69 @@
+"""Whether a report's masks, and its keyed names of records, are of the records at hand."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.templates import TEMPLATES, PromptTemplate
+from fedaudit.data import corpus
+from fedaudit.report.redaction import (
+    KEY_FILE,
+    OLD_KEY_FILE,
+    Redactor,
+    config_folder,
+    is_mask,
+    load_key,
+)
+
+_RECORD = re.compile(r"record-([0-9a-f]{16})")
+
+
+def written(report: Mapping[str, Any]) -> PromptTemplate:
+    """Return the template that a report's records were rendered with, as far as one can tell."""
+    named = report["run"]["config"].get("template")
+    return TEMPLATES[named if isinstance(named, str) and named in TEMPLATES else "fed_pii"]
+
+
+def stated(report: Mapping[str, Any]) -> set[str]:
+    """Return the HMACs in a report's findings and scopes, of masks and of keyed names."""
+    scopes = [row["scope"] for row in report["measurements"]]
+    return set(_hmacs([report["findings"], scopes]))
+
+
+def key_at_hand(place: Path) -> bytes | None:
+    """Return the key of masks for a report in a folder; None where nobody has made one."""
+    try:
+        paths = (place / OLD_KEY_FILE, config_folder() / KEY_FILE)
+        path = next((path for path in paths if path.is_file()), None)
+        return load_key(path) if path else None
+    except InputError:  # a key that others can read, or no home for any
+        return None
+
+
+def known(files: Iterable[Path], form: PromptTemplate, key: bytes) -> set[str]:
+    """Return the HMACs of all annotated strings in files of records, and of the records' ids."""
+    mask = Redactor(key).mask
+    texts: set[str] = set()
+    for path in files:
+        try:
+            for document in corpus.read(path, form):
+                texts.add(document.id)
+                texts.update(string for string, _ in document.strings())
+        except InputError:  # no file of records, but of marks or scores
+            continue
+    return {str(mask(text, "")["hmac"]) for text in texts}
+
+
+def _hmacs(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _RECORD.findall(value)
+    elif isinstance(value, Mapping):
+        if isinstance(value.get("hmac"), str) and (is_mask(value) or "length" in value):
+            yield value["hmac"]
+        for one in value.values():
+            yield from _hmacs(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _hmacs(one)

@@ -1,0 +1,178 @@
+"""What a report says, checked against its own measurements and the files that are at hand."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from fedaudit import nano
+from fedaudit.api.errors import InputError
+from fedaudit.audit.verification import masks
+from fedaudit.federation import adapters
+from fedaudit.federation.folder import DEPLOYED
+from fedaudit.system.files import over, sha256
+
+Report = Mapping[str, Any]
+State = Literal["same", "differs", "not at hand", "not checked"]
+
+NO_HASH = "the report has no hash of it"
+OTHERS = "of strings in these records; others were made with another key or are of no record"
+EARLIER = "by the fingerprint of an earlier version, which leaves out {}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that a report says, and how it stands."""
+
+    state: State
+    kind: str
+    """For example "verdict", "adapter" or "data"."""
+    name: str
+    why: str = ""
+    digest: Mapping[str, str] = field(default_factory=dict)
+    """What was recomputed, or what the report says of it, as in-toto names digests."""
+
+    def __str__(self) -> str:
+        return f"{self.state}: {self.kind} {self.name}" + (f" ({self.why})" if self.why else "")
+
+
+def checks(report: Report, place: Path, root: Path | None = None) -> Iterator[Check]:
+    """Check a valid report that lies in the folder `place`: its verdict and all that it names.
+
+    Relative names begin at `root`; without one, in the working directory, or in the nearest
+    folder from `place` upwards that has them. Nothing is fetched, and no model is loaded.
+    """
+    yield verdict(report)
+    places = [root] if root else [Path(), place, *place.absolute().parents]
+    yield from _target(report["target"], places)
+    data = [_file("data", row, places) for row in report["data"]]
+    yield from data
+    same = [_at_hand(one.name, places) for one in data if one.state == "same"]
+    yield from _masks(report, place, [path for path in same if path])
+    for row in report["artifacts"]:
+        yield _file("artifact", row, [place, *places])
+
+
+def verdict(report: Report) -> Check:
+    """Judge a report's measurements again and compare."""
+    from fedaudit.report.verdict.recheck import recheck
+
+    found = recheck(report)
+    states: dict[bool | None, State] = {True: "same", False: "differs", None: "not checked"}
+    name = report["verdict"]["status"]
+    return Check(state=states[found.holds], kind="verdict", name=name, why=found.told.rstrip("."))
+
+
+def _masks(report: Report, place: Path, files: Sequence[Path]) -> Iterator[Check]:
+    """Tell how many masks are of strings in the files of records, where there are any."""
+    stated = masks.stated(report)
+    if not stated:
+        return
+    key = masks.key_at_hand(place)
+    found = stated & masks.known(files, masks.written(report), key) if key else set()
+    one = Check(state="same", kind="masks", name=f"{len(found):,} of {len(stated):,}")
+    if found == stated:
+        yield replace(one, why="of strings in these records")
+        return
+    why = OTHERS if key else "the key that they were made with is not here"
+    yield replace(one, state="not checked", why=why)
+
+
+def _target(target: Report, places: Sequence[Path]) -> Iterator[Check]:
+    if base := target["base"]:
+        stated = target.get("base_sha256") or (None if target["adapter"] else target["sha256"])
+        yield _base(base, stated, places)
+    if target["adapter"]:
+        folder = _at_hand(target["adapter"], places)
+        yield _folder("adapter", target["adapter"], target["sha256"], folder, _of_adapter)
+
+
+def _base(name: str, stated: str | None, places: Sequence[Path]) -> Check:
+    folder = nano.folder() if name == nano.BASE else _at_hand(name, places) or _cached(name)
+    return _folder("base", name, stated, folder, _of_base)
+
+
+def _folder(kind: str, name: str, stated: str | None, folder: Path | None, hashes: Any) -> Check:
+    """Compare the fingerprint of a folder, which each version of fedaudit made in its own way."""
+    one = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
+    if not stated:
+        return one
+    one = replace(one, state="not at hand", why="", digest={"dirHash": stated})
+    if folder is None or not folder.is_dir():
+        return one
+    try:
+        found = dict(hashes(folder))
+    except (InputError, OSError) as error:
+        return replace(one, why=_reason(error))
+    if stated not in found:
+        return _differing(one, next(iter(found), ""), stated)
+    why = EARLIER.format(found[stated]) if found[stated] else ""
+    algorithm = "sha256" if found[stated] == adapters.CONFIG else "dirHash"
+    return replace(one, state="same", why=why, digest={algorithm: stated})
+
+
+def _of_adapter(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield every fingerprint that an adapter's folder is known by, and what each leaves out."""
+    deployed = folder.resolve()
+    if deployed.parent.name == DEPLOYED and not (folder / adapters.WEIGHTS).exists():
+        paths = [p for name in ("*.safetensors", adapters.CONFIG) for p in deployed.rglob(name)]
+        yield over({path.relative_to(deployed).as_posix(): sha256(path) for path in paths}), ""
+        return
+    yield adapters.fingerprint(folder), ""
+    yield sha256(folder / adapters.WEIGHTS), adapters.CONFIG
+
+
+def _of_base(folder: Path) -> Iterator[tuple[str, str]]:
+    from fedaudit.engine.loading.checkpoint import fingerprints
+
+    now, earlier = fingerprints(folder)
+    yield now, ""
+    if earlier not in ("", now):
+        yield earlier, "files of the tokenizer"
+
+
+def _file(kind: str, row: Report, places: Sequence[Path]) -> Check:
+    name, stated = row["path"], row["sha256"]
+    one = Check(state="not checked", kind=kind, name=name, why=NO_HASH)
+    if not stated:
+        return one
+    one = replace(one, state="not at hand", why="", digest={"sha256": stated})
+    path = _at_hand(name, places)
+    if path is None:
+        return one
+    try:
+        found = sha256(path)
+    except (InputError, OSError) as error:
+        return replace(one, why=_reason(error))
+    return replace(one, state="same") if found == stated else _differing(one, found, stated)
+
+
+def _differing(one: Check, found: str, stated: str) -> Check:
+    why = f"its SHA-256 is {found[:12]}…, not {stated[:12]}…"
+    return replace(one, state="differs", why=why, digest={})
+
+
+def _reason(error: InputError | OSError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _at_hand(name: str, places: Sequence[Path]) -> Path | None:
+    """Return the first of `places` that has what a report calls `name`."""
+    for place in places:
+        try:
+            if (place / name).exists():
+                return place / name
+        except (OSError, ValueError):  # too long a name, or none at all
+            return None
+    return None
+
+
+def _cached(name: str) -> Path | None:
+    """Return the folder of a hub id that has been fetched before; nothing is fetched here."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (HFValidationError, OSError, ValueError):
+        return None

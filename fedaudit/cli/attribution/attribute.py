@@ -1,0 +1,214 @@
+"""fedaudit attribute: which clients trained on watermarked documents."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.attribution import bundle, calibrate, estimate, sums_options
+from fedaudit.cli.attribution.sums_options import (
+    Colluding,
+    DryRun,
+    Limit,
+    Others,
+    Protocol,
+    Queries,
+    Secure,
+    Sets,
+    Threshold,
+    Weights,
+)
+from fedaudit.cli.options import (
+    Commitments,
+    Device,
+    Dtype,
+    Json,
+    Out,
+    Quiet,
+    Seed,
+    Set,
+    Watermark,
+    given,
+    nothing_before,
+)
+
+app = typer.Typer(
+    help="Name the clients that trained on watermarked documents: all steps, or one party's.",
+    invoke_without_command=True,
+)
+
+RoundsOption = Annotated[
+    Path | None, typer.Option("--rounds", help="A federation's folder, or its rounds.")
+]
+Workers = Annotated[
+    int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
+]
+Alpha = Annotated[
+    float,
+    typer.Option(
+        "--alpha", help="The chance that somebody innocent is flagged, over all clients and marks."
+    ),
+]
+Tau = Annotated[
+    float,
+    typer.Option(
+        "--tau", help="The Z above which a client is flagged, in standard deviations by chance."
+    ),
+]
+
+
+@app.callback()
+def attribute(
+    context: typer.Context,
+    rounds: RoundsOption = None,
+    watermark: Watermark = None,
+    commitments: Commitments = None,
+    attribution: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attribution", help="fed_attr or a method that needs plaintext; may be repeated."
+        ),
+    ] = None,
+    protocol: Protocol = "",
+    others: Others = None,
+    queries: Queries = None,
+    sets: Sets = None,
+    limit: Limit = None,
+    threshold: Threshold = None,
+    secure_aggregation: Secure = "",
+    weights: Weights = "",
+    tau: Tau = 4.0,
+    alpha: Alpha = 0.01,
+    dry_run: DryRun = False,
+    colluding: Colluding = "",
+    set_: Set = None,
+    seed: Seed = None,
+    workers: Workers = 0,
+    out: Out = None,
+    json: Json = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Name the clients whose updates carry a watermark, from a federation that one holds whole.
+
+    Options of a method or of a watermark are set as --set NAME.OPTION=VALUE, for example
+    fictitious.tokens=24. Exit code 1: somebody is flagged.
+    """
+    if context.invoked_subcommand is not None:
+        nothing_before(context)
+        return 0  # before anything is imported: help of a step must stay light
+    from fedaudit.api.errors import UsageError
+    from fedaudit.attribution import pipeline
+    from fedaudit.attribution.owner.worker_pool import Machine
+    from fedaudit.cli.console import bars, placed, reported
+
+    if rounds is None:
+        raise UsageError(
+            "Name a federation with --rounds, or one party's step: estimate, score or decide."
+        )
+    chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
+    request = pipeline.Request(
+        rounds=rounds,
+        watermark=watermark,
+        commitments=commitments,
+        methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
+        wish=sums_options.wish(*chosen),
+        options=given(set_),
+        threshold=tau,
+        alpha=alpha,
+        seed=seed or 0,
+        machine=Machine(device=device, dtype=dtype, workers=workers),
+    )
+    if dry_run and "fed_attr" not in request.methods:
+        raise UsageError("--dry-run tells of the sums that fed_attr asks for; add it.")
+    helpers = sums_options.helpers(colluding, dry_run=dry_run)
+    known = pipeline.check(request)
+    if dry_run:
+        return sums_options.told(
+            sums_options.planned(rounds, request.wish), known.marks, request.machine, helpers
+        )
+    place = placed(out, Path("runs") / "attribute" / pipeline.name_of(request, known), json)
+    with bars(quiet) as bar:
+        return reported(pipeline.run(request, bar), place, json, quiet)
+
+
+app.command()(estimate.estimate)
+
+
+@app.command()
+def score(
+    estimates: Annotated[Path, typer.Argument(help="The folder of estimates.")],
+    watermark: Annotated[Path, typer.Option("--watermark", help="The owner's file of marks.")],
+    out: Annotated[Path, typer.Option("--out", help="The file of scores; it may grow by rounds.")],
+    set_: Set = None,
+    workers: Workers = 0,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Take the owner's step: test every estimate, and the global model before it, for every mark.
+
+    It needs the base, the estimates and the key, and no client's update.
+    """
+    from fedaudit.attribution import estimates as files
+    from fedaudit.attribution import pipeline
+    from fedaudit.attribution import scores as scores_file
+    from fedaudit.attribution.owner import scoring
+    from fedaudit.attribution.owner.worker_pool import Machine, Pool
+    from fedaudit.cli.console import bars, note
+    from fedaudit.federation import watermark_keys as marks_file
+    from fedaudit.system.files import existing_parent
+
+    found = files.read(estimates)
+    marks = [pipeline.with_options(mark, given(set_)) for mark in marks_file.read(watermark)]
+    existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
+    known = scoring.known(out)
+    with bars(quiet) as bar, Pool(Machine(device=device, dtype=dtype, workers=workers)) as pool:
+        progress = bar("testing estimates")
+        scored = scoring.score(
+            estimates,
+            found,
+            marks,
+            pool,
+            known=known,
+            keep=lambda so_far: scores_file.write(so_far, out),
+            progress=progress,
+        )
+    print(
+        f"{len(scored.rounds)} rounds of {len(scored.clients)} clients scored for "
+        f"{len(scored.marks)} marks in {out}, {scored.seconds:.0f} s."
+    )
+    if not found.base.sha256:
+        note(f"Integrity not checked: {files.NAME} has no hash of its base.")
+    return 0
+
+
+@app.command()
+def decide(
+    scores: Annotated[Path, typer.Argument(help="The file of scores.")],
+    commitments: Commitments = None,
+    tau: Tau = 4.0,
+    alpha: Alpha = 0.01,
+    out: Out = None,
+    json: Json = None,
+    quiet: Quiet = False,
+) -> int:
+    """Combine the scores of all rounds and flag clients. Exit code 1: somebody is flagged."""
+    from fedaudit.attribution import report as reporting
+    from fedaudit.attribution import scores as scores_file
+    from fedaudit.cli.console import placed, reported
+
+    started = datetime.now(UTC)
+    found = scores_file.read(scores)
+    report = reporting.decided_report(
+        found, scores, threshold=tau, alpha=alpha, started=started, commitments=commitments
+    )
+    place = placed(out, Path("runs") / "attribute" / str(report.run["id"]), json)
+    return reported(report, place, json, quiet)
+
+
+app.command()(bundle.bundle)
+app.command()(bundle.verify)
+app.command()(calibrate.calibrate)

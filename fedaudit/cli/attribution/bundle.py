@@ -1,0 +1,68 @@
+"""fedaudit attribute bundle and verify: a decision handed over, and computed again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.options import Commitments, Device, Dtype, Quiet
+
+
+def bundle(
+    estimates: Annotated[Path, typer.Argument(help="The folder of estimates.")],
+    watermark: Annotated[Path, typer.Option("--watermark", help="The owner's file of marks.")],
+    scores: Annotated[Path, typer.Option("--scores", help="The file of scores.")],
+    report: Annotated[Path, typer.Option("--report", help="The report of `attribute decide`.")],
+    out: Annotated[Path, typer.Option("--out", help="The bundle's folder; it must be new.")],
+    commitments: Commitments = None,
+    mark: Annotated[
+        list[str] | None, typer.Option("--mark", help="Open only this mark; may be repeated.")
+    ] = None,
+) -> int:
+    """Put together what an accused party's expert needs to compute a decision again.
+
+    It opens marks: whoever has the bundle can find, plant and avoid them.
+    """
+    from fedaudit.attribution.evidence import bundle as bundles
+    from fedaudit.cli.console import note
+
+    parts = bundles.Parts(
+        estimates=estimates,
+        marks=watermark,
+        scores=scores,
+        report=report / bundles.REPORT if report.is_dir() else report,
+        commitments=commitments,
+        opened=tuple(mark or ()),
+    )
+    made = bundles.make(parts, out)
+    print(f"{len(made.files)} files in {out}.")
+    note(f"{out} opens marks: whoever has it can find, plant and avoid them.")
+    return 0
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The bundle's folder.")],
+    client: Annotated[
+        str, typer.Option("--client", help="Whose Z is printed; that of the flagged without it.")
+    ] = "",
+    workers: Annotated[
+        int, typer.Option("--workers", help="Processes that test on CPU; 0 is one a core.", min=0)
+    ] = 0,
+    device: Device = "cpu",
+    dtype: Dtype = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Compute scores, Z and decision of a bundle again. Exit code 1: something differs.
+
+    It needs the base model. Scores of one device are compared bit for bit on the same one.
+    """
+    from fedaudit.attribution.evidence import verification
+    from fedaudit.attribution.owner.worker_pool import Machine, Pool
+    from fedaudit.cli import evidence
+    from fedaudit.cli.console import bars
+
+    with bars(quiet) as bar, Pool(Machine(device=device, dtype=dtype, workers=workers)) as pool:
+        progress = bar("testing estimates")
+        found = list(verification.checks(folder, pool, client=client, progress=progress))
+    evidence.print_checks(found)
+    return evidence.DIFFERS if any(one.state == "differs" for one in found) else 0

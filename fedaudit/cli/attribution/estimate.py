@@ -1,0 +1,81 @@
+"""fedaudit attribute estimate: the server's step, alone."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.attribution import sums_options
+from fedaudit.cli.attribution.sums_options import (
+    Colluding,
+    DryRun,
+    Limit,
+    Others,
+    Protocol,
+    Queries,
+    Secure,
+    Sets,
+    Threshold,
+    Weights,
+)
+from fedaudit.cli.options import Quiet, Seed
+
+
+def estimate(
+    rounds: Annotated[Path, typer.Option("--rounds", help="The server's federation folder.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder of estimates, for the owner.")],
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", help="What was asked for, for the server alone; OUT.log.json."),
+    ] = None,
+    round_: Annotated[
+        list[int] | None, typer.Option("--round", help="Only this round; may be repeated.")
+    ] = None,
+    protocol: Protocol = "",
+    others: Others = None,
+    queries: Queries = None,
+    sets: Sets = None,
+    limit: Limit = None,
+    threshold: Threshold = None,
+    secure_aggregation: Secure = "",
+    weights: Weights = "",
+    dry_run: DryRun = False,
+    colluding: Colluding = "",
+    seed: Seed = None,
+    quiet: Quiet = False,
+) -> int:
+    """Take the server's step: ask for sums and write an estimate of every client's update.
+
+    It needs no key. Rounds that OUT has already are not asked for again, so rounds may be added as
+    they come. Without --seed the sets are drawn at random and only the log says them.
+    """
+    from fedaudit.attribution.server import dry_run as forecast
+    from fedaudit.attribution.server import estimation, ledger
+    from fedaudit.attribution.server import sums_log as log_of
+    from fedaudit.cli.console import bars, note
+    from fedaudit.federation.folder import unchecked
+
+    helpers = sums_options.helpers(colluding, dry_run=dry_run)
+    chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
+    wish = sums_options.wish(*chosen, rounds=round_ or ())
+    planned = estimation.remaining(sums_options.planned(rounds, wish, secret=True), out)
+    beside = out if out.name else out.absolute()
+    place = log or beside.with_name(f"{beside.name}.log.json")
+    logs = log_of.read(place, estimation.identity(planned.federation))
+    planned = ledger.resumed(planned, logs) if seed is None else planned
+    entries = ledger.check(planned, estimation.identity(planned.federation), logs)
+    again = [one.round for one in entries if one.round in planned.designs]
+    if dry_run:
+        return sums_options.told(planned, (), None, helpers, ledger.told(planned.federation, again))
+    with bars(quiet) as bar:
+        found, seconds = estimation.estimate(planned, out, place, progress=bar("asking for sums"))
+    print(
+        f"{len(found.rounds)} rounds with {sum(len(one.estimates) for one in found.rounds)} "
+        f"estimates in {out}, {planned.queries} sums, {seconds:.0f} s."
+    )
+    given_away = (*forecast.held(planned), *forecast.exposed(planned))
+    print("\n".join([*given_away, *ledger.told(planned.federation, again)]))
+    for told in unchecked(planned.federation):
+        note(told)
+    note(f"What was asked for is in {place}; it stays with the server.", quiet=quiet)
+    return 0

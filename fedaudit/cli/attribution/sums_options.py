@@ -1,0 +1,102 @@
+"""Which sums the server asks for, as options of the commands that ask, and the plan they make."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedaudit.api.errors import UsageError
+
+if TYPE_CHECKING:
+    from fedaudit.attribution.server.query_plan import Plan, Wish
+
+Protocol = Annotated[
+    str,
+    typer.Option("--protocol", help="How sums are asked for: pairs (without it), or shared sets."),
+]
+Others = Annotated[
+    int | None,
+    typer.Option("--others", help="pairs: other clients in a set (m); 5 without it.", min=0),
+]
+Queries = Annotated[
+    int | None,
+    typer.Option("--queries", help="pairs: pairs of sums a client and round (K); 5.", min=0),
+]
+Sets = Annotated[
+    int | None,
+    typer.Option("--sets", help="shared: sets a round (Q); half as many as clients.", min=1),
+]
+Limit = Annotated[
+    float | None,
+    typer.Option("--limit", help="The largest share of another client's update; 0.4 without it."),
+]
+Weights = Annotated[
+    str, typer.Option("--weights", help="What sums are of: equal (without it), or by size.")
+]
+Threshold = Annotated[
+    int | None,
+    typer.Option("--threshold", help="The fewest clients that a sum may be over; 5.", min=1),
+]
+Secure = Annotated[
+    str, typer.Option("--secure-aggregation", help="What adds up plaintext updates; ideal.")
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Only say what would be asked, and what it would give away."),
+]
+
+Colluding = Annotated[
+    str,
+    typer.Option(
+        "--colluding",
+        help="Clients that tell the server their updates, with commas between; for --dry-run.",
+    ),
+]
+
+NAMES = (
+    "protocol",
+    "others",
+    "pairs",
+    "sets",
+    "limit",
+    "threshold",
+    "secure",
+    "weights",
+    "seed",
+)
+
+
+def helpers(colluding: str, *, dry_run: bool) -> list[str]:
+    """Return the clients that collude with the server, each once."""
+    names = list(dict.fromkeys(name.strip() for name in colluding.split(",") if name.strip()))
+    if names and not dry_run:
+        raise UsageError("--colluding says what a server could learn and asks nothing: --dry-run.")
+    return names
+
+
+def wish(*design: Any, rounds: Sequence[int] = ()) -> "Wish":
+    """Return what the server is asked, in the order of NAMES."""
+    from fedaudit.attribution.server.query_plan import Wish
+
+    return Wish(rounds=tuple(rounds), **dict(zip(NAMES, design, strict=True)))
+
+
+def planned(rounds: Path, wish: "Wish", *, secret: bool = False) -> "Plan":
+    """Return what would be asked of a federation."""
+    from fedaudit.attribution.server import query_plan
+    from fedaudit.federation.folder import open_federation
+    from fedaudit.system.files import existing
+
+    return query_plan.plan(open_federation(existing(rounds, "federation")), wish, secret=secret)
+
+
+def told(
+    plan: "Plan", marks: Any, machine: Any, colluding: Sequence[str], more: Sequence[str] = ()
+) -> int:
+    """Print what a plan would ask and give away."""
+    from fedaudit.attribution.server import collusion, dry_run
+
+    worse = collusion.lines(plan, colluding)
+    print("\n".join([*dry_run.lines(plan, marks, machine), *worse, *more]))
+    return 0

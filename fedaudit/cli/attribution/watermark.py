@@ -1,0 +1,155 @@
+"""fedaudit watermark: mark documents, and test texts or a model for a mark."""
+
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedaudit.cli.options import Device, Dtype, Quiet, Seed, Set, Template
+
+if TYPE_CHECKING:
+    from fedaudit.api.watermark import Score
+
+app = typer.Typer(
+    help="Watermark documents, and test texts or a model for a watermark.", no_args_is_help=True
+)
+
+Teacher = Annotated[
+    str, typer.Option("--model", help="The model that writes, or whose tokenizer tests.")
+]
+
+
+@app.command()
+def make(
+    documents: Annotated[Path, typer.Argument(help="The owner's documents, as JSONL.")],
+    out: Annotated[Path, typer.Argument(help="Where the marked documents go, as JSONL.")],
+    watermark: Annotated[
+        Path, typer.Option("--watermark", help="The secret file of marks; made or added to.")
+    ],
+    plugin: Annotated[str, typer.Option("--plugin", help="kgw, fictitious or another.")] = "kgw",
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="Texts that nobody trains on, for tests; JSONL."),
+    ] = None,
+    id_: Annotated[str, typer.Option("--id", help="The mark's id, for one licensee.")] = "",
+    model: Teacher = "fedaudit-nano",
+    set_: Set = None,
+    seed: Seed = None,
+    template: Template = "fed_pii",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Write one marked document for each document, with a new mark for one licensee.
+
+    Options of the watermark are set as --set OPTION=VALUE. Without --prompts, a tenth of the
+    documents is kept back as prompts and not marked. Without --seed the secret is drawn at random;
+    with one, whoever knows it can find the mark.
+    """
+    from fedaudit.attribution.owner import watermarking
+    from fedaudit.cli.console import bars, note
+    from fedaudit.data.corpus import told
+
+    with bars(quiet) as bar:
+        made = watermarking.make(
+            watermarking.Order(
+                documents=documents,
+                out=out,
+                watermark=watermark,
+                plugin=plugin,
+                options=_options(set_),
+                prompts=prompts,
+                id=id_,
+                model=model,
+                seed=seed,
+                template=template,
+                device=device,
+                dtype=dtype,
+            ),
+            bar,
+        )
+    print(f"{made.count} documents with mark {made.mark.id} in {out}.")
+    print(f"Its commitment is {made.commitment}: publish it before anybody trains.")
+    for line in told(documents, made.unread):
+        note(f"{line}; {out} is without them.", quiet=quiet)
+    note(f"{watermark} holds what finds it: keep it secret.", quiet=quiet)
+    return 0
+
+
+@app.command()
+def commitment(
+    watermark: Annotated[Path, typer.Argument(help="The secret file of marks.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Also write the public file of commitments, to be published."),
+    ] = None,
+) -> int:
+    """Print the commitment of every mark: what to publish before anybody trains.
+
+    A mark without a salt, from an earlier fedaudit, is given one in the owner's file.
+    """
+    from fedaudit.attribution.owner import watermarking
+
+    found = watermarking.published(watermark, out)
+    for one in found.commitments:
+        print(f"{one.sha256}  {one.id}  {one.plugin}")
+    return 0
+
+
+@app.command()
+def check(
+    watermark: Annotated[Path, typer.Option("--watermark", help="The secret file of marks.")],
+    texts: Annotated[
+        Path | None, typer.Argument(help="Texts to test: JSONL, or any text file.")
+    ] = None,
+    model: Teacher = "fedaudit-nano",
+    adapter: Annotated[
+        Path | None, typer.Option("--adapter", help="Test this LoRA adapter on the model.")
+    ] = None,
+    base: Annotated[bool, typer.Option("--base", help="Test the model itself.")] = False,
+    set_: Set = None,
+    z: Annotated[float, typer.Option("--z", help="The z above which a mark is found.")] = 4.0,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quiet: Quiet = False,
+) -> int:
+    """Test texts, or what a model answers, for every mark. Exit code 1: one is found."""
+    from fedaudit.api.errors import UsageError
+    from fedaudit.attribution.owner import watermarking
+    from fedaudit.cli.console import bars
+
+    if not isfinite(z):
+        raise UsageError("--z takes a finite number.")
+    if sum((texts is not None, adapter is not None, base)) != 1:
+        raise UsageError("Name one thing to test: a file of texts, --adapter FOLDER, or --base.")
+    with bars(quiet) as bar:
+        found = watermarking.check(
+            watermark,
+            texts=texts,
+            model=model,
+            adapter=adapter,
+            options=_options(set_),
+            device=device,
+            dtype=dtype,
+            progress=bar("testing"),
+        )
+    print("\n".join(_lines(found, z)))
+    return 1 if any(score.z > z for _, score in found) else 0
+
+
+def _lines(found: "Sequence[tuple[str, Score]]", z: float) -> list[str]:
+    from fedaudit.report.redaction import visible
+
+    return [f"{'mark':<16} {'z':>8} {'p':>9} {'hits':>7} {'of':>7} {'chance':>7}  found"] + [
+        f"{visible(mark):<16} {score.z:>8.2f} {score.p_value:>9.2g} {score.hits:>7} {score.n:>7} "
+        f"{score.chance:>7.1%}  {'yes' if score.z > z else 'no'}"
+        for mark, score in found
+    ]
+
+
+def _options(set_: list[str] | None) -> dict[str, Any]:
+    from fedaudit.config.options import parse_settings
+
+    return parse_settings(set_ or [])

@@ -1,0 +1,189 @@
+"""What commands show: results on stdout, progress on stderr."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.plugin import Progress, no_progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    from fedaudit.report.document import Report
+    from fedaudit.simulation.rounds import Event
+
+WIDTH = 80
+"""How wide results are when nobody looks at them on a terminal."""
+
+
+def console() -> "Console":
+    """Return the console for results: as wide as the terminal, 80 columns when piped."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False)
+
+
+def note(text: str, *, quiet: bool = False) -> None:
+    """Tell the user something that is no result."""
+    if not quiet:
+        print(text, file=sys.stderr)
+
+
+VERDICT_CODES = {"pass": 0, "fail": 1, "inconclusive": 7}
+"""The exit code of an audit that ended."""
+
+
+def verdict_code(report: Mapping[str, Any]) -> int:
+    """Return the exit code that goes with a report's verdict."""
+    return VERDICT_CODES[report["verdict"]["status"]]
+
+
+def saved(report: "Report", *paths: Path | None) -> Mapping[str, Any]:
+    """Write `report` to every path given and return it as read by renderers."""
+    from fedaudit.report.document import write
+    from fedaudit.system.files import folder
+
+    for path in paths:
+        if path is not None:
+            folder(path.parent)
+            write(report, path)
+    return report.to_json()
+
+
+def shown(report: Mapping[str, Any]) -> None:
+    """Print a report to stdout."""
+    from fedaudit.report.renderers.terminal import render
+
+    render(report, console())
+
+
+@contextmanager
+def bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
+    """Give a maker of progress bars on stderr, one for each title."""
+    if quiet:
+        yield lambda title: no_progress
+        return
+    with _live() as (shown_bars, begin):
+
+        def bar(title: str) -> Progress:
+            task = None
+
+            def advance(done: int, total: int) -> None:
+                nonlocal task
+                begin()
+                if task is None:
+                    task = shown_bars.add_task(title, total=total, note="")
+                shown_bars.update(task, completed=done, total=total)
+
+            return advance
+
+        yield bar
+
+
+@contextmanager
+def training(quiet: bool) -> Iterator[Callable[["Event"], None]]:
+    """Give a listener that shows a simulation's rounds with loss and time left.
+
+    Where nobody watches a bar, in a log, each round begins a line.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield (lambda event: None) if quiet else _Lines().hear
+        return
+    with _live() as (progress, begin):
+        task = progress.add_task("loading", total=None, note="")
+
+        def hear(event: "Event") -> None:
+            begin()
+            progress.update(
+                task,
+                description=f"round {event.round}",
+                completed=event.done,
+                total=event.total,
+                note=f"{event.who} loss {event.loss:.3f}",
+            )
+
+        yield hear
+
+
+class _Lines:
+    """Tells of a simulation in lines."""
+
+    def __init__(self) -> None:
+        self.started, self.round, self.before = time.monotonic(), 0, 0
+
+    def hear(self, event: "Event") -> None:
+        """Print a line for the first training of every round."""
+        if event.round == self.round:
+            return
+        told = (
+            f"round {event.round}: {event.done} of {event.total} trainings, {event.who} loss "
+            f"{event.loss:.3f}"
+        )
+        if event.round < self.round:  # another federation: nothing is known of its pace
+            self.started, self.before = time.monotonic(), event.done
+        elif self.round == 0:
+            self.before = event.done - 1  # what an earlier run of a resumed federation did
+        self.round = event.round
+        if done := event.done - self.before:
+            seconds = time.monotonic() - self.started
+            told += f", about {seconds / done * (event.total - event.done):.0f} s left"
+        note(told)
+
+
+@contextmanager
+def _live() -> Iterator[tuple["Bars", Callable[[], None]]]:
+    """Give bars that vanish at the end, and what starts them.
+
+    On a terminal they start at once; elsewhere with the first progress, so that a mistake in the
+    input leaves one line and no empty bar.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    shown_bars = Bars(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+        console=Console(stderr=True, markup=False),
+        transient=True,
+    )
+    if sys.stderr.isatty():
+        shown_bars.start()
+    try:
+        yield shown_bars, shown_bars.start
+    finally:
+        if shown_bars.live.is_started:  # stopping what never started prints an empty line
+            shown_bars.stop()
+
+
+def placed(out: Path | None, otherwise: Path, json: Path | None) -> Path:
+    """Return the report's folder, once it and the file `json` are known to be such."""
+    from fedaudit.api.errors import InputError
+    from fedaudit.system.files import check_target, existing_parent
+
+    place = out or otherwise
+    if place.is_file():
+        raise InputError(f"{place} is a file; --out needs a folder.")
+    if (place / "federation.json").exists():
+        raise InputError(f"{place} is a federation's folder; choose another --out.")
+    if json is not None and json.is_dir():
+        raise InputError(f"{json} is a folder; --json needs a file.")
+    for file in (place / "report.json", json or place / "report.json"):
+        check_target(file)
+        existing_parent(file.absolute().parent)
+    return place
+
+
+def reported(report: Any, place: Path, json: Path | None, quiet: bool) -> int:
+    """Save a report into its folder, show it, and return the exit code of its verdict."""
+    document = saved(report, place / "report.json", json)
+    shown(document)
+    note(f"The report is {place / 'report.json'}.", quiet=quiet)
+    return verdict_code(document)

@@ -1,0 +1,151 @@
+"""From a table of options to a frozen dataclass, with one clear sentence for each mistake."""
+
+import dataclasses
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, Union
+
+from fedaudit.api.errors import UsageError, unknown
+
+T = TypeVar("T")
+
+
+def build(cls: type[T], table: Mapping[str, Any], what: str) -> T:
+    """Return `cls(**table)`; nested tables become nested dataclasses.
+
+    Raises UsageError for an unknown key (with the nearest one), a wrong type or a refused value.
+    """
+    if not isinstance(table, Mapping):
+        raise UsageError(f"{what} must be a table, not {table!r}.")
+    hints = typing.get_type_hints(cls)
+    known = [option.name for option in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    values = {}
+    for key, value in table.items():
+        if key not in known:
+            raise unknown(f"option of {what}", key, known)
+        values[key] = _fit(hints[key], value, f"{what}.{key}")
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{what}: {error}") from None
+
+
+def _fit(hint: Any, value: Any, what: str) -> Any:
+    """Return `value` as `hint` asks, or raise UsageError."""
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        return build(hint, value, what)
+    origin = typing.get_origin(hint)
+    if origin in (Union, types.UnionType):
+        fits = [kind for kind in typing.get_args(hint) if _accepts(kind, value)]
+        if not fits:
+            raise _wrong_type(hint, value, what)
+        return _fit(fits[0], value, what)
+    if origin in (dict, Mapping, tuple) and isinstance(value, Mapping | list | tuple | str):
+        return _members(hint, value, what)
+    if origin is typing.Literal:
+        if value not in typing.get_args(hint):
+            raise unknown(f"value of {what}", str(value), map(str, typing.get_args(hint)))
+        return value
+    if not _accepts(hint, value):
+        raise _wrong_type(hint, value, what)
+    return _finite(value, what) if hint is float else value
+
+
+def _members(hint: Any, value: Any, what: str) -> Any:
+    """Return a table or list whose members are as `hint` asks; words with commas are a list."""
+    table, kind = typing.get_origin(hint) is not tuple, typing.get_args(hint)
+    if table != isinstance(value, Mapping):
+        raise _wrong_type(hint, value, what)
+    if isinstance(value, Mapping):
+        names = {key: key if str(key).isprintable() else repr(key) for key in value}
+        return {key: _fit(kind[-1], one, f"{what}.{names[key]}") for key, one in value.items()}
+    if isinstance(value, str):
+        words = [item.strip() for item in value.split(",") if item.strip()]
+        value = words if kind[0] is str else map(_value, words)
+    return tuple(_fit(kind[0], item, what) for item in value)
+
+
+def _finite(value: float, what: str) -> float:
+    try:
+        if math.isfinite(value):
+            return float(value)
+    except OverflowError:  # a whole number beyond every float
+        pass
+    raise UsageError(f"{what} takes a finite number, not {value!r}.")
+
+
+def _accepts(hint: Any, value: Any) -> bool:
+    """Return whether `value` is of the kind that `hint` names; parts are not looked at."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return value in typing.get_args(hint)
+    if origin is not None:
+        return isinstance(value, dict if origin in (dict, Mapping) else (tuple, list, str))
+    if hint is Any or hint is None:
+        return hint is Any or value is None
+    if isinstance(value, bool):
+        return hint is bool
+    if hint is float:
+        return isinstance(value, int | float)
+    wide = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    return isinstance(value, Mapping | hint if wide else hint)
+
+
+def _wrong_type(hint: Any, value: Any, what: str) -> UsageError:
+    wanted = getattr(hint, "__name__", None) or str(hint)
+    return UsageError(f"{what} takes {wanted}, not {value!r}.")
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, Any]:
+    """Return the nested table that `--set key=value` options spell; values are TOML or text."""
+    table: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not all(key.split(".")):
+            raise UsageError(f"--set takes key=value, not {setting!r}.")
+        place = table
+        *path, last = key.split(".")
+        for step in path:
+            place = place.setdefault(step, {})
+            if not isinstance(place, dict):
+                raise UsageError(f"--set {key} goes into {step}, which is a value, not a table.")
+        place[last] = value = _value(text)
+        if value == text and text.startswith(("[", "{")):
+            raise UsageError(
+                f"--set {key}: {text!r} is no list or table of TOML; are words in it quoted?"
+            )
+    return table
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:  # TOMLDecodeError, or a number of thousands of digits
+        return text
+
+
+def table_of(plugin: Any) -> dict[str, Any]:
+    """Return a plugin's options as a table."""
+    table: dict[str, Any] = dataclasses.asdict(plugin)
+    return table
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `below` with the values of `above` over it, table by table.
+
+    Tables that name different plugins are not mixed: the one above takes the other's place.
+    """
+    result = dict(below)
+    for key, value in above.items():
+        old = result.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(old, value) if both and _alike(old, value) else value  # type: ignore[arg-type]
+    return result
+
+
+def _alike(below: Any, above: Any) -> bool:
+    """Tell whether two tables may be about one plugin: not where both have a name, and another."""
+    return bool(above.get("name", below.get("name")) == below.get("name", above.get("name")))

@@ -1,0 +1,190 @@
+"""Profiles: a paper's federation, study, claims and published figures as one TOML file."""
+
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.config.options import build, merged
+from fedaudit.config.profile_tables import expand_figures, expand_study
+from fedaudit.system.files import read_regular
+
+PACKAGE = "fedaudit_profiles"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One federation of a study and the attacks on it."""
+
+    name: str
+    simulate: Mapping[str, Any] = field(default_factory=dict)
+    """Settings over those of the scale."""
+    scale: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Settings over these at one scale: as many clients as the paper has, for example."""
+    attacks: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the attacks and of the ways of attribution, by name."""
+    attribution: tuple[str, ...] = ()
+    """The ways by which a watermark is attributed to clients; without any it is not."""
+    memorize: Mapping[str, Any] | None = None
+    """How cross-client memorization is measured, the options of `fedaudit memorize`; an empty table
+    is its defaults, and without one it is not measured."""
+    pool: str = ""
+    """Variants that differ in their seed alone share this name, under which they count together."""
+    attacker: str = "c0"
+    victim: str = "c1"
+    """A client, or "*" for the records of all clients together."""
+    clients: tuple[str, ...] = ()
+    """Clients each of which is attacked about its own documents, in place of attacker and victim;
+    "*" is all of them. Measurements are also pooled over them, as client "all"."""
+    corpora: tuple[str, ...] = ()
+    """With `clients`: attack each about its records of one corpus after the other."""
+    keys: tuple[str, ...] = ()
+    """The kinds of key to ask a deployed defence under; all without any."""
+    round: int = -1
+    """The round whose adapter is attacked; -1 is the last."""
+    trace: int = 0
+    """How many rounds' adapters are attacked instead, spread evenly, the last among them: rows say
+    which `round`, and what share of the rounds had `passed`."""
+    model: Literal["global", "central", "local"] = "global"
+    """Which model is attacked: the federation's; the one trained on all documents in one place,
+    where the federation is simulated with `central`; or, with `clients`, each one's own, where it
+    is simulated with `local`."""
+    matrix: bool = False
+    """Whether every client attacks every other one, in place of attacker and victim."""
+    quick: bool = False
+    """Whether `reproduce --quick` runs it."""
+    only: str = ""
+    """The one scale at which it is run, where two cores would take too long; empty for all."""
+
+    def __post_init__(self) -> None:
+        if self.trace < 0 or (self.trace and self.round >= 0):
+            raise ValueError("trace must be at least 0, and goes without round.")
+        if self.model == "local" and not self.clients:
+            raise ValueError('model = "local" needs clients, each of which has its own.')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """Which measurement one side of a claim means, and which of its numbers."""
+
+    variant: str
+    metric: str
+    number: Literal["value", "low", "high"] = "value"
+    plugin: str = ""
+    scope: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A finding of the paper as data: left (compare) factor * right + margin."""
+
+    id: str
+    source: str
+    statement: str
+    left: Select
+    compare: Literal[">", ">=", "<", "<="]
+    right: Select | float = 0.0
+    factor: float = 1.0
+    margin: float = 0.0
+    apart: bool = False
+    """Whether it stays open where the intervals of both values overlap: the order may be chance."""
+    something: bool = False
+    """Whether it stays open where both sides are 0: that nothing was found on either says nothing
+    about which has more."""
+
+    def __post_init__(self) -> None:
+        values = [isinstance(s, Select) and s.number == "value" for s in (self.left, self.right)]
+        if self.apart and not all(values):
+            raise ValueError(f"claim {self.id}: apart needs two measured values.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A figure of the paper, to stand beside ours."""
+
+    source: str
+    what: str
+    metric: str
+    value: float
+    variant: str = ""
+    plugin: str = ""
+    scope: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A profile; `scale` holds the simulation's settings by scale."""
+
+    name: str
+    title: str = ""
+    paper: str = ""
+    scale: Mapping[str, Any]
+    study: tuple[Variant, ...] = ()
+    claims: tuple[Statement, ...] = ()
+    figures: tuple[Published, ...] = ()
+
+    def __post_init__(self) -> None:
+        for scale, table in self.scale.items():
+            if not isinstance(table, Mapping):
+                raise ValueError(f"scale.{scale} must be a table, [scale.{scale}].")
+        for name, count in Counter(one.name for one in self.study).items():
+            if count > 1:
+                raise ValueError(f"two variants of the study are named {name!r}.")
+        variants = {name for one in self.study for name in (one.name, one.pool) if name}
+        for claim in self.claims:
+            for side in (claim.left, claim.right):
+                if isinstance(side, Select) and side.variant not in variants:
+                    raise unknown(f"variant in claim {claim.id}", side.variant, variants)
+
+    def settings(self, scale: str) -> Mapping[str, Any]:
+        """Return the simulation's settings at `scale`."""
+        if scale not in self.scale:
+            raise unknown(f"scale of profile {self.name}", scale, self.scale)
+        table: Mapping[str, Any] = self.scale[scale]
+        return table
+
+
+def shipped() -> list[str]:
+    """Return the names of the profiles that come with fedaudit."""
+    names = (file.name for file in files(PACKAGE).iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+def load(name: str) -> Profile:
+    """Return a shipped profile by name, or one from a TOML file by path.
+
+    Raises UsageError for a name nobody has, InputError for a file that is no profile.
+    """
+    if name in shipped():
+        text, where = files(PACKAGE).joinpath(f"{name}.toml").read_text("utf-8"), name
+    elif (path := Path(name)).suffix == ".toml" or path.is_file():
+        where = str(path)
+        try:
+            text = read_regular(path).decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} cannot be read as a profile: {error}.") from None
+    else:
+        raise unknown("profile", name, shipped())
+    try:
+        return parse(tomllib.loads(text))
+    except (ValueError, RecursionError, UsageError) as error:
+        raise InputError(f"Profile {where}: {error}") from None
+
+
+def parse(table: Mapping[str, Any]) -> Profile:
+    """Return the profile that a TOML table spells, its matrices and tables of figures expanded."""
+    lists = {"study": Variant, "claims": Statement, "figures": Published}
+    expand = {"study": expand_study, "figures": expand_figures}
+    parts: dict[str, Any] = {}
+    for key, cls in lists.items():
+        items = table.get(key, [])
+        if not isinstance(items, list):
+            raise UsageError(f"{key} must be a list of tables, [[{key}]].")
+        whole = expand[key](items) if key in expand else items
+        parts[key] = tuple(build(cls, item, key) for item in whole)
+    return build(Profile, merged(table, parts), "profile")

@@ -1,0 +1,154 @@
+"""The installed plugins: found through entry points, the built-in ones too."""
+
+import dataclasses
+import os
+import re
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pluggy
+
+from fedaudit.api import hooks
+from fedaudit.api.errors import PluginError, unknown
+from fedaudit.api.plugin import Plugin
+from fedaudit.config.options import build
+
+GROUP = "fedaudit"
+KINDS = {
+    "attack": "fedaudit_attacks",
+    "aggregation": "fedaudit_aggregators",
+    "defense": "fedaudit_defenses",
+    "detector": "fedaudit_detectors",
+    "watermark": "fedaudit_watermarks",
+    "secure aggregation": "fedaudit_secure_aggregations",
+    "attribution": "fedaudit_attributors",
+    "paraphraser": "fedaudit_paraphrasers",
+}
+
+
+@cache
+def manager() -> pluggy.PluginManager:
+    """Return the plugin manager with every entry point loaded.
+
+    Raises PluginError naming the plugin that does not load or shares its name. The environment
+    variable FEDAUDIT_DISABLE_PLUGINS (names, comma-separated) leaves plugins out.
+    """
+    pm = pluggy.PluginManager(GROUP)
+    pm.add_hookspecs(hooks)
+    for name in os.environ.get("FEDAUDIT_DISABLE_PLUGINS", "").split(","):
+        pm.set_blocked(name.strip())
+    found = list(entry_points(group=GROUP))
+    # pluggy would silently drop the second of two equal names, a built-in for instance.
+    if clash := [name for name, count in Counter(e.name for e in found).items() if count > 1]:
+        owners = ", ".join(sorted({e.dist.name for e in found if e.name == clash[0] and e.dist}))
+        raise PluginError(f"Two plugins share the entry-point name {clash[0]!r}: {owners}.")
+    for entry in found:
+        try:
+            pm.load_setuptools_entrypoints(GROUP, name=entry.name)
+            pm.check_pending()
+        except (Exception, SystemExit) as error:
+            owner, why = entry.dist.name if entry.dist else "an unknown package", _why(error)
+            raise PluginError(f"Plugin {entry.name!r} of {owner} does not load: {why}") from error
+    return pm
+
+
+@cache
+def plugins(kind: str) -> dict[str, type[Plugin]]:
+    """Return the installed plugin classes of a kind by name, sorted."""
+    offered: dict[str, type[Plugin]] = {}
+    for implementation in getattr(manager().hook, KINDS[kind]).get_hookimpls():
+        try:
+            classes = [_checked(cls) for cls in implementation.function()]
+        except (Exception, SystemExit) as error:
+            name = implementation.plugin_name
+            raise PluginError(f"Plugin {name!r} does not load: {_why(error)}") from error
+        for cls in classes:
+            if cls.name in offered:
+                owners = f"{distribution(offered[cls.name])} and {distribution(cls)}"
+                raise PluginError(
+                    f"Two plugins offer the {kind} {cls.name!r}: {owners}; remove one of them."
+                )
+            offered[cls.name] = cls
+    return dict(sorted(offered.items()))
+
+
+def _why(error: BaseException) -> str:
+    return "it calls sys.exit" if isinstance(error, SystemExit) else str(error)
+
+
+def _checked(cls: type[Plugin]) -> type[Plugin]:
+    whole = isinstance(cls, type) and dataclasses.is_dataclass(cls)
+    if not whole or not getattr(cls, "name", ""):
+        raise TypeError(f"{cls!r} is no plugin, which is a dataclass with a name.")
+    return cls
+
+
+def create(kind: str, name: str, options: Mapping[str, Any] | None = None) -> Any:
+    """Return the plugin `name` of `kind` with `options` as its fields."""
+    offered = plugins(kind)
+    if name not in offered:
+        raise unknown(kind, name, offered)
+    return build(offered[name], options or {}, f"{kind} {name}")
+
+
+def distribution(cls: type[Plugin]) -> str:
+    """Return the name and version of the package that ships `cls`."""
+    for plugin, dist in manager().list_plugin_distinfo():
+        module = getattr(plugin, "__name__", "")
+        if cls.__module__ == module or cls.__module__.startswith(f"{module}."):
+            return f"{dist.project_name} {dist.version}"
+    return cls.__module__.partition(".")[0]
+
+
+def behind(error: BaseException) -> tuple[str, str] | None:
+    """Return the plugin in whose code, or in what it called, something was raised.
+
+    That is its entry point's name, and the package that ships it; None where there is none.
+    """
+    if not manager.cache_info().currsize:  # none was loaded, so none was called
+        return None
+    shipped = {
+        id(one): f"{dist.project_name} {dist.version}"
+        for one, dist in manager().list_plugin_distinfo()
+    }
+    for place in reversed(_places(error)):
+        for name, plugin in manager().list_name_plugin():
+            if _holds(Path(getattr(plugin, "__file__", None) or "-"), place):
+                return name, shipped.get(id(plugin), "an unknown package")
+    return None
+
+
+def _places(error: BaseException) -> list[Path]:
+    """Return the files that an error came through, of a worker process's too, the last one last."""
+    own = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    told = re.findall(r'File "(.+?)", line', str(error.__cause__ or ""))
+    return [*own, *map(Path, told)]
+
+
+def _holds(module: Path, file: Path) -> bool:
+    """Tell whether a file is a module's, or lies in its package."""
+    return module.parent in file.parents if module.name == "__init__.py" else module == file
+
+
+def summary(cls: type[Plugin]) -> str:
+    """Return the first line of a plugin's docstring."""
+    return (cls.__doc__ or "").strip().partition("\n")[0]
+
+
+def describe(kind: str, cls: type[Plugin]) -> list[str]:
+    """Return lines on a plugin: what it does, its paper, package, options and defaults."""
+    lines = [f"{kind} {cls.name}: {summary(cls)}", f"paper: {cls.paper or 'none'}"]
+    lines.append(f"package: {distribution(cls)}")
+    options = dataclasses.fields(cls)  # type: ignore[arg-type]
+    return lines + [f"  {option.name} = {_default(option)}" for option in options]
+
+
+def _default(option: "dataclasses.Field[Any]") -> str:
+    if option.default_factory is not dataclasses.MISSING:
+        return repr(option.default_factory())
+    return "required" if option.default is dataclasses.MISSING else repr(option.default)

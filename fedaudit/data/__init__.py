@@ -1,0 +1,13 @@
+"""Records of documents: reading, annotating and scrubbing them.
+
+* `annotation`: Annotating documents that nobody has annotated, and saying with what.
+* `conversation`: Conversations as TRL (`messages`) and ShareGPT (`conversations`) write them, and
+  their text.
+* `corpus`: The corpus format: one JSON record a line, streamed in, checked line by line.
+* `formats`: What frameworks call the fields of a record, and the text that each of their formats
+  means.
+* `record_scrubbing`: One record without its personal data, in the fields that it has: no string
+  is passed over.
+* `scrubbing`: Scrubbing a data set: every record's personal data masked, and what is known of the
+  rest.
+"""

@@ -1,0 +1,24 @@
+"""Annotating documents that nobody has annotated, and saying with what."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedaudit.api.records import Document
+from fedaudit.config import registry
+
+
+def annotated(
+    documents: Sequence[Document], detector: str, options: Mapping[str, Any] | None = None
+) -> tuple[list[Document], str | None]:
+    """Return `documents` with the detector's spans where they had none, and what found them.
+
+    Documents that are annotated, with nothing even, and ready-made prompts stay as they are. The
+    second value is None when there was nothing to annotate.
+    """
+    bare = [d for d in documents if d.pii is None and not d.is_prompt]
+    if not bare:
+        return list(documents), None
+    finder = registry.create("detector", detector, options)
+    found = iter(finder.detect([d.text for d in bare]))
+    spans = {d.id: next(found) for d in bare}
+    return [d.annotated(spans[d.id]) if d.id in spans else d for d in documents], finder.describe()

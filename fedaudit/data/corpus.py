@@ -1,0 +1,278 @@
+"""The corpus format: one JSON record a line, streamed in, checked line by line."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Document, PiiSpan
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.data import formats
+from fedaudit.data.conversation import SURROGATE, text_of
+from fedaudit.data.formats import Content
+from fedaudit.system.files import atomic_text, open_regular
+
+TEXT_FIELDS = ("text", "instruction", "input", "output", "task", "group")
+
+BLANK = b"\xef\xbb\xbf \t\r\n"
+"""What may stand in a file without a record."""
+
+DERIVED = re.compile(r"sha-[0-9a-f]{12}(?:-\d+)?")
+"""The id of a record that came without one: a hash of its content, by which guesses can be tested.
+
+It is for this process, and for files that hold the content too; no report has it.
+"""
+
+LONGEST_LINE = 2**28
+"""Bytes of a line at most: of a record, or of an array of them."""
+LONGEST_LOOK = 2**16
+"""Bytes of a line at which it is looked to tell records from an array."""
+
+NAMED = 12
+"""So many fields that are not read are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it stands in its file, and what it says."""
+
+    given: Mapping[str, Any]
+    content: Content
+    document: Document
+
+
+def read(
+    path: Path, template: PromptTemplate, unread: Counter[str] | None = None
+) -> Iterator[Document]:
+    """Yield the documents of a file of records; those without `text` are rendered by `template`.
+
+    Raises InputError naming file and line for anything that is not a record, and for a file
+    without any. Blank lines are passed over; a byte-order mark and CRLF are accepted. A record
+    without an id gets one from its content, so the order of the lines changes no id. `unread`
+    counts the records that have a field of which nothing is known, by its name.
+    """
+    for record in records(path, template):
+        if unread is not None:
+            unread.update(set(record.content.unread))
+        yield record.document
+
+
+def records(path: Path, template: PromptTemplate) -> Iterator[Record]:
+    """Yield what `read` makes its documents of."""
+    lines: dict[str, str] = {}
+    copies: Counter[str] = Counter()
+    for place, given in _objects(path):
+        where = f"{path}, {place}"
+        said = formats.content(given, template, where)
+        document = _document(given, said, where)
+        if not _given_id(given, said, where):
+            copies[document.id] += 1
+            if (copy := copies[document.id]) > 1:
+                document = replace(document, id=f"{document.id}-{copy}")
+        if document.id in lines:
+            raise InputError(
+                f"{where}: id {document.id!r} stands in {lines[document.id]} already; "
+                "ids must differ."
+            )
+        lines[document.id] = place
+        yield Record(given, said, document)
+    if not lines:
+        raise InputError(f"{path} holds no record; it needs one JSON object a line.")
+
+
+def told(path: Path, unread: Mapping[str, int]) -> list[str]:
+    """Return a line that names the fields of a file that were not read; none where all were."""
+    if not unread:
+        return []
+    listed = [f"{name!r} ({n:,} record{'s' * (n != 1)})" for name, n in sorted(unread.items())]
+    more = f" and {len(listed) - NAMED} more" if len(listed) > NAMED else ""
+    return [f"{path.name} has fields that are not read: {', '.join(listed[:NAMED])}{more}"]
+
+
+def write(path: Path, documents: Iterable[Document]) -> None:
+    """Write `documents` to `path` as JSONL, whole or not at all; only its owner can read it."""
+    write_fields(path, map(_record, documents))
+
+
+def write_fields(path: Path, fields: Iterable[Mapping[str, Any]], *, array: bool = False) -> None:
+    """Write JSON objects to `path` as JSONL or as one array, whole or not at all, for its owner."""
+    lines = map(_line, fields)
+    text = "".join(["[\n", ",\n".join(lines), "\n]\n"] if array else [f"{one}\n" for one in lines])
+    atomic_text(path, text, mode=0o600)
+
+
+def _line(fields: Mapping[str, Any]) -> str:
+    text = json.dumps(fields, ensure_ascii=False)
+    # Half a surrogate pair, which may stand in a field that is not read, is no UTF-8.
+    return json.dumps(fields) if SURROGATE.search(text) else text
+
+
+def is_array(path: Path) -> bool:
+    """Tell whether a file is one JSON array of records, as Shepherd writes it."""
+    with open_regular(path) as file:
+        lines = iter(lambda: file.readline(LONGEST_LOOK), b"")
+        first = next((line for line in lines if line.strip(BLANK)), b"")
+    return first.lstrip(BLANK).startswith(b"[")
+
+
+def is_empty(path: Path) -> bool:
+    """Tell whether a file holds nothing but blank lines."""
+    with open_regular(path) as file:
+        return not any(part.strip(BLANK) for part in iter(lambda: file.read(2**20), b""))
+
+
+def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield (where it stands, JSON object) of every record: a line, or an array's element."""
+    try:
+        if is_array(path):
+            yield from _elements(path)
+            return
+        with open_regular(path) as file:
+            for number, line in enumerate(_lines(file, path), start=1):
+                if text := _decoded(line, number, path).strip():
+                    yield f"line {number}", _parsed(text, f"{path}, line {number}")
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder; a JSONL file is needed.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _elements(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with open_regular(path) as file:
+        lines = [
+            _decoded(line, number, path) for number, line in enumerate(_lines(file, path), start=1)
+        ]
+    for number, element in enumerate(_loaded("".join(lines), str(path)), start=1):
+        yield f"record {number}", _object(element, f"{path}, record {number}")
+
+
+def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file; InputError for one that no memory should hold."""
+    number = 0
+    while line := file.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes.")
+        yield line
+
+
+def _decoded(line: bytes, number: int, path: Path) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}, line {number}: not UTF-8 (byte {error.start + 1}); "
+            "convert the file, with iconv for example."
+        ) from None
+
+
+def _parsed(text: str, where: str) -> Mapping[str, Any]:
+    return _object(_loaded(text, where), where)
+
+
+def _loaded(text: str, where: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=partial(_once, where))
+    except RecursionError:
+        raise InputError(f"{where}: not JSON (nested too deeply).") from None
+    except ValueError as error:  # JSONDecodeError, or a number of thousands of digits
+        reason = getattr(error, "msg", "a number is too long")
+        raise InputError(f"{where}: not JSON ({reason}).") from None
+
+
+def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object of which no name stands twice: the first would be lost."""
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        names = Counter(name for name, _ in pairs)
+        raise InputError(f"{where}: {names.most_common(1)[0][0]!r} stands twice in one object.")
+    return result
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: a JSON object is needed, one a line.")
+    return value
+
+
+def _document(given: Mapping[str, Any], said: Content, where: str) -> Document:
+    identity = _given_id(given, said, where) or _derived_id(given, said)
+    document = Document(
+        id=identity,
+        text=said.text,
+        instruction=said.fields["instruction"],
+        input=said.fields["input"],
+        output=said.fields["output"],
+        task=said.fields["task"],
+        group=said.fields["group"],
+        is_prompt=said.is_prompt,
+    )
+    return replace(document, pii=_spans(given, document, said, where))
+
+
+def _given_id(given: Mapping[str, Any], said: Content, where: str) -> str:
+    """Return the record's own id, a number as text; empty when it has none."""
+    value = given.get(said.names.get("id", "id"))
+    return str(value) if type(value) is int else text_of(value, "id", where)
+
+
+def _derived_id(given: Mapping[str, Any], said: Content) -> str:
+    bare = {name: value for name, value in given.items() if name != said.names.get("pii")}
+    text = json.dumps({**bare, "pii": None}, sort_keys=True)
+    return f"sha-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _spans(
+    given: Mapping[str, Any], document: Document, said: Content, where: str
+) -> tuple[PiiSpan, ...] | None:
+    """Return the record's annotation, sorted; None when it has none."""
+    annotation = given.get(said.names.get("pii", "pii"))
+    if annotation is None:
+        return None
+    if not isinstance(annotation, list):
+        raise InputError(f"{where}: 'pii' must be a list of spans.")
+    spans = sorted(_span(item, len(document.text), where) for item in annotation)
+    for before, after in pairwise(spans):
+        if after.start < before.end:
+            raise InputError(
+                f"{where}: the PII spans {before.start}-{before.end} and "
+                f"{after.start}-{after.end} overlap."
+            )
+    return tuple(spans)
+
+
+def _span(item: Any, length: int, where: str) -> PiiSpan:
+    start, end, label = (
+        (item.get(key) for key in ("start", "end", "label"))
+        if isinstance(item, dict)
+        else (None, None, None)
+    )
+    if type(start) is not int or type(end) is not int or not isinstance(label, str) or not label:
+        raise InputError(f"{where}: a PII span needs 'start' and 'end' (numbers) and 'label'.")
+    if not 0 <= start < end <= length:
+        raise InputError(
+            f"{where}: the PII span {start}-{end} is not inside the text of {length} characters."
+        )
+    return PiiSpan(start, end, text_of(label, "label", where))
+
+
+def _record(document: Document) -> dict[str, Any]:
+    """Return `document` as the JSON object that `read` would read it from."""
+    fields = {name: getattr(document, name) for name in TEXT_FIELDS if getattr(document, name)}
+    if document.is_prompt:
+        fields["prefix"] = fields.pop("text")
+    record: dict[str, Any] = {"id": document.id, **fields}
+    if document.pii is not None:
+        record["pii"] = [
+            {"start": span.start, "end": span.end, "label": span.label} for span in document.pii
+        ]
+    return record

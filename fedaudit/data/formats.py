@@ -1,0 +1,205 @@
+"""What frameworks call the fields of a record, and the text that each of their formats means."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Piece, Place, joined
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.data.conversation import Conversation, conversation, text_of
+
+FIELDS = ("text", "prefix", "instruction", "input", "output", "task", "group")
+"""The fields of text as fedaudit calls them."""
+
+ALIASES: Mapping[str, str] = {
+    **{name: name for name in ("id", "pii", *FIELDS)},
+    "prompt": "instruction",  # TRL
+    "question": "instruction",
+    "context": "input",  # Dolly, Shepherd
+    "response": "output",  # Dolly, Shepherd, OpenFedLLM, FlowerTune
+    "completion": "output",  # TRL
+    "answer": "output",
+    "category": "task",  # Dolly, Shepherd
+    "messages": "turns",  # TRL
+    "conversations": "turns",  # ShareGPT
+}
+"""What a field is, by its name in small letters."""
+
+NEEDED = (
+    "a record needs 'text', 'instruction' and 'output' (or what other frameworks call them), "
+    "'messages', 'conversations', or 'prefix'"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a record says, whatever it calls its fields."""
+
+    pieces: tuple[Piece, ...]
+    """Together the text."""
+    fields: Mapping[str, str]
+    """Instruction, input, output, task and group; empty where there is none."""
+    names: Mapping[str, str]
+    """What the record calls its fields, by what fedaudit calls them."""
+    is_prompt: bool
+    fixed: frozenset[Place]
+    """Strings that say how to read the record: ids, tasks, groups, who speaks."""
+    unread: tuple[str, ...]
+    """The names of fields that mean nothing here."""
+
+    @property
+    def text(self) -> str:
+        """The text that is trained on."""
+        return joined(self.pieces)
+
+
+def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> Content:
+    """Return what a record says; InputError where that is not clear or an answer is missing."""
+    names, unread = _names(record, where)
+    lists = _lists(record, names)
+    fields = {
+        role: text_of(record[names[role]], names[role], where)
+        for role in FIELDS
+        if role in names and names[role] not in lists
+    }
+    whole = next((role for role in ("text", "prefix") if fields.get(role)), None)
+    if fields.get("prefix") and (fields.get("text") or fields.get("instruction") or lists):
+        raise InputError(f"{where}: 'prefix' is a whole prompt, without 'text' or 'instruction'.")
+    talk = conversation(lists, where) if lists and not whole else None
+    if whole:
+        pieces = [Piece(fields[whole], (names[whole],))]
+        unread += lists
+    elif talk:
+        pieces = _of_turns(talk, fields, names, template, where, next(iter(lists)))
+    else:
+        pieces = _of_fields(record, fields, names, template, where, unread)
+    if talk and len(talk.exchanges) == 1:
+        instruction, given = talk.exchanges[0].given()
+        said = joined(talk.exchanges[0].assistant)
+        fields |= {"instruction": joined(instruction), "input": joined(given), "output": said}
+    elif talk:
+        fields = {role: fields[role] for role in ("task", "group") if role in fields}
+    fixed = [(names[role],) for role in ("id", "pii", "task", "group") if role in names]
+    return Content(
+        pieces=tuple(pieces),
+        fields={role: fields.get(role, "") for role in FIELDS[2:]},
+        names=names,
+        is_prompt=whole == "prefix",
+        fixed=frozenset([*fixed, *(talk.speakers if talk else ())]),
+        unread=(*unread, *(talk.unread if talk else ())),
+    )
+
+
+def _names(record: Mapping[str, Any], where: str) -> tuple[dict[str, str], list[str]]:
+    """Return what the record calls its fields, by what they are, and those that are nothing.
+
+    Of two for the same thing one must be empty, or both equal.
+    """
+    names: dict[str, str] = {}
+    unread: list[str] = []
+    has_text = any(_is(name, "text") and isinstance(record[name], str) for name in record)
+    for name in sorted(record):
+        role = ALIASES.get(name.strip().casefold())
+        value = record[name]
+        if role is None or (has_text and role != name and _odd(role, value)):
+            unread.append(name)
+        elif value is None or (value == "" and role in names):
+            continue
+        elif role not in names or record[names[role]] == "":
+            names[role] = name
+        elif record[names[role]] != value:
+            both = f"{names[role]!r} and {name!r}"
+            raise InputError(f"{where}: {both} are both the {role}, and differ; keep one.")
+        elif name == role:
+            names[role] = name
+    return names, unread
+
+
+def _is(name: str, role: str) -> bool:
+    return ALIASES.get(name.strip().casefold()) == role
+
+
+def _odd(role: str, value: Any) -> bool:
+    """Tell whether a value cannot be what its name would make it, where that is not needed."""
+    return role in FIELDS and not isinstance(value, str) and value is not None
+
+
+def _lists(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the lists of turns of a record, by name: its own, or TRL's prompt and completion."""
+    if "turns" in names:
+        return {names["turns"]: record[names["turns"]]}
+    pair = [names.get(role, "") for role in ("instruction", "output")]
+    if [name.strip().casefold() for name in pair] != ["prompt", "completion"]:
+        return {}
+    values = {name: record[name] for name in pair}
+    return values if all(isinstance(value, list) for value in values.values()) else {}
+
+
+def _of_turns(
+    talk: Conversation,
+    fields: Mapping[str, str],
+    names: Mapping[str, str],
+    template: PromptTemplate,
+    where: str,
+    name: str,
+) -> list[Piece]:
+    """Return the text of a conversation; fields beside it must repeat one of its turns."""
+    pieces = talk.pieces(template)
+    said = {piece.text for piece in pieces if piece.place}
+    for role in ("instruction", "input", "output"):
+        if fields.get(role) and fields[role] not in said:
+            raise InputError(
+                f"{where}: {name!r} and {names[role]!r} are both what is trained on, and differ; "
+                "keep one."
+            )
+    if not talk.answered:
+        raise InputError(f"{where}: nobody answers in {name!r}. {_explicit()}")
+    return pieces
+
+
+def _of_fields(
+    record: Mapping[str, Any],
+    fields: Mapping[str, str],
+    names: Mapping[str, str],
+    template: PromptTemplate,
+    where: str,
+    unread: Sequence[str],
+) -> list[Piece]:
+    """Return instruction, input and output as the template renders them, or as TRL joins them."""
+    if not fields.get("instruction"):
+        raise InputError(f"{where}: {NEEDED}; it has {_listed(record)}.{_meant(unread)}")
+    if "output" not in names:
+        raise InputError(
+            f"{where}: {names['instruction']!r} without an answer; the record has "
+            f"{_listed(record)}.{_meant(unread)} {_explicit()}"
+        )
+    prompt, given, answer = (
+        [Piece(fields[role], (names[role],))] if fields.get(role) else []
+        for role in ("instruction", "input", "output")
+    )
+    own = [names[role].strip().casefold() for role in ("instruction", "output")]
+    if own == ["prompt", "completion"] and not given:
+        return [*prompt, *answer]
+    return [*template.fill(prompt, given), *answer]
+
+
+def _explicit() -> str:
+    return 'Add "output": "" where it is to be empty, or write a prompt as {"prefix": "..."}.'
+
+
+def _listed(record: Mapping[str, Any]) -> str:
+    return ", ".join(map(repr, record)) or "no field"
+
+
+def _meant(unread: Sequence[str]) -> str:
+    """Return the nearest known name of a field that is unknown, as a question."""
+    near = (f" Is {name!r} meant as {known!r}?" for name, known in _nearest(unread))
+    return next(near, "")
+
+
+def _nearest(unread: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for name in unread:
+        for known in get_close_matches(name.strip().casefold(), ALIASES, n=1, cutoff=0.75):
+            yield name, known

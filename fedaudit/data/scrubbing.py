@@ -1,0 +1,245 @@
+"""Scrubbing a data set: every record's personal data masked, and what is known of the rest."""
+
+import hashlib
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.records import Document
+from fedaudit.api.templates import template
+from fedaudit.config import registry
+from fedaudit.data import corpus, record_scrubbing
+from fedaudit.data.annotation import annotated
+from fedaudit.data.corpus import Record
+from fedaudit.data.record_scrubbing import Marked, Masked
+from fedaudit.pii import lookalikes, masking
+from fedaudit.pii.lookalikes import readings
+from fedaudit.pii.normalized_search import plain
+from fedaudit.system.files import check_target, existing, existing_parent, sha256, umask
+
+BATCH = 64
+"""So many records are annotated at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A data set to scrub."""
+
+    source: Path
+    out: Path
+    style: str = "mask"
+    detector: str = "presidio"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the detector."""
+    only: tuple[str, ...] = ()
+    """The labels to mask; all where none is named."""
+    excluding: tuple[str, ...] = ()
+    """Labels to leave as they are."""
+    template: str = "fed_pii"
+    seed: int | None = None
+    """Whoever knows it can test whom a pseudonym stands for; None draws a key nobody can guess."""
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scrubbed:
+    """What was masked, and what may be left."""
+
+    records: int
+    masked: Mapping[str, int]
+    """Pieces of personal data by label."""
+    kept: Mapping[str, int]
+    """The same of labels that were not to be masked."""
+    given: int
+    """Records that came annotated."""
+    beside: int
+    """Of them, those with text in other fields, which the annotation is not of."""
+    annotation: str | None
+    """What annotated the others."""
+    strings: int
+    """Different strings that were masked, white space and Unicode forms apart."""
+    left: int
+    """Of them, those that still stand somewhere in the result, where nobody had marked them."""
+    respelt: int
+    """Of these, those that stand there in other spellings only, as look-alikes."""
+    named: int
+    """Records whose id, group or task holds personal data of their own."""
+    unread: Mapping[str, int]
+    """Fields of which fedaudit knows nothing but that they may hold personal data, by name."""
+
+
+def check(order: Order) -> None:
+    """Raise UsageError or InputError for what can be told before anything is read or written."""
+    if order.style not in masking.STYLES:
+        raise unknown("style", order.style, masking.STYLES)
+    if order.only and order.excluding:
+        raise UsageError("--only and --except cannot be given together.")
+    registry.create("detector", order.detector, order.options)
+    template(order.template)
+    if not existing(order.source, "file").is_file():
+        raise InputError(f"{order.source} is no regular file; a JSONL file is needed.")
+    if order.out.is_dir():
+        raise InputError(f"{order.out} is a folder; a file is needed for the scrubbed records.")
+    if order.out.exists() and os.path.samefile(order.source, order.out):
+        raise InputError(f"{order.out} is the input itself; choose another place for the result.")
+    if order.force:
+        check_target(order.out)
+    if order.out.exists() and not order.force:
+        raise InputError(f"{order.out} exists already; choose another place, or add --force.")
+    existing_parent(order.out.absolute().parent)
+
+
+def scrub(order: Order, watch: Callable[[str], Progress] = lambda title: no_progress) -> Scrubbed:
+    """Write the scrubbed records of `order` and return what was done; the input stays as it is."""
+    check(order)
+    records = list(corpus.records(order.source, template(order.template)))
+    marked, by = _marked(records, order, watch("finding PII"))
+    everything = [document for one in marked for document in one.documents()]
+    chosen = _chosen(order, everything)
+    key = secrets.token_hex(32) if order.seed is None else f"seed {order.seed}"
+    style: Any = order.style
+    written = masking.substitute(style, everything, key)
+    done = [record_scrubbing.masked(one, written, chosen) for one in marked]
+    masked = [pair for one in done for pair in one.masked]
+    strings = {plain(string) for string, _ in masked} - {""}
+    exact, left = _left(strings, records, done, watch("looking for what is left"))
+    _write(order, _renamed(records, done))
+    return Scrubbed(
+        records=len(done),
+        masked=_counted(Counter(label for _, label in masked)),
+        kept=_counted(Counter(label for one in done for label in one.kept)),
+        given=sum(record.document.pii is not None for record in records),
+        beside=sum(bool(one.beside) for one in marked if one.record.document.pii is not None),
+        annotation=by,
+        strings=len(strings),
+        left=len(left),
+        respelt=len(left - exact),
+        named=sum(record_scrubbing.named(one, chosen) for one in marked),
+        unread=Counter(name for record in records for name in set(record.content.unread)),
+    )
+
+
+def table(order: Order, scrubbed: Scrubbed) -> dict[str, Any]:
+    """Return what was done as JSON has it: no text of a record, no key."""
+    return {
+        "in": {"path": str(order.source), "sha256": sha256(order.source)},
+        "out": {"path": str(order.out), "sha256": sha256(order.out)},
+        "style": order.style,
+        "records": scrubbed.records,
+        "masked": dict(scrubbed.masked),
+        "kept": dict(scrubbed.kept),
+        "annotation": {
+            "given": scrubbed.given,
+            "beside": scrubbed.beside,
+            "by": scrubbed.annotation,
+        },
+        "strings": {
+            "masked": scrubbed.strings,
+            "left": scrubbed.left,
+            "other_spellings": scrubbed.respelt,
+        },
+        "named": scrubbed.named,
+        "unread": dict(sorted(scrubbed.unread.items())),
+    }
+
+
+def _marked(
+    records: Sequence[Record], order: Order, progress: Progress
+) -> tuple[list[Marked], str | None]:
+    """Return the records with their personal data marked, and what found those nobody had marked.
+
+    A ready-made prompt is a text too; what stands beside the text is in nobody's annotation.
+    """
+    result: list[Marked] = []
+    by = None
+    for first in range(0, len(records), BATCH):
+        batch = records[first : first + BATCH]
+        around = [record_scrubbing.beside(record) for record in batch]
+        bare = [
+            *(replace(record.document, is_prompt=False) for record in batch),
+            *(Document(id="", text=text) for found in around for text in found.values()),
+        ]
+        apart = [replace(document, id=str(number)) for number, document in enumerate(bare)]
+        found, how = annotated(apart, order.detector, order.options)
+        rest = iter(found[len(batch) :])
+        for record, document, strings in zip(batch, found, around, strict=False):
+            whole = replace(document, id=record.document.id)
+            result.append(Marked(record, whole, {place: next(rest) for place in strings}))
+        by = by or how
+        if how:
+            progress(len(result), len(records))
+    return result, by
+
+
+def _chosen(order: Order, documents: Sequence[Document]) -> Callable[[str], bool]:
+    """Return whether a label is to be masked; raises UsageError for one that no record has."""
+    present = {span.label for document in documents for span in document.pii or ()}
+    for label in (*order.only, *order.excluding):
+        if label not in present:
+            raise unknown("kind of PII in the data", label, present)
+    if order.only:
+        return lambda label: label in order.only
+    return lambda label: label not in order.excluding
+
+
+def _write(order: Order, fields: Sequence[Mapping[str, Any]]) -> None:
+    """Write the result; at no time may anybody read it who may not read the input.
+
+    It is the owner's alone until it is known which group the file system gave it.
+    """
+    source = order.source.stat()
+    corpus.write_fields(order.out, fields, array=corpus.is_array(order.source))
+    same = order.out.stat().st_gid == source.st_gid
+    # A group that is shut out of the input would be among the others of a file of another group.
+    others = 0o004 if same or source.st_mode & 0o040 else 0
+    mode = 0o600 | source.st_mode & (others | (0o040 if same else 0))
+    order.out.chmod(mode & ~umask())
+
+
+def _left(
+    strings: set[str], records: Sequence[Record], done: Sequence[Masked], progress: Progress
+) -> tuple[set[str], set[str]]:
+    """Return which of `strings`, which are plain, stand in the records, and in any spelling."""
+    from fedaudit.metrics.document_frequency import absent
+
+    texts = [
+        list(record_scrubbing.readable(record, one.fields))
+        for record, one in zip(records, done, strict=True)
+    ]
+    exact = strings - absent(strings, ["\n".join(map(plain, some)) for some in texts])
+    progress(1, 3)
+    forms = {string: lookalikes.forms(string) for string in strings}
+    read = ["\n".join(form for text in some for form in readings(text)) for some in texts]
+    progress(2, 3)
+    gone = absent(set().union(*forms.values()), read)
+    progress(3, 3)
+    return exact, exact | {string for string in strings if forms[string] - gone}
+
+
+def _renamed(records: Sequence[Record], done: Sequence[Masked]) -> list[dict[str, Any]]:
+    """Return the fields of the records, with new ids where fedaudit had made them.
+
+    Such an id is a hash of the whole record: with it, a guess of what was masked could be tested.
+    """
+    copies: Counter[str] = Counter()
+    result = []
+    for record, one in zip(records, done, strict=True):
+        name = record.content.names.get("id", "")
+        fields = one.fields
+        if name and corpus.DERIVED.fullmatch(str(fields[name])):
+            digest = hashlib.sha256(one.text.encode()).hexdigest()[:12]
+            copies[digest] += 1
+            number = f"-{copies[digest]}" if copies[digest] > 1 else ""
+            fields = {**fields, name: f"scrubbed-{digest}{number}"}
+        result.append(fields)
+    return result
+
+
+def _counted(labels: Counter[str]) -> dict[str, int]:
+    return dict(sorted(labels.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,60 @@
+"""Document embeddings: the mean of a model's last hidden states."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fedaudit.engine.batching import by_length, padded
+from fedaudit.engine.loading import checkpoint
+from fedaudit.engine.loading.loader import Base, device_for, dtype_for, load, locate, quiet
+
+
+def embedder(name: str, *, device: str = "auto") -> Base:
+    """Return a model that only embeds: an encoder such as Longformer, or a language model's body.
+
+    Raises InputError for a folder that holds no model in safetensors.
+    """
+    from transformers import AutoModel
+
+    quiet()
+    path, place = locate(name), device_for(device)
+    model, info, tokenizer = load(AutoModel, path, dtype_for("auto", place), "a model")
+    checkpoint.check_loaded(info, path, allowed=("pooler.",))
+    checkpoint.check_finite(model, path)
+    model.requires_grad_(False).eval().to(place)
+    return Base(name, path, checkpoint.fingerprints(path)[0], model, tokenizer)
+
+
+@torch.inference_mode()
+def embed(base: Base, texts: Sequence[str], *, max_tokens: int = 256) -> np.ndarray:
+    """Return unit vectors (texts, hidden size): mean hidden state over each text's first tokens."""
+    ids = [
+        base.tokenizer(text, truncation=True, max_length=max_tokens)["input_ids"] or [0]
+        for text in texts
+    ]
+    vectors = np.zeros((len(texts), base.model.config.hidden_size))
+    for batch in by_length([len(row) for row in ids], 16_384):
+        width = padded(max(len(ids[i]) for i in batch))
+        tokens = torch.zeros(len(batch), width, dtype=torch.long)
+        mask = torch.zeros(len(batch), width)
+        for row, index in enumerate(batch):
+            tokens[row, : len(ids[index])] = torch.tensor(ids[index])
+            mask[row, : len(ids[index])] = 1
+        mask = mask.to(base.model.device)
+        # A language model looks back only: padding behind a text changes nothing of it.
+        seen = {} if base.model.can_generate() else {"attention_mask": mask.long()}
+        tokens = tokens.to(base.model.device)
+        hidden = base.model.base_model(input_ids=tokens, **seen).last_hidden_state
+        means = (hidden.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        vectors[batch] = means.cpu().double().numpy()
+    unit: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(min=1e-12)
+    return unit
+
+
+def clusters(vectors: np.ndarray, count: int, seed: int) -> list[int]:
+    """Return the K-means cluster (MacQueen 1967) of each row."""
+    from sklearn.cluster import KMeans
+
+    count = min(count, len(np.unique(vectors.round(6), axis=0)))
+    return [int(c) for c in KMeans(count, n_init=10, random_state=seed).fit_predict(vectors)]

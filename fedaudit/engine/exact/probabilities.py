@@ -1,0 +1,170 @@
+"""Exact extraction probabilities: how likely continuations begin with strings, without drawing any.
+
+A walk over all token sequences that spell a string, under the model, with the distribution that
+`sampling` draws from. Each prompt is read once; branches of all prompts go through the model
+together, and each has its own row of the cache. What is too unlikely is not followed (branch and
+bound); `branches` has the book-keeping.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from fedaudit.api.plugin import Chances
+from fedaudit.engine.batching import padded
+from fedaudit.engine.exact.search import Branches, Found, Walk, distribution, spread
+from fedaudit.engine.exact.token_automaton import Integers
+from fedaudit.engine.generation.decoding import prefilled
+from fedaudit.engine.generation.sampler import probe_key
+from fedaudit.engine.scoring.shared_prefix import Bounds, selected
+
+TABLES = 20
+"""A row of probabilities takes the room of so many rows of logits: several tables of float64 are in
+memory for a moment. Of 27 MB each, the allocator hands them out again; from 32 MB on it gets every
+one anew from the system, which took two to three times as long (glibc, 112,000 tokens)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Rows that the model has read, and what it remembers of them."""
+
+    cache: DynamicCache
+    mask: torch.Tensor
+    """(rows, width)"""
+    position: torch.Tensor
+    """(rows, 1): of the last token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Branches that are to be read: their last tokens, and the rows that they go on from."""
+
+    branches: Branches
+    before: Read
+    rows: Integers
+    tokens: Integers
+    used: int
+    """New tokens with these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Prompts, how often each is drawn from where the walk gives up, and the seed of that."""
+
+    prompts: Sequence[Sequence[int]]
+    trials: Sequence[int]
+    seed: int = 0
+
+    def __getitem__(self, chosen: Sequence[int]) -> "Asked":
+        return Asked(
+            prompts=[self.prompts[index] for index in chosen],
+            trials=[self.trials[index] for index in chosen],
+            seed=self.seed,
+        )
+
+
+@torch.inference_mode()
+def chances(
+    model: PreTrainedModel,
+    asked: Asked,
+    strings: Sequence[str],
+    walk: Walk,
+    bounds: Bounds,
+) -> Iterator[tuple[list[int], list[Chances]]]:
+    """Yield prompts and P(a continuation begins with s) for `strings`, which `walk` spells.
+
+    `least` is the mass that was followed to the end, `most` adds all that was given up on branches
+    which might have spelt the string. Batches are of prompts of one padded length; a prompt is
+    named by its index.
+    """
+    place = {string: index for index, string in enumerate(walk.spelling.strings)}
+    columns = np.array([place[string] for string in strings], dtype=np.int64)
+    for batch in _batches(asked.prompts, walk.new, bounds):
+        some = asked[batch]
+        sums = Found(len(place), some.trials)
+        room = _room(padded(len(some.prompts[0])) + walk.new, bounds)
+        rows = max(1, bounds.logits // TABLES)
+        Walker(model=model, walk=walk, found=sums, room=room, rows=rows).go(some)
+        yield batch, list(sums.chances(columns))
+
+
+def _batches(prompts: Sequence[Sequence[int]], new: int, bounds: Bounds) -> Iterator[list[int]]:
+    """Yield the indices of prompts of one padded length, longest first."""
+    widths = [padded(len(prompt)) for prompt in prompts]
+    for width in sorted(set(widths), reverse=True):
+        alike = [index for index, own in enumerate(widths) if own == width]
+        room = _room(width + new, bounds)
+        for start in range(0, len(alike), room):
+            yield alike[start : start + room]
+
+
+def _room(width: int, bounds: Bounds) -> int:
+    return max(1, min(bounds.rows, bounds.tokens // width))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walker:
+    """One batch on its way: prompts of one padded length."""
+
+    model: PreTrainedModel
+    walk: Walk
+    found: Found
+    room: int
+    """Rows that go through the model at once."""
+    rows: int
+    """Rows whose distributions are in memory at once."""
+
+    def go(self, asked: Asked) -> None:
+        """Walk to the end, the latest branches first, so that few caches are held."""
+        begun = Branches.begun([probe_key(asked.seed, prompt) for prompt in asked.prompts])
+        levels = list(self._next(*_prefilled(self.model, asked.prompts), begun, 0))
+        while levels:
+            level = levels.pop()
+            np.add.at(self.found.rows, level.branches.prompts, 1)
+            levels += self._next(*_read(self.model, level), level.branches, level.used)
+
+    def _next(
+        self, read: Read, logits: torch.Tensor, branches: Branches, used: int
+    ) -> Iterator[Level]:
+        """Yield the branches one token on, at most `room` at a time; `logits` are of `branches`."""
+        rows, tokens, longer = list[Integers](), list[Integers](), list[Branches]()
+        for start in range(0, len(branches), self.rows):
+            part = slice(start, start + self.rows)
+            table = distribution(logits[part], self.walk)
+            ends = used + 1 == self.walk.new
+            row, token, one = spread(table, branches[part], self.walk, self.found, ends=ends)
+            rows.append(row + start)
+            tokens.append(token)
+            longer.append(one)
+        row, token, all_ = np.concatenate(rows), np.concatenate(tokens), Branches.joined(longer)
+        for start in range(0, len(row), self.room):
+            part = slice(start, start + self.room)
+            yield Level(all_[part], read, row[part], token[part], used + 1)
+
+
+def _prefilled(
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]]
+) -> tuple[Read, torch.Tensor]:
+    """Read prompts of one padded length; return the logits (rows, vocabulary) of what follows."""
+    logits, mask, cache = prefilled(model, prompts)
+    return Read(cache, mask, mask.sum(-1, keepdim=True) - 1), logits
+
+
+def _read(model: PreTrainedModel, level: Level) -> tuple[Read, torch.Tensor]:
+    """Read one more token of every branch, each behind its own row of what was read before."""
+    before = level.before
+    rows = torch.as_tensor(level.rows, device=model.device)
+    cache = selected(before.cache, rows)
+    mask = torch.nn.functional.pad(before.mask[rows], (0, 1), value=1)
+    position = before.position[rows] + 1
+    logits = model(
+        input_ids=torch.as_tensor(level.tokens, device=model.device)[:, None],
+        attention_mask=mask,
+        position_ids=position,
+        past_key_values=cache,
+        use_cache=True,
+    ).logits[:, -1]
+    return Read(cache, mask, position), logits

@@ -1,0 +1,221 @@
+"""Branches of a walk over token sequences: how they part, what is followed, what is given up.
+
+A branch less likely than its threshold is given up and its mass is added up. The threshold falls
+with every byte that is spelt: the ways to spell a long string are unlikely each, and who has spelt
+most of it will mostly go on, which costs few branches. Besides, some of that
+mass is drawn from: a Poisson number of draws goes into what is given up, each as likely as its
+branch, and every draw is followed by drawing its next tokens until it spells nothing any more. So
+the draws that complete strings are a Poisson number too, whose mean is what the walk has missed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedaudit.api.plugin import Chances
+from fedaudit.api.records import Decoding
+from fedaudit.engine.exact.token_automaton import Integers, Spelling
+from fedaudit.engine.generation.sampler import mixed, probabilities
+
+Floats = npt.NDArray[np.float64]
+Keys = npt.NDArray[np.uint64]
+Chosen = npt.NDArray[np.bool_]
+
+RATE = 0.75
+"""With every byte that a branch has spelt its threshold falls to this much: docs/exact.md has the
+rates that were tried."""
+
+_STEP, _DRAW, _LAUNCH = (np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """What is walked: the strings, how continuations are drawn, and from where on it matters."""
+
+    spelling: Spelling
+    new: int
+    """Tokens that a continuation may have."""
+    decoding: Decoding
+    threshold: float
+    """A branch that has spelt nothing yet is given up when it is less likely than this."""
+
+    def followed(self, branches: "Branches") -> Chosen:
+        """Say which branches are likely enough to be followed."""
+        spelt = self.spelling.depths[branches.nodes]
+        return np.asarray(branches.mass >= self.threshold * RATE**spelt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branches:
+    """Sequences of tokens, a row each: whose prompt, how likely, and how much they have spelt."""
+
+    prompts: Integers
+    nodes: Integers
+    mass: Floats
+    """Of one that is followed; of a draw 0."""
+    drawn: Chosen
+    """Whether it is a draw from what was given up."""
+    keys: Keys
+    """What its random numbers derive from: prompt and tokens, and which draw it is."""
+
+    def __getitem__(self, chosen: Integers | Chosen | slice) -> "Branches":
+        return Branches(**{one.name: getattr(self, one.name)[chosen] for one in fields(self)})
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+    @classmethod
+    def begun(cls, keys: Sequence[int]) -> "Branches":
+        """Return a branch for each prompt, which has spelt nothing yet."""
+        count = len(keys)
+        return cls(
+            prompts=np.arange(count),
+            nodes=np.zeros(count, dtype=np.int64),
+            mass=np.ones(count),
+            drawn=np.zeros(count, dtype=np.bool_),
+            keys=np.asarray(keys, dtype=np.uint64),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["Branches"]) -> "Branches":
+        """Return the branches of all `parts`, of which there is one at least."""
+        names = [one.name for one in fields(cls)]
+        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+
+
+class Found:
+    """What a walk adds up for the prompts of a batch; `trials` draws go out from each of them."""
+
+    def __init__(self, strings: int, trials: Sequence[int]) -> None:
+        prompts = len(trials)
+        self.trials = np.asarray(trials, dtype=np.float64)
+        self.rows: Integers = np.ones(prompts, dtype=np.int64)
+        self._least: Floats = np.zeros((prompts, strings))
+        self._lost: Floats = np.zeros((prompts, strings + 1))
+        self._drawn: Integers = np.zeros((prompts, strings), dtype=np.int64)
+
+    def add(self, at: Branches, strings: Integers, run: Floats, hit: Chosen) -> None:
+        """Add what completes strings: the mass that is followed, and the draws that are `hit`."""
+        np.add.at(self._least, (at.prompts, strings), run * at.mass)
+        np.add.at(self._drawn, (at.prompts[hit], strings[hit]), 1)
+
+    def lose(self, lost: Branches, below: tuple[Integers, Integers]) -> None:
+        """Add branches that are given up, to all strings that they might have spelt."""
+        start, end = (edges[lost.nodes] for edges in below)
+        np.add.at(self._lost, (lost.prompts, start), lost.mass)
+        np.add.at(self._lost, (lost.prompts, end), -lost.mass)
+
+    def chances(self, columns: Integers) -> Iterator[Chances]:
+        """Yield the bounds of every prompt; sums of rounded numbers stay between 0 and 1."""
+        least = self._least.clip(0, 1)
+        most = (least + self._lost[:, :-1].cumsum(axis=1)).clip(least, 1)
+        for row, count in enumerate(self.rows.tolist()):
+            drawn = self._drawn[row, columns]
+            yield Chances(
+                least=least[row, columns], most=most[row, columns], drawn=drawn, rows=count
+            )
+
+
+def distribution(logits: torch.Tensor, walk: Walk) -> torch.Tensor:
+    """Return what tokens are drawn from, float64 (rows, tokens in the spelling's order)."""
+    order = torch.as_tensor(walk.spelling.words.order, device=logits.device)
+    if walk.decoding.temperature == 0:
+        likeliest = logits.float().argmax(dim=-1, keepdim=True)
+        return (order[None] == likeliest).double()
+    return probabilities(logits.float(), walk.decoding)[:, order]
+
+
+def spread(
+    table: torch.Tensor, branches: Branches, walk: Walk, found: Found, *, ends: bool
+) -> tuple[Integers, Integers, Branches]:
+    """Return the row, the token and the branch of every way to go on.
+
+    What completes a string is added up, whether it goes on or not, and so is what is given up.
+    `ends` says that no token follows the next one.
+    """
+    steps = [walk.spelling.steps(node) for node in branches.nodes.tolist()]
+    at = np.repeat(np.arange(len(steps)), [len(one.strings) for one in steps])
+    first, last = (np.concatenate([getattr(one, n) for one in steps]) for n in ("first", "last"))
+    # A run of tokens weighs what the sum up to its end has more than that up to its beginning.
+    sums = torch.nn.functional.pad(table.cumsum(dim=-1), (1, 0))
+    run = (_taken(sums, at, last) - _taken(sums, at, first)).clip(0)
+    token = _token(sums, branches)
+    strings = np.concatenate([one.strings for one in steps])
+    found.add(branches[at], strings, run, (first <= token[at]) & (token[at] < last))
+    if ends:
+        none = np.zeros(0, dtype=np.int64)
+        return none, none, branches[none]
+    at = np.repeat(np.arange(len(steps)), [len(one.tokens) for one in steps])
+    tokens, nodes = (
+        np.concatenate([getattr(one, n) for one in steps]) for n in ("tokens", "nodes")
+    )
+    before = branches[at]
+    longer = Branches(
+        prompts=before.prompts,
+        nodes=nodes,
+        mass=_taken(table, at, tokens) * before.mass,
+        drawn=before.drawn,
+        keys=mixed(before.keys + tokens.astype(np.uint64) * _STEP),
+    )
+    follow = np.where(before.drawn, tokens == token[at], walk.followed(longer))
+    given_up = np.flatnonzero(~follow & ~before.drawn)
+    found.lose(longer[given_up], walk.spelling.below())
+    out, launched = _launched(longer[given_up], found)
+    chosen = np.concatenate([np.flatnonzero(follow), given_up[out]])
+    ids = walk.spelling.words.order[tokens[chosen]]
+    return at[chosen], ids, Branches.joined([longer[follow], launched])
+
+
+def _token(sums: torch.Tensor, branches: Branches) -> Integers:
+    """Return the place of the next token of every draw; -1 of what is followed, or where it ends.
+
+    What is missing from the sums are the tokens that end an answer: they come behind all others.
+    """
+    found = np.full(len(branches), -1, dtype=np.int64)
+    rows = np.flatnonzero(branches.drawn)
+    if len(rows):
+        wanted = torch.as_tensor(_uniform(branches.keys[rows], _DRAW), device=sums.device)
+        places = torch.searchsorted(sums[rows, 1:].contiguous(), wanted[:, None], right=True)
+        token = places.squeeze(-1).cpu().numpy()
+        found[rows] = np.where(token < sums.shape[1] - 1, token, -1)
+    return found
+
+
+def _launched(given_up: Branches, found: Found) -> tuple[Integers, Branches]:
+    """Return draws from branches that are given up: the place of each one's branch, and the draws.
+
+    Their number is Poisson with mean trials times mass.
+    """
+    from scipy.special import pdtr, pdtrik
+
+    mean = found.trials[given_up.prompts] * given_up.mass
+    uniform = _uniform(given_up.keys, _LAUNCH)
+    some = np.flatnonzero(uniform > np.exp(-mean))
+    # The number at a quantile: the least whose distribution function reaches it.
+    counts = np.ceil(pdtrik(uniform[some], mean[some]))
+    counts += pdtr(counts, mean[some]) < uniform[some]
+    out = np.repeat(some, counts.astype(np.int64))
+    which = np.arange(len(out)) - np.searchsorted(out, out)
+    one = given_up[out]
+    return out, Branches(
+        prompts=one.prompts,
+        nodes=one.nodes,
+        mass=np.zeros(len(out)),
+        drawn=np.ones(len(out), dtype=np.bool_),
+        keys=mixed(one.keys + (which.astype(np.uint64) + np.uint64(1)) * _DRAW),
+    )
+
+
+def _uniform(keys: Keys, salt: np.uint64) -> Floats:
+    """Return a number in [0, 1) for each key."""
+    return np.asarray((mixed(keys ^ salt) >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+
+
+def _taken(table: torch.Tensor, rows: Integers, columns: Integers) -> Floats:
+    """Return the numbers at (row, column)."""
+    row, column = (torch.as_tensor(one, device=table.device) for one in (rows, columns))
+    taken: Floats = table[row, column].cpu().numpy()
+    return taken

@@ -1,0 +1,248 @@
+"""Which tokens spell what: a vocabulary as bytes, and an automaton over the strings to spell.
+
+An answer's text is the bytes of its tokens, one behind the other; a token may end in the middle of
+a character. Text counts from its first character that is no white space.
+"""
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedaudit.api.errors import InputError
+from fedaudit.engine.loading.loader import Base
+
+Integers = npt.NDArray[np.int64]
+
+SPACES = tuple(chr(code).encode() for code in range(0x3001) if chr(code).isspace())
+"""All white space there is: the last is U+3000."""
+_SENTENCE = {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}
+_NO_BYTES = (
+    "The exact estimator needs a tokenizer whose tokens are bytes of the text (byte-level BPE or "
+    "SentencePiece); {} has none. Use the sampling estimator."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The bytes of every token, in alphabetical order, and the tokens that write nothing.
+
+    Tokens that end an answer are in neither. `order` holds the ids: of `spelt`, then the silent.
+    """
+
+    order: Integers
+    spelt: Sequence[bytes]
+
+    @property
+    def silent(self) -> range:
+        """Return the places in `order` of tokens that write nothing, special ones for instance."""
+        return range(len(self.spelt), len(self.order))
+
+    def run(self, begun: bytes, low: int, high: int) -> tuple[int, int]:
+        """Return the first and last + 1 of the tokens from `low` to `high` that begin so."""
+        first = bisect_left(self.spelt, begun, low, high)
+        return first, bisect_right(
+            self.spelt, begun, first, high, key=lambda spelt: spelt[: len(begun)]
+        )
+
+
+def vocabulary(tokenizer: Any, size: int, ends: Collection[int], name: str) -> Vocabulary:
+    """Return the vocabulary of a model with `size` logits; raises InputError without bytes."""
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+    read = _reader(backend, name)
+    if _rewrites(tokenizer):
+        raise InputError(_NO_BYTES.format(name))
+    special = {i for i, one in backend.get_added_tokens_decoder().items() if one.special}
+    pieces: list[tuple[bytes, int]] = []
+    silent: list[int] = []
+    for token in set(range(size)) - set(ends):
+        piece = None if token in special else backend.id_to_token(token)
+        if spelt := read(piece) if piece else b"":
+            pieces.append((spelt, token))
+        else:
+            silent.append(token)
+    pieces.sort()
+    order = [token for _, token in pieces] + sorted(silent)
+    return Vocabulary(np.array(order, dtype=np.int64), [spelt for spelt, _ in pieces])
+
+
+def _rewrites(tokenizer: Any) -> bool:
+    """Say whether a tokenizer takes spaces before punctuation out of what it decodes."""
+    if type(tokenizer.backend_tokenizer.model).__name__ == "BPE":
+        option = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
+        return bool(getattr(tokenizer, option, False))
+    return bool(getattr(tokenizer, "clean_up_tokenization_spaces", False))
+
+
+def _reader(backend: Any, name: str) -> Any:
+    """Return what turns a token into its bytes, as the tokenizer's own decoder does."""
+    decoder = getattr(backend, "decoder", None)
+    table: dict[str, Any] = {"type": "none"}
+    if decoder is not None:
+        table = json.loads(decoder.__getstate__())
+    members: list[dict[str, Any]] = table["decoders"] if table["type"] == "Sequence" else [table]
+    kinds = {member["type"] for member in members}
+    if kinds == {"ByteLevel"}:
+        return _byte_level
+    marks = [m for m in members if m["type"] == "Replace"]
+    plain = all(m["pattern"] == {"String": "▁"} and m["content"] == " " for m in marks)
+    strips = all(not m["stop"] for m in members if m["type"] == "Strip")
+    if kinds <= _SENTENCE and (marks or "Metaspace" in kinds) and plain and strips:
+        return _sentence
+    raise InputError(_NO_BYTES.format(name))
+
+
+def _alphabet() -> dict[str, int]:
+    """Return the byte behind each character of byte-level BPE (GPT-2's table)."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in shown]
+    return {chr(byte): byte for byte in shown} | {chr(256 + i): b for i, b in enumerate(hidden)}
+
+
+_BYTES = _alphabet()
+
+
+def _byte_level(piece: str) -> bytes:
+    if all(character in _BYTES for character in piece):
+        return bytes(_BYTES[character] for character in piece)
+    return piece.encode()
+
+
+def _sentence(piece: str) -> bytes:
+    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
+        return bytes([int(piece[3:5], 16)])
+    return piece.replace("▁", " ").encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What one token does at a node of the automaton; tokens by their place in the order."""
+
+    tokens: Integers
+    nodes: Integers
+    """Where each of `tokens` leads, if strings are still to be spelt there."""
+    first: Integers
+    last: Integers
+    strings: Integers
+    """Any token from `first` to `last - 1` completes the string."""
+
+
+class Spelling:
+    """An automaton over bytes: a trie of strings, where white space leads back to its root.
+
+    `strings` are distinct, in alphabetical order of their bytes; none is empty or begins with
+    white space (ValueError).
+    """
+
+    def __init__(self, strings: Collection[str], words: Vocabulary) -> None:
+        self.words = words
+        self.strings = sorted(set(strings), key=_encoded)
+        if any(not one or one[0].isspace() for one in self.strings):
+            raise ValueError("A string to spell is empty or begins with white space.")
+        self._children: list[dict[int, int]] = [{}]
+        self._string: list[int] = [-1]
+        # The strings below a node stand side by side: from `_from` up to `_to`.
+        self._from, self._to = [0], [len(self.strings)]
+        self._depths = [0]
+        for index, string in enumerate(self.strings):
+            self._string[self._path(_encoded(string), index, index + 1)] = index
+        for space in SPACES:
+            node = self._path(space[:-1], 0, len(self.strings))
+            self._children[node][space[-1]] = 0
+        self.depths: Integers = np.array(self._depths, dtype=np.int64)
+        """(nodes,) How many bytes are spelt there."""
+        self._steps: dict[int, Steps] = {}
+
+    def _path(self, spelt: bytes, start: int, end: int) -> int:
+        node = 0
+        for depth, byte in enumerate(spelt, 1):
+            if byte not in self._children[node]:
+                self._children[node][byte] = len(self._children)
+                self._children.append({})
+                self._string.append(-1)
+                self._from.append(start)
+                self._to.append(end)
+                self._depths.append(depth)
+            node = self._children[node][byte]
+            self._from[node] = min(self._from[node], start)
+            self._to[node] = max(self._to[node], end)
+        return node
+
+    def below(self) -> tuple[Integers, Integers]:
+        """Return, for every node, the first and last + 1 string that is still to be spelt there."""
+        ends = np.array(self._string) >= 0
+        return np.array(self._from) + ends, np.array(self._to)
+
+    def steps(self, node: int) -> Steps:
+        """Return what every token does at a node; made when it is asked for first."""
+        if node not in self._steps:
+            self._steps[node] = self._made(node)
+        return self._steps[node]
+
+    def _made(self, start: int) -> Steps:
+        spelt = self.words.spelt
+        leads = [(place, start) for place in self.words.silent]
+        completes: list[tuple[int, int, int]] = []
+        open_ = [(start, b"", 0, len(spelt))]
+        while open_:
+            node, so_far, low, high = open_.pop()
+            if so_far and self._children[node]:
+                ended = bisect_right(spelt, so_far, low, high)
+                leads += [(place, node) for place in range(low, ended)]
+            for byte, child in self._children[node].items():
+                longer = so_far + bytes([byte])
+                begin, end = self.words.run(longer, low, high)
+                if begin < end:
+                    if self._string[child] >= 0:
+                        completes.append((begin, end, self._string[child]))
+                    open_.append((child, longer, begin, end))
+        to = np.array(sorted(leads), dtype=np.int64).reshape(-1, 2)
+        of = np.array(sorted(completes), dtype=np.int64).reshape(-1, 3)
+        return Steps(to[:, 0], to[:, 1], of[:, 0], of[:, 1], of[:, 2])
+
+
+class Spellings:
+    """The spellings that one base was asked for last: both models of an audit share them."""
+
+    def __init__(self, base: Base) -> None:
+        self._base = base
+        self._words: dict[tuple[int, ...], Vocabulary] = {}
+        self._tables: dict[tuple[int, ...], list[bytes]] = {}
+        self._last: dict[tuple[tuple[str, ...], tuple[int, ...]], Spelling] = {}
+
+    def of(self, strings: Collection[str], ends: Collection[int]) -> Spelling:
+        """Return the spelling of `strings` where `ends` end an answer."""
+        stops = tuple(sorted(set(ends)))
+        asked = tuple(sorted(set(strings))), stops
+        if asked not in self._last:
+            self._last = {asked: Spelling(asked[0], self._vocabulary(stops))}
+        return self._last[asked]
+
+    def table(self, ends: Collection[int]) -> list[bytes]:
+        """Return the bytes of every token by its number; those of `ends` write nothing."""
+        stops = tuple(sorted(set(ends)))
+        if stops not in self._tables:
+            words = self._vocabulary(stops)
+            table = [b""] * self._size
+            for token, spelt in zip(words.order[: len(words.spelt)], words.spelt, strict=True):
+                table[token] = spelt
+            self._tables[stops] = table
+        return self._tables[stops]
+
+    @property
+    def _size(self) -> int:
+        return int(self._base.model.config.get_text_config().vocab_size)
+
+    def _vocabulary(self, stops: tuple[int, ...]) -> Vocabulary:
+        if stops not in self._words:
+            base = self._base
+            self._words[stops] = vocabulary(base.tokenizer, self._size, stops, base.name)
+        return self._words[stops]
+
+
+def _encoded(string: str) -> bytes:
+    return string.encode("utf-8", "surrogatepass")

@@ -1,0 +1,12 @@
+"""Sampling continuations of prompts: decoding loop, KV cache, sampler, stop strings.
+
+* `decoding`: Continuing prompts: each prompt is read once, however many samples it asks for.
+* `kv_cache`: What is remembered of prompts that are continued together: keys, values and who sees
+  which.
+* `sampler`: Drawing tokens: the randomness of a sample belongs to the sample, not to its batch.
+* `sequences`: Samples that are being drawn: what each says next, and which have ended.
+* `shared_prefix`: Many samples of one prompt as a tree: what they share is read, kept and
+  computed once.
+* `stopping`: Strings that are sought at the beginning of answers: when it is settled which one
+  stands there.
+"""

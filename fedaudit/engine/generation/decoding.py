@@ -1,0 +1,242 @@
+"""Continuing prompts: each prompt is read once, however many samples it asks for.
+
+Prompts of one padded length are read together, and the samples of all are drawn side by side. As
+they end, further prompts take their place. Where the kind of model does not allow for it, the
+samples of one reading are drawn by themselves.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from fedaudit.engine.batching import Piece, padded, rows_of
+from fedaudit.engine.generation import shared_prefix
+from fedaudit.engine.generation.kv_cache import Integers
+from fedaudit.engine.generation.sequences import Answered, Drawing, Drawn, Samples
+
+Kept = Callable[[torch.Tensor], None]
+
+ENTRIES = 256
+"""How many drawn tokens the samples that share their prompt's keys may have together."""
+
+
+class Rows(Protocol):
+    """What goes through the model once the prompts were read."""
+
+    def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
+        """Take prompts in as they were read; return the row of the first.
+
+        Each further group continues prompt owner[group]; groups are counted on.
+        """
+        ...
+
+    def grow(
+        self, group: Integers, row: Integers, tokens: Integers
+    ) -> tuple[torch.Tensor, Integers]:
+        """Let each sample read its token; return logits, and which row of them is its own.
+
+        `row` is the row that the sample drew from (at first, its prompt's), `group` its group.
+        """
+        ...
+
+    def remembered(self) -> Integers:
+        """Return the groups that take room."""
+        ...
+
+
+@torch.inference_mode()
+def continuations(
+    model: PreTrainedModel, work: Drawing, batch: Sequence[Piece], kept: Kept
+) -> list[list[int]]:
+    """Return the new tokens of every sample in `batch`, in order, up to an end token.
+
+    All prompts have one padded length and one number of new tokens. `kept` is told, whenever the
+    rows change, which of the rows before (the prompts at first) each goes on from, in order.
+    """
+    course = Course(model, work, batch, kept)
+    course.admit(batch)
+    while course.going:
+        course.step()
+    return course.drawn.tokens()
+
+
+@torch.inference_mode()
+def refilled(
+    model: PreTrainedModel, work: Drawing, waiting: Sequence[Piece], rows: int
+) -> Iterator[Answered]:
+    """Yield the pieces of `waiting` with the new tokens of their samples, as they end.
+
+    All have one number of new tokens; no piece has more than `rows` samples. So many are drawn at
+    once. Prompts that stand side by side are read together where they have one padded length. Once
+    a quarter of the samples has left, others are taken in: all samples of a prompt leave together,
+    and what they do not share stays until then.
+    """
+    course, begun = Course(model, work, waiting, lambda rows: None), 0
+    while begun < len(waiting) or course.going:
+        while begun < len(waiting) and course.takes(rows):
+            batch = _fitting(work, islice(waiting, begun, None), rows - course.held())
+            if not batch:
+                break
+            begun += len(batch)
+            course.admit(batch)
+        if course.going:
+            course.step()
+        yield from course.drawn.ended()
+
+
+def _fitting(work: Drawing, waiting: Iterable[Piece], room: int) -> list[Piece]:
+    """Return as many of the first pieces as have one padded length and at most `room` samples."""
+    batch: list[Piece] = []
+    widths = set[int]()
+    for piece in waiting:
+        room -= piece.last - piece.first
+        widths.add(padded(len(work.probes[piece.index].prompt)))
+        if room < 0 or len(widths) > 1:
+            break
+        batch.append(piece)
+    return batch
+
+
+class Course:
+    """Samples on their way, of one number of new tokens."""
+
+    def __init__(
+        self, model: PreTrainedModel, work: Drawing, pieces: Sequence[Piece], kept: Kept
+    ) -> None:
+        """Begin none; `pieces` are all that may be admitted."""
+        self._model, self._work, self._kept = model, work, kept
+        new = work.probes[pieces[0].index].max_new_tokens
+        self._most = max(1, ENTRIES // new)
+        largest = min(self._most, max(piece.last - piece.first for piece in pieces))
+        self._entries = largest * (new - 1)
+        self._refills = shared_prefix.fits(model)
+        self._samples: Samples | None = None
+        self.drawn = Drawn(work, new, rows_of(pieces))
+
+    @property
+    def going(self) -> bool:
+        """Say whether there is a sample that has not ended."""
+        return self._samples is not None and len(self._samples.index) > 0
+
+    def held(self) -> int:
+        """Return how many samples there is room taken for."""
+        return int(self._sizes[self._rows.remembered()].sum()) if self.going else 0
+
+    def _begin(self) -> None:
+        """Forget what was remembered: there is no sample that goes on."""
+        self._rows: Rows = Copies(self._model, self._kept)
+        if self._refills:
+            self._rows = shared_prefix.Branches(self._model, self._kept, room=self._entries)
+        self._sizes = np.zeros(0, dtype=np.int64)
+        """Samples that each group began with."""
+        self._samples = None
+
+    def takes(self, rows: int) -> bool:
+        """Say whether further prompts can be taken in now: a quarter of `rows` is free for them."""
+        return not self.going or (self._refills and 4 * (rows - self.held()) >= rows)
+
+    def admit(self, batch: Sequence[Piece]) -> None:
+        """Read the prompts of `batch`, and draw the first token of each of their samples."""
+        if not self.going:
+            self._begin()
+        sizes = [piece.last - piece.first for piece in batch]
+        group, owner = shared_prefix.grouped(sizes, self._most)
+        prompts = [self._work.probes[piece.index].prompt for piece in batch]
+        logits, mask, cache = prefilled(self._model, prompts)
+        new = Samples.begun(self._work, batch, self.drawn.add(batch), group, owner[group])
+        new = self.drawn.draw(new, logits)
+        first = self._rows.join(cache, mask, owner)
+        new.row[:] += first
+        new.group[:] += len(self._sizes)
+        self._sizes = np.concatenate([self._sizes, np.bincount(group)])
+        self._samples = self._samples.and_(new) if self._samples is not None else new
+
+    def step(self) -> None:
+        """Let each sample read the token that it drew, and draw the next."""
+        assert self._samples is not None
+        own = self._samples
+        logits, row = self._rows.grow(own.group, own.row, own.token)
+        own.row[:] = row
+        self._samples = self.drawn.draw(own, logits)
+
+
+def prefilled(
+    model: PreTrainedModel, prompts: Sequence[Sequence[int]]
+) -> tuple[torch.Tensor, torch.Tensor, DynamicCache]:
+    """Read prompts of one padded length, padded ahead.
+
+    Return the logits of what follows each (prompts, vocabulary), the mask, and what is remembered.
+    """
+    ids, mask = left_padded(prompts, padded(len(prompts[0])), model.device)
+    cache = DynamicCache(config=model.config)
+    output = model(
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
+        past_key_values=cache,
+        use_cache=True,
+        # By index, which copies the states of the last position. A slice of them (`1`) is not
+        # contiguous, and torch then multiplies it by a copy of the matrix for every prompt.
+        logits_to_keep=torch.tensor([ids.shape[1] - 1], device=ids.device),
+    )
+    return output.logits[:, -1], mask, cache
+
+
+class Copies:
+    """Each sample a row with a copy of its prompt's keys: the way for any kind of model.
+
+    Rows of samples that have ended leave the batch once they are a quarter of it.
+    """
+
+    def __init__(self, model: PreTrainedModel, kept: Kept) -> None:
+        self._model, self._kept = model, kept
+
+    def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
+        """Take the prompts in, in place of all that there were before."""
+        self._cache, self._mask = cache, mask
+        self._position = mask.sum(-1, keepdim=True) - 1
+        self._prompts = True
+        return 0
+
+    def remembered(self) -> Integers:
+        """Return no groups: nothing is taken in until all have ended."""
+        return np.zeros(0, dtype=np.int64)
+
+    def grow(
+        self, group: Integers, row: Integers, tokens: Integers
+    ) -> tuple[torch.Tensor, Integers]:
+        """Let each sample read its token; return logits, and which row of them is its own."""
+        if self._prompts or 4 * len(row) <= 3 * len(self._mask):
+            stay = torch.as_tensor(row, device=self._mask.device)
+            self._cache.batch_select_indices(stay)
+            self._mask, self._position = self._mask[stay], self._position[stay]
+            self._kept(stay)
+            row, self._prompts = np.arange(len(row)), False
+        self._mask = torch.nn.functional.pad(self._mask, (0, 1), value=1)
+        self._position = self._position + 1
+        ids = torch.zeros(len(self._mask), 1, dtype=torch.long)
+        ids[row, 0] = torch.as_tensor(tokens)
+        logits = self._model(
+            input_ids=ids.to(self._mask.device),
+            attention_mask=self._mask,
+            position_ids=self._position,
+            past_key_values=self._cache,
+            use_cache=True,
+        ).logits
+        return logits[:, -1], row
+
+
+def left_padded(
+    prompts: Sequence[Sequence[int]], width: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return token ids and attention mask, (prompts, width), with the padding ahead."""
+    ids = torch.zeros(len(prompts), width, dtype=torch.long)
+    mask = torch.zeros(len(prompts), width, dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt, dtype=torch.long)
+        mask[row, width - len(prompt) :] = 1
+    return ids.to(device), mask.to(device)

@@ -1,0 +1,121 @@
+"""Drawing tokens: the randomness of a sample belongs to the sample, not to its batch."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Decoding
+
+NO_NUMBERS = (
+    "The model's answers are no numbers: its weights, or its adapter's, overflow as they are "
+    "multiplied. Is it damaged, or does it need another --dtype?"
+)
+
+BLOCK = 64
+"""Tokens that are drawn from together, once their sum was drawn."""
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def probe_key(seed: int, prompt: Sequence[int]) -> int:
+    """Return the 64-bit key that all randomness of a prompt derives from."""
+    text = f"{seed}:{','.join(map(str, prompt))}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def uniforms(
+    keys: Sequence[int] | np.ndarray, samples: Sequence[int] | np.ndarray, step: int | np.ndarray
+) -> np.ndarray:
+    """Return one number in [0, 1) a row: a function of (key, sample, step) alone.
+
+    Splitmix64 (Steele et al., 2014) is applied to key, sample and step in turn; the top 53 bits
+    become the float64. Shapes: (rows,), (rows,), (rows,) or () -> (rows,).
+    """
+    with np.errstate(over="ignore"):
+        state = mixed(np.asarray(keys, dtype=np.uint64))
+        state = mixed(state + np.asarray(samples, dtype=np.uint64) * _GOLDEN)
+        state = mixed(state + np.asarray(step, dtype=np.uint64) * _GOLDEN)
+    return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def mixed(state: np.ndarray) -> np.ndarray:
+    """Return one step of splitmix64 for each number, uint64; sums of them may wrap around."""
+    state = state + _GOLDEN
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(state ^ (state >> np.uint64(31)))
+
+
+def probabilities(logits: torch.Tensor, decoding: Decoding) -> torch.Tensor:
+    """Return the distribution (rows, vocabulary) that tokens are drawn from, in float64.
+
+    Temperature first, then top-k, then top-p: the order of transformers' warpers. Top-p keeps the
+    smallest set of likeliest tokens whose probability reaches p; ties at the k-th token stay.
+    """
+    logits = logits.double() / decoding.temperature
+    if 0 < decoding.top_k < logits.shape[-1]:
+        kth = logits.topk(decoding.top_k, dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < kth, -torch.inf)
+    chances = torch.softmax(logits, dim=-1)
+    if decoding.top_p < 1.0:
+        ordered, order = chances.sort(dim=-1, descending=True, stable=True)
+        ahead = ordered.cumsum(dim=-1) - ordered
+        kept = torch.zeros_like(chances).scatter(-1, order, (ahead < decoding.top_p).double())
+        chances = chances * kept
+        chances = chances / chances.sum(dim=-1, keepdim=True)
+    return chances
+
+
+def draw(
+    logits: torch.Tensor,
+    uniform: np.ndarray,
+    decoding: Decoding,
+    rows: np.ndarray | None = None,
+) -> torch.Tensor:
+    """Return one token a number of `uniform`, (samples,): inverse transform, or the likeliest.
+
+    Sample i draws from row rows[i] of the logits; without `rows`, from row i.
+    """
+    where = torch.as_tensor(np.arange(len(uniform)) if rows is None else rows, device=logits.device)
+    if decoding.temperature == 0:
+        return logits.argmax(dim=-1)[where]
+    number = torch.as_tensor(uniform, device=logits.device)
+    chances = weights(logits, decoding)
+    blocks = torch.nn.functional.pad(chances, (0, -chances.shape[-1] % BLOCK))
+    blocks = blocks.view(len(chances), -1, BLOCK)
+    # First the block, then the token in it: only sums over blocks are made of every row.
+    totals = blocks.sum(dim=-1).double().cumsum(dim=-1)
+    if not bool(totals[:, -1].isfinite().all()):
+        raise InputError(NO_NUMBERS)
+    block, rest = _found(totals[where], number)
+    token, _ = _found(blocks[where, block].double().cumsum(dim=-1), rest)
+    return block * BLOCK + token
+
+
+def _found(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return which entry each number in [0, 1) falls on, and how far into that entry it is."""
+    total = cumulative[:, -1]
+    # Below the total whatever is rounded: then an entry without weight is never found.
+    wanted = (number * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
+    entry = torch.searchsorted(cumulative, wanted[:, None], right=True)
+    before = torch.nn.functional.pad(cumulative, (1, 0))
+    start, end = before.gather(-1, entry).squeeze(-1), cumulative.gather(-1, entry).squeeze(-1)
+    return entry.squeeze(-1), (wanted - start) / (end - start)
+
+
+def weights(logits: torch.Tensor, decoding: Decoding) -> torch.Tensor:
+    """Return numbers in proportion to the chances of tokens, (rows, vocabulary).
+
+    In float32, which is all that the logits have, but where top-p asks for more.
+    """
+    if decoding.top_p < 1.0:
+        return probabilities(logits, decoding)
+    logits = logits.float()
+    if decoding.temperature != 1.0:
+        logits = logits / decoding.temperature
+    if 0 < decoding.top_k < logits.shape[-1]:
+        kth = logits.topk(decoding.top_k, dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < kth, -torch.inf)
+    return (logits - logits.amax(dim=-1, keepdim=True)).exp_()

@@ -1,0 +1,143 @@
+"""Samples that are being drawn: what each says next, and which have ended."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import takewhile
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fedaudit.api.records import Decoding, Probe
+from fedaudit.engine.batching import Piece
+from fedaudit.engine.generation.kv_cache import Integers
+from fedaudit.engine.generation.sampler import draw, probe_key, uniforms
+from fedaudit.engine.generation.stopping import Listening, Sought
+
+Answered = tuple[list[Piece], list[list[int]]]
+"""Pieces of which all samples have ended, and the tokens that each of their samples drew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What samples are drawn from, and how."""
+
+    probes: Sequence[Probe]
+    seed: int
+    decoding: Decoding
+    end: Sequence[int]
+    sought: Sought | None = None
+    """Nothing but which of these strings a sample begins with counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples that have not ended, one entry of each array for each."""
+
+    keys: npt.NDArray[np.uint64]
+    numbers: Integers
+    """Which sample of its probe each is."""
+    group: Integers
+    row: Integers
+    """Row of the last logits that each draws from."""
+    step: Integers
+    """How many tokens each has drawn."""
+    token: Integers
+    """The last of them."""
+    index: Integers
+    """Which of all samples each is."""
+
+    def of(self, chosen: npt.NDArray[np.bool_]) -> "Samples":
+        """Return those of `chosen`."""
+        return Samples(*(getattr(self, one.name)[chosen] for one in fields(self)))
+
+    def and_(self, others: "Samples") -> "Samples":
+        """Return these, and `others` behind them."""
+        mine, theirs = ([getattr(s, one.name) for one in fields(self)] for s in (self, others))
+        return Samples(*map(np.concatenate, zip(mine, theirs, strict=True)))
+
+    @staticmethod
+    def begun(
+        work: Drawing, batch: Sequence[Piece], first: int, group: Integers, row: Integers
+    ) -> "Samples":
+        """Return all samples of a batch before their first draw, in order, counted from `first`."""
+        sizes = [piece.last - piece.first for piece in batch]
+        keys = [probe_key(work.seed, work.probes[piece.index].prompt) for piece in batch]
+        return Samples(
+            keys=np.repeat(np.array(keys, dtype=np.uint64), sizes),
+            numbers=np.concatenate([np.arange(piece.first, piece.last) for piece in batch]),
+            group=group.copy(),
+            row=row.copy(),
+            step=np.zeros(len(group), dtype=np.int64),
+            token=np.zeros(len(group), dtype=np.int64),
+            index=first + np.arange(len(group)),
+        )
+
+
+class Drawn:
+    """What all samples have drawn so far, piece by piece, and of which pieces all have ended."""
+
+    def __init__(self, work: Drawing, new: int, samples: int) -> None:
+        """Make room for so many samples of `new` tokens."""
+        self._work, self._new = work, new
+        self._stop = {-1, *work.end}
+        self._listening = Listening(work.sought) if work.sought else None
+        self._pieces: list[Piece] = []
+        self._starts: list[int] = []
+        self._tokens = np.full((samples, new), -1, dtype=np.int32)
+        """Tokens (all samples, new), -1 where a sample has ended."""
+        self._piece = np.zeros(samples, dtype=np.int64)
+        self._begun = 0
+        self._left: list[int] = []
+        """Samples that have not ended, by piece."""
+        self._over: list[int] = []
+
+    def add(self, batch: Sequence[Piece]) -> int:
+        """Begin the samples of further pieces; return the number of the first."""
+        first = self._begun
+        sizes = [piece.last - piece.first for piece in batch]
+        self._begun += sum(sizes)
+        self._starts += list(first + np.cumsum([0, *sizes[:-1]]))
+        places = np.repeat(np.arange(len(batch)) + len(self._pieces), sizes)
+        self._piece[first : self._begun] = places
+        self._pieces += batch
+        self._left += sizes
+        return first
+
+    def draw(self, samples: Samples, logits: torch.Tensor) -> Samples:
+        """Draw the next token of each, and return those samples that go on."""
+        number = uniforms(samples.keys, samples.numbers, samples.step)
+        tokens: Integers = draw(logits, number, self._work.decoding, samples.row).cpu().numpy()
+        self._tokens[samples.index, samples.step] = tokens
+        stay = ~np.isin(tokens, list(self._work.end)) & (samples.step < self._new - 1)
+        if self._listening:
+            stay &= self._listening.open(samples.index, tokens)
+        over = self._piece[samples.index[~stay]]
+        for piece, count in zip(*np.unique(over, return_counts=True), strict=True):
+            self._left[piece] -= int(count)
+            if not self._left[piece]:
+                self._over.append(int(piece))
+        samples.step[:] += 1
+        samples.token[:] = tokens
+        return samples.of(stay)
+
+    def ended(self) -> Iterator[Answered]:
+        """Yield the pieces that have ended since the last time, if any, all at once."""
+        over, self._over = sorted(self._over), []
+        if over:
+            pieces = [self._pieces[place] for place in over]
+            spans = [
+                slice(self._starts[place], self._starts[place] + piece.last - piece.first)
+                for place, piece in zip(over, pieces, strict=True)
+            ]
+            yield pieces, self._cut(np.concatenate([self._tokens[span] for span in spans]))
+
+    def tokens(self) -> list[list[int]]:
+        """Return what all samples have drawn, in order, up to what ended them."""
+        return self._cut(self._tokens)
+
+    def _cut(self, rows: npt.NDArray[np.int32]) -> list[list[int]]:
+        return [list(takewhile(self._goes_on, row)) for row in rows.tolist()]
+
+    def _goes_on(self, token: int) -> bool:
+        return token not in self._stop

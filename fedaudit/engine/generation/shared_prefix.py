@@ -1,0 +1,167 @@
+"""Many samples of one prompt as a tree: what they share is read, kept and computed once.
+
+The keys and values of a prompt stand in memory once, however many samples it has, and behind them
+those of the tokens that its samples drew. Samples that have drawn the same so far are one row.
+Linear layers see all rows of a batch side by side, as one long text; attention sees them by group,
+the samples of one prompt: one group's queries against one set of keys, each row under a mask that
+shows it the prompt and its own tokens. Nothing is approximated.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AttentionInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
+
+from fedaudit.engine.generation.kv_cache import Groups, Integers, Places
+
+NAME = "fedaudit_grouped"
+KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
+"""Kinds of model whose attention is the plain one; a test runs each of them."""
+
+
+def fits(model: PreTrainedModel) -> bool:
+    """Say whether this model can be asked in groups: plain attention in all its layers.
+
+    And positions that mean the same whatever the longest row of a batch is.
+    """
+    config = model.config
+    if config.model_type not in KINDS or _rope(config) in ("dynamic", "longrope"):
+        return False
+    layers = DynamicCache(config=model.config).layers
+    return bool(layers) and not any(getattr(layer, "is_sliding", False) for layer in layers)
+
+
+def _rope(config: PreTrainedConfig) -> str:
+    """Return how a model turns positions, as transformers names it."""
+    return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
+
+
+def grouped(sizes: Sequence[int], most: int) -> tuple[Integers, Integers]:
+    """Return the group of each sample, and the piece of each group, of pieces of `sizes` samples.
+
+    A group has at most `most` samples.
+    """
+    counts = np.array([-(-size // most) for size in sizes])
+    starts = np.cumsum(counts) - counts
+    group = [starts[piece] + i // most for piece, size in enumerate(sizes) for i in range(size)]
+    return np.array(group), np.repeat(np.arange(len(sizes)), counts)
+
+
+class Branches:
+    """The samples of each prompt as a tree; its leaves are the rows.
+
+    Groups of which all samples have ended are forgotten once they are a quarter.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, kept: Callable[[torch.Tensor], None], *, room: int
+    ) -> None:
+        """Begin without any; each group may have `room` drawn tokens."""
+        self._model, self._kept, self._room = model, kept, room
+        self._groups: Groups | None = None
+        self._count = 0
+        self._left = np.zeros(0, dtype=np.int64)
+        """The groups that are remembered, in order."""
+
+    def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
+        """Take prompts in as they were read, counting groups on; return the row of the first."""
+        groups, first = Groups(cache, mask, owner, self._room), 0
+        if self._groups is None:
+            self._groups = groups
+        else:
+            first = len(self._groups.seen)
+            self._groups.join(groups)
+        self._left = np.concatenate([self._left, self._count + np.arange(len(owner))])
+        self._count += len(owner)
+        return first
+
+    def remembered(self) -> Integers:
+        """Return the groups that take room."""
+        return self._left
+
+    def grow(
+        self, group: Integers, row: Integers, tokens: Integers
+    ) -> tuple[torch.Tensor, Integers]:
+        """Let each sample read its token; return logits, and which row of them is its own."""
+        assert self._groups is not None
+        alive = np.unique(group)
+        if 4 * len(alive) <= 3 * len(self._left):
+            self._groups.leave(np.searchsorted(self._left, alive))
+            self._left = alive
+        # Samples of one group that drew the same from the same row are one row from now on.
+        told = np.stack([np.searchsorted(self._left, group), row, tokens])
+        (group, parents, tokens), own = np.unique(told, axis=1, return_inverse=True)
+        self._kept(torch.as_tensor(parents))
+        return self._forward(parents, group, tokens), own.reshape(-1)
+
+    def _forward(self, parents: Integers, group: Integers, tokens: Integers) -> torch.Tensor:
+        """Return the logits (rows, vocabulary) of rows that each read one token."""
+        assert self._groups is not None
+        model, places = self._model, self._groups.advance(parents, group)
+        with _attention(model):
+            output = model(
+                input_ids=torch.as_tensor(tokens, device=model.device)[None],
+                position_ids=torch.as_tensor(self._groups.position[group], device=model.device)[
+                    None
+                ],
+                attention_mask=self._groups.mask(places, model.dtype),
+                past_key_values=self._groups,
+                use_cache=True,
+                places=places,
+            )
+        logits: torch.Tensor = output.logits[0]
+        return logits
+
+
+@contextlib.contextmanager
+def _attention(model: PreTrainedModel) -> Iterator[None]:
+    """Let the model use the attention below."""
+    config = model.config
+    before = config._attn_implementation
+    config._attn_implementation = NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def _attend(
+    _module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor,
+    *,
+    places: Places,
+    scaling: float | None = None,
+    **_options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend by group: query (1, heads, rows, size), key and value (groups, heads, length, size).
+
+    Heads that share a key stand beside each other as further rows, so that no key is copied.
+    """
+    _, heads, count, size = query.shape
+    groups, slots, shared = places.groups, places.slots, key.shape[1]
+    repeats, rows = heads // shared, query[0].transpose(0, 1)
+    whole = groups * slots == count  # then rows stand in their slots as they are
+    spread = rows
+    if not whole:
+        spread = rows.new_zeros(groups * slots, heads, size)
+        spread[places.slot] = rows
+    spread = spread.reshape(groups, slots, shared, repeats, size).permute(0, 2, 3, 1, 4)
+    found = torch.nn.functional.scaled_dot_product_attention(
+        spread.reshape(groups, shared, repeats * slots, size),
+        key,
+        value,
+        attn_mask=attention_mask.repeat(1, 1, repeats, 1) if repeats > 1 else attention_mask,
+        scale=scaling,
+    )
+    found = found.reshape(groups, shared, repeats, slots, size).permute(0, 3, 1, 2, 4)
+    found = found.reshape(groups * slots, heads, size)
+    return (found if whole else found[places.slot])[None], None
+
+
+AttentionInterface.register(NAME, _attend)

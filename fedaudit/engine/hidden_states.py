@@ -1,0 +1,95 @@
+"""Hidden states: what the base makes of a prompt, before it makes words of it."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from fedaudit.engine.batching import Piece, by_length
+from fedaudit.engine.scheduler import Room
+
+
+@torch.inference_mode()
+def last_states(
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    vectors: torch.Tensor | None,
+    room: Room,
+) -> torch.Tensor:
+    """Return the last layer's state at each prompt's last position, float32 (prompts, width).
+
+    `vectors` (prompts, width), where given, are embeddings of one more token behind each prompt,
+    one that the vocabulary does not have. What all prompts begin with is read once. Rows of a batch
+    are of one length, so none is padded; what memory does not suffice for is halved. Raises
+    ValueError for a prompt without tokens.
+    """
+    extra = 0 if vectors is None else 1
+    lengths = [len(prompt) + extra for prompt in prompts]
+    if min(lengths, default=1) < 1:
+        raise ValueError("A prompt without tokens has no state.")
+    found = torch.zeros(len(prompts), int(model.config.get_text_config().hidden_size))
+    shared = _shared(prompts, extra)
+    cache = _beginning(model, prompts[0][:shared], room) if shared else None
+    table = model.get_input_embeddings()
+
+    def read(part: list[Piece]) -> torch.Tensor:
+        some = [one.index for one in part]
+        own = torch.tensor([list(prompts[index][shared:]) for index in some], dtype=torch.long)
+        embedded = table(own.to(model.device))
+        if vectors is not None:
+            new = vectors[some].to(embedded.device, embedded.dtype)
+            embedded = torch.cat([embedded, new[:, None]], dim=1)
+        states: torch.Tensor = model.base_model(
+            inputs_embeds=embedded,
+            past_key_values=_repeated(cache, len(some)) if cache else None,
+            use_cache=cache is not None,
+        ).last_hidden_state
+        return states[:, -1].float().cpu()
+
+    for batch in by_length([length - shared for length in lengths], room.tokens):
+        for some in _alike(batch, lengths, room.rows):
+            rows = [Piece(index, 0, 1) for index in some]
+            for part, states in room.memory.run(lengths[some[0]], rows, read):
+                found[[one.index for one in part]] = states
+    return found
+
+
+def _shared(prompts: Sequence[Sequence[int]], extra: int) -> int:
+    """Return how many tokens all prompts begin with, leaving each one token of its own."""
+    if len(prompts) < 2:
+        return 0
+    # What the first and the last in order share, all between them share too.
+    first, last = min(map(tuple, prompts)), max(map(tuple, prompts))
+    most = min(map(len, prompts)) - 1 + extra
+    return next((i for i in range(min(most, len(first))) if first[i] != last[i]), most)
+
+
+def _alike(batch: Sequence[int], lengths: Sequence[int], rows: int) -> list[list[int]]:
+    """Return the rows of a batch in groups of one length, at most `rows` in each."""
+    groups = []
+    for length in sorted({lengths[index] for index in batch}):
+        alike = [index for index in batch if lengths[index] == length]
+        groups += [alike[start : start + rows] for start in range(0, len(alike), rows)]
+    return groups
+
+
+def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Room) -> DynamicCache:
+    """Return what the model remembers of what all prompts begin with."""
+
+    def read(_: list[Piece]) -> DynamicCache:
+        cache = DynamicCache(config=model.config)
+        ids = torch.tensor([list(begin)], device=model.device)
+        model.base_model(input_ids=ids, past_key_values=cache, use_cache=True)
+        return cache
+
+    [(_, cache)] = room.memory.run(len(begin), [Piece(0, 0, 1)], read)
+    return cache
+
+
+def _repeated(cache: DynamicCache, rows: int) -> DynamicCache:
+    """Return a copy of a one-row cache with that row `rows` times."""
+    own = copy.copy(cache)
+    own.layers = [copy.copy(layer) for layer in cache.layers]
+    own.batch_select_indices(torch.zeros(rows, dtype=torch.long))
+    return own

@@ -1,0 +1,15 @@
+"""From a folder to a model in memory: checks of foreign files, weights, tokenizer, adapters.
+
+* `checkpoint`: A model's folder: the files that are read of it, their fingerprint, and whether
+  all fitted.
+* `loader`: From a name to a model in memory: where bases come from, and adapters that really fit
+  them.
+* `module_patterns`: Regular expressions of a stranger's adapter, tried in a process that can be
+  ended.
+* `prompt_starts`: How prompts may begin under a tokenizer.
+* `quarantine`: A stranger's model, opened first in a process that can be ended.
+* `quarantine_process`: What is tried of a stranger's model, in a process with limits: all that is
+  done with it later.
+* `size_bounds`: A bound on what a configuration has built: no more modules and weights than its
+  files are for.
+"""

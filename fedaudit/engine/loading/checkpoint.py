@@ -1,0 +1,230 @@
+"""A model's folder: the files that are read of it, their fingerprint, and whether all fitted.
+
+transformers draws weights at random that a folder lacks, passes over those that it has too many,
+and reads what the files of the folder name. An audit of such a model would be one of another.
+"""
+
+import math
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.federation import adapters
+from fedaudit.system.files import over, read_json, sha256
+from fedaudit.system.names import check_path
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+READ = (
+    *("config*.json", "generation_config.json", "tokenizer*", "special_tokens_map.json"),
+    *("added_tokens.json", "vocab*", "merges.txt", "*.model", "*.tiktoken", "*.spm", "tekken.json"),
+    *("chat_template*", "additional_chat_templates/*.jinja", "*.safetensors"),
+    "*.safetensors.index.json",
+)
+"""The files that transformers looks for in a model's folder."""
+
+HARMLESS = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias")
+"""Ends of the names of constants that older checkpoints hold and that a model computes itself."""
+
+LARGEST = 1e9
+"""Far above every trained weight: answers would be noise."""
+
+SHOWN = 3
+MOST = 10**6
+"""Tensors that a model may have; those of a trillion parameters have some hundred thousand."""
+LONGEST = 2**28
+"""Bytes of a file beside the weights; the largest tokenizers have some ten million."""
+
+
+def check(folder: Path) -> None:
+    """Raise InputError for a folder that is no plain model in safetensors.
+
+    That is one whose files name others outside of it, one with an adapter (transformers would put
+    it on the model that it names), and one whose configuration asks for code from the hub.
+    """
+    _check_files(folder)
+    if not any(folder.glob("*.safetensors")):
+        raise InputError(f"{folder} holds no model in safetensors.")
+    if (folder / adapters.CONFIG).exists():
+        raise InputError(f"{folder} is no base: it has an {adapters.CONFIG}.")
+    for place, name in _named(folder):
+        check_path(name, place)
+        if not (folder / name).is_file():
+            raise InputError(f"{folder} misses {name}, which {place.name} names.")
+    config = _table(folder / "config.json")
+    for table in (config, *(part for part in config.values() if isinstance(part, dict))):
+        for key, value in table.items():
+            if key.endswith("_implementation") and "/" in str(value):
+                raise InputError(f"{folder / 'config.json'} asks for code: {key} is {value!r}.")
+
+
+def _check_files(folder: Path) -> None:
+    """Raise InputError for a pipe, a device or a giant where transformers looks for a file."""
+    for path in (path for one in READ for path in folder.glob(one)):
+        try:
+            found = path.stat()
+        except OSError:  # a link that leads nowhere
+            continue
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise InputError(f"{path} is no regular file.")
+        if found.st_size > LONGEST and path.suffix != ".safetensors":
+            raise InputError(f"{path} is too large: such a file has {LONGEST:,} bytes at most.")
+
+
+def fingerprints(folder: Path) -> tuple[str, str]:
+    """Return one SHA-256 over every file that is read of a model, and what used to stand for it.
+
+    That was over config.json, tokenizer.json and the weights beside them; it is empty where
+    weights lie elsewhere, which it said nothing of.
+    """
+    hashes = {name: sha256(folder / name) for name in files(folder)}
+    weights = {name for name in hashes if name.endswith(".safetensors")}
+    counted = weights | hashes.keys() & {"config.json", "tokenizer.json"}
+    aside = any("/" in name for name in weights)
+    return over(hashes), "" if aside else over({name: hashes[name] for name in counted})
+
+
+def files(folder: Path) -> list[str]:
+    """Return the names of the files that are read of a model, sorted."""
+    found = {p.relative_to(folder).as_posix() for one in READ for p in folder.glob(one)}
+    found |= {name for _, name in _named(folder) if isinstance(name, str)}
+    return sorted(name for name in found if (folder / name).is_file())
+
+
+def count(folder: Path, names: Sequence[str]) -> int:
+    """Return how many tensors those of a model's files hold that are in safetensors.
+
+    Raises InputError for a file that is none, or for more than a model has.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    total = 0
+    for name in names:
+        if not name.endswith(".safetensors"):
+            continue
+        try:
+            with safe_open(folder / name, "np") as file:
+                total += len(file.keys())
+        except (SafetensorError, OSError) as error:
+            raise InputError(
+                f"{folder} cannot be loaded: {name} is not a valid safetensors file ({error})."
+            ) from None
+        if total > MOST:
+            raise InputError(f"{folder} cannot be opened: it holds over {MOST:,} tensors.")
+    return total
+
+
+def check_whole(model: "PreTrainedModel", info: Mapping[str, Any], folder: Path) -> None:
+    """Raise InputError unless the folder had every weight of `model`, finite, and no other.
+
+    `info` is what transformers tells with `output_loading_info`.
+    """
+    check_loaded(info, folder)
+    if extra := [name for name in info["unexpected_keys"] if not name.endswith(HARMLESS)]:
+        raise InputError(
+            f"{folder} is not the model that it says: {_told(extra, 'in it too many')}"
+        )
+    check_finite(model, folder)
+
+
+def check_loaded(info: Mapping[str, Any], folder: Path, allowed: tuple[str, ...] = ()) -> None:
+    """Raise InputError where weights are missing or of another shape: they are random then.
+
+    `allowed` are beginnings of the names of those that may be missing.
+    """
+    lost = [name for name in info["missing_keys"] if not name.startswith(allowed or ("\0",))]
+    lost += [str(one[0]) for one in info["mismatched_keys"]]
+    if lost:
+        raise InputError(f"{folder} is not the model that it says: {_told(lost, 'missing')}")
+    if info["error_msgs"]:
+        reason = str(info["error_msgs"][0]).splitlines()[0]
+        raise InputError(f"{folder} cannot be loaded: {reason}")
+
+
+def check_finite(model: "PreTrainedModel", folder: Path) -> None:
+    """Raise InputError where a weight is NaN or infinite in the dtype asked for, or huge."""
+    largest = {name: _largest(tensor) for name, tensor in model.state_dict().items()}
+    if wrong := [name for name, value in largest.items() if not math.isfinite(value)]:
+        what = f"NaN or infinite as {str(model.dtype).removeprefix('torch.')}"
+        raise InputError(f"{folder} cannot be audited: {_told(wrong, what)}")
+    if wrong := [name for name, value in largest.items() if value > LARGEST]:
+        raise InputError(f"{folder} cannot be audited: {_told(wrong, f'above {LARGEST:.0e}')}")
+
+
+def _largest(tensor: "torch.Tensor") -> float:
+    """Return the largest absolute value of a weight; NaN where it has one."""
+    values = tensor.float() if tensor.dtype.itemsize == 1 else tensor  # float8 has no such function
+    weighs = values.is_floating_point() and values.numel()
+    return float(values.abs().amax()) if weighs else 0.0
+
+
+def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> None:
+    """Raise InputError where a tokenizer does not tokenise.
+
+    Where it has more tokens than the model, some do so in the text of special tokens that are never
+    used: only a question with one of them will be refused.
+    """
+    import torch
+
+    try:
+        tokenizer(["A b."], add_special_tokens=False, return_offsets_mapping=True)
+        largest = max(tokenizer.get_vocab().values(), default=0)
+    except BaseException as error:
+        if not refuses(error):
+            raise
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"{folder} has a tokenizer that does not work: {reason}") from None
+    said = model.generation_config.eos_token_id
+    ends = [*(said if isinstance(said, list) else [said]), tokenizer.eos_token_id]
+    if not all(one is None or type(one) is int for one in ends):
+        raise InputError(f"{folder} has an eos_token_id that is no token: {ends[0]!r}.")
+    embeddings = model.get_input_embeddings()
+    size = getattr(embeddings, "num_embeddings", largest + 1)
+
+    def check_ids(_module: "torch.nn.Module", given: tuple[Any, ...]) -> None:
+        if given and isinstance(ids := given[0], torch.Tensor) and int(ids.max()) >= size:
+            raise InputError(
+                f"{folder} has a tokenizer for another model: a text has the token "
+                f"{int(ids.max())}, and the model has {size}."
+            )
+
+    if largest >= size:
+        embeddings.register_forward_pre_hook(check_ids)
+
+
+def refuses(error: BaseException) -> bool:
+    """Tell whether a library refused a file: a panic of tokenizers, in Rust, is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _told(names: list[str], what: str) -> str:
+    shown = ", ".join(sorted(names)[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{len(names)} of its tensors are {what} ({shown}{more})."
+
+
+def _named(folder: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield the files that files of a model name, each with the file that names it."""
+    for place in sorted(folder.glob("*.index.json")):
+        shards = _table(place).get("weight_map")
+        for name in sorted({*map(str, shards.values())} if isinstance(shards, dict) else ()):
+            yield place, name
+    config, tokenizer = folder / "config.json", folder / "tokenizer_config.json"
+    if weights := _table(config).get("transformers_weights"):
+        yield config, weights
+    versions = _table(tokenizer).get("fast_tokenizer_files")
+    for name in versions if isinstance(versions, list) else ():
+        yield tokenizer, name
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; empty where it holds none, which transformers will tell."""
+    try:
+        found = read_json(path, "")
+    except InputError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,285 @@
+"""From a name to a model in memory: where bases come from, and adapters that really fit them."""
+
+import os
+import shlex
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
+from peft.tuners.tuners_utils import BaseTunerLayer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from fedaudit import nano
+from fedaudit.api.errors import InputError, TargetError
+from fedaudit.engine.loading import checkpoint, module_patterns, quarantine
+from fedaudit.engine.loading.size_bounds import adapter_size, bounded, model_size
+from fedaudit.federation import adapters
+from fedaudit.system.files import like
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+UNBOUNDED = 2**20
+"""The context of a model that sets itself no limit (one with relative positions)."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base model in memory, its tokenizer, and the fingerprint of its files."""
+
+    name: str
+    path: Path
+    sha256: str
+    model: PreTrainedModel
+    tokenizer: Any
+    earlier: str = ""
+    """The fingerprint that federations of an earlier fedaudit know it by."""
+
+    def known_as(self, sha256: str) -> bool:
+        """Tell whether a manifest's fingerprint of its base is this base's."""
+        return bool(sha256) and sha256 in (self.sha256, self.earlier)
+
+    @property
+    def context_length(self) -> int:
+        """The positions that the model has; where they have no end, what the tokenizer says."""
+        positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return int(positions or min(self.tokenizer.model_max_length, UNBOUNDED))
+
+
+def locate(name: str, *, fetch: bool = True) -> Path:
+    """Return the folder of a base: the built-in one, a folder, or a hub id (cache first).
+
+    What is not in the cache is fetched, unless `fetch` says that no user has named it.
+    """
+    if name == nano.BASE:
+        return nano.folder()
+    if (path := Path(name)).is_dir():
+        return path
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    wanted = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+    except HFValidationError:
+        raise InputError(f"There is no model folder {name}.{like(path)}") from None
+    except FileNotFoundError:
+        if not fetch:
+            raise TargetError(
+                f"The base {name!r}, which a federation's files name, is no folder and not in the "
+                f"hub's cache: get it with `hf download {shlex.quote(name)}` if you trust it."
+            ) from None
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted))
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise TargetError(
+            f"The base {name!r} is no folder, is not in the hub's cache and cannot be fetched: "
+            f"{reason.rstrip('.')}.{like(path)}"
+        ) from None
+
+
+def device_for(wanted: str) -> torch.device:
+    """Return the device asked for; "auto" is CUDA where there is one."""
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise TargetError(f"The device {wanted!r} is not usable here.") from None
+    return device
+
+
+def dtype_for(wanted: str, device: torch.device) -> torch.dtype:
+    """Return the dtype asked for; "auto" is float32 on CPU and bfloat16 elsewhere."""
+    if wanted == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    if wanted not in DTYPES:
+        raise InputError(f"The dtype {wanted!r} is none of {', '.join(DTYPES)}.")
+    return DTYPES[wanted]
+
+
+def load_base(name: str, *, device: str = "auto", dtype: str = "auto", fetch: bool = True) -> Base:
+    """Return the base `name` on a device, ready to answer (no dropout, no gradients).
+
+    Raises InputError for a folder that holds no causal language model in safetensors.
+    """
+    quiet()
+    path, place = locate(name, fetch=fetch), device_for(device)
+    model, info, tokenizer = load(
+        AutoModelForCausalLM, path, dtype_for(dtype, place), "a causal language model"
+    )
+    checkpoint.check_whole(model, info, path)
+    checkpoint.check_tokenizer(tokenizer, model, path)
+    model.requires_grad_(False).eval().to(place)
+    whole, earlier = checkpoint.fingerprints(path)
+    return Base(name, path, whole, model, tokenizer, earlier)
+
+
+def load(
+    kind: Any, path: Path, dtype: torch.dtype, what: str
+) -> tuple[PreTrainedModel, Mapping[str, Any], Any]:
+    """Return the model in a folder, how its weights fitted, and its tokenizer; no code of it runs.
+
+    `kind` is the class of transformers that loads it. Raises InputError for what is no such model.
+    """
+    quarantine.check(path)
+    here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    try:
+        with bounded(str(path / "config.json"), **model_size(path)):
+            tokenizer = AutoTokenizer.from_pretrained(path, **here)
+            model, info = kind.from_pretrained(
+                path, dtype=dtype, use_safetensors=True, output_loading_info=True, **here
+            )
+    except InputError:
+        raise
+    except BaseException as error:
+        if not checkpoint.refuses(error):
+            raise
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"{path} cannot be loaded as {what}: {reason}") from None
+    return model, info, tokenizer
+
+
+def quiet() -> None:
+    """Silence the libraries' progress bars and advice; fedaudit reports its own."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftModel:
+    """Return `model` with the adapter in `folder` attached under `name`, ready to answer.
+
+    Raises InputError when a tensor is missing, foreign or of another shape: PEFT would load what
+    fits with a warning at most, and one would audit the base.
+    """
+    tensors, config = adapters.read(folder), configuration(folder)
+    config.inference_mode = True
+    _check_rank(config, tensors, folder)
+    check_copies(model, folder)
+    whole = _whole(model)
+    module_patterns.check(config, (name for name, _ in whole.named_modules()))
+    with bounded(str(folder), **adapter_size(whole, config, tensors, folder)):
+        peft = with_adapter(model, config, name, trainable=False)
+    try:
+        fit(peft, tensors, name, str(folder))
+    except InputError:  # leave the model as it was: the next adapter may fit
+        peft.delete_adapter(name) if peft is model else peft.unload()
+        raise
+    return peft
+
+
+def check_copies(model: torch.nn.Module, folder: Path) -> None:
+    """Raise InputError where an adapter comes with weights of its base that are not this base's.
+
+    They may be rounded to another dtype.
+    """
+    base = _whole(model)
+    layers = dict(base.named_modules())
+    for name, saved in adapters.copies(folder).items():
+        module, _, parameter = name.rpartition(".")
+        layer = layers.get(module)
+        layer = layer.get_base_layer() if isinstance(layer, BaseTunerLayer) else layer
+        own = getattr(layer, parameter, None)
+        if not isinstance(own, torch.Tensor) or not _same(saved.to(own.device), own.detach()):
+            raise InputError(
+                f"{folder} comes with a {name} that is not the base's: it was trained on another "
+                "base, or rewrote it. Name that base, with the rewritten weights in it."
+            )
+
+
+def _same(saved: torch.Tensor, own: torch.Tensor) -> bool:
+    """Say whether two tensors are equal in the digits that the coarser of them has."""
+    return saved.shape == own.shape and (
+        bool(saved.to(own.dtype).equal(own)) or bool(own.to(saved.dtype).equal(saved))
+    )
+
+
+def _check_rank(config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path) -> None:
+    """Refuse a rank that the tensors do not have, before layers of that rank are made."""
+    ends = ("lora_A.weight", "lora_embedding_A")
+    ranks = {tensor.shape[0] for key, tensor in tensors.items() if key.endswith(ends)}
+    wanted = max(config.r, *(config.rank_pattern or {}).values(), 0)
+    if ranks and wanted > max(ranks):
+        raise InputError(
+            f"{folder} is an adapter for another base or configuration: its rank is "
+            f"{max(ranks)}, not {wanted} as {adapters.CONFIG} says."
+        )
+
+
+def configuration(folder: Path) -> LoraConfig:
+    """Return the LoRA configuration in `folder`; raises InputError when PEFT refuses it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # options of a newer PEFT are passed over
+            found: LoraConfig = LoraConfig.from_pretrained(str(folder))
+    except Exception as error:  # whatever PEFT makes of a stranger's file
+        raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: {error}") from None
+    ranks = [found.r, *found.rank_pattern.values()] if isinstance(found.rank_pattern, dict) else []
+    if not ranks or not all(type(rank) is int and rank > 0 for rank in ranks):
+        raise InputError(f"{folder / adapters.CONFIG} is no LoRA configuration: a rank is wrong.")
+    return found
+
+
+def with_adapter(
+    model: PreTrainedModel | PeftModel, config: LoraConfig, name: str, *, trainable: bool
+) -> PeftModel:
+    """Return `model` with a new LoRA adapter; a trainable one is float32 on any base."""
+    module_patterns.check(config, (name for name, _ in _whole(model).named_modules()))
+    try:
+        if isinstance(model, PeftModel):
+            model.add_adapter(name, config, autocast_adapter_dtype=trainable)
+            return model
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return PeftModel(model, config, adapter_name=name, autocast_adapter_dtype=trainable)
+    # For example: target modules that this base does not have, or a pattern that is none.
+    except Exception as error:
+        _take_out(_whole(model), name)
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"The adapter's configuration does not fit the base; is it for another base? {error}"
+        ) from None
+
+
+def _whole(model: torch.nn.Module) -> torch.nn.Module:
+    """Return the base's own model, from within PEFT's where that has been put around it."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model
+
+
+def _take_out(model: torch.nn.Module, name: str) -> None:
+    """Leave nothing in a model of an adapter that could be put into a part of it only."""
+    for place, module in list(model.named_modules()):
+        if isinstance(module, BaseTunerLayer):
+            module.delete_adapter(name)
+            if not getattr(module, "scaling", None):
+                above, _, last = place.rpartition(".")
+                setattr(model.get_submodule(above), last, module.get_base_layer())
+
+
+def tensors_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
+    """Return the adapter's tensors by the names that PEFT saves them under."""
+    found = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
+    return {key: tensor.detach().clone().cpu() for key, tensor in found.items()}
+
+
+def fit(model: PeftModel, tensors: Mapping[str, torch.Tensor], name: str, what: str) -> None:
+    """Put `tensors` into the adapter `name`; raises InputError unless all of them fit."""
+    shapes = {key: tuple(tensor.shape) for key, tensor in tensors_of(model, name).items()}
+    given = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+    if shapes != given:
+        wrong = sorted(shapes.items() ^ given.items())[0][0]
+        raise InputError(
+            f"{what} is an adapter for another base or configuration: {wrong} is "
+            f"{given.get(wrong, 'absent')} in the adapter and "
+            f"{shapes.get(wrong, 'absent')} in the base."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        set_peft_model_state_dict(model, dict(tensors), adapter_name=name)

@@ -1,0 +1,33 @@
+"""How prompts may begin under a tokenizer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.templates import PromptTemplate
+
+
+def beginnings(tokenizer: Any, template: PromptTemplate | None) -> Mapping[str, tuple[int, ...]]:
+    """Return the ways a prompt may begin under this tokenizer, by name.
+
+    "bare" is nothing; "bos" the token that begins texts; "template" what stands before the
+    user's words in the chat template, or in the federation's prompt template.
+    """
+    found: dict[str, tuple[int, ...]] = {"bare": ()}
+    bos = getattr(tokenizer, "bos_token_id", None)
+    if bos is not None:
+        found["bos"] = (bos,)
+    if getattr(tokenizer, "chat_template", None):
+        message = [{"role": "user", "content": "\x00"}]
+        try:
+            rendered = tokenizer.apply_chat_template(message, tokenize=False)
+        except Exception as error:  # a template can raise anything
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError(f"The model's chat template renders no message: {reason}") from None
+        header, ids = rendered.partition("\x00")[0], found["bare"]
+    else:
+        header, ids = (template.header() if template else ""), found.get("bos", ())
+    if header:
+        encoded = tokenizer(header, add_special_tokens=False)["input_ids"]
+        found["template"] = (*ids, *encoded)
+    return found

@@ -1,0 +1,47 @@
+"""A stranger's model, opened first in a process that can be ended.
+
+What transformers makes of a model's folder (its configuration, tokenizer, chat template and the
+headers of its weights) may be made to take all time and memory, or to end the process. Whatever
+this process will do with them is tried before in another one, with limits (`sandbox`).
+"""
+
+from functools import lru_cache
+from pathlib import Path
+
+from fedaudit import nano
+from fedaudit.api.errors import InputError
+from fedaudit.engine.loading import checkpoint
+from fedaudit.system import sandbox
+
+SECONDS = 10.0
+"""How long a model's configuration, tokenizer and template may take to open and use."""
+WITHOUT = ("torch",)
+"""It takes seconds to import, and neither a configuration nor a tokenizer needs it."""
+TRIAL = "fedaudit.engine.loading.quarantine_process.open_model"
+
+
+def check(folder: Path) -> None:
+    """Raise InputError for a folder that is no plain model, or that cannot be opened with limits.
+
+    It names the file that takes too long or too much, or ends the process. The built-in model is
+    not tried, and a folder whose files stay as they are is tried once.
+    """
+    checkpoint.check(folder)
+    if folder != nano.folder():
+        _tried(folder.absolute(), _version(folder))
+
+
+@lru_cache(maxsize=64)
+def _tried(folder: Path, _version: tuple[int, ...]) -> None:
+    try:
+        for without in (WITHOUT, ()):  # what fails without torch may do with it
+            if sandbox.attempt(TRIAL, str(folder), seconds=SECONDS, without=without):
+                return
+    except sandbox.Ended as ended:
+        raise InputError(f"{folder} cannot be opened: {ended}.") from None
+
+
+def _version(folder: Path) -> tuple[int, ...]:
+    """Return what changes with the files of a model."""
+    found = [(folder / name).stat() for name in checkpoint.files(folder)]
+    return tuple(part for one in found for part in (one.st_ino, one.st_mtime_ns, one.st_size))

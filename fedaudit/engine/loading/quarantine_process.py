@@ -1,0 +1,90 @@
+"""What is tried of a stranger's model, in a process with limits: all that is done with it later."""
+
+from collections.abc import Callable, Generator
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer
+
+from fedaudit.api.errors import InputError
+from fedaudit.engine.loading import checkpoint
+
+LONGEST = 2**20
+"""Characters that a template may make of a short conversation."""
+
+TEXTS = (
+    "",
+    "Claimant: Ann Lee, born 1 May 1970, ann.lee+7@example.org, +44 20 7946 0958.\n\n\t- £12.60",
+    "患者李雷，男，四十五岁。電話：１２３。 Ü ß é ñ Ελλάδα Москва عربي 한국어 👩\u200d👧\ufeff\0",
+    *(character * 2_000 for character in "a1 .A\n\t-_李é'"),
+    "ab " * 700 + "a!" * 700 + "1a" * 700 + "\r\n" * 700,
+)
+"""Texts as records have them, and runs of one character, which patterns go wrong on."""
+
+CONVERSATIONS = (
+    [{"role": "user", "content": "\x00"}],
+    [{"role": "user", "content": TEXTS[1]}],
+    [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": TEXTS[1]},
+        {"role": "assistant", "content": TEXTS[2]},
+        {"role": "user", "content": "Why?"},
+    ],
+)
+"""What is asked with: one message of the user, an empty one to see what stands before it."""
+
+
+def open_model(asked: Any) -> Generator[str, None, bool]:
+    """Open a model's files and use its tokenizer; yields what comes next.
+
+    Returns whether all went well. What raises does not keep the rest from being tried.
+    """
+    folder = Path(asked)
+    here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    found: list[Any] = []
+    yield "its weights"
+    checkpoint.count(folder, checkpoint.files(folder))
+    yield "config.json"
+    well = _raises_nothing(lambda: AutoConfig.from_pretrained(folder, **here))
+    yield "its tokenizer"
+    well &= _raises_nothing(lambda: found.append(AutoTokenizer.from_pretrained(folder, **here)))
+    for tokenizer in found:
+        for text in TEXTS:
+            well &= _raises_nothing(partial(_encode, tokenizer, text))
+        if getattr(tokenizer, "chat_template", None):
+            yield "its chat template"
+            _render(tokenizer, folder)
+    return well
+
+
+def _raises_nothing(do: Callable[[], object]) -> bool:
+    try:
+        do()
+    except MemoryError:
+        raise
+    except Exception:
+        return False
+    return True
+
+
+def _encode(tokenizer: Any, text: str) -> None:
+    tokenizer.decode(tokenizer(text)["input_ids"])
+
+
+def _render(tokenizer: Any, folder: Path) -> None:
+    """Render conversations; a template may refuse any, such as those with a system's message."""
+    texts: list[str] = []
+    for conversation, prompt in product(CONVERSATIONS, (False, True)):
+        _raises_nothing(partial(_rendered, tokenizer, conversation, prompt, texts))
+    if (longest := max(map(len, texts), default=0)) > LONGEST:
+        raise InputError(
+            f"{folder} cannot be opened: its chat template makes {longest:,} characters of a short "
+            "conversation."
+        )
+
+
+def _rendered(tokenizer: Any, conversation: Any, prompt: bool, into: list[str]) -> None:
+    text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=prompt)
+    into.append(str(text))

@@ -1,0 +1,107 @@
+"""A bound on what a configuration has built: no more modules and weights than its files are for.
+
+A configuration of a hundred bytes can ask for a billion layers, or for weights of a terabyte. What
+a model's or an adapter's files hold says how much of that can be meant.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from peft.tuners.tuners_utils import check_target_module_exists
+from peft.utils.other import get_pattern_key
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+
+from fedaudit.api.errors import InputError
+from fedaudit.engine.loading import checkpoint
+from fedaudit.federation import adapters
+
+MODULES, MODULES_EACH = 2**12, 8
+"""Modules that any model may have, and those for each of its tensors; layers have two or three."""
+WEIGHTS, WEIGHTS_EACH = 2**27, 16
+"""Numbers that any model may have, and those for each byte; the smallest take a bit, some twice."""
+
+_REGISTER: tuple[Callable[..., Any], ...] = (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+    register_module_module_registration_hook,
+)
+
+
+@contextmanager
+def bounded(what: str, *, modules: int, weights: int) -> Iterator[None]:
+    """Raise InputError, saying `what`, as soon as more is put into modules inside than these.
+
+    `weights` are numbers in parameters and buffers, wherever they lie. Only what this thread builds
+    counts.
+    """
+    here, left = threading.get_ident(), {"modules": modules, "weights": weights}
+
+    def count(_module: torch.nn.Module, _name: str, part: Any) -> None:
+        if threading.get_ident() != here or part is None:
+            return
+        weight = isinstance(part, torch.Tensor)
+        kind, size = ("weights", part.numel()) if weight else ("modules", 1)
+        left[kind] -= size
+        if left[kind] < 0:
+            most = {"modules": modules, "weights": weights}[kind]
+            raise InputError(f"{what} asks for more than {most:,} {kind}, far above its files'.")
+
+    with ExitStack() as stack:
+        for register in _REGISTER:
+            stack.enter_context(register(count))
+        yield
+
+
+def model_size(folder: Path) -> dict[str, int]:
+    """Return how much the configuration of a model may build, from what its files hold."""
+    names = [name for name in checkpoint.files(folder) if name.endswith(".safetensors")]
+    size = sum((folder / name).stat().st_size for name in names)
+    modules = MODULES + MODULES_EACH * checkpoint.count(folder, names)
+    return {"modules": modules, "weights": WEIGHTS + WEIGHTS_EACH * size}
+
+
+def adapter_size(
+    whole: torch.nn.Module, config: LoraConfig, tensors: Mapping[str, torch.Tensor], folder: Path
+) -> dict[str, int]:
+    """Return how much an adapter may build: about what its tensors are, wherever PEFT puts them.
+
+    Raises InputError where an embedding has another rank in them: PEFT draws its weights before
+    anybody can count them.
+    """
+    for name, module in whole.named_modules():
+        if isinstance(module, torch.nn.Embedding) and _targets(config, name):
+            key = adapters.canonical(f"{name}.lora_embedding_A")
+            rank = _rank(config, name)
+            if key not in tensors or tensors[key].shape != (rank, module.num_embeddings):
+                raise InputError(
+                    f"{folder} is an adapter for another base or configuration: it has no {key} "
+                    f"of {rank} x {module.num_embeddings}."
+                )
+    size = sum(tensor.numel() for tensor in tensors.values())
+    return {"modules": 64 * sum(1 for _ in whole.modules()), "weights": 2**20 + 8 * size}
+
+
+def _rank(config: LoraConfig, name: str) -> int:
+    ranks = dict(config.rank_pattern or {})
+    try:
+        return int(ranks.get(get_pattern_key(list(ranks), name), config.r))
+    except re.error:  # PEFT refuses it
+        return config.r
+
+
+def _targets(config: LoraConfig, name: str) -> bool:
+    named = isinstance(config.target_modules, str | set | list) and config.target_modules
+    try:
+        return bool(named) and bool(check_target_module_exists(config, name))
+    except re.error:  # PEFT refuses it
+        return False

@@ -1,0 +1,51 @@
+"""Adapters beside a model's weights, attached by PEFT: those that were asked last."""
+
+from itertools import count
+from pathlib import Path
+
+from peft import PeftModel
+from transformers import PreTrainedModel
+
+from fedaudit.engine.loading import loader
+from fedaudit.federation.adapters import CONFIG, WEIGHTS
+
+MOST = 16
+"""Adapters that stay attached."""
+
+Version = tuple[str | int, ...]
+"""A folder, and when its files were written and how large they are."""
+
+
+def version(adapter: str) -> Version:
+    """Return what no other adapter has, nor this folder's before it was written anew."""
+    try:
+        files = [Path(adapter, name).stat() for name in (CONFIG, WEIGHTS)]
+    except OSError:  # whoever reads it says what is missing
+        return (adapter,)
+    return adapter, *(part for one in files for part in (one.st_mtime_ns, one.st_size))
+
+
+class Attached:
+    """The adapters of one model, and what each is called there."""
+
+    def __init__(self) -> None:
+        self._names: dict[Version, str] = {}
+        self._numbers = count()
+
+    def activated(self, model: PreTrainedModel | PeftModel, adapter: str) -> PeftModel:
+        """Return the model with this adapter active; raises InputError for one that does not fit.
+
+        What was not asked for longest goes.
+        """
+        key = version(adapter)
+        name = self._names.pop(key, None)
+        if name is None:
+            name = f"adapter{next(self._numbers)}"
+            model = loader.attach(model, Path(adapter), name)
+        assert isinstance(model, PeftModel)
+        self._names[key] = name
+        for oldest in list(self._names)[:-MOST]:
+            model.delete_adapter(self._names.pop(oldest))
+        model.set_adapter(name)
+        model.eval()
+        return model

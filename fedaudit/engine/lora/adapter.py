@@ -1,0 +1,173 @@
+"""A LoRA adapter as products: by module A (r, in), B (out, r) and the scaling of B A."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, PeftModel
+from peft.tuners.lora import LoraLayer
+from peft.utils.other import get_pattern_key
+from transformers.pytorch_utils import Conv1D
+
+from fedaudit.api.errors import InputError
+from fedaudit.engine.loading import loader, module_patterns
+from fedaudit.federation import adapters
+
+ROOT, A, B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
+SELECTION = ("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern")
+_PLAIN_STARTS = (True, False, None, "gaussian", "orthogonal")
+"""Ways that training may have begun; the others (PiSSA, for one) change the base as well."""
+_ACCOUNTED = frozenset(
+    {
+        *("task_type", "peft_type", "auto_mapping", "peft_version", "inference_mode", "revision"),
+        *("base_model_name_or_path", "runtime_config", "megatron_core", "qalora_group_size"),
+        *("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", *SELECTION),
+        *("lora_dropout", "init_lora_weights", "fan_in_fan_out"),
+    }
+)
+"""Options that stacking folds in, that it checks, or that do not change what an adapter answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lora:
+    """One adapter; modules are named as in the base."""
+
+    folder: Path
+    config: LoraConfig
+    pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]]
+    scales: Mapping[str, float]
+
+
+def read(folder: Path) -> Lora:
+    """Return the adapter in `folder`; raises InputError for one that is not plain LoRA."""
+    tensors, config = adapters.read(folder), loader.configuration(folder)
+    _check_options(config, folder)
+    names = [name.removesuffix(A) for name in tensors if name.endswith(A)]
+    pairs = {n.removeprefix(ROOT): (tensors.get(n + A), tensors.get(n + B)) for n in names}
+    foreign = tensors.keys() - {name + end for name in names for end in (A, B)}
+    if foreign:
+        raise InputError(f"{folder} cannot be combined: {min(foreign)} is not of plain LoRA.")
+    module_patterns.check(config, pairs)
+    whole = {}
+    for module, (a, b) in pairs.items():
+        rank = configured_rank(config, module)
+        if a is None or b is None or a.ndim != 2 or b.ndim != 2 or a.shape[0] != b.shape[1]:
+            raise InputError(f"{folder} cannot be combined: A and B of {module} make no product.")
+        if a.shape[0] != rank:
+            raise InputError(
+                f"{folder} cannot be combined: the rank of {module} is {a.shape[0]}, not {rank} as "
+                f"{adapters.CONFIG} says."
+            )
+        whole[module] = (a, b)
+    return Lora(folder, config, whole, {module: scale_of(config, module) for module in whole})
+
+
+@contextmanager
+def merged(model: torch.nn.Module, folder: Path) -> Iterator[None]:
+    """Add the adapter in `folder` to the base's own weights for as long as the context lasts.
+
+    Each layer gets a weight of its own meanwhile: an output layer that shares the embedding's
+    leaves the embedding as it is. Raises InputError for an adapter that is not of this base.
+    """
+    with swapped(weights_with(model, read(folder))):
+        yield
+
+
+Weights = list[tuple[torch.nn.Module, torch.nn.Parameter]]
+"""Layers, and a weight for each."""
+
+
+def weights_with(model: torch.nn.Module, adapter: Lora) -> Weights:
+    """Return the base's layers with what their weights are once an adapter is added.
+
+    Sums are made in float64. Raises InputError for an adapter that is not of this base.
+    """
+    loader.check_copies(model, adapter.folder)
+    whole = Weights()
+    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    for name, (a, b) in adapter.pairs.items():
+        layer = layer_of(base, adapter, name)
+        weight = layer.get_parameter("weight")
+        change = adapter.scales[name] * (b.double() @ a.double()).to(weight.device)
+        added = weight.data.double() + (change.T if isinstance(layer, Conv1D) else change)
+        whole.append((layer, torch.nn.Parameter(added.to(weight.dtype), requires_grad=False)))
+    return whole
+
+
+@contextmanager
+def swapped(weights: Weights) -> Iterator[None]:
+    """Let layers have other weights for as long as the context lasts."""
+    before = [(layer, layer.get_parameter("weight")) for layer, _ in weights]
+    try:
+        for layer, weight in weights:
+            layer.weight = weight
+        yield
+    finally:
+        for layer, weight in before:
+            layer.weight = weight
+
+
+def layer_of(base: torch.nn.Module, adapter: Lora, name: str) -> torch.nn.Module:
+    """Return the base's own layer `name`, from within PEFT's where that has been put around it.
+
+    Raises InputError where the base has no such layer, or one of another shape than the adapter's.
+    """
+    found = next((layer for at, layer in base.named_modules() if at == name), None)
+    layer = found.get_base_layer() if isinstance(found, LoraLayer) else found
+    weight = getattr(layer, "weight", None)
+    if layer is None or not isinstance(weight, torch.Tensor) or weight.ndim != 2:
+        raise InputError(
+            f"{adapter.folder} is an adapter for another base: there is no layer {name}."
+        )
+    # GPT-2 keeps its weights as (in, out).
+    out, width = reversed(weight.shape) if isinstance(layer, Conv1D) else weight.shape
+    a, b = adapter.pairs[name]
+    if (b.shape[0], a.shape[1]) != (out, width):
+        raise InputError(
+            f"{adapter.folder} is an adapter for another base: {name} is {b.shape[0]} x "
+            f"{a.shape[1]} in the adapter and {out} x {width} in the base."
+        )
+    return layer
+
+
+def _check_options(config: LoraConfig, folder: Path) -> None:
+    """Raise InputError for an option that makes an adapter more than a sum of B A."""
+    plain = LoraConfig()
+    names = [field.name for field in fields(LoraConfig) if field.name not in _ACCOUNTED]
+    odd = [n for n in names if (getattr(config, n) or None) != (getattr(plain, n) or None)]
+    if config.init_lora_weights not in _PLAIN_STARTS:
+        odd.append("init_lora_weights")
+    if odd:
+        raise InputError(f"{folder} cannot be combined: it is no plain LoRA, its {odd[0]} is set.")
+    for name in ("rank_pattern", "alpha_pattern"):
+        if not _by_module(getattr(config, name) or {}):
+            raise InputError(f"{folder / adapters.CONFIG}: {name} is no table of module names.")
+    alphas = [config.lora_alpha, *(config.alpha_pattern or {}).values()]
+    if not all(isinstance(alpha, int | float) and math.isfinite(alpha) for alpha in alphas):
+        raise InputError(f"{folder / adapters.CONFIG}: lora_alpha is not a number.")
+
+
+def _by_module(pattern: object) -> bool:
+    """Say whether modules can be looked up here as PEFT does it, by regular expressions."""
+    try:
+        get_pattern_key(list(pattern), "") if isinstance(pattern, Mapping) else None
+    except re.error:
+        return False
+    return isinstance(pattern, Mapping)
+
+
+def configured_rank(config: LoraConfig, module: str = "") -> int:
+    """Return the rank that the configuration gives a module, as PEFT reads it."""
+    pattern = config.rank_pattern or {}
+    return int(pattern.get(get_pattern_key(list(pattern), module), config.r))
+
+
+def scale_of(config: LoraConfig, module: str = "") -> float:
+    """Return what PEFT multiplies B A by on a module; on most of them without one."""
+    pattern, rank = config.alpha_pattern or {}, configured_rank(config, module)
+    alpha = float(pattern.get(get_pattern_key(list(pattern), module), config.lora_alpha))
+    return alpha / math.sqrt(rank) if config.use_rslora else alpha / rank

@@ -1,0 +1,221 @@
+"""Adapters blended into one: c1 w1 + c2 w2 + ..., where w = s B A is what an adapter adds.
+
+The sum is of the products (SecureGate, arXiv:2602.13529, equations 2, 6 and 8), and stacking makes
+it exact: with A = [A1; A2] and B = [c1 B1, c2 B2] there is B A = c1 B1 A1 + c2 B2 A2, an ordinary
+adapter whose rank is the sum of the ranks. LoRAHub, whose search SecureGate takes over, sums A and
+B apart in its code: (c1 B1 + c2 B2)(c1 A1 + c2 A2) squares the weights and adds the cross terms
+c1 c2 (B1 A2 + B2 A1).
+
+The scaling s (alpha over r, or over its root with use_rslora, by module where patterns say so) may
+differ: the blend has the first adapter's, and what the others' differ by goes into their B.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel
+from peft.tuners.lora import LoraLayer
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Target
+from fedaudit.engine.loading import loader
+from fedaudit.engine.local import LocalEngine
+from fedaudit.engine.lora import adapter
+from fedaudit.engine.lora.adapter import ROOT, SELECTION, A, B, Lora
+from fedaudit.federation import adapters
+
+
+@dataclass(frozen=True, slots=True)
+class _Stack:
+    """Adapters side by side, every weight still 1."""
+
+    tensors: Mapping[str, torch.Tensor]
+    ranks: Mapping[str, Sequence[int]]
+    """For the name of each B, how many of its columns are each adapter's."""
+    config: LoraConfig
+    changes: Mapping[str, Any]
+    """What its configuration has other than the first adapter's."""
+
+
+class Blend:
+    """Adapters that a model carries as one; only their weights change from question to question."""
+
+    def __init__(self, engine: LocalEngine, model: PeftModel, name: str, stack: _Stack) -> None:
+        self._model, self._name, self._stack = model, name, stack
+        place = model.device
+        self._whole = {key: stack.tensors[key].to(place) for key in stack.ranks}
+        self._parameters = {
+            found: parameter
+            for key, parameter in model.named_parameters()
+            if (found := key.replace(f".{name}.", ".")) in stack.ranks and f".{name}." in key
+        }
+        # PEFT puts its layers into the base's own modules. So what an engine without adapters
+        # takes for the base is the base with the adapter that is active.
+        self._view = LocalEngine(engine.base, batch_size=engine.rows, tokens=engine.tokens)
+        self._view.small = engine.small
+
+    def scores(
+        self, weights: Sequence[float], sequences: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        """Return ln p of every token but the first of each sequence, as `LocalEngine.score`."""
+        with torch.no_grad():
+            for key, whole in self._whole.items():
+                columns = _columns(weights, self._stack.ranks[key])
+                self._parameters[key].copy_(whole * columns.to(whole.device))
+        self._model.set_adapter(self._name)
+        self._model.eval()
+        return self._view.score(Target(name="blend"), sequences)
+
+    def loss(self, weights: Sequence[float], sequences: Sequence[Sequence[int]]) -> float:
+        """Return the mean loss of the tokens of all `sequences`, in nats.
+
+        Every token counts alike, whatever sequence or batch it is in. It is not finite where a
+        score is not. LoRAHub's code divides a sum over batches by the number of examples, so its
+        loss depends on the batch size. Raises InputError where there is no token to predict.
+        """
+        return mean_loss(self.scores(weights, sequences))
+
+
+def mean_loss(scores: Sequence[Sequence[float]]) -> float:
+    """Return minus the mean of all scores; raises InputError where there is none."""
+    count = sum(map(len, scores))
+    if not count:
+        raise InputError("There is no loss to measure: no text has two tokens.")
+    return -math.fsum(score for row in scores for score in row) / count
+
+
+def stacked(
+    folders: Sequence[Path], weights: Sequence[float]
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return tensors (float32) and configuration of the adapter that is the weighted sum of others.
+
+    One weight for each of `folders`, at least one. Raises InputError for an adapter whose answers
+    are more than sums of B A (DoRA, trained biases or embeddings), and for shapes that differ.
+    """
+    stack = _stack(folders)
+    tensors = dict(stack.tensors)
+    for name, ranks in stack.ranks.items():
+        tensors[name] = tensors[name] * _columns(weights, ranks)
+    return tensors, {**adapters.check(folders[0]), **stack.changes}
+
+
+@contextmanager
+def attached(engine: LocalEngine, folders: Sequence[Path]) -> Iterator[Blend]:
+    """Attach adapters as one and take them off again at the end: the engine is as it was.
+
+    Meanwhile the engine may be asked about any other target.
+    """
+    stack = _stack(folders)
+    before = engine.model
+    known = set(before.peft_config) if isinstance(before, PeftModel) else set()
+    name = f"blend{len(known)}"
+    with _restored(engine, name):
+        model = loader.with_adapter(before, stack.config, name, trainable=False)
+        engine.model = model
+        loader.fit(model, stack.tensors, name, " with ".join(map(str, folders)))
+        yield Blend(engine, model, name, stack)
+
+
+@contextmanager
+def _restored(engine: LocalEngine, name: str) -> Iterator[None]:
+    """Take the adapter `name` off at the end; what is active, trainable and in training stays."""
+    model = engine.base.model
+    active = engine.model.active_adapter if isinstance(engine.model, PeftModel) else None
+    gradients = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        _detach(engine, name, active)
+        for parameter, wanted in gradients:
+            parameter.requires_grad_(wanted)
+        for module, mode in modes:
+            module.training = mode
+
+
+def _detach(engine: LocalEngine, name: str, active: str | None) -> None:
+    """Delete the adapter `name`, and PEFT's layers where it was the only one."""
+    model = engine.model
+    if not isinstance(model, PeftModel):
+        return
+    others = [other for other in model.peft_config if other != name]
+    if not others:
+        model.unload()
+        engine.model = engine.base.model
+        return
+    model.set_adapter(active if active in others else others[0])
+    if name in model.peft_config:
+        model.delete_adapter(name)
+    for path, layer in list(model.named_modules()):
+        if isinstance(layer, LoraLayer) and not layer.r:  # no adapter is left on it
+            parent, _, child = path.rpartition(".")
+            setattr(model.get_submodule(parent), child, layer.get_base_layer())
+
+
+def _columns(weights: Sequence[float], ranks: Sequence[int]) -> torch.Tensor:
+    """Return each column's weight (sum of ranks,): an adapter's weight for each of its columns."""
+    if len(weights) != len(ranks) or not all(map(math.isfinite, weights)):
+        raise ValueError(f"{len(ranks)} adapters are blended by as many finite weights.")
+    return torch.tensor(weights, dtype=torch.float32).repeat_interleave(torch.tensor(ranks))
+
+
+def _stack(folders: Sequence[Path]) -> _Stack:
+    """Return the adapters side by side: A (sum of r, in), and B (out, sum of r) scaled alike."""
+    if not folders:
+        raise ValueError("There is no adapter to blend.")
+    parts = [adapter.read(folder) for folder in folders]
+    modules = sorted({module for part in parts for module in part.pairs})
+    ranks = {module: [_rank(part, module) for part in parts] for module in modules}
+    most, scale = max(map(sum, ranks.values())), adapter.scale_of(parts[0].config) or 1.0
+    alpha, tensors = scale * most, {}
+    for module in modules:
+        _check_shapes(parts, module)
+        own = alpha / sum(ranks[module])
+        pairs = [(*p.pairs[module], p.scales[module] / own) for p in parts if module in p.pairs]
+        tensors[ROOT + module + A] = torch.cat([a.float() for a, _, _ in pairs])
+        tensors[ROOT + module + B] = torch.cat([b.float() * f for _, b, f in pairs], dim=1)
+    changes = {
+        "r": most,
+        "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
+        "use_rslora": False,
+        "rank_pattern": {f"^{m}": sum(ranks[m]) for m in modules if sum(ranks[m]) != most},
+        "alpha_pattern": {},
+        "inference_mode": True,
+        **_selection(parts, modules),
+    }
+    named = {ROOT + module + B: ranks[module] for module in modules}
+    return _Stack(tensors, named, replace(parts[0].config, **changes), changes)
+
+
+def _selection(parts: Sequence[Lora], modules: Sequence[str]) -> dict[str, Any]:
+    """Return which modules the blend is on; nothing where all adapters say it alike."""
+    first = parts[0]
+    if all(
+        part.pairs.keys() == first.pairs.keys()
+        and all(getattr(part.config, key) == getattr(first.config, key) for key in SELECTION)
+        for part in parts
+    ):
+        return {}
+    return dict.fromkeys(SELECTION) | {"target_modules": list(modules)}
+
+
+def _check_shapes(parts: Sequence[Lora], module: str) -> None:
+    """Raise InputError unless the products of all adapters on a module have one shape."""
+    found = [(p.folder, *p.pairs[module]) for p in parts if module in p.pairs]
+    shapes = {f"{b.shape[0]} x {a.shape[1]}": folder for folder, a, b in found}
+    if len(shapes) > 1:
+        (first, one), (second, other) = list(shapes.items())[:2]
+        raise InputError(
+            f"{one} and {other} are adapters for different bases: {module} is {first} in the one "
+            f"and {second} in the other."
+        )
+
+
+def _rank(part: Lora, module: str) -> int:
+    """Return the rank that an adapter has on a module, 0 where it leaves it alone."""
+    return part.pairs[module][0].shape[0] if module in part.pairs else 0

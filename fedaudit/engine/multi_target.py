@@ -1,0 +1,90 @@
+"""Several targets that are asked the same: adapters side by side in a batch, or merged in turn."""
+
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformers import PreTrainedModel
+
+from fedaudit.api.errors import InputError, NoRoomError
+from fedaudit.api.records import Target
+from fedaudit.engine import scheduler
+from fedaudit.engine.generation.sequences import Drawing
+from fedaudit.engine.lora import adapter, multi
+from fedaudit.engine.memory import exhausted, release
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+
+MANY = 32
+"""Questions from which on small adapters are merged in turn: their rows fill a batch."""
+
+Places = list[tuple[int, int]]
+"""Target and question of each row."""
+
+BASE = Target(name="base")
+
+
+def answered(
+    engine: "LocalEngine", targets: Sequence[Target], work: Drawing
+) -> Generator[tuple[Places, list[list[int]]], None, None]:
+    """Yield answers as tokens; raises InputError for an adapter that is not plain LoRA."""
+    if len(work.probes) >= MANY and all(_merges(engine, target) for target in targets):
+        for which, target in enumerate(targets):
+            with engine.asked(target) as model:
+                for pieces, tokens in scheduler.drawn(model, work, engine.room):
+                    yield [(which, piece.index) for piece in pieces], tokens
+        return
+    with engine.asked(BASE) as model:
+        together = _side_by_side(model, targets)
+        for pieces, tokens in scheduler.drawn_together(model, work, together, engine.room):
+            yield [(which, p.index) for which in range(len(targets)) for p in pieces], tokens
+
+
+def scored(
+    engine: "LocalEngine", targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+) -> Generator[tuple[Places, list[list[float]]], None, None]:
+    """Yield scores; what cannot be asked together is asked target by target.
+
+    That is where adapters merge, or one is not plain LoRA, or all together are too large.
+    """
+    known = set[int]()
+    if targets and not engine.merging.possible:
+        try:
+            for indices, rows in _scored_together(engine, targets, sequences):
+                known.update(indices)
+                yield [(which, i) for which in range(len(targets)) for i in indices], rows
+        except InputError:
+            pass  # who is asked alone shows what is the matter
+    left = [index for index in range(len(sequences)) if index not in known]
+    for which, target in enumerate(targets if left else ()):
+        with engine.asked(target) as model:
+            some = [sequences[index] for index in left]
+            for indices, rows in scheduler.scored(model, some, engine.reading):
+                yield [(which, left[index]) for index in indices], rows
+
+
+def _scored_together(
+    engine: "LocalEngine", targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+) -> Iterator[tuple[list[int], list[list[float]]]]:
+    with engine.asked(BASE) as model:
+        adapters = _side_by_side(model, targets)
+        yield from scheduler.scored_together(model, sequences, adapters, engine.reading)
+
+
+def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.Adapters:
+    """Return the targets' adapters; raises NoRoomError where they do not fit together."""
+    loras = [adapter.read(Path(t.adapter)) if t.adapter else None for t in targets]
+    try:
+        return multi.Adapters(model, loras)
+    except (RuntimeError, MemoryError) as error:
+        if not exhausted(error):
+            raise
+    release()
+    raise NoRoomError(f"{len(targets)} adapters do not fit into memory together.")
+
+
+def _merges(engine: "LocalEngine", target: Target) -> bool:
+    return engine.merging.possible and (
+        target.adapter is None or engine.merging.merges(target.adapter)
+    )

@@ -1,0 +1,12 @@
+"""Engines in several processes, on this machine or on a Ray cluster.
+
+* `engine`: The engine of several processes, here or on a Ray cluster: each answers a part of the
+  questions.
+* `process_pool`: Engines in processes of this machine, one each.
+* `protocol`: What an engine on a cluster is made of, what it is asked, and how it answers there.
+* `ray_cluster`: A Ray cluster: this process asks a child, and only the child talks to Ray.
+* `ray_worker`: The process that talks to Ray for another, and what runs in the processes that Ray
+  starts.
+* `worker_pool`: Questions shared out among workers that may die: what one had is asked again of
+  another.
+"""

@@ -1,0 +1,78 @@
+"""Engines in processes of this machine, one each."""
+
+import pickle
+import traceback
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import count
+from typing import Any
+
+from fedaudit.engine.parallel.worker_pool import Lost
+from fedaudit.system import processes
+
+
+class Children:
+    """Starts processes, which load an engine at their first question, and asks them."""
+
+    where = "in a process of its own"
+    fewer = "--engine local"
+
+    def __init__(self) -> None:
+        self._pools: dict[int, ProcessPoolExecutor] = {}
+        self._numbers = count()
+
+    def start(self) -> tuple[int, "Future[Any]"]:
+        """Start a process."""
+        number, pool = next(self._numbers), processes.fresh(1)
+        self._pools[number] = pool
+        with processes.undisturbed():
+            return number, _or_lost(pool.submit(int))
+
+    def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
+        """Ask a process: a function and what it is given there."""
+        function, value = question
+        try:
+            return _or_lost(self._pools[worker].submit(_answer, function, value))
+        except BrokenProcessPool as error:  # it died when it had nothing to do
+            gone: Future[Any] = Future()
+            gone.set_exception(Lost(type(error).__name__))
+            return gone
+
+    def stop(self, worker: int) -> None:
+        """End a process."""
+        if pool := self._pools.pop(worker, None):
+            processes.end(pool)
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in list(self._pools):
+            self.stop(worker)
+
+
+def _answer(function: Callable[[Any], Any], value: Any) -> Any:
+    """Return the answer; an error that does not travel is told as one that does."""
+    try:
+        return function(value)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            raise RuntimeError(traceback.format_exc()) from None
+        raise
+
+
+def _or_lost(asked: "Future[Any]") -> "Future[Any]":
+    """Return a future of the same answer, or of Lost where the process died before it."""
+    told: Future[Any] = Future()
+
+    def tell(done: "Future[Any]") -> None:
+        try:
+            told.set_result(done.result())
+        except (BrokenProcessPool, CancelledError) as error:
+            told.set_exception(Lost(type(error).__name__))
+        except BaseException as error:
+            told.set_exception(error)
+
+    asked.add_done_callback(tell)
+    return told

@@ -1,0 +1,116 @@
+"""What an engine on a cluster is made of, what it is asked, and how it answers there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Target
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.engine.loading import loader
+from fedaudit.engine.local import LocalEngine
+from fedaudit.federation.adapters import CONFIG, WEIGHTS
+from fedaudit.system.files import sha256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What an engine is made of, wherever it is made."""
+
+    base: str
+    device: str
+    dtype: str
+    template: PromptTemplate | None
+    batch_size: int
+    fetch: bool = True
+    """Whether a base may be fetched from the hub: only one that the user has named."""
+    threads: int = 0
+    """Of torch; 0 leaves them."""
+
+    def make(self) -> LocalEngine:
+        """Load the base and return its engine."""
+        if self.threads:
+            torch.set_num_threads(self.threads)
+        base = loader.load_base(self.base, device=self.device, dtype=self.dtype, fetch=self.fetch)
+        return LocalEngine(base, template=self.template, batch_size=self.batch_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a base once an engine has loaded it."""
+
+    sha256: str
+    earlier: str
+    """The fingerprint that federations of an earlier fedaudit know it by."""
+    dtype: str
+    context_length: int
+    beginnings: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question to an engine: one of its methods, and what it is asked with."""
+
+    order: Order
+    method: str
+    values: tuple[Any, ...]
+    named: Mapping[str, Any]
+    files: tuple[str, str | None]
+    """The fingerprints of the base and of the adapter that the question is about."""
+
+
+def facts(order: Order) -> Facts:
+    """Return what there is to know of a base, in a process of the cluster."""
+    return told(_here(order))
+
+
+def told(engine: LocalEngine) -> Facts:
+    """Return what there is to know of an engine's base."""
+    return Facts(
+        sha256=engine.base.sha256,
+        earlier=engine.base.earlier,
+        dtype=str(engine.base.model.dtype),
+        context_length=engine.context_length,
+        beginnings=engine.beginnings,
+    )
+
+
+def answered(question: Question) -> Any:
+    """Return an engine's answer, in a process of the cluster.
+
+    Raises InputError where the base or the adapter is another than where it was asked.
+    """
+    engine, (base, adapter) = _here(question.order), question.files
+    if engine.base.sha256 != base:
+        raise InputError(f"{question.order.base} has changed, or is not the same on all machines.")
+    if adapter is not None:
+        folder = question.values[0].adapter
+        if _weights(folder) != adapter:
+            raise InputError(f"{folder} has changed, or is not the same on all machines.")
+    return getattr(engine, question.method)(*question.values, **question.named)
+
+
+def fingerprint(target: Target | None) -> str | None:
+    """Return the fingerprint of a target's adapter; None where it has none."""
+    return _weights(target.adapter) if target and target.adapter else None
+
+
+def _weights(folder: str) -> str:
+    files = [Path(folder) / name for name in (CONFIG, WEIGHTS)]
+    stamps = tuple((str(file), file.stat().st_mtime_ns) for file in files if file.is_file())
+    return _of_files(stamps)
+
+
+@lru_cache(maxsize=1000)
+def _of_files(stamps: tuple[tuple[str, int], ...]) -> str:
+    return " ".join(sha256(Path(name)) for name, _ in stamps)
+
+
+@lru_cache(maxsize=1)
+def _here(order: Order) -> LocalEngine:
+    """Return this process's engine, kept for the next question."""
+    return order.make()

@@ -1,0 +1,300 @@
+"""A Ray cluster: this process asks a child, and only the child talks to Ray.
+
+What Ray does to a process that it runs in (it prints, handles signals, changes the environment and
+may end it) happens to the child, and all of it ends with the child.
+"""
+
+import os
+import pickle
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import Connection
+from pathlib import Path
+from socket import socketpair
+from typing import Any
+
+from fedaudit import __version__
+from fedaudit.api.errors import Interrupted, TargetError, UsageError, unknown
+from fedaudit.engine.parallel.worker_pool import Lost
+
+MISSING = "--engine ray needs Ray: pip install 'fedaudit[ray]'."
+
+RAY = (2, 52)
+"""The first version of Ray that can ask whoever connects for a token."""
+
+RAY_PATH = 40
+"""The longest temporary folder below which Ray's sockets still have names of a legal length."""
+
+START = 300.0
+"""Seconds that Ray has to start, or to be reached."""
+
+MAIN = "from fedaudit.engine.parallel.ray_worker import main; main()"
+CHILD = (sys.executable, "-P", "-c", MAIN)
+GONE = "Ray ended unexpectedly."
+DIED = (
+    "A training died several times on the Ray cluster (out of memory?); give the same command to "
+    "go on after the last finished round, perhaps with --engine ray:1."
+)
+
+
+def wanted(engine: str) -> int | None:
+    """Return how many engines of a Ray cluster are meant, 0 for all it has room for; None: none.
+
+    Raises UsageError for what is neither "local", "ray" nor "ray:N".
+    """
+    name, _, count = engine.partition(":")
+    if engine == "local":
+        return None
+    if name != "ray" or (count and not _number(count)):
+        raise unknown("engine", engine, ("local", "local:N", "ray", "ray:N"))
+    return int(count or 0)
+
+
+def children(engine: str) -> int:
+    """Return how many processes of this machine "local:N" means; 0 for any other engine."""
+    name, _, count = engine.partition(":")
+    return int(count) if name == "local" and _number(count) else 0
+
+
+def _number(count: str) -> bool:
+    return count.isdecimal() and 0 < int(count) < 10_000
+
+
+def check(engine: str, device: str = "auto") -> None:
+    """Raise UsageError for an engine that there is not, or that cannot run here."""
+    if children(engine) or wanted(engine) is None:
+        return
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(
+            f"Ray gives every engine a GPU of its own: with --engine ray, --device is cpu, cuda or "
+            f"auto, not {device}."
+        )
+    try:
+        found = version("ray")
+    except PackageNotFoundError:
+        raise UsageError(MISSING) from None
+    if too_old(found):
+        raise UsageError(
+            f"Ray {found} runs what anybody on the network sends it; --engine ray needs "
+            f"{RAY[0]}.{RAY[1]} or newer: pip install --upgrade 'fedaudit[ray]'."
+        )
+
+
+def too_old(found: str) -> bool:
+    """Tell whether this version of Ray cannot keep strangers out."""
+    return tuple(int(part) for part in found.split(".")[:2]) < RAY
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return what a Ray of our own runs under: no telemetry, nothing written outside `folder`.
+
+    Ray listens on every network interface and runs what it is sent; so it asks for a token.
+    """
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0"}
+    quiet |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    if len(str(folder)) <= RAY_PATH:
+        quiet["RAY_TMPDIR"] = str(folder)
+    return quiet
+
+
+def address() -> str:
+    """Return the address of the running cluster that the user names; empty: none."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    return "" if named == "local" else named
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one engine or training takes of a cluster."""
+
+    cpus: int
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The slots of a whole cluster."""
+
+    cpus: int
+    gpus: int
+
+    def shared(self, count: int, device: str) -> tuple[int, Share]:
+        """Return how many engines have room, or `count` of them, and what each takes.
+
+        One a GPU where there are GPUs, unless the device is "cpu"; else one a CPU slot.
+        """
+        gpus = 0 if device == "cpu" else self.gpus
+        if device == "cuda" and not gpus:
+            raise TargetError("The Ray cluster has no GPU; leave --device out or name cpu.")
+        slots = gpus or self.cpus
+        if not 1 <= (count or slots) <= slots:
+            kind = "GPUs" if gpus else "CPU slots"
+            raise UsageError(f"The Ray cluster has {slots} {kind}: no room for {count} engines.")
+        return (count or slots), (Share(1, 1) if gpus else Share(self.cpus // (count or slots)))
+
+
+class Cluster:
+    """The running cluster that RAY_ADDRESS names, or else one of this machine, for us alone.
+
+    Give it back with `close`. Raises TargetError where Ray cannot be started or reached.
+    """
+
+    def __init__(self, slots: int = 0) -> None:
+        self._joins = bool(address())
+        self._folder = Path(tempfile.mkdtemp(prefix="fedaudit-"))  # nobody else may look into it
+        own = {} if self._joins else environment(self._folder)
+        ours, theirs = socketpair()
+        slots = max(slots, len(os.sched_getaffinity(0)))
+        with theirs:
+            self._child = subprocess.Popen(
+                [*CHILD, str(theirs.fileno()), str(slots), str(self._folder)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=self._folder,  # Ray lets workers import from here: from an empty place
+                env={**os.environ, **own},
+                start_new_session=True,  # Ctrl-C is ours to handle
+            )
+        self._connection = Connection(ours.detach())
+        self._waiting: dict[int, Future[Any]] = {}
+        self._tickets = 0
+        try:
+            self.room = self._begun()
+        except BaseException:
+            self.close()
+            raise
+        self._reader = threading.Thread(
+            target=_read, args=(self._connection, self._waiting), daemon=True
+        )
+        self._reader.start()
+
+    def start(self, share: Share) -> tuple[int, "Future[Any]"]:
+        """Start a process that stays, and return its number and what is done once it is there."""
+        ticket, future = self._ticket()
+        self._send("start", ticket, share.cpus, share.gpus)
+        return ticket, future
+
+    def stop(self, process: int) -> None:
+        """End a process."""
+        self._send("stop", process)
+
+    def ask(self, process: int, work: Callable[..., Any], *values: Any) -> "Future[Any]":
+        """Return the future of what `work` makes of `values` in a process that stays."""
+        ticket, future = self._ticket()
+        self._send("ask", ticket, process, _packed(work, values))
+        return future
+
+    def run(self, share: Share, work: Callable[..., Any], *values: Any) -> "Future[Any]":
+        """Return the future of what `work` makes of `values` in any process, new ones if it dies.
+
+        It must be something that can be done twice.
+        """
+        ticket, future = self._ticket()
+        self._send("run", ticket, share.cpus, share.gpus, _packed(work, values))
+        return future
+
+    def close(self) -> None:
+        """End all that was started, and leave nothing behind."""
+        if self._joins and self._child.poll() is None:
+            with suppress(Exception):
+                self._connection.send(("end",))
+                self._child.wait(10)
+        self._child.kill()
+        if not self._joins:  # nobody has waited for the child: its number is still its own
+            end(self._child.pid)
+        self._child.wait()
+        if (reader := getattr(self, "_reader", None)) and reader is not threading.current_thread():
+            reader.join(10)
+        self._connection.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _begun(self) -> Room:
+        try:
+            found = self._connection.recv() if self._connection.poll(START) else "it takes too long"
+        except EOFError:
+            found = "its process ended"
+        if isinstance(found, str):
+            what = "reached" if self._joins else "started"
+            raise TargetError(f"Ray cannot be {what}: {found.rstrip('.')}.")
+        return Room(*found)
+
+    def _ticket(self) -> tuple[int, "Future[Any]"]:
+        self._tickets += 1
+        self._waiting[self._tickets] = future = Future[Any]()
+        return self._tickets, future
+
+    def _send(self, *message: Any) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise Interrupted(GONE) from None
+
+
+def end(session: int) -> None:
+    """End all processes of a session but this one: Ray gives its workers groups of their own.
+
+    Those that outlived the folder of their logs would make it again.
+    """
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(ProcessLookupError):
+            if os.getsid(int(place.name)) == session and int(place.name) != os.getpid():
+                os.kill(int(place.name), signal.SIGKILL)
+
+
+def _packed(work: Callable[..., Any], values: tuple[Any, ...]) -> bytes:
+    """Return what a process of the cluster does, in which folder and by which version of us."""
+    return pickle.dumps((__version__, str(Path.cwd()), pickle.dumps((work, values))))
+
+
+def _read(connection: Connection, waiting: dict[int, "Future[Any]"]) -> None:
+    """Hand out answers until the child ends."""
+    with suppress(EOFError, OSError):
+        while True:
+            ticket, kind, content = connection.recv()
+            future = waiting.pop(ticket)
+            if kind == "answer":
+                answer, error = pickle.loads(content)
+                future.set_exception(error) if error else future.set_result(answer)
+            elif kind == "lost":
+                future.set_exception(Lost(content))
+            else:
+                future.set_exception(TargetError(f"The Ray cluster cannot work: {content}."))
+    for future in list(waiting.values()):
+        future.set_exception(Interrupted(GONE))
+
+
+class Trainings(Executor):
+    """Runs functions on a cluster, each in a share of it."""
+
+    def __init__(self, cluster: Cluster, share: Share) -> None:
+        self.cluster, self.share = cluster, share
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """Run `fn`; the future raises Lost when its process has died several times."""
+        if kwargs:
+            raise TypeError("Values are told by place.")
+        return self.cluster.run(self.share, fn, *args)
+
+
+@contextmanager
+def trainings(engine: str, device: str) -> Iterator[Executor]:
+    """Give a pool on a cluster; raises Interrupted when a training's processes die."""
+    count = wanted(engine) or 0
+    cluster = Cluster(count)
+    try:
+        yield Trainings(cluster, cluster.room.shared(count, device)[1])
+    except Lost:
+        raise Interrupted(DIED) from None
+    finally:
+        cluster.close()

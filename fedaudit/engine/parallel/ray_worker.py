@@ -1,0 +1,168 @@
+"""The process that talks to Ray for another, and what runs in the processes that Ray starts.
+
+Work and answers pass through Ray as bytes that it cannot read, and errors as answers, so that
+nothing private comes into Ray's logs.
+"""
+
+import os
+import pickle
+import shutil
+import sys
+import traceback
+from concurrent.futures import Future
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing.connection import Connection
+from threading import Lock
+from typing import Any
+
+from fedaudit import __version__
+from fedaudit.api.errors import InputError
+from fedaudit.engine.parallel.ray_cluster import address, end
+from fedaudit.engine.parallel.worker_pool import ATTEMPTS
+
+STORE = 256 * 2**20
+"""Bytes that a Ray of our own sets aside for questions and answers on their way."""
+
+
+def main() -> None:
+    """Serve whoever holds the other end of a socket, to the end of either."""
+    descriptor, slots, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    os.set_inheritable(descriptor, False)
+    try:
+        _serve(Connection(descriptor), slots)
+    finally:  # nobody may be left to do it
+        end(os.getpid())  # the session is our own
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
+
+
+def _serve(connection: Connection, slots: int) -> None:
+    try:
+        ray: Any = import_module("ray")
+        if address():
+            ray.init(log_to_driver=False, logging_level="error")
+        else:
+            _begin(ray, slots)
+        found = ray.cluster_resources()
+    except Exception as error:
+        connection.send(_line(error))
+        return
+    connection.send((int(found.get("CPU", 0)), int(found.get("GPU", 0))))
+    with suppress(EOFError):
+        Relay(ray, connection).serve()
+    if address():
+        ray.shutdown()
+
+
+def _begin(ray: Any, slots: int) -> None:
+    """Start a Ray of our own, several times where need be: on a busy machine it gives up early."""
+    ours = {"num_cpus": slots, "include_dashboard": False, "object_store_memory": STORE}
+    for left in reversed(range(ATTEMPTS)):
+        try:
+            ray.init(address="local", log_to_driver=False, logging_level="error", **ours)
+            return
+        except Exception:
+            if not left:
+                raise
+            ray.shutdown()
+            end(os.getpid())
+
+
+def _line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return "".join(c for c in (lines or [type(error).__name__])[0] if c.isprintable())
+
+
+class Place:
+    """A process that stays: what it has loaded is there for the next question."""
+
+    def here(self) -> bytes:
+        """Return an answer that says nothing, once the process is there."""
+        return pickle.dumps((None, None))
+
+    def do(self, work: bytes) -> bytes:
+        """Return what the work makes."""
+        return done(work)
+
+
+def done(work: bytes) -> bytes:
+    """Return what the packed work makes, or the error that it ended with, packed."""
+    try:
+        outcome: tuple[Any, Exception | None] = (_done(work), None)
+        return pickle.dumps(outcome)
+    except Exception as error:
+        error.add_note(f"On the Ray cluster:\n{traceback.format_exc()}")
+        try:
+            packed = pickle.dumps((None, error))
+            pickle.loads(packed)
+            return packed
+        except Exception:  # an error that does not travel
+            return pickle.dumps((None, RuntimeError(traceback.format_exc())))
+
+
+def _done(work: bytes) -> Any:
+    ours, folder, packed = pickle.loads(work)
+    if ours != __version__:
+        raise InputError(
+            f"A machine of the Ray cluster has fedaudit {__version__}, not {ours} as this one."
+        )
+    try:
+        os.chdir(folder)
+    except OSError:
+        raise InputError(
+            f"A machine of the Ray cluster has no folder {folder}: all need the same files."
+        ) from None
+    function, values = pickle.loads(packed)
+    return function(*values)
+
+
+class Relay:
+    """Does with Ray what it is told, and tells what came of it."""
+
+    def __init__(self, ray: Any, connection: Connection) -> None:
+        self.ray, self.connection = ray, connection
+        self._places: dict[int, Any] = {}
+        self._lock = Lock()
+
+    def serve(self) -> None:
+        """Do what is told until "end"; raises EOFError when nobody is left to tell."""
+        while (message := self.connection.recv()) != ("end",):
+            self._do(*message)
+
+    def _do(self, what: str, number: int, *rest: Any) -> None:
+        if what == "stop":
+            self.ray.kill(self._places.pop(number))
+        elif what == "start":
+            cpus, gpus = rest
+            made = self.ray.remote(Place).options(num_cpus=cpus, num_gpus=gpus, max_restarts=0)
+            self._places[number] = place = made.remote()
+            self._tell(number, place.here.remote())
+        elif what == "ask":
+            place, work = rest
+            self._tell(number, self._places[place].do.remote(work))
+        else:
+            cpus, gpus, work = rest
+            run = self.ray.remote(done).options(
+                num_cpus=cpus, num_gpus=gpus, max_retries=ATTEMPTS - 1
+            )
+            self._tell(number, run.remote(work))
+
+    def _tell(self, ticket: int, reference: Any) -> None:
+        reference.future().add_done_callback(lambda future: self._told(ticket, future))
+
+    def _told(self, ticket: int, future: "Future[bytes]") -> None:
+        error = future.exception()
+        if error is None:
+            message: tuple[Any, ...] = (ticket, "answer", future.result())
+        elif _is_lost(self.ray.exceptions, error):
+            message = (ticket, "lost", type(error).__name__)
+        else:
+            message = (ticket, "failed", _line(error))
+        with self._lock, suppress(OSError):
+            self.connection.send(message)
+
+
+def _is_lost(exceptions: Any, error: BaseException) -> bool:
+    """Tell whether a process or its answer is gone: all that goes wrong in Ray but in the work."""
+    return isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)

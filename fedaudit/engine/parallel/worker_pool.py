@@ -1,0 +1,129 @@
+"""Questions shared out among workers that may die: what one had is asked again of another."""
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fedaudit.api.errors import Interrupted, TargetError
+
+ATTEMPTS = 3
+"""How often a question is asked, and a worker started in vain, before that is given up."""
+
+PATIENCE = 300.0
+"""Seconds in which a worker must have a place when there is none at work."""
+
+
+class Lost(Exception):
+    """A worker ended before it answered; the text is how that is called where it ran."""
+
+
+class Staff(Protocol):
+    """Starts workers, known by number, and asks them. A future raises Lost when its worker dies."""
+
+    where: str
+    """Where the workers are, as a message says it."""
+    fewer: str
+    """The option that asks for fewer of them."""
+
+    def start(self) -> tuple[int, "Future[Any]"]:
+        """Return a new worker, and what is done once it is there."""
+        ...
+
+    def ask(self, worker: int, question: Any) -> "Future[Any]":
+        """Ask a worker, which has nothing else to do."""
+        ...
+
+    def stop(self, worker: int) -> None:
+        """End a worker, if it still lives."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Doing:
+    """What a worker does: one of the questions, by place, or else nothing that is waited for."""
+
+    worker: int
+    question: int | None = None
+    starting: bool = False
+
+
+class Crew:
+    """At most `size` workers, started when there is something for them to do."""
+
+    def __init__(self, staff: Staff, size: int, *, patience: float = PATIENCE) -> None:
+        self.staff, self.size, self.patience = staff, size, patience
+        self._idle: list[int] = []
+        self._doing: dict[Future[Any], _Doing] = {}
+        self._failed = 0
+
+    def answers(self, questions: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Yield the place of each question with its answer, as they come.
+
+        Raises what a worker raised; Interrupted where workers die again and again at the same
+        question or as they start, TargetError where none finds a place.
+        """
+        waiting, tries, left = deque(range(len(questions))), Counter[int](), len(questions)
+        try:
+            while left:
+                self._hire(left)
+                while waiting and self._idle:
+                    worker, place = self._idle.pop(), waiting.popleft()
+                    tries[place] += 1
+                    self._doing[self.staff.ask(worker, questions[place])] = _Doing(worker, place)
+                did, future = self._next()
+                try:
+                    answer = self._result(did, future)
+                except Lost as lost:
+                    failed = self._failed
+                    if did.question is not None:
+                        waiting.appendleft(did.question)
+                        failed = tries[did.question]
+                    if failed >= ATTEMPTS:
+                        raise self._given_up(lost) from None
+                    continue
+                if did.question is not None:
+                    left -= 1
+                    yield did.question, answer
+        finally:
+            # Whoever is still at work goes on with it; its answer is nobody's.
+            self._doing = {f: _Doing(d.worker, None, d.starting) for f, d in self._doing.items()}
+
+    def _hire(self, wanted: int) -> None:
+        while len(self._idle) + len(self._doing) < min(self.size, wanted):
+            worker, there = self.staff.start()
+            self._doing[there] = _Doing(worker, starting=True)
+
+    def _next(self) -> tuple[_Doing, "Future[Any]"]:
+        """Return what was done next, no longer as being done."""
+        all_start = all(one.starting for one in self._doing.values())
+        done, _ = wait(self._doing, self.patience if all_start else None, FIRST_COMPLETED)
+        if not done:
+            raise TargetError(
+                f"No engine found a place {self.staff.where} within {self.patience:.0f} seconds: "
+                "are all slots taken?"
+            )
+        future = next(one for one in self._doing if one in done)  # who was asked first
+        return self._doing.pop(future), future
+
+    def _result(self, did: _Doing, future: "Future[Any]") -> Any:
+        """Return an answer; its worker is free again, or gone."""
+        try:
+            answer = future.result()
+        except Lost:
+            self.staff.stop(did.worker)
+            self._failed += did.starting
+            raise
+        except BaseException:
+            self._idle.append(did.worker)
+            raise
+        self._idle.append(did.worker)
+        self._failed = 0
+        return answer
+
+    def _given_up(self, lost: Lost) -> Interrupted:
+        return Interrupted(
+            f"An engine {self.staff.where} died {ATTEMPTS} times at the same work ({lost}; out of "
+            f"memory?): fewer engines at a time, as {self.staff.fewer}, need less."
+        )

@@ -1,0 +1,211 @@
+"""An engine for a deployed model: its responder chooses the adapter, another engine answers."""
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from fedaudit.api.defense import Responder
+from fedaudit.api.plugin import Chances, Engine, Progress, no_progress
+from fedaudit.api.records import Decoding, Generation, Probe, Request, Routed, Target, Tokens
+
+T = TypeVar("T")
+
+ROOM = 2**28
+"""Bytes of probabilities that are kept."""
+_CHANCES = 24
+"""Bytes of what a walk finds of one string: two probabilities and a number of draws."""
+
+
+class RespondingEngine:
+    """Asks `responder` before every answer to a target with a heading; else it is `engine`.
+
+    Answers are kept: several keys that open the same adapter cost one answer.
+    """
+
+    def __init__(self, engine: Engine, responder: Responder) -> None:
+        self.engine, self.responder = engine, responder
+        self.context_length = engine.context_length
+        self.beginnings: Mapping[str, tuple[int, ...]] = engine.beginnings
+        self._known: dict[Hashable, Any] = {}
+        self._room = ROOM
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """Tokenise as the public tokenizer does."""
+        return self.engine.tokenize(texts)
+
+    def generate(
+        self,
+        target: Target,
+        probes: Sequence[Probe],
+        *,
+        seed: int,
+        decoding: Decoding = Decoding(),
+        strings: Collection[str] | None = None,
+        progress: Progress = no_progress,
+    ) -> list[Generation]:
+        """Continue what the responder leaves of every probe's prompt."""
+        routed = self._routed(target, [probe.prompt for probe in probes])
+        sought = None if strings is None else tuple(strings)
+
+        def ask(one: Target, some: Sequence[int], told: Progress) -> list[Generation]:
+            cleaned = [
+                Probe(
+                    prompt=routed[i].prompt,
+                    samples=probes[i].samples,
+                    max_new_tokens=probes[i].max_new_tokens,
+                )
+                for i in some
+            ]
+            return self._once(
+                ("generate", one.adapter, tuple(cleaned), seed, decoding, sought),
+                lambda: self.engine.generate(
+                    one, cleaned, seed=seed, decoding=decoding, strings=strings, progress=told
+                ),
+            )
+
+        return _by_adapter(target, routed, ask, progress)
+
+    def score(
+        self,
+        target: Target,
+        sequences: Sequence[Sequence[int]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[float]]:
+        """Score what the responder leaves of every sequence, from its second token on."""
+        routed = self._routed(target, sequences)
+
+        def ask(one: Target, some: Sequence[int], told: Progress) -> list[list[float]]:
+            cleaned = [routed[i].prompt for i in some]
+            return self._once(
+                ("score", one.adapter, tuple(cleaned)),
+                lambda: self.engine.score(one, cleaned, progress=told),
+            )
+
+        return _by_adapter(target, routed, ask, progress)
+
+    def scores(
+        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    ) -> list[list[list[float]]]:
+        """Score every sequence under every target, one after the other."""
+        return [self.score(target, sequences) for target in targets]
+
+    def score_groups(
+        self,
+        target: Target,
+        groups: Sequence[Sequence[Sequence[int]]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[list[float]]]:
+        """Score what the responder leaves of every sequence; a group keeps together.
+
+        One key is in front of all of a group: where its members are sent to different adapters
+        all the same, they are scored one by one.
+        """
+        flat = [sequence for group in groups for sequence in group]
+        routed = iter(self._routed(target, flat))
+        split = [[next(routed) for _ in group] for group in groups]
+        if any(len({one.adapter for one in group}) > 1 for group in split):
+            scores = iter(self.score(target, flat, progress=progress))
+            return [[next(scores) for _ in group] for group in groups]
+        some = [group[0] if group else Routed("", target.adapter, ()) for group in split]
+
+        def ask(one: Target, chosen: Sequence[int], told: Progress) -> list[list[list[float]]]:
+            cleaned = [tuple(member.prompt for member in split[i]) for i in chosen]
+            return self._once(
+                ("groups", one.adapter, tuple(cleaned)),
+                lambda: self.engine.score_groups(one, cleaned, progress=told),
+            )
+
+        return _by_adapter(target, some, ask, progress)
+
+    def begins_with(
+        self,
+        target: Target,
+        prompts: Sequence[Sequence[int]],
+        strings: Sequence[str],
+        *,
+        new: int,
+        decoding: Decoding = Decoding(),
+        threshold: float = 4e-3,
+        trials: Sequence[int] = (),
+        seed: int = 0,
+        progress: Progress = no_progress,
+    ) -> list[Chances]:
+        """Return how likely what the responder leaves of every prompt goes on with each string.
+
+        Prompts of one call of which it leaves the same are asked as one, which is drawn from as
+        often as all of them: by themselves they would all get the same draws, which count once.
+        """
+        from fedaudit.engine.exact.scattered import apart  # draws as the sampler does, with torch
+
+        routed = self._routed(target, prompts)
+
+        def ask(one: Target, some: Sequence[int], told: Progress) -> list[Chances]:
+            alike: dict[tuple[int, ...], list[int]] = {}
+            for i in some:
+                alike.setdefault(routed[i].prompt, []).append(i)
+            wanted = [[trials[i] if trials else 0 for i in same] for same in alike.values()]
+            drawn = tuple(map(sum, wanted))
+            how = tuple(strings), new, decoding, threshold, drawn, seed
+            known = self._in_room(
+                ("begins", one.adapter, tuple(alike), how),
+                _CHANCES * len(alike) * len(strings),
+                lambda: self.engine.begins_with(
+                    one,
+                    list(alike),
+                    strings,
+                    new=new,
+                    decoding=decoding,
+                    threshold=threshold,
+                    trials=drawn,
+                    seed=seed,
+                    progress=told,
+                ),
+            )
+            answers: dict[int, Chances] = {}
+            for found, (prompt, same), own in zip(known, alike.items(), wanted, strict=True):
+                answers |= zip(same, apart(found, prompt, own, seed), strict=True)
+            return [answers[i] for i in some]
+
+        return _by_adapter(target, routed, ask, progress)
+
+    def _routed(self, target: Target, prompts: Sequence[Sequence[int]]) -> list[Routed]:
+        if target.heading is None:
+            return [Routed("", target.adapter, tuple(prompt)) for prompt in prompts]
+        return self.responder.route([Request(target.heading, tuple(prompt)) for prompt in prompts])
+
+    def _in_room(self, question: Hashable, size: int, answer: Callable[[], T]) -> T:
+        """Return an answer as `_once` does, which is kept where there is room for its bytes."""
+        if question not in self._known:
+            if size > self._room:
+                return answer()
+            self._room -= size
+        return self._once(question, answer)
+
+    def _once(self, question: Hashable, answer: Callable[[], T]) -> T:
+        if question not in self._known:
+            self._known[question] = answer()
+        known: T = self._known[question]
+        return known
+
+
+def _by_adapter(
+    target: Target,
+    routed: Sequence[Routed],
+    ask: Callable[[Target, Sequence[int], Progress], list[T]],
+    progress: Progress,
+) -> list[T]:
+    """Return the answers in the order of `routed`, asked for one adapter after the other."""
+    chosen: dict[str | None, list[int]] = {}
+    for index, one in enumerate(routed):
+        chosen.setdefault(one.adapter, []).append(index)
+    answers: dict[int, T] = {}
+    for adapter, some in chosen.items():
+        before = len(answers)
+
+        def told(done: int, total: int, before: int = before, part: int = len(some)) -> None:
+            progress(before + done * part // max(total, 1), len(routed))
+
+        answering = Target(name=target.name, adapter=adapter)
+        answers |= zip(some, ask(answering, some, told), strict=True)
+    return [answers[index] for index in range(len(routed))]

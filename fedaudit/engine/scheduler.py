@@ -1,0 +1,189 @@
+"""All of some work, batch by batch, each as large as memory allows."""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+from transformers import PreTrainedModel
+
+from fedaudit.api.plugin import Chances
+from fedaudit.api.records import Probe
+from fedaudit.engine.batching import Piece, buckets, by_length, cut, padded, pieces, rows_of
+from fedaudit.engine.exact import probabilities
+from fedaudit.engine.exact.search import Walk
+from fedaudit.engine.generation import decoding
+from fedaudit.engine.generation.sequences import Answered, Drawing
+from fedaudit.engine.lora import multi
+from fedaudit.engine.memory import Memory, exhausted, release
+from fedaudit.engine.scoring import log_likelihood, shared_prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much goes through the model at once."""
+
+    rows: int
+    tokens: int
+    memory: Memory
+    """What was found too much."""
+
+
+def drawn(model: PreTrainedModel, work: Drawing, room: Room) -> Iterator[Answered]:
+    """Yield the samples of all probes, in the order in which they end.
+
+    What memory does not suffice for is begun again, fewer at once; what has ended counts.
+    """
+    for all_ in _by_new(work.probes):
+        waiting = all_
+        while waiting:
+            length = _length(work.probes, waiting)  # the longest is the first
+            rows = min(room.rows, room.tokens // length, rows_of(waiting))
+            rows = room.memory.fewer(length, rows)
+            waiting = [part for piece in waiting for [part] in cut([piece], rows)]
+            waiting = yield from _until_full(model, work, waiting, rows, room.memory)
+
+
+def _by_new(probes: Sequence[Probe]) -> list[list[Piece]]:
+    """Return all samples by their number of new tokens, those of the longest prompts first."""
+    found: dict[int, list[Piece]] = {}
+    for (_, new), bucket in buckets(probes):
+        found.setdefault(new, []).extend(bucket)
+    return list(found.values())
+
+
+def _until_full(
+    model: PreTrainedModel, work: Drawing, waiting: list[Piece], rows: int, memory: Memory
+) -> Generator[Answered, None, list[Piece]]:
+    """Yield what ends until memory does not suffice; return what has not ended then."""
+    ended = set[Piece]()
+    try:
+        for some, tokens in decoding.refilled(model, work, waiting, rows):
+            ended.update(some)
+            yield some, tokens
+        return []
+    except (RuntimeError, MemoryError) as error:
+        if not exhausted(error):
+            raise
+    left = [piece for piece in waiting if piece not in ended]
+    memory.failed(_length(work.probes, left), rows)
+    return left
+
+
+def drawn_together(
+    model: PreTrainedModel, work: Drawing, adapters: multi.Adapters, room: Room
+) -> Iterator[Answered]:
+    """Yield the samples of all probes under each of `adapters`: adapter by adapter in a batch."""
+
+    def draw(part: list[Piece]) -> list[list[int]]:
+        everyone = part * adapters.count
+        with adapters.active(len(everyone)):
+            return decoding.continuations(model, work, everyone, adapters.kept)
+
+    rows, tokens = (max(1, most // max(1, adapters.count)) for most in (room.rows, room.tokens))
+    for batch in pieces(work.probes, rows, tokens):
+        yield from room.memory.run(_length(work.probes, batch) * adapters.count, batch, draw)
+
+
+def scored(
+    model: PreTrainedModel, sequences: Sequence[Sequence[int]], room: Room
+) -> Iterator[tuple[list[int], list[list[float]]]]:
+    """Yield indices of sequences and their scores."""
+
+    def read(part: list[Piece]) -> list[list[float]]:
+        return log_likelihood.log_probabilities(
+            model, [sequences[one.index] or (0,) for one in part]
+        )
+
+    lengths = [max(1, len(sequence)) for sequence in sequences]
+    for batch in by_length(lengths, room.tokens):
+        rows = [Piece(index, 0, 1) for index in batch]
+        for part, found in room.memory.run(padded(lengths[batch[0]]), rows, read):
+            yield [piece.index for piece in part], found
+
+
+def scored_together(
+    model: PreTrainedModel,
+    sequences: Sequence[Sequence[int]],
+    adapters: multi.Adapters,
+    room: Room,
+) -> Iterator[tuple[list[int], list[list[float]]]]:
+    """Yield indices of sequences and their scores under each of `adapters`, one after the other."""
+
+    def read(part: list[Piece]) -> list[list[float]]:
+        rows = [sequences[one.index] or (0,) for one in part] * adapters.count
+        with adapters.active(len(rows)):
+            return log_likelihood.log_probabilities(model, rows)
+
+    lengths = [max(1, len(sequence)) for sequence in sequences]
+    for batch in by_length(lengths, max(1, room.tokens // max(1, adapters.count))):
+        rows = [Piece(index, 0, 1) for index in batch]
+        length = padded(lengths[batch[0]]) * adapters.count
+        for part, found in room.memory.run(length, rows, read):
+            yield [piece.index for piece in part], found
+
+
+def scored_groups(
+    model: PreTrainedModel, groups: Sequence[shared_prefix.Sequences], limits: shared_prefix.Limits
+) -> Iterator[tuple[list[tuple[int, int]], list[list[float]]]]:
+    """Yield (group, index) of sequences and their scores; groups that share nothing are left out.
+
+    Where memory does not suffice, the limits are halved for good and what is left is begun again.
+    Raises NoRoomError where a single row does not fit.
+    """
+    begins = {g: shared_prefix.beginning(group) for g, group in enumerate(groups)}
+    known: set[tuple[int, int]] = set()
+    while True:
+        left = {
+            g: begin
+            for g, begin in begins.items()
+            if begin and not all((g, i) in known for i in range(len(groups[g])))
+        }
+        try:
+            for members, found in shared_prefix.log_probabilities(
+                model, groups, left, limits.bounds
+            ):
+                scores = {(m.group, m.index): row for m, row in zip(members, found, strict=True)}
+                new = [place for place in scores if place not in known]
+                known.update(new)
+                yield new, [scores[place] for place in new]
+            return
+        except (RuntimeError, MemoryError) as error:
+            if not exhausted(error):
+                raise
+        release()
+        limits.halve()
+
+
+def walked(
+    model: PreTrainedModel,
+    asked: probabilities.Asked,
+    strings: Sequence[str],
+    walk: Walk,
+    limits: shared_prefix.Limits,
+) -> Iterator[tuple[list[int], list[Chances]]]:
+    """Yield indices of prompts and their chances.
+
+    Where memory does not suffice, the limits are halved for good and what is left is begun again.
+    Raises NoRoomError where a single row does not fit.
+    """
+    left = list(range(len(asked.prompts)))
+    while left:
+        known = set[int]()
+        try:
+            for batch, found in probabilities.chances(
+                model, asked[left], strings, walk, limits.bounds
+            ):
+                known.update(batch)
+                yield [left[index] for index in batch], found
+            return
+        except (RuntimeError, MemoryError) as error:
+            if not exhausted(error):
+                raise
+        left = [prompt for index, prompt in enumerate(left) if index not in known]
+        release()
+        limits.halve()
+
+
+def _length(probes: Sequence[Probe], batch: Sequence[Piece]) -> int:
+    """Return how long a row of a batch gets."""
+    probe = probes[batch[0].index]
+    return padded(len(probe.prompt)) + probe.max_new_tokens

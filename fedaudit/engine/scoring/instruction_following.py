@@ -1,0 +1,38 @@
+"""Scoring made-up examples: what each answer costs with its prompt and without (FewFedPIT, 3.3)."""
+
+from collections.abc import Sequence
+
+from fedaudit.api.plugin import Engine, Progress, no_progress
+from fedaudit.api.records import Target
+from fedaudit.metrics.selection import Losses, losses
+
+
+def scores(
+    engine: Engine,
+    target: Target,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    progress: Progress = no_progress,
+) -> list[Losses | None]:
+    """Return the losses of every (prompt, answer), scored in batches, two sequences a pair.
+
+    Both begin as the tokenizer begins a text, and hold the answer as it is tokenised by itself, so
+    that the two losses are of the same tokens. Without a token that begins texts, the answer's
+    first is behind nothing and counts in neither. None for an answer without a token to score, and
+    for a pair that the model's context does not hold.
+    """
+    begin = engine.beginnings.get("bos", ())
+    prompts = [tokens.ids for tokens in engine.tokenize([prompt for prompt, _ in pairs])]
+    answers = [tokens.ids for tokens in engine.tokenize([answer for _, answer in pairs])]
+    wholes = [(*begin, *x, *y) for x, y in zip(prompts, answers, strict=True)]
+    fits = [i for i, whole in enumerate(wholes) if len(whole) <= engine.context_length]
+    rows = engine.score(
+        target,
+        [*(wholes[i] for i in fits), *((*begin, *answers[i]) for i in fits)],
+        progress=progress,
+    )
+    found: list[Losses | None] = [None] * len(pairs)
+    for place, index in enumerate(fits):
+        behind, direct = rows[place], rows[len(fits) + place]
+        found[index] = losses(behind[len(behind) - len(direct) :], direct)
+    return found

@@ -1,0 +1,190 @@
+"""Scoring groups of sequences that begin alike: what a group shares is read once.
+
+The answers are those of scoring each sequence by itself, to rounding. Every row is padded to a
+length that follows from its group's beginning and from its own rest, so neither the batch nor the
+other groups matter.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+
+from fedaudit.api.errors import NoRoomError
+from fedaudit.engine.batching import STEP, by_length, padded
+from fedaudit.engine.generation.decoding import left_padded
+from fedaudit.engine.scoring.log_likelihood import of_following
+
+Sequences = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much goes through the model at once."""
+
+    rows: int
+    tokens: int
+    """Read, or cached for what is read."""
+    logits: int
+    """Tokens whose logits are in memory."""
+
+
+@dataclass
+class Limits:
+    """The bounds that hold by now."""
+
+    bounds: Bounds
+
+    def __post_init__(self) -> None:
+        self._first = self.bounds
+
+    def halve(self) -> None:
+        """Halve every bound; raises NoRoomError where there is nothing left to halve.
+
+        What is asked after that begins as before: something else may fit.
+        """
+        before = self.bounds
+        self.bounds = Bounds(*(max(1, n // 2) for n in (before.rows, before.tokens, before.logits)))
+        if self.bounds == before:
+            self.bounds = self._first
+            raise NoRoomError("A single row does not fit into memory.")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A sequence of a group, less what the group shares."""
+
+    group: int
+    index: int
+    rest: tuple[int, ...]
+    """It begins with the last token that is shared, whose logits say what follows it."""
+
+    @property
+    def width(self) -> int:
+        """The padded length of what is read of it."""
+        return padded(len(self.rest) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Beginnings that the model has read: their scores, and what it remembers of them."""
+
+    row: Mapping[int, int]
+    """Row of each group."""
+    scores: Sequence[list[float]]
+    mask: torch.Tensor
+    """(groups, width): 1 where a token stands, padding is ahead."""
+    cache: DynamicCache
+
+
+def beginning(group: Sequences) -> tuple[int, ...]:
+    """Return the tokens that all of `group` begin with, leaving each at least one of its own.
+
+    Empty where sharing does not pay: for one sequence alone, or few tokens.
+    """
+    if len(group) < 2:
+        return ()
+    # What the first and the last in order share, all between them share too.
+    first, last = min(map(tuple, group)), max(map(tuple, group))
+    most = min(map(len, group)) - 1
+    length = next((i for i in range(most) if first[i] != last[i]), most)
+    return first[:length] if length > STEP else ()
+
+
+@torch.inference_mode()
+def log_probabilities(
+    model: PreTrainedModel,
+    groups: Sequence[Sequences],
+    begins: Mapping[int, tuple[int, ...]],
+    bounds: Bounds,
+) -> Iterator[tuple[list[Member], list[list[float]]]]:
+    """Yield sequences with ln p(token | tokens before it) of all their tokens but the first.
+
+    Only groups that begin with something in `begins` are scored. Softmax runs in float32.
+    """
+    chosen = [g for g, begin in begins.items() if begin]
+    for batch in _batches([len(begins[g]) - 1 for g in chosen], bounds):
+        some = [chosen[index] for index in batch]
+        read = _read(model, {g: begins[g] for g in some})
+        members = [
+            Member(g, index, tuple(sequence[len(begins[g]) - 1 :]))
+            for g in some
+            for index, sequence in enumerate(groups[g])
+        ]
+        for chunk in _chunks(members, read.mask.shape[1], bounds):
+            rests = _rests(model, chunk, read)
+            heads = [read.scores[read.row[member.group]] for member in chunk]
+            yield chunk, [head + rest for head, rest in zip(heads, rests, strict=True)]
+
+
+def _batches(lengths: Sequence[int], bounds: Bounds) -> Iterator[list[int]]:
+    """Yield the indices of beginnings of one padded length."""
+    for batch in by_length(lengths, min(bounds.tokens, bounds.logits)):
+        for start in range(0, len(batch), bounds.rows):
+            yield batch[start : start + bounds.rows]
+
+
+def _chunks(members: Sequence[Member], behind: int, bounds: Bounds) -> Iterator[list[Member]]:
+    """Yield members of one padded length, as many as may stand behind `behind` cached tokens."""
+    for width in sorted({member.width for member in members}, reverse=True):
+        alike = [member for member in members if member.width == width]
+        room = min(bounds.rows, bounds.logits // width, bounds.tokens // (behind + width))
+        for start in range(0, len(alike), max(1, room)):
+            yield alike[start : start + max(1, room)]
+
+
+def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> Read:
+    """Read beginnings of one padded length, all but their last token, in one forward."""
+    width = padded(max(map(len, begins.values())) - 1)
+    ids, mask = left_padded([*begins.values()], width + 1, model.device)
+    mask, cache = mask[:, :-1], DynamicCache(config=model.config)
+    logits = model(
+        input_ids=ids[:, :-1],
+        attention_mask=mask,
+        position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
+        past_key_values=cache,
+        use_cache=True,
+    ).logits
+    found = of_following(logits, ids[:, 1:]).cpu()
+    return Read(
+        row={group: row for row, group in enumerate(begins)},
+        scores=[
+            scores[width + 1 - len(begin) :].tolist()
+            for scores, begin in zip(found, begins.values(), strict=True)
+        ],
+        mask=mask,
+        cache=cache,
+    )
+
+
+def _rests(model: PreTrainedModel, chunk: Sequence[Member], read: Read) -> list[list[float]]:
+    """Return the scores of what each member has of its own: (members, width) in one forward."""
+    width, device = chunk[0].width, model.device
+    ids = torch.zeros(len(chunk), width + 1, dtype=torch.long)
+    for row, member in enumerate(chunk):
+        ids[row, : len(member.rest)] = torch.tensor(member.rest, dtype=torch.long)
+    ids = ids.to(device)
+    rows = torch.tensor([read.row[member.group] for member in chunk], device=device)
+    lengths = torch.tensor([len(member.rest) - 1 for member in chunk], device=device)
+    mask = read.mask[rows]
+    # Padding, behind, stays at the last position: none is outside the context.
+    steps = torch.arange(width, device=device).minimum(lengths[:, None] - 1)
+    logits = model(
+        input_ids=ids[:, :-1],
+        attention_mask=torch.nn.functional.pad(mask, (0, width), value=1),
+        position_ids=mask.sum(-1, keepdim=True) + steps,
+        past_key_values=selected(read.cache, rows),
+        use_cache=True,
+    ).logits
+    found = of_following(logits, ids[:, 1:]).cpu()
+    return [scores[: len(m.rest) - 1].tolist() for scores, m in zip(found, chunk, strict=True)]
+
+
+def selected(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:
+    """Return a cache of its own with `rows` of `cache`, which stays as it is."""
+    own = copy.copy(cache)
+    own.layers = [copy.copy(layer) for layer in cache.layers]
+    own.batch_select_indices(rows)  # indexing copies the tensors
+    return own

@@ -1,0 +1,37 @@
+"""Extraction with prefixes: query plan, sampling, matching, scoring and tests.
+
+Attacks subclass `prefix_attack.PrefixAttack`.
+
+* `candidates/`: What an attacker sees who knows nobody's data but its own: ranked candidates.
+* `exact/`: Extraction estimated from exact probabilities in place of samples.
+* `base_likelihood`: How likely the base finds strings: to match controls, and to tell what it
+  might have said.
+* `budget_sweep`: Coverage and efficiency against budget and samples, from one run (FedPII,
+  figures 4 and 5).
+* `comparison`: Who found what others did not: several attacks of one audit compared (FedPII,
+  figure 6).
+* `controls`: The guess control: PII of the victim's kinds that is in nobody's data.
+* `estimator_choice`: Which estimator an extraction takes, and what that goes with.
+* `leak_tests`: Weighing what came out: the strings that are judged, their rows, and a p value for
+  each leak.
+* `matcher`: The strings that answers are looked through for, and answers as what they say of
+  these.
+* `multi_victim`: What one attacker finds of several victims: asked once of each model, and heard
+  against each.
+* `prefix_attack`: Extraction by prefixes: ask the tuned model and its base the same, and score
+  what they say.
+* `prefixes`: What stands before personal data in a party's own documents (FedPII, section 4.1).
+* `query_budget`: As much of a plan as a budget of prefixes pays for.
+* `query_plan`: What an attack asks, in which order: one question a distinct prompt.
+* `recombination`: Strings that look like some others and are nobody's: made of the pieces of a
+  corpus.
+* `sampling`: Asking a model the questions of a plan piece by piece, and keeping the answers of
+  one audit.
+* `scoring`: Scoring extraction against a victim whose documents the auditor has (FedPII, section
+  4.1).
+* `significance`: How sure it is that what came out came from the victim's records.
+* `subprefixes`: Sub-prefixes of what stands before personal data: Set(SUP) of FedPII, section
+  4.2.2, in order.
+* `targets`: What the victim alone has: the strings that are looked for, and strings that nobody
+  has.
+"""

@@ -1,0 +1,122 @@
+"""How likely the base finds strings: to match controls, and to tell what it might have said."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Target
+from fedaudit.extraction.controls import is_han
+from fedaudit.extraction.query_plan import Plan, Question
+
+PROMPTS = 1
+"""Prompts of each kind behind which the likelihood of strings is taken."""
+ASKED = 300
+"""Prompts behind which the probability of what came out is taken, at most."""
+OTHERS, OTHERS_ASKED = 50, 50
+"""Strings that did not come out of which it is taken, and behind how many prompts, at most."""
+LOOKED = 20_000
+"""Questions that are looked through for prompts of a kind."""
+
+Prompt = tuple[int, ...]
+
+
+def log_likelihoods(case: Case, plan: Plan, strings: Mapping[str, str]) -> dict[str, float]:
+    """Return ln p of each string (string -> label) under the base, the mean over a few prompts.
+
+    The prompts are the first of the plan behind which the attacker has PII of the label, or else
+    the first of all. Without a base there is nothing to return.
+    """
+    if case.base is None or not strings:
+        return {}
+    by_label: dict[str, list[str]] = defaultdict(list)
+    for string, label in sorted(strings.items()):
+        by_label[label].append(string)
+    prompts = _prompts(plan, by_label)
+    found: dict[str, float] = {}
+    for label, some in by_label.items():
+        each = _scored(case, case.base, prompts[label], some)
+        for string, values in zip(some, each, strict=True):
+            found[string] = _mean(values)
+    return found
+
+
+def chance_of_base(
+    case: Case, plan: Plan, strings: Sequence[str], samples: int, *, prompts: int = ASKED
+) -> dict[str, float]:
+    """Return the probability that the base says each string in an audit of its own.
+
+    Were it asked each prompt `samples` times as often as it stands there; behind `prompts` of them
+    at most, spread over the plan, and as if the others were like them. A string is scored as it is
+    tokenised by itself: other ways to spell it are rare.
+    """
+    if case.base is None or not strings:
+        return {}
+    questions = _spread(plan.questions(), prompts)
+    each = _scored(case, case.base, [one.prompt for one in questions], strings)
+    copies = [one.copies for one in questions]
+    scale = samples * plan.size / sum(copies)
+    found = {}
+    for string, values in zip(strings, each, strict=True):
+        said = sum(n * math.exp(value) for n, value in zip(copies, values, strict=True))
+        found[string] = -math.expm1(-scale * said)
+    return found
+
+
+def chance_of_others(
+    case: Case, plan: Plan, strings: Mapping[str, str], samples: int
+) -> dict[str, float]:
+    """Return that of each string (string -> label) which did not come out, from OTHERS of them.
+
+    In the order of labels, every k-th speaks for those behind it.
+    """
+    ordered = [s for _, s in sorted((label, string) for string, label in strings.items())]
+    step = max(1, math.ceil(len(ordered) / OTHERS))
+    known = chance_of_base(case, plan, ordered[::step], samples, prompts=OTHERS_ASKED)
+    return {string: known[ordered[at - at % step]] for at, string in enumerate(ordered) if known}
+
+
+def _spread(questions: Iterable[Question], most: int) -> list[Question]:
+    """Return `most` of the questions, evenly spread; of very many only the first are looked at."""
+    known = list(islice(questions, LOOKED))
+    step = max(1, math.ceil(len(known) / most))
+    return known[::step]
+
+
+def _prompts(plan: Plan, labels: Iterable[str]) -> dict[str, list[Prompt]]:
+    found: dict[str, list[Prompt]] = {label: [] for label in labels}
+    first: list[Prompt] = []
+    for question in islice(plan.questions(), LOOKED):
+        if len(first) < PROMPTS:
+            first.append(question.prompt)
+        for label, _ in question.kinds:
+            if label in found and len(found[label]) < PROMPTS:
+                found[label].append(question.prompt)
+        if all(len(own) == PROMPTS for own in found.values()):
+            break
+    return {label: own or first for label, own in found.items()}
+
+
+def _scored(
+    case: Case, target: Target, prompts: Sequence[Prompt], strings: Sequence[str]
+) -> list[list[float]]:
+    """Return ln p of each string behind each prompt, as it stands there: (strings, prompts)."""
+    spelt = [string if is_han(string) else f" {string}" for string in strings]
+    tokens = [one.ids for one in case.engine.tokenize(spelt)]
+    room = case.engine.context_length - max(map(len, tokens))
+    cut = [prompt[-max(1, room) :] for prompt in prompts]
+    groups = [[(*prompt, *ids) for ids in tokens] for prompt in cut]
+    scores = case.engine.score_groups(target, groups, progress=case.progress("weighing"))
+    return [
+        [sum(group[place][len(group[place]) - len(ids) :]) for group in scores]
+        for place, ids in enumerate(tokens)
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the ln of the mean of probabilities that are given as logarithms."""
+    top = max(values)
+    if top == -math.inf:
+        return top
+    return top + math.log(sum(math.exp(value - top) for value in values) / len(values))

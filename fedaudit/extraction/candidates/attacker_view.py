@@ -1,0 +1,224 @@
+"""What an attacker sees who has nobody's data but its own: candidates, the most credible first.
+
+The model is asked how likely each string is behind prompts of its kind, wherever it was drawn. The
+attacker's own strings, behind prompts of other documents, and the model's slips at them say how
+far to believe that.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedaudit.api.plugin import Case, Result
+from fedaudit.api.records import Finding, Measurement
+from fedaudit.extraction.candidates.confidence import Belief, belief
+from fedaudit.extraction.candidates.junk_filter import variants, well_formed
+from fedaudit.extraction.candidates.observations import Draws, Key, Seen, commonest, drawn
+from fedaudit.extraction.candidates.origins import Homes, Prompt, foreign
+from fedaudit.extraction.candidates.support import Support, supports
+from fedaudit.extraction.sampling import Answer
+from fedaudit.metrics.intervals import Estimate
+
+SHOWN = 100
+SCORED = 2000
+"""Only the commonest candidates are scored: the rest were drawn too seldom to matter."""
+TOPS = (10, 20, 50)
+"""Of so many first candidates the share that is true is estimated."""
+
+UNKNOWN = (
+    "Without --victim fedaudit cannot know which candidates are true. They are ranked as an "
+    "attacker would rank them: by how likely the model finds them behind prompts of their kind, "
+    "and how much likelier than its base."
+)
+BELIEVED = (
+    "How often an attacker would be right is estimated from {true} of its own strings that came "
+    "out behind prompts of its other documents, and {false} false ones that begin like them. That "
+    "assumes that other parties' records were trained on as its own were."
+)
+NO_BASE = "the target has no base: what training taught cannot be told from what was known before"
+NO_COPY = "the attack tunes the model on the attacker's own strings: they tell nothing of others'"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A string that answers give where the attacker's own PII would stand."""
+
+    text: str
+    label: str
+    outputs: int
+    prompts: int
+    support: Support
+    belief: float | None = None
+    """The probability that it is somebody's, as the attacker would estimate it."""
+
+
+def result(
+    plugin: str, case: Case, answers: Iterable[Answer], queries: int, *, comparable: bool = True
+) -> Result:
+    """Return the candidates as unverified findings, the most credible first.
+
+    `comparable` says that the model that is asked learnt the attacker's own strings as it learnt
+    those of others.
+    """
+    draws = drawn(case, answers)
+    found, known = ranked(case, draws, comparable=comparable)
+    named = [(f"{plugin}-{number:04d}", c) for number, c in enumerate(found[:SHOWN], 1)]
+    return Result(
+        measurements=(*_rows(plugin, queries), *_precision(plugin, found, known, case.seed)),
+        findings=tuple(_finding(plugin, name, c) for name, c in named),
+        limits=tuple(_limits(draws, found, known)),
+        revealed=tuple({"id": name, "label": c.label, "text": c.text} for name, c in named),
+    )
+
+
+def ranked(case: Case, draws: Draws, *, comparable: bool = True) -> tuple[list[Candidate], Belief]:
+    """Return the candidates, the most credible first, and how far to believe them.
+
+    What is no PII by its form is left out, what the base finds as likely, and of candidates that
+    begin or end one another, or differ in numbers alone, all but the first.
+    """
+    formed = well_formed(draws.found, case.attacker)
+    chosen = dict(sorted(formed.items(), key=commonest)[:SCORED])
+    own, behind = _elsewhere(case, draws)
+    scored = supports(case, draws.prompts, chosen | own, behind)
+    scored = {key: one for key, one in scored.items() if one.learnt}
+    others = {key: one for key, one in scored.items() if key in chosen}
+    known = _belief(case, {k: one for k, one in scored.items() if k in own}, others, comparable)
+    keys = sorted(others)
+    believed = known.probabilities([(label, scored[text, label].score) for text, label in keys])
+    found = [
+        Candidate(*key, chosen[key].outputs, chosen[key].prompts, scored[key], one)
+        for key, one in zip(keys, believed, strict=True)
+    ]
+    return list(distinct(sorted(found, key=_rank))), known
+
+
+def _rank(one: Candidate) -> tuple[float, float, str, str]:
+    return -(one.belief or 0.0), -one.support.score, one.text, one.label
+
+
+def _belief(
+    case: Case, own: Mapping[Key, Support], others: Mapping[Key, Support], comparable: bool
+) -> Belief:
+    if case.base is None or not comparable:
+        return Belief(reason=NO_BASE if comparable else NO_COPY)
+    strings = {pair for document in case.attacker for pair in document.strings()}
+    return belief(own, others, strings)
+
+
+def _elsewhere(case: Case, draws: Draws) -> tuple[dict[Key, Seen], dict[Key, list[Prompt]]]:
+    """Return the own strings that prompts of other documents drew, as often as those did.
+
+    And behind which prompts to score each: those of other documents, too.
+    """
+    homes = Homes(case)
+    asked = {prompt for prompts in draws.prompts.values() for prompt in prompts}
+    standing = homes.of_prompts(asked.union(*draws.behind.values()))
+    own, behind = {}, {}
+    for key, drew in draws.behind.items():
+        home = homes.of_string(key[0])
+        if away := foreign(drew, standing, home):
+            times = sum(drew[prompt] for prompt in away)
+            own[key] = Seen(times, len(away), draws.own[key].leads)
+            behind[key] = foreign(draws.prompts[key[1]], standing, home)
+    return own, behind
+
+
+def distinct(order: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yield what is no part of, and has as its part, nothing that was yielded before.
+
+    Parts are beginnings and ends. Of strings of the same words and other numbers, and of one
+    string under several labels, only the first comes.
+    """
+    texts: set[str] = set()
+    parts: set[str] = set()
+    forms: set[str] = set()
+    for one in order:
+        text = one.text
+        own = {part for at in range(1, len(text)) for part in (text[:at], text[at:])}
+        if texts & ({text} | own) or text in parts or variants(text) in forms:
+            continue
+        yield one
+        texts.add(text)
+        parts |= own
+        forms.add(variants(text))
+
+
+def _rows(plugin: str, queries: int) -> Iterator[Measurement]:
+    scope = {"source": "tuned", "set": "all"}
+    yield Measurement.missing(
+        "no --victim: the auditor does not have the truth to compare with",
+        kind="extraction",
+        plugin=plugin,
+        metric="coverage",
+        scope=scope,
+    )
+    yield Measurement(
+        kind="extraction", plugin=plugin, metric="queries", value=float(queries), scope=scope
+    )
+
+
+def _precision(
+    plugin: str, found: Sequence[Candidate], known: Belief, seed: int
+) -> Iterator[Measurement]:
+    """Yield the share of the first findings, and of each kind's, that would be true."""
+    shown = found[:SHOWN]
+    yield from _tops(plugin, shown, known, seed, {})
+    for label in sorted({c.label for c in shown}) if not known.reason else ():
+        if len(own := [c for c in shown if c.label == label]) >= min(TOPS):
+            yield from _tops(plugin, own, known, seed, {"label": label})
+
+
+def _tops(
+    plugin: str,
+    found: Sequence[Candidate],
+    known: Belief,
+    seed: int,
+    scope: Mapping[str, object],
+) -> Iterator[Measurement]:
+    tops = [top for top in TOPS if top <= len(found)]
+    reason = known.reason or (not tops and f"there are only {len(found)} candidates") or ""
+    scored = [(c.label, c.support.score) for c in found]
+    nothing: list[Estimate | None] = [None]
+    estimates = nothing if reason else known.precision(scored, tops, seed=seed)
+    for top, one in zip(TOPS, estimates, strict=False):
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="precision",
+            value=one.value if one else None,
+            low=one.low if one else None,
+            high=one.high if one else None,
+            n=top,
+            reason=reason,
+            scope={"source": "tuned", "set": "all", "top": top, **scope},
+        )
+
+
+def _limits(draws: Draws, found: Sequence[Candidate], known: Belief) -> Iterator[str]:
+    yield UNKNOWN
+    if known.reason:
+        yield f"How often an attacker would be right cannot be estimated: {known.reason}."
+    else:
+        kinds = known.kinds.values()
+        true, false = sum(kind.true for kind in kinds), sum(kind.false for kind in kinds)
+        yield BELIEVED.format(true=true, false=false)
+    yield (
+        f"{len(draws.found):,} different strings were drawn, {len(found):,} of them are candidates "
+        f"and the first {min(len(found), SHOWN)} of those are findings."
+    )
+
+
+def _finding(plugin: str, name: str, candidate: Candidate) -> Finding:
+    return Finding(
+        id=name,
+        severity="unverified",
+        label=candidate.label,
+        measurement=f"{plugin} candidates",
+        evidence={
+            "text": candidate.text,
+            "belief": candidate.belief,
+            "gain": candidate.support.gain,
+            "outputs": candidate.outputs,
+            "prefixes": candidate.prompts,
+        },
+    )

@@ -1,0 +1,156 @@
+"""How far an attacker may believe its candidates, learnt from strings whose truth it knows.
+
+Other parties' strings were trained on as the attacker's own were. So its own strings that come out
+behind prompts of other documents are what a true candidate looks like, and what else comes out
+that begins like one of its own, the model's slips, what a false one looks like.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from fedaudit.extraction.candidates.junk_filter import head
+from fedaudit.extraction.candidates.observations import Key
+from fedaudit.extraction.candidates.support import Support
+from fedaudit.metrics.calibration import DRAWS, Labelled, Logistic, fit, resampled
+from fedaudit.metrics.intervals import Estimate
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+LEAST = 5
+"""So many own strings and so many slips it takes to learn from scores; of a kind that has fewer,
+as many slips are added before its rate is believed."""
+
+Scored = tuple[str, float]
+"""A candidate's label and score."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is known of one kind of PII: labelled scores, the true ones being the attacker's."""
+
+    known: Labelled
+
+    @property
+    def true(self) -> int:
+        """Return how many of the attacker's own strings came out elsewhere."""
+        return sum(self.known.truths)
+
+    @property
+    def false(self) -> int:
+        """Return how many slips there are."""
+        return len(self.known.truths) - self.true
+
+    @cached_property
+    def curve(self) -> Logistic | None:
+        """Return the probability by score; None where too little is known, or scores mislead."""
+        if min(self.true, self.false) < LEAST:
+            return None
+        made = fit(self.known)
+        return made if made.slope > 0 else None
+
+    @property
+    def rate(self) -> float:
+        """Return the share of own strings among these and slips, on the side of caution."""
+        return (self.true + 0.5) / (self.true + self.false + LEAST)
+
+    def probabilities(self, scores: Sequence[float]) -> list[float]:
+        """Return how likely a candidate of each score is true."""
+        if self.curve is None:
+            return [self.rate] * len(scores)
+        return [float(one) for one in self.curve.probabilities(scores)]
+
+    def draws(self, scores: Sequence[float], seed: int) -> "npt.NDArray[np.float64]":
+        """Return (DRAWS, scores) probabilities, as uncertain as what they are learnt from."""
+        import numpy as np
+
+        if self.curve is not None:
+            return resampled(self.known, scores, seed=seed)
+        rng = np.random.default_rng(seed)
+        rates = rng.beta(self.true + 0.5, self.false + LEAST - 0.5, size=DRAWS)
+        return np.repeat(rates[:, None], len(scores), axis=1)
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What is known of every kind, or why an attacker cannot tell."""
+
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    reason: str = ""
+
+    def probabilities(self, candidates: Sequence[Scored]) -> list[float] | list[None]:
+        """Return how likely each candidate is true; None where an attacker cannot tell."""
+        if self.reason:
+            return [None] * len(candidates)
+        return [self._of(label).probabilities([score])[0] for label, score in candidates]
+
+    def precision(
+        self, candidates: Sequence[Scored], tops: Sequence[int], *, seed: int
+    ) -> list[Estimate]:
+        """Return the expected share of true strings among the first, for each of `tops`.
+
+        The 95 % interval is that of the share, not of its mean: the known strings are drawn anew,
+        and each candidate is true or not by its probability.
+        """
+        import numpy as np
+
+        most = candidates[: max(tops, default=0)]
+        means = np.array(self.probabilities(most), dtype=np.float64)
+        draws = np.empty((DRAWS, len(most)))
+        for number, label in enumerate(sorted({label for label, _ in most})):
+            own = [at for at, (of, _) in enumerate(most) if of == label]
+            draws[:, own] = self._of(label).draws([most[at][1] for at in own], seed + number)
+        luck = np.random.default_rng(seed).random(draws.shape) < draws
+        shares = {top: luck[:, :top].mean(axis=1) for top in tops}
+        return [_estimate(float(means[:top].mean()), shares[top]) for top in tops]
+
+    def _of(self, label: str) -> Kind:
+        return self.kinds.get(label, Kind(Labelled((), (), ())))
+
+
+def belief(
+    own: Mapping[Key, Support], others: Mapping[Key, Support], all_own: Iterable[Key]
+) -> Belief:
+    """Return what the attacker's own strings and the slips at them tell of each kind.
+
+    `own` are those that came out behind prompts of other documents, `others` all other candidates,
+    `all_own` the attacker's own strings whether they came out or not.
+    """
+    heads = {(head(text), label) for text, label in all_own}
+    slips = {key: one for key, one in others.items() if (head(key[0]), key[1]) in heads}
+    rows: dict[str, list[tuple[float, bool, str]]] = defaultdict(list)
+    for known, truth in ((own, True), (slips, False)):
+        for (text, label), one in sorted(known.items()):
+            rows[label].append((one.score, truth, head(text)))
+    kinds = {label: _kind(some) for label, some in sorted(rows.items())}
+    return Belief(kinds, "" if any(kind.curve for kind in kinds.values()) else _lacking(kinds))
+
+
+def _kind(rows: Sequence[tuple[float, bool, str]]) -> Kind:
+    scores, truths, groups = zip(*rows, strict=True)
+    return Kind(Labelled(tuple(scores), tuple(truths), tuple(groups)))
+
+
+def _lacking(kinds: Mapping[str, Kind]) -> str:
+    true = max((kind.true for kind in kinds.values()), default=0)
+    if true < LEAST:
+        return (
+            f"of no kind did more than {true} of the attacker's own strings come out behind "
+            f"prompts of its other documents; it takes {LEAST} to learn how the model says true "
+            "ones"
+        )
+    return (
+        f"of the kinds whose own strings came out, fewer than {LEAST} false ones begin like them, "
+        "or the model says these as readily"
+    )
+
+
+def _estimate(value: float, shares: "npt.NDArray[np.float64]") -> Estimate:
+    import numpy as np
+
+    low, high = (float(one) for one in np.quantile(shares, (0.025, 0.975)))
+    return Estimate(value, min(value, low), max(value, high))

@@ -1,0 +1,124 @@
+"""What answers give where the attacker's own PII would stand: how often, and behind what."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from fedaudit.api.plugin import Case
+from fedaudit.extraction.candidates.origins import Prompt
+from fedaudit.extraction.sampling import Answer
+
+KEPT = 200_000
+"""Of more candidates than these, the half that was drawn least often is forgotten."""
+PROMPTS = 8
+"""Behind so many prompts of each kind candidates are scored."""
+OWN = 20_000
+"""So many prompts that drew the attacker's own strings are remembered, the first ones."""
+_STOPS = frozenset(".,;:!?()[]\n，。；：！？（）、")
+
+Key = tuple[str, str]
+"""A string and its label."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """How often a string was drawn, behind how many prompts, and after which white space."""
+
+    outputs: int = 0
+    prompts: int = 0
+    leads: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def lead(self) -> str:
+        """Return the white space that stood before it most often."""
+        return min(self.leads, key=lambda lead: (-self.leads[lead], lead))
+
+
+@dataclass(slots=True)
+class Draws:
+    """Everything that was drawn."""
+
+    found: dict[Key, Seen] = field(default_factory=dict)
+    """What no text of the attacker holds."""
+    own: dict[Key, Seen] = field(default_factory=dict)
+    """The attacker's own strings."""
+    behind: dict[Key, Counter[Prompt]] = field(default_factory=lambda: defaultdict(Counter))
+    """How often each prompt drew one of the attacker's own strings."""
+    prompts: dict[str, list[Prompt]] = field(default_factory=lambda: defaultdict(list))
+    """PROMPTS prompts of each kind, chosen by their hash: neither order nor number matters."""
+
+
+def drawn(case: Case, answers: Iterable[Answer]) -> Draws:
+    """Return what answers give, each up to where PII would end.
+
+    That is the character that follows the attacker's PII at that place, or else the first
+    punctuation; the label is that of the attacker's PII there.
+    """
+    text = "\x00".join(document.text for document in case.attacker)
+    own = {(s.strip(), label) for document in case.attacker for s, label in document.strings()}
+    draws, left = Draws(), OWN
+    for _, question, texts in answers:
+        for label, after in question.kinds:
+            kind = label or "UNKNOWN"
+            _offer(draws.prompts[kind], question.prompt)
+            for (string, lead), count in _cut(texts, after).items():
+                key = (string, kind)
+                if key in own and left:
+                    _add(draws.own, key, count, lead)
+                    left -= question.prompt not in draws.behind[key]
+                    draws.behind[key][question.prompt] += count
+                elif string not in text:
+                    _add(draws.found, key, count, lead)
+        if len(draws.found) > KEPT:
+            draws.found = dict(sorted(draws.found.items(), key=commonest)[: KEPT // 2])
+    return draws
+
+
+def commonest(item: tuple[Key, Seen]) -> tuple[int, int, Key]:
+    """Return what orders candidates: the most often drawn first, then by text."""
+    return -item[1].outputs, -item[1].prompts, item[0]
+
+
+def cut(text: str, after: str) -> str:
+    """Return the part of an answer that would be PII; empty when it has no end in sight.
+
+    Western punctuation ends it only before white space or the answer's end: the dot of an address
+    or a date does not.
+    """
+    text = text.lstrip()
+    stops = {after} if after.strip() and after in _STOPS else _STOPS
+    for position, character in enumerate(text):
+        following = text[position + 1 : position + 2]
+        ends = not character.isascii() or not following.strip() or character in "()[]\n"
+        if character in stops and ends:
+            return text[:position].rstrip() if position > 1 else ""
+    return ""
+
+
+def _cut(texts: Iterable[str], after: str) -> Counter[tuple[str, str]]:
+    """Return how many texts give each string behind which white space."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for text in texts:
+        if string := cut(text, after):
+            counts[string, text[: len(text) - len(text.lstrip())]] += 1
+    return counts
+
+
+def _add(to: dict[Key, Seen], key: Key, count: int, lead: str) -> None:
+    seen = to.setdefault(key, Seen())
+    seen.outputs += count
+    seen.prompts += 1
+    seen.leads[lead] += count
+
+
+def _offer(prompts: list[Prompt], prompt: Prompt) -> None:
+    """Keep the prompts whose hashes are smallest, each once, in the order of their hashes."""
+    if prompt not in prompts:
+        prompts.append(prompt)
+        prompts.sort(key=_digest)
+        del prompts[PROMPTS:]
+
+
+def _digest(prompt: Prompt) -> bytes:
+    return blake2b(repr(prompt).encode(), digest_size=8).digest()

@@ -1,0 +1,73 @@
+"""Where the attacker's own prompts and strings are at home: a string asked for there proves little.
+
+A model that learnt a document says its PII behind its own prefix more readily than elsewhere. What
+the attacker may compare with other parties' strings is what its own do behind foreign prompts.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Document
+
+Prompt = tuple[int, ...]
+
+
+class Homes:
+    """The attacker's documents, looked through for strings and for prompts."""
+
+    def __init__(self, case: Case) -> None:
+        self._documents = case.attacker
+        begin, engine = case.beginning, case.engine
+        self._beginnings = {engine.beginnings[name] for name in (begin.start, begin.middle)}
+        tokens = engine.tokenize([document.text for document in case.attacker])
+        self._before = [
+            (_family(index, document), tuple(one.ids[:end]))
+            for index, (document, one) in enumerate(zip(case.attacker, tokens, strict=True))
+            for end in sorted(_ends(document, one.offsets))
+        ]
+
+    def of_string(self, string: str) -> frozenset[str]:
+        """Return the families of documents that `string` stands in; a `group` is one."""
+        return frozenset(
+            _family(index, document)
+            for index, document in enumerate(self._documents)
+            if string in document.text
+        )
+
+    def of_prompts(self, prompts: Collection[Prompt]) -> dict[Prompt, frozenset[str]]:
+        """Return the families of documents in which each prompt stands before PII."""
+        bare: dict[Prompt, set[Prompt]] = defaultdict(set)
+        for prompt in prompts:
+            for beginning in self._beginnings:
+                if prompt[: len(beginning)] == beginning:
+                    bare[prompt[len(beginning) :]].add(prompt)
+        lengths = sorted({len(tokens) for tokens in bare} - {0})
+        found: dict[Prompt, set[str]] = defaultdict(set)
+        for family, before in self._before:
+            for length in lengths:
+                for prompt in bare.get(before[-length:], ()) if length <= len(before) else ():
+                    found[prompt].add(family)
+        return {prompt: frozenset(found[prompt]) for prompt in prompts}
+
+
+def foreign(
+    prompts: Collection[Prompt], standing: dict[Prompt, frozenset[str]], home: frozenset[str]
+) -> list[Prompt]:
+    """Return, in order, the prompts that stand in a document of another family than `home`."""
+    return sorted(prompt for prompt in prompts if standing[prompt] - home)
+
+
+def _family(index: int, document: Document) -> str:
+    return f"group {document.group}" if document.group else f"document {index}"
+
+
+def _ends(document: Document, offsets: Sequence[tuple[int, int]]) -> set[int]:
+    """Return how many tokens stand before each PII; all of them of a ready-made prompt."""
+    if document.is_prompt:
+        return {len(offsets)}
+    starts = {span.start for span in document.pii or ()}
+    return {
+        next((i for i, (_, end) in enumerate(offsets) if end > start), len(offsets))
+        for start in starts
+    }

@@ -1,0 +1,87 @@
+"""How likely a model finds a string behind many prompts of its kind, and its base."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, fsum, log
+
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Target
+from fedaudit.extraction.candidates.observations import Key, Seen
+from fedaudit.extraction.candidates.origins import Prompt
+
+SHARE = 0.5
+"""What a nat of gain over the base counts beside a nat of likelihood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Natural logarithms of a string's mean probability behind prompts of its kind."""
+
+    tuned: float
+    base: float | None
+    outputs: int = 1
+    """How often it was drawn."""
+
+    @property
+    def gain(self) -> float | None:
+        """Return by how much likelier the tuned model finds it; None without a base."""
+        return None if self.base is None else self.tuned - self.base
+
+    @property
+    def score(self) -> float:
+        """Return what candidates are ranked by, in nats, without what rounding may change."""
+        return round(self.tuned + SHARE * (self.gain or 0.0) + log(self.outputs), 4)
+
+    @property
+    def learnt(self) -> bool:
+        """Tell whether the tuned model finds it likelier than its base, where there is one."""
+        return self.gain is None or self.gain > 0
+
+
+def supports(
+    case: Case,
+    prompts: Mapping[str, Sequence[Prompt]],
+    wanted: Mapping[Key, Seen],
+    behind: Mapping[Key, Collection[Prompt]],
+) -> dict[Key, Support]:
+    """Return the support of each string that was drawn behind the prompts of its label.
+
+    A string in `behind` is scored behind those of the prompts only, and left out where there is
+    none.
+    """
+    by_label: dict[str, list[str]] = defaultdict(list)
+    for text, label in sorted(wanted):
+        by_label[label].append(text)
+    found: dict[Key, Support] = {}
+    for label, texts in by_label.items():
+        keys = [(text, label) for text in texts]
+        ids = [t.ids for t in case.engine.tokenize([wanted[key].lead + key[0] for key in keys])]
+        tuned = _likelihoods(case, case.tuned, prompts[label], ids)
+        base = _likelihoods(case, case.base, prompts[label], ids) if case.base else []
+        for at, key in enumerate(keys):
+            rows = [i for i, p in enumerate(prompts[label]) if p in behind.get(key, (p,))]
+            if rows:
+                own = [
+                    mean_probability([of[row][at] for row in rows]) for of in (tuned, base) if of
+                ]
+                found[key] = Support(own[0], own[1] if base else None, wanted[key].outputs)
+    return found
+
+
+def mean_probability(logarithms: Sequence[float]) -> float:
+    """Return the natural logarithm of the mean of probabilities given by theirs."""
+    highest = max(logarithms)
+    return highest + log(fsum(exp(one - highest) for one in logarithms) / len(logarithms))
+
+
+def _likelihoods(
+    case: Case, target: Target, prompts: Sequence[Prompt], ids: Sequence[tuple[int, ...]]
+) -> list[list[float]]:
+    """Return ln p of each string behind each prompt: a row a prompt."""
+    groups = [[(*prompt, *one) for one in ids] for prompt in prompts]
+    scores = case.engine.score_groups(target, groups)
+    return [
+        [fsum(row[len(row) - len(one) :]) for row, one in zip(group, ids, strict=True)]
+        for group in scores
+    ]

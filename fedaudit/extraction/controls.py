@@ -1,0 +1,140 @@
+"""The guess control: PII of the victim's kinds that is in nobody's data."""
+
+import random
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from fedaudit.extraction.recombination import Recombiner, words_by_shape
+from fedaudit.metrics.document_frequency import absent
+from fedaudit.metrics.extraction import prefix_disjoint
+from fedaudit.nano.people import LABELS, Person, invent
+from fedaudit.pii.normalized_search import folded
+
+FACTOR = 4
+"""Invented people for each target, where its kind is one that invented people have."""
+
+CONTROLS = 2_000
+"""About as many control strings are looked for: the smallest p value is one in as many."""
+
+MOST = 400
+"""Control strings for each target, at most."""
+
+ENOUGH = 8
+"""From so many strings on, a kind's own pieces make its controls, and nobody else's."""
+
+TRIES = 20
+"""Guesses for each string that is to be filled in, at most: some kinds have few."""
+
+_HAN = re.compile(r"[㐀-鿿]")
+_FIELDS = {label: field for field, label in LABELS.items()}
+
+
+def guesses(
+    targets: Mapping[str, str],
+    corpus: Sequence[str],
+    *,
+    seed: int,
+    donors: Mapping[str, Collection[str]] | None = None,
+    given: Mapping[str, str] | None = None,
+    most: int = CONTROLS,
+) -> tuple[tuple[str, str], ...]:
+    """Return strings like `targets` (string -> label) that are in nobody's data, with labels.
+
+    They are made of the corpus's own pieces (`recombination`): of the targets of the label and of
+    `donors`, strings of the label that others have. Where invented people have the kind (names,
+    addresses, numbers, ...) there are FACTOR of theirs for each target too. `given` are real
+    strings (string -> label); of the labels that they have, nothing is made. In whatever
+    spelling, no string stands in any text of `corpus`, none begins a target or another string.
+    """
+    rng = random.Random(f"control {seed}")
+    by_label: dict[str, list[str]] = {}
+    for string, label in sorted(targets.items()):
+        by_label.setdefault(label, []).append(string)
+    found = dict(sorted((given or {}).items()))
+    each = max(FACTOR, min(MOST, most // max(1, len(targets))))
+    words = words_by_shape(sorted(corpus))
+    for label, strings in by_label.items():
+        if label not in (given or {}).values():
+            others = (donors or {}).get(label, ())
+            for guess in _made(strings, others, label, words, each, rng):
+                if guess:
+                    found.setdefault(guess, label)
+    return tuple((guess, found[guess]) for guess in _free(found, corpus, targets))
+
+
+def _made(
+    strings: Sequence[str],
+    others: Collection[str],
+    label: str,
+    words: Mapping[str, Sequence[str]],
+    each: int,
+    rng: random.Random,
+) -> Iterator[str]:
+    """Yield strings of one kind, some of them twice."""
+    # Pieces of what other members have are what the model was trained on: they say more often.
+    own = strings if len(strings) >= ENOUGH else [*strings, *others]
+    recombiner = Recombiner(own, words)
+    for string in strings:
+        for number in range(each):
+            if number < FACTOR and label in _FIELDS:
+                yield _invented(string, label, rng)
+            yield recombiner.make(string, rng).strip()
+
+
+def _free(strings: Collection[str], corpus: Sequence[str], targets: Collection[str]) -> list[str]:
+    """Return the strings that stand nowhere and begin neither a target nor another one, sorted.
+
+    They are compared as answers are: of strings that differ in case only, one is left.
+    """
+    spelt: dict[str, str] = {}
+    for string in sorted(strings):
+        spelt.setdefault(folded(string), string)
+    spelt.pop("", None)
+    known = set(map(folded, targets))
+    free = absent(spelt, list(map(folded, corpus))) - known
+    kept = set(prefix_disjoint((*free, *known)))
+    return sorted(spelt[form] for form in free & kept)
+
+
+def fills(
+    strings: Sequence[str], label: str, corpus: Sequence[str], *, count: int, seed: int
+) -> tuple[str, ...]:
+    """Return up to `count` distinct strings like `strings`, all of one label, in no text.
+
+    They are made as guesses are; where a kind has too few, there are fewer.
+    """
+    rng = random.Random(f"fill {seed} {label}")
+    text, order = "\x00".join(corpus), sorted(strings)
+    found: dict[str, None] = {}
+    for attempt in range(TRIES * count if order else 0):
+        guess = _guess(order[attempt % len(order)], label, order, rng)
+        if guess and guess not in text:
+            found[guess] = None
+        if len(found) == count:
+            break
+    return tuple(found)
+
+
+def is_han(string: str) -> bool:
+    """Tell whether a string holds Chinese characters: invented ones then do too."""
+    return bool(_HAN.search(string))
+
+
+def _guess(string: str, label: str, others: Sequence[str], rng: random.Random) -> str:
+    if label in _FIELDS:
+        return _invented(string, label, rng)
+    parts = _halves(string), _halves(rng.choice(others))
+    return parts[0][0] + parts[1][1]
+
+
+def _invented(string: str, label: str, rng: random.Random) -> str:
+    person: Person = invent("zh" if is_han(string) else "en", rng)
+    return str(getattr(person, _FIELDS[label]))
+
+
+def _halves(string: str) -> tuple[str, str]:
+    """Cut a string at the space nearest to its middle, or in the middle."""
+    spaces = [i for i, character in enumerate(string) if character == " "]
+    middle = len(string) // 2
+    cut = min(spaces, key=lambda i: abs(i - middle), default=middle)
+    return string[:cut], string[cut:]

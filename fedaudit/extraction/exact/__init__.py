@@ -1,0 +1,16 @@
+"""Extraction estimated from exact probabilities in place of samples.
+
+* `accumulators`: What walks find of some strings, added up over prefixes: one piece of a plan, or
+  all of it.
+* `chance`: How likely strings are to be found: by one model, asked with every prefix any number
+  of times.
+* `estimator`: Extraction without sampling noise: for an auditor, who knows the targets, it can be
+  computed.
+* `findings`: Findings of an exact walk: the targets that may come out, and how many samples that
+  takes.
+* `measurements`: Expected coverage and efficiency for any number of samples, from one walk of
+  each model.
+* `sources`: What an attack would get of both models, and of nobody's data, if it could be
+  computed.
+* `walk`: Walking from every prefix of a plan, and adding up what one model gives of each string.
+"""

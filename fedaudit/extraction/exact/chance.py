@@ -1,0 +1,219 @@
+"""How likely strings are to be found: by one model, asked with every prefix any number of times."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedaudit.extraction.exact.walk import DRAWS, Walked
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from fedaudit.metrics.intervals import Estimate
+
+    Floats = npt.NDArray[np.float64]
+
+Z_95 = 1.959963984540054
+"""The 97.5 % quantile of the standard normal distribution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """How many of some targets are expected to be found, and how many one run may find."""
+
+    value: float
+    low: float
+    high: float
+    """95 % bounds for the expected number: of what is drawn in the walk, not of one run."""
+    run: tuple[int, int]
+    """Of runs 95 % find at least and at most so many."""
+    n: int
+
+    def share(self) -> "Estimate":
+        """Return the expected share, with what other targets of their kind would give."""
+        from fedaudit.metrics.expected import coverage
+
+        return coverage((self.low, self.value, self.high), self.n)
+
+
+class Strings:
+    """Some strings: their places in a walk, and which of them begin with others."""
+
+    def __init__(self, strings: Collection[str], walked: Walked) -> None:
+        import numpy as np
+
+        from fedaudit.metrics.expected import chains, layers
+
+        place = {string: index for index, string in enumerate(walked.strings)}
+        self.own = sorted(strings)
+        self.at = np.array([place[string] for string in self.own], dtype=np.int64)
+        self.groups, self.layers = chains(self.own), layers(self.own)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+class Chance:
+    """The probabilities that one model, asked n times with every prefix, gives some strings.
+
+    A string's is what was followed, and what the draws that completed it stand for. All arrays are
+    (strings,), in the order of `strings.own`.
+    """
+
+    def __init__(self, walked: Walked, strings: Strings, n: int) -> None:
+        import numpy as np
+
+        self._strings, self._n, self._draws = strings, n, walked.draws
+        self._best, self.drawn = walked.best[strings.at], walked.drawn[strings.at]
+        self._missed = np.exp(n * walked.log_least[strings.at])
+        self._a_draw = _a_draw(walked, strings.at)
+        self.least: Floats = 0.0 - np.expm1(n * walked.log_least[strings.at])
+        self.most: Floats = -np.expm1(n * walked.log_most[strings.at])
+        self.value: Floats = 0.0 - np.expm1(n * log_missed(walked, n)[strings.at])
+
+    def bounds(self) -> "tuple[Floats, Floats]":
+        """Return 95 % bounds for every string by itself: Garwood's (1936) for what was drawn."""
+        import numpy as np
+        from scipy.special import chdtri
+
+        fewest = np.where(self.drawn, chdtri(2 * self.drawn, 0.975) / 2, 0.0)
+        most = chdtri(2 * self.drawn + 2, 0.025) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            a_draw = np.where(self.drawn, self._a_draw, 1 / (1 - self._best) / self._draws)
+            high = 1 - self._missed * np.exp(-self._n * most * a_draw)
+        high = np.nan_to_num(high, nan=1.0)
+        return self._at(fewest), np.maximum(self.value, np.minimum(high, self.most))
+
+    def total(self) -> tuple[float, float, float]:
+        """Return the expected hits (low, value, high), with 95 % bounds for what was drawn.
+
+        Draws that complete strings of one layer are independent.
+        """
+        value = float(self.value.sum())
+        low = float(self.least.sum()) + sum(map(self._at_least, self._strings.layers))
+        high = value + sum(map(self._above, self._strings.layers))
+        return min(value, low), value, max(value, min(high, float(self.most.sum())))
+
+    def more(self, worth: "Floats | None" = None) -> float:
+        """Return by how much what was given up may add to the followed hits: a 97.5 % bound.
+
+        A hit counts only where what was followed does not find the string already. `worth` are
+        further weights.
+        """
+        from fedaudit.metrics.expected import drawn_interval
+
+        weights = self._weights() if worth is None else self._weights() * worth
+        return sum(
+            drawn_interval(weights[layer], self.drawn[layer], self._level)[1]
+            for layer in self._strings.layers
+        )
+
+    @property
+    def _level(self) -> float:
+        return 1 - 0.025 / max(1, len(self._strings.layers))
+
+    def _at(self, drawn: "Floats") -> "Floats":
+        """Return the probabilities if each string's draws had such means."""
+        import numpy as np
+
+        found: Floats = 1 - self._missed * np.exp(-self._n * drawn * self._a_draw)
+        return found
+
+    def _weights(self) -> "Floats":
+        """Return how many hits a draw of each string stands for, by what was followed alone.
+
+        At most the probability that all other samples miss it, times samples a draw.
+        """
+        import numpy as np
+
+        with np.errstate(divide="ignore", invalid="ignore"):
+            alone = self._missed / (1 - self._best)
+        weights: Floats = np.nan_to_num(alone, nan=0.0, posinf=0.0).clip(0, 1)
+        return weights * self._n / self._draws
+
+    def _at_least(self, layer: Sequence[int]) -> float:
+        """Return what the draws of a layer add at least: all means lower by the same factor."""
+        import numpy as np
+
+        from fedaudit.metrics.expected import drawn_interval
+
+        seen = [index for index in layer if self.drawn[index]]
+        counts = self.drawn[seen]
+        added = (self.value - self.least)[seen]
+        if not added.sum() > 0:
+            return 0.0
+        low, _ = drawn_interval(added / counts, counts, self._level)
+        means = np.zeros(len(self.drawn))
+        means[seen] = counts * low / added.sum()
+        return float((self._at(means) - self.least)[seen].sum())
+
+    def _above(self, layer: Sequence[int]) -> float:
+        """Return by how much what draws add may be above the value.
+
+        What a string's draws add grows ever more slowly with their mean, so that it lies below its
+        tangent at what was drawn.
+        """
+        import numpy as np
+
+        from fedaudit.metrics.expected import drawn_interval
+
+        counts = self.drawn[layer]
+        weights = (self._weights() * np.exp(-self._n * self.drawn * self._a_draw))[layer]
+        _, high = drawn_interval(weights, counts, self._level)
+        return high - float(weights @ counts)
+
+
+def log_missed(walked: Walked, n: int) -> "Floats":
+    """Return ln of the probability that one sample of every prefix misses each string, of n.
+
+    With d draws for each sample, c of which complete a string, the power (1 - n / d)^c has the
+    mean exp(-n m) where they miss it by m: so what n samples find is right on average, whatever
+    the draws say. Of more samples than the audit takes, n / d would be too high: the rate is then
+    that of so many as it takes, and what is found is too little on average.
+    """
+    import numpy as np
+
+    at_once = min(n, max(1.0, walked.draws / DRAWS))
+    a_draw = _a_draw(walked, np.arange(len(walked.strings)))
+    found: Floats = walked.log_least + walked.drawn * np.log1p(-at_once * a_draw) / at_once
+    return found
+
+
+def _a_draw(walked: Walked, at: "npt.NDArray[np.int64]") -> "Floats":
+    """Return by how much each draw of a string lowers ln of the probability of missing it."""
+    import numpy as np
+
+    return walked.weight[at] / np.maximum(1, walked.drawn[at]) / max(1, walked.draws)
+
+
+def expected(
+    chances: "tuple[Floats, Floats, Floats]",
+    bounds: tuple[float, float],
+    error: float,
+    groups: Sequence[Sequence[int]],
+) -> Expected:
+    """Return what is expected of probabilities (the least, the value, the most), (strings,) each.
+
+    They differ only where it is not known how two models hang together. `bounds` are those of the
+    expected number, `error` is its standard error by what was drawn.
+    """
+    from fedaudit.metrics.expected import count_interval
+
+    least, value, most = chances
+    return Expected(
+        value=float(value.sum()),
+        low=max(0.0, min(bounds[0], float(value.sum()))),
+        high=min(float(len(value)), max(bounds[1], float(value.sum()))),
+        run=(
+            count_interval(least, groups, error**2)[0],
+            count_interval(most, groups, error**2)[1],
+        ),
+        n=len(value),
+    )
+
+
+def standard_error(bounds: tuple[float, float, float]) -> float:
+    """Return the standard error that 95 % bounds (low, value, high) stand for."""
+    low, _, high = bounds
+    return (high - low) / (2 * Z_95)

@@ -1,0 +1,102 @@
+"""Extraction without sampling noise: for an auditor, who knows the targets, it can be computed.
+
+One walk of each model gives the probability that a continuation of each prefix begins with each
+target; what any number of samples finds follows from the probabilities of missing it, which
+multiply over prefixes and samples. docs/exact.md has the formulas.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fedaudit.api.plugin import Case, Result
+from fedaudit.extraction.exact import findings, measurements
+from fedaudit.extraction.exact.sources import Exact
+from fedaudit.extraction.exact.walk import walked
+from fedaudit.extraction.leak_tests import Said, Weighed, weigh
+from fedaudit.extraction.query_plan import Plan
+from fedaudit.extraction.sampling import Manner, Sharing
+from fedaudit.extraction.targets import Truth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed(Result):
+    """A result that knows how likely each string comes out, once or more, with its samples."""
+
+    chances: Mapping[str, tuple[float, float | None]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """Of each target, by the tuned model and by the base; None where there is no base."""
+    control: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
+    """Of each string of the control, by the tuned model."""
+
+
+def result(
+    plugin: str,
+    case: Case,
+    plan: Plan,
+    truth: Truth,
+    manner: Manner,
+    *,
+    threshold: float,
+    sweeps: bool = True,
+) -> Result:
+    """Return what `manner.samples` and, with `sweeps`, other numbers of samples find."""
+    asked = results(plugin, case, plan, {"": truth}, manner, threshold=threshold, sweeps=sweeps)
+    return asked[""]
+
+
+def results(
+    plugin: str,
+    case: Case,
+    plan: Plan,
+    truths: Mapping[str, Truth],
+    manner: Manner,
+    *,
+    threshold: float,
+    sweeps: bool = True,
+) -> dict[str, Result]:
+    """Return what is found of each of several victims, by name, from one walk of each model.
+
+    What a walk finds of a string depends on no other string, but for rounding. Of a shard's audit
+    there is nothing to return, because nobody reports it.
+    """
+    wanted = truths.values()
+    targets = dict.fromkeys(string for truth in wanted for string in truth.labels)
+    control = dict.fromkeys(string for truth in wanted for string in sorted(truth.control))
+    tuned = walked(case, case.tuned, plan, list(targets | control), manner, threshold)
+    base = walked(case, case.base, plan, list(targets), manner, threshold) if case.base else None
+    if isinstance(case, Sharing) and case.kept and not case.kept.whole:
+        return {name: Result() for name in truths}
+    results: dict[str, Result] = {}
+    for name, truth in truths.items():
+        found = Exact(
+            plugin=plugin,
+            truth=truth,
+            tuned=tuned,
+            base=base,
+            size=plan.size,
+            samples=manner.samples,
+            threshold=threshold,
+            sweeps=sweeps,
+        )
+        results[name] = _result(found, weigh(plugin, case, plan, truth, manner, _said(found)))
+    return results
+
+
+def _said(found: Exact) -> Said:
+    """Return how likely each model says each string in the audit, the base its targets only."""
+    chances = found.chances()
+    tuned = {string: one for string, (one, _) in chances.items()} | found.control_chances()
+    base = {string: one for string, (_, one) in chances.items() if one is not None}
+    return Said(tuned=tuned, base=base if found.base else None, strength=tuned, sampled=False)
+
+
+def _result(found: Exact, weighed: Weighed | None) -> Result:
+    return Computed(
+        measurements=(*measurements.rows(found), *(weighed.rows if weighed else ())),
+        findings=findings.findings(found, weighed),
+        limits=findings.limits(found),
+        revealed=findings.revealed(found),
+        chances=found.chances(),
+        control=found.control_chances(),
+    )

@@ -1,0 +1,141 @@
+"""Findings of an exact walk: the targets that may come out, and how many samples that takes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from fedaudit.api.records import Finding, Severity
+from fedaudit.extraction.exact.chance import log_missed
+from fedaudit.extraction.exact.measurements import PROBABILITIES
+from fedaudit.extraction.exact.sources import Exact
+from fedaudit.extraction.leak_tests import Weighed
+from fedaudit.extraction.targets import ALL
+from fedaudit.metrics.expected import samples_needed
+
+Revealed = tuple[Mapping[str, str], ...]
+
+MATERIAL = 0.01
+"""A target that an audit finds so often, with its samples, is a finding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """A target that may come out with an audit's samples."""
+
+    string: str
+    at: int
+    """Its place in the tuned model's walk."""
+    chance: float
+    low: float
+    high: float
+    """95 % bounds for the chance: of what is drawn."""
+    followed: float
+    base: float | None
+
+    @property
+    def of_base(self) -> bool:
+        """Tell whether the base gives it as well, by the same measure."""
+        return self.base is not None and self.base >= MATERIAL
+
+
+def findings(exact: Exact, weighed: Weighed | None = None) -> tuple[Finding, ...]:
+    """Return a finding for each target that the tuned model gives with a chance of 1 % at least.
+
+    It is as severe as it is sure that training put it there, and no more than medium where samples
+    find it less likely than not. The evidence holds the plain string under "text": the report masks
+    it.
+    """
+    return tuple(_finding(exact, weighed, name, target) for name, target in _named(exact))
+
+
+def revealed(exact: Exact) -> Revealed:
+    """Return the plain text of the findings, by id."""
+    labels = exact.truth.labels
+    return tuple(
+        {"id": name, "label": labels[target.string], "text": target.string}
+        for name, target in _named(exact)
+    )
+
+
+def _named(exact: Exact) -> list[tuple[str, _Target]]:
+    """Return (finding id, target) of every target found, the surest first."""
+    log_least = exact.tuned.log_least
+    order = sorted(
+        _found(exact),
+        key=lambda one: (one.of_base, -one.chance, float(log_least[one.at]), one.string),
+    )
+    return [(f"{exact.plugin}-{number:04d}", one) for number, one in enumerate(order, 1)]
+
+
+def _found(exact: Exact) -> Iterator[_Target]:
+    sources = exact.sets()[ALL]
+    chances = sources.chances(exact.samples)
+    tuned, base = chances["tuned"], chances.get("base")
+    low, high = tuned.bounds()
+    places = sources.places("tuned")
+    for index, string in enumerate(sources.strings("tuned")):
+        if tuned.value[index] >= MATERIAL:
+            yield _Target(
+                string=string,
+                at=int(places[index]),
+                chance=float(tuned.value[index]),
+                low=float(low[index]),
+                high=float(high[index]),
+                followed=float(tuned.least[index]),
+                base=float(base.value[index]) if base else None,
+            )
+
+
+def _severity(exact: Exact, weighed: Weighed | None, target: _Target) -> Severity:
+    string = target.string
+    found = weighed.severity(string, exact.truth.members.get(string, 0)) if weighed else "low"
+    return "medium" if found == "high" and target.chance < 0.5 else found
+
+
+def _finding(exact: Exact, weighed: Weighed | None, name: str, target: _Target) -> Finding:
+    walked, index = exact.tuned, target.at
+    log_miss = float(log_missed(walked, exact.samples)[index])
+    needed = {
+        f"samples_for_{100 * p:.0f}_percent": samples_needed(log_miss, p) for p in PROBABILITIES
+    }
+    return Finding(
+        id=name,
+        severity=_severity(exact, weighed, target),
+        label=exact.truth.labels[target.string],
+        measurement=f"{exact.plugin} coverage",
+        evidence={
+            "text": target.string,
+            "probability": target.chance,
+            "probability_low": target.low,
+            "probability_high": target.high,
+            "probability_of_base": target.base,
+            "p_value": weighed.p.get(target.string) if weighed else None,
+            "other_members": exact.truth.members.get(target.string, 0),
+            "followed": target.followed,
+            "drawn": int(walked.drawn[index]),
+            "trials": walked.draws * exact.size,
+            "prefixes": int(walked.prefixes[index]),
+            "likeliest": [[number, chance] for chance, number in walked.likeliest.get(index, ())],
+            **needed,
+        },
+    )
+
+
+def limits(exact: Exact) -> tuple[str, ...]:
+    """Return what of the numbers was drawn, and what else they do not say."""
+    labels = exact.truth.labels
+    chance = exact.sets()[ALL].chances(exact.samples)["tuned"]
+    low, expected, high = chance.total()
+    followed, most = float(chance.least.sum()), float(chance.most.sum())
+    told = [
+        f"{exact.plugin}: {len(labels)} victim-exclusive strings; "
+        f"{len(labels) - len(exact.truth.disjoint)} of them are left out of the prefix-disjoint "
+        "set.",
+        f"{exact.plugin}: probabilities were computed, from {exact.tuned.rows:.1f} model rows a "
+        f"prefix; branches below {exact.threshold:g}, less with every byte spelt, were drawn from. "
+        f"With {exact.samples:,} samples {expected:.2f} targets are expected ({low:.2f} to "
+        f"{high:.2f} with 95 %), {followed:.2f} of them by what was followed; at most {most:.2f} "
+        "if all that was given up had spelt them.",
+    ]
+    if exact.base is None:
+        told.append("The target has no base to compare with: what the base knew is not removed.")
+    return tuple(told)

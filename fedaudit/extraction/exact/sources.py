@@ -1,0 +1,147 @@
+"""What an attack would get of both models, and of nobody's data, if it could be computed."""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedaudit.extraction.exact.chance import Chance, Expected, Strings, expected, standard_error
+from fedaudit.extraction.exact.walk import Walked
+from fedaudit.extraction.targets import ALL, Truth
+from fedaudit.metrics.budget_sweep import steps
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from fedaudit.metrics.intervals import Estimate
+
+MOST = 10**6
+"""Samples a prefix, at the end of the grid."""
+
+_ORDER = ("tuned", "base", "tuned-not-base", "control")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact:
+    """What an attack would get of both models, computed, with any number of samples."""
+
+    plugin: str
+    truth: Truth
+    tuned: Walked
+    base: Walked | None
+    size: int
+    samples: int
+    threshold: float
+    sweeps: bool = True
+    """Whether other numbers of samples are reported too."""
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Return the numbers of samples that are reported beside the one that was chosen."""
+        return tuple(sorted({*steps(MOST), self.samples})) if self.sweeps else ()
+
+    def models(self) -> dict[str, Walked]:
+        """Return the walks by the name of their source, the control's is the tuned model's."""
+        return {"tuned": self.tuned} | ({"base": self.base} if self.base else {})
+
+    def sets(self) -> dict[str, "Sources"]:
+        """Return what is known of each set of targets."""
+        return {name: Sources(self, targets) for name, targets in self.truth.sets().items()}
+
+    def chances(self) -> dict[str, tuple[float, float | None]]:
+        """Return how likely each target comes out of both models with the audit's samples."""
+        sources = self.sets()[ALL]
+        found, strings = sources.chances(self.samples), sources.strings("tuned")
+        tuned = found["tuned"].value.tolist()
+        base = found["base"].value.tolist() if "base" in found else [None] * len(tuned)
+        return dict(zip(strings, zip(tuned, base, strict=True), strict=True))
+
+    def control_chances(self) -> dict[str, float]:
+        """Return the same of the strings of the control, which the tuned model alone is asked."""
+        sources = self.sets()[ALL]
+        found = sources.chances(self.samples).get("control")
+        if found is None:
+            return {}
+        return dict(zip(sources.strings("control"), found.value.tolist(), strict=True))
+
+
+class Sources:
+    """What each source gives of some targets; the control is the same for all of them."""
+
+    def __init__(self, exact: Exact, targets: Collection[str], *, control: bool = True) -> None:
+        self._walks = {
+            name: (walk, Strings(targets, walk)) for name, walk in exact.models().items()
+        }
+        if control and exact.truth.control:
+            self._walks["control"] = exact.tuned, Strings(exact.truth.control, exact.tuned)
+
+    def chances(self, n: int) -> dict[str, Chance]:
+        """Return the probabilities of every source that is asked by itself."""
+        return {name: Chance(*walk, n) for name, walk in self._walks.items()}
+
+    def strings(self, source: str) -> Sequence[str]:
+        """Return the strings of a source, in the order of its chances."""
+        return self._walks[source][1].own
+
+    def places(self, source: str) -> "npt.NDArray[np.int64]":
+        """Return where these strings are in the walk."""
+        return self._walks[source][1].at
+
+    def count(self, source: str) -> int:
+        """Return how many strings a source is measured on."""
+        return len(self._walks[source if source == "control" else "tuned"][1])
+
+    def expected(self, n: int) -> dict[str, Expected]:
+        """Return the expected hits of each source, with what is uncertain of them."""
+        chances = self.chances(n)
+        found = {name: self._own(name, chance) for name, chance in chances.items()}
+        if "base" in chances:
+            found["tuned-not-base"] = self._beyond(chances["tuned"], chances["base"])
+        return {name: found[name] for name in _ORDER if name in found}
+
+    def extractable(self, n: int, probability: float) -> dict[str, tuple[int, "Estimate"]]:
+        """Return how many strings of each source n samples find with that probability at least.
+
+        Below are those that they find so by what was followed alone. Above are those that they
+        might find so with what was given up: by Markov's inequality no more than what it adds, over
+        what a string lacks.
+        """
+        import numpy as np
+
+        from fedaudit.metrics.expected import coverage
+
+        found = {}
+        for name, chance in self.chances(n).items():
+            hits, sure = (int((one >= probability).sum()) for one in (chance.value, chance.least))
+            lacks = probability - chance.least
+            worth = np.where(lacks > 0, 1 / np.where(lacks > 0, lacks, 1.0), 0.0)
+            most = min(float((chance.most >= probability).sum()), sure + chance.more(worth))
+            found[name] = hits, coverage((sure, hits, max(hits, most)), self.count(name))
+        return found
+
+    def _own(self, name: str, chance: Chance) -> Expected:
+        bounds, groups = chance.total(), self._walks[name][1].groups
+        alike = (chance.value, chance.value, chance.value)
+        return expected(alike, (bounds[0], bounds[2]), standard_error(bounds), groups)
+
+    def _beyond(self, tuned: Chance, base: Chance) -> Expected:
+        """Return what the tuned model gives and the base does not.
+
+        The value is that of models asked independently; the bounds hold however their answers hang
+        together (Fréchet's), because a sampler may give both the same random numbers.
+        """
+        import numpy as np
+
+        own, other = tuned.total(), base.total()
+        least = np.maximum(0.0, tuned.value - base.value)
+        most = np.minimum(tuned.value, 1 - base.value)
+        less, more = own[1] - own[0] + other[2] - other[1], own[2] - own[1] + other[1] - other[0]
+        sure = np.maximum(0.0, tuned.least - base.most).sum()
+        possible = np.minimum(np.maximum(tuned.most, tuned.value), 1 - base.least).sum()
+        return expected(
+            (least, tuned.value * (1 - base.value), most),
+            (max(least.sum() - less, sure), min(most.sum() + more, possible)),
+            math.hypot(standard_error(own), standard_error(other)),
+            self._walks["tuned"][1].groups,
+        )

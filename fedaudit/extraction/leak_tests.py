@@ -1,0 +1,255 @@
+"""Weighing what came out: the strings that are judged, their rows, and a p value for each leak."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Measurement, Severity
+from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others, log_likelihoods
+from fedaudit.extraction.controls import is_han
+from fedaudit.extraction.query_plan import Plan
+from fedaudit.extraction.sampling import Manner, Sharing
+from fedaudit.extraction.significance import Trial
+from fedaudit.extraction.targets import EXCLUSIVE, Truth
+from fedaudit.metrics.intervals import Estimate, wilson
+from fedaudit.metrics.significance import clustered_share
+
+BEYOND = "beyond-reach"
+"""Targets that have more tokens than an answer may: nobody could find them here."""
+MATERIAL = 0.01
+"""A string that an audit finds so often is a leak."""
+SURE, LIKELY = 0.01, 0.05
+"""A leak is high, or medium, when chance alone gives it with at most this probability."""
+NEW, LOST = "tuned-not-base", "base-not-tuned"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """How surely each model says each string in an audit: 1 or 0 where it was tried."""
+
+    tuned: Mapping[str, float]
+    base: Mapping[str, float] | None
+    strength: Mapping[str, float]
+    """How many answers of the tuned model give each string, or with what probability."""
+    sampled: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighed:
+    """The rows of what is judged, and how sure each leak is."""
+
+    trial: Trial
+    rows: tuple[Measurement, ...]
+    p: Mapping[str, float]
+    """A bound on the probability that each string that came out was said by chance."""
+    base: bool
+    """Whether there is a base, that could say it as well."""
+
+    def severity(self, string: str, others: int = 0) -> Severity:
+        """Return how severe a leak is: what `others` have too, or what chance gives, is low."""
+        p = 1.0 if others else self.p.get(string, 1.0)
+        if p <= SURE and self.base:
+            return "high"
+        return "medium" if p <= LIKELY else "low"
+
+
+def weigh(
+    plugin: str, case: Case, plan: Plan, truth: Truth, manner: Manner, said: Said
+) -> Weighed | None:
+    """Weigh what came out; None for one shard of an audit, which has no result of its own."""
+    if isinstance(case, Sharing) and case.kept and not case.kept.whole:
+        return None
+    reach = _reachable(case, truth.exclusive, manner.new_tokens)
+    judged = {string: truth.labels[string] for string in sorted(reach)}
+    base = said.base or {}
+    gained = {s: value * (1 - base.get(s, 0.0)) for s, value in said.tuned.items()}
+    found = sorted(s for s, value in gained.items() if value >= MATERIAL and s in truth.labels)
+    compared = _compared({**judged, **truth.controls, **_of(truth, found)}, gained)
+    trial = Trial(
+        targets=judged,
+        controls=truth.controls,
+        gained=gained,
+        strength=said.strength,
+        likelihood=log_likelihoods(case, plan, compared) if found else {},
+        of_base=_of_base(case, plan, manner.samples, said, found, judged),
+        outputs=plan.size * manner.samples,
+        seed=case.seed,
+        uplift=uplift(said, truth.controls),
+        sampled=said.sampled,
+        donors=truth.donors,
+    )
+    rows = (*_rows(plugin, trial, said, truth), *_beyond(plugin, truth, reach))
+    p = {string: trial.string(string, truth.labels[string]) for string in found}
+    return Weighed(trial=trial, rows=rows, p=p, base=said.base is not None)
+
+
+def _of_base(
+    case: Case,
+    plan: Plan,
+    samples: int,
+    said: Said,
+    found: Collection[str],
+    judged: Mapping[str, str],
+) -> dict[str, float]:
+    """Return how likely the base says what was found, and the targets that were not.
+
+    Where that was computed for the audit, the larger of both values counts.
+    """
+    if said.base is None:
+        return dict.fromkeys({*found, *judged}, 0.0)
+    others = {string: label for string, label in judged.items() if string not in found}
+    known = chance_of_others(case, plan, others, samples)
+    known |= chance_of_base(case, plan, sorted(found), samples)
+    if said.sampled:
+        return known
+    return {string: max(chance, said.base.get(string, 0.0)) for string, chance in known.items()}
+
+
+def uplift(said: Said, controls: Mapping[str, str]) -> dict[str, float]:
+    """Return how many times as many controls of each label the tuned model says as its base.
+
+    One is added to either count, and one standard error to the logarithm of their ratio.
+    """
+    tuned, base = defaultdict[str, float](float), defaultdict[str, float](float)
+    for string, label in controls.items():
+        tuned[label] += said.tuned.get(string, 0.0)
+        base[label] += (said.base or {}).get(string, 0.0)
+    return {label: _ratio(tuned[label] + 1, base[label] + 1) for label in set(controls.values())}
+
+
+def _ratio(more: float, less: float) -> float:
+    return more / less * math.exp(math.sqrt(1 / more + 1 / less))
+
+
+def _compared(labels: Mapping[str, str], gained: Mapping[str, float]) -> dict[str, str]:
+    """Return the strings of the kinds of which something came out: others have nothing to match."""
+    kinds = {label for string, label in labels.items() if gained.get(string, 0.0) >= MATERIAL}
+    return {string: label for string, label in labels.items() if label in kinds}
+
+
+def _of(truth: Truth, strings: Collection[str]) -> dict[str, str]:
+    return {string: truth.labels[string] for string in strings}
+
+
+def _reachable(case: Case, strings: Collection[str], new_tokens: int) -> frozenset[str]:
+    """Return the strings that an answer has room for, as each is tokenised behind a space."""
+    ordered = sorted(strings)
+    spelt = [string if is_han(string) else f" {string}" for string in ordered]
+    tokens = case.engine.tokenize(spelt)
+    return frozenset(
+        string for string, one in zip(ordered, tokens, strict=True) if len(one.ids) <= new_tokens
+    )
+
+
+def _beyond(plugin: str, truth: Truth, reach: Collection[str]) -> Iterator[Measurement]:
+    """Yield how many of the victim's own strings are longer than an answer."""
+    if not truth.exclusive:
+        return
+    yield Measurement(
+        kind="extraction",
+        plugin=plugin,
+        metric="targets",
+        value=float(len(truth.exclusive) - len(reach)),
+        n=len(truth.exclusive),
+        scope={"set": BEYOND},
+    )
+
+
+def _rows(plugin: str, trial: Trial, said: Said, truth: Truth) -> Iterator[Measurement]:
+    """Yield coverage of what is judged, in all and by label, and the p values of the tests."""
+    sources = _sources(trial, said)
+    at: dict[str, object] = {"set": EXCLUSIVE}
+    if not said.sampled:
+        at["estimator"] = "exact"
+    labels = dict.fromkeys(trial.targets.values())
+    if not trial.targets:
+        yield _unjudged(plugin, {"source": NEW, **at}, truth)
+        return
+    for label in ("", *sorted(labels)):
+        scope = {**at, "label": label} if label else at
+        for source, value in sources.items():
+            of = trial.controls if source == "control" else trial.targets
+            strings = [one for one, its in sorted(of.items()) if not label or its == label]
+            if strings and (not label or source in (NEW, "control")):
+                groups = truth.groups if source != "control" else {}
+                yield _coverage(plugin, strings, value, {"source": source, **scope}, groups, trial)
+    if said.base is None:
+        return
+    if trial.chances:
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="chance",
+            value=sum(trial.chances.values()) / len(trial.chances),
+            n=len(trial.chances),
+            scope={"source": "base", **at},
+        )
+    tests = {"leak": trial.leak(), "string": trial.any_string(), "control": trial.control(),
+             "base": trial.base()}  # fmt: skip
+    for test, p in tests.items():
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="p_value",
+            value=p,
+            n=trial.matched if test in ("leak", "control") else len(trial.targets),
+            scope={"source": NEW, **at, "test": test},
+        )
+
+
+def _unjudged(plugin: str, scope: Mapping[str, object], truth: Truth) -> Measurement:
+    """Return why nothing is judged: what others have as well must not be judged in its place."""
+    if truth.exclusive:
+        why = "what only the victim has is longer than an answer"
+    else:
+        why = "the victim has nothing that no other member has as well"
+    return Measurement.missing(
+        why, kind="extraction", plugin=plugin, metric="coverage", scope=scope
+    )
+
+
+def _sources(trial: Trial, said: Said) -> dict[str, Callable[[str], float]]:
+    tuned, base = said.tuned, said.base
+    found: dict[str, Callable[[str], float]] = {"tuned": lambda s: tuned.get(s, 0.0)}
+    if base is not None:
+        found["base"] = lambda s: base.get(s, 0.0)
+        found[NEW] = lambda s: trial.gained.get(s, 0.0)
+        found[LOST] = lambda s: base.get(s, 0.0) * (1 - tuned.get(s, 0.0))
+    if trial.controls:
+        found["control"] = lambda s: trial.gained.get(s, 0.0)
+    return found
+
+
+def _coverage(
+    plugin: str,
+    strings: Collection[str],
+    value: Callable[[str], float],
+    scope: Mapping[str, object],
+    groups: Mapping[str, str],
+    trial: Trial,
+) -> Measurement:
+    values = [value(string) for string in strings]
+    estimate = share(values, [groups.get(string, "") for string in strings], trial.seed)
+    return Measurement.mean(
+        estimate,
+        len(values),
+        kind="extraction",
+        plugin=plugin,
+        metric="coverage",
+        scope=scope,
+        hits=int(sum(values)) if trial.sampled else None,
+    )
+
+
+def share(values: Collection[float], groups: Collection[str], seed: int) -> Estimate:
+    """Return a share with its interval: by groups where all strings have one and some are found.
+
+    Groups tell nothing where nothing or everything is found: the interval is then Wilson's.
+    """
+    total, n = sum(values), len(values)
+    if not all(groups) or total in (0, n):
+        return wilson(total, n)
+    low, high = clustered_share(list(values), list(groups), seed=seed)
+    return Estimate(total / n, low, high)

@@ -1,0 +1,123 @@
+"""The strings that answers are looked through for, and answers as what they say of these.
+
+An answer gives a string as the papers count it (it begins with it, letter by letter) or strictly: a
+word ends behind the string, and case, white space and Unicode forms do not matter.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from hashlib import blake2b
+
+from fedaudit.metrics.extraction import Matcher
+from fedaudit.pii.normalized_search import folded
+
+Hits = list[int]
+"""(question, draw, string, string given strictly) behind one another, of every answer that gives
+one; strings are counted from 1, and 0 is none."""
+
+APART = "\x00"
+"""What stands between the string that an answer begins with and the one that it gives strictly."""
+
+
+class StrictMatcher:
+    """Finds the targets that an output begins with as whole words, however it writes them."""
+
+    def __init__(self, targets: Iterable[str]) -> None:
+        self._spelt: dict[str, list[str]] = {}
+        for target in sorted(set(targets)):
+            self._spelt.setdefault(folded(target), []).append(target)
+        self._matcher = Matcher(filter(None, self._spelt))
+
+    def hits(self, output: str) -> Iterator[str]:
+        """Yield every target that `output` begins with, the shortest first."""
+        text = folded(output)
+        for found in self._matcher.hits(text):
+            if ends(text, len(found)):
+                yield from self._spelt[found]
+
+
+def ends(text: str, at: int) -> bool:
+    """Tell whether a word, if there is one, ends at `at`; Chinese has no words to end."""
+    before, after = text[at - 1 : at], text[at : at + 1]
+    return not (_in_word(before) and _in_word(after))
+
+
+def _in_word(char: str) -> bool:
+    """Tell whether a character is part of a word; folding sets accents behind their letters."""
+    if not char or "㐀" <= char <= "鿿":
+        return False
+    return char.isalnum() or bool(unicodedata.combining(char))
+
+
+class Strings:
+    """Reduces an answer to the longest of these strings that it gives, else to nothing.
+
+    Every string that an answer gives begins the longest one too: whoever looks for these strings
+    finds the same in both. Where each stands in the list names it without saying it.
+    """
+
+    def __init__(self, strings: Iterable[str]) -> None:
+        self.strings = sorted(set(strings))
+        self._places = {string: place for place, string in enumerate(self.strings, 1)} | {"": 0}
+        self._matcher, self._strict = Matcher(self.strings), StrictMatcher(self.strings)
+
+    @cached_property
+    def digest(self) -> str:
+        """Return what tells this list from any other."""
+        joined = "\x00".join(self.strings).encode("utf-8", "surrogatepass")
+        return blake2b(joined, digest_size=16).hexdigest()
+
+    def reduced(self, text: str) -> str:
+        """Return the longest string that `text` begins with and the longest that it gives strictly.
+
+        They are one where they are the same, else apart. White space that leads `text` is dropped.
+        """
+        begun = max(self._matcher.hits(text), key=len, default="")
+        # Of strings that are written alike in other cases, the one that stands there.
+        strict = max(
+            self._strict.hits(text), key=lambda s: (len(folded(s)), s == begun, s), default=""
+        )
+        return begun if begun == strict else f"{begun}{APART}{strict}"
+
+    def packed(self, answers: Sequence[Sequence[str]]) -> Hits:
+        """Return reduced answers, question by question, as numbers; most say nothing."""
+        return [
+            number
+            for question, texts in enumerate(answers)
+            for draw, text in enumerate(texts)
+            if text
+            for number in (question, draw, *(self._places[one] for one in parted(text)))
+        ]
+
+    def unpacked(self, hits: Hits, samples: Sequence[int]) -> list[list[str]]:
+        """Return the answers again, `samples` of each question; ValueError for what are none."""
+        answers = [[""] * drawn for drawn in samples]
+        if not isinstance(hits, list) or len(hits) % 4 or {type(one) for one in hits} - {int}:
+            raise ValueError("hits are no numbers in fours")
+        for question, draw, *places in zip(*(hits[at::4] for at in range(4)), strict=True):
+            if not (0 <= question < len(samples) and 0 <= draw < samples[question]):
+                raise ValueError("a hit is of a question that was not asked")
+            if not all(0 <= place <= len(self.strings) for place in places):
+                raise ValueError("a hit is of a string that nobody looks for")
+            begun, strict = (self.strings[place - 1] if place else "" for place in places)
+            answers[question][draw] = begun if begun == strict else f"{begun}{APART}{strict}"
+        return answers
+
+
+def whole(content: object, samples: Sequence[int]) -> list[list[str]]:
+    """Return answers as texts, `samples` of each question; raises ValueError for what are none."""
+    if not isinstance(content, list) or len(content) != len(samples):
+        raise ValueError("there are not as many answers as questions")
+    for texts, drawn in zip(content, samples, strict=True):
+        if not isinstance(texts, list) or len(texts) != drawn:
+            raise ValueError("a question has not as many answers as samples")
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("an answer is no text")
+    return content
+
+
+def parted(text: str) -> tuple[str, str]:
+    """Return what a reduced answer begins with, and what it gives strictly."""
+    begun, apart, strict = text.partition(APART)
+    return begun, strict if apart else begun

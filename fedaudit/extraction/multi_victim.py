@@ -1,0 +1,82 @@
+"""What one attacker finds of several victims: asked once of each model, and heard against each."""
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from fedaudit.api.plugin import Case, Result
+from fedaudit.api.records import Target
+from fedaudit.extraction import sampling, scoring
+from fedaudit.extraction.exact import estimator
+from fedaudit.extraction.leak_tests import weigh
+from fedaudit.extraction.matcher import Strings
+from fedaudit.extraction.prefix_attack import PrefixAttack
+from fedaudit.extraction.query_plan import Plan
+from fedaudit.extraction.scoring import Heard, Tally
+from fedaudit.extraction.targets import Truth
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """An attack that makes something of the model before it asks."""
+
+    def prepared(self, case: Case) -> tuple[Case, tuple[str, ...]]:
+        """Return the case to ask, and what to say of it."""
+        ...
+
+
+def results(
+    attack: PrefixAttack, case: Case, plan: Plan, truths: Mapping[str, Truth], among: Strings
+) -> tuple[dict[str, Result], tuple[str, ...]]:
+    """Ask both models the plan, once each; return what comes out of each victim's PII, and notes.
+
+    Nothing comes out of an empty plan, not even zero. `among` are the strings that answers are
+    looked through for, of these victims and perhaps of others.
+    """
+    if not plan.size:
+        return {}, plan.notes
+    notes = plan.notes
+    if isinstance(attack, Preparing):
+        case, more = attack.prepared(case)
+        notes = (*notes, *more)
+    if attack.estimator == "sample":
+        return _sampled(attack, case, plan, truths, among), notes
+    manner, threshold = attack._manner(), attack.threshold
+    found = estimator.results(
+        attack.name, case, plan, truths, manner, threshold=threshold, sweeps=False
+    )
+    return found, notes
+
+
+def _sampled(
+    attack: PrefixAttack, case: Case, plan: Plan, truths: Mapping[str, Truth], among: Strings
+) -> dict[str, Result]:
+    tuned = _heard(attack, case, case.tuned, plan, truths, among)
+    base = _heard(attack, case, case.base, plan, truths, among) if case.base else {}
+    results: dict[str, Result] = {}
+    for victim, truth in truths.items():
+        tally = Tally(
+            plugin=attack.name,
+            truth=truth,
+            tuned=tuned[victim],
+            base=base.get(victim),
+            size=plan.size,
+            samples=attack.samples,
+        )
+        weighed = weigh(attack.name, case, plan, truth, attack._manner(), tally.said())
+        results[victim] = scoring.result(tally, weighed)
+    return results
+
+
+def _heard(
+    attack: PrefixAttack,
+    case: Case,
+    target: Target,
+    plan: Plan,
+    truths: Mapping[str, Truth],
+    among: Strings,
+) -> dict[str, Heard]:
+    heard = {victim: Heard(truth, attack.samples) for victim, truth in truths.items()}
+    for answer in sampling.answers(case, target, plan, attack._manner(), among):
+        for one in heard.values():
+            one.listen((answer,))
+    return heard

@@ -1,0 +1,165 @@
+"""Extraction by prefixes: ask the tuned model and its base the same, and score what they say.
+
+An attack says what to ask (PrefixAttack.places); asking, scoring, sweeps and controls are the same
+for all of them and are here.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.plugin import Attack, Case, Result
+from fedaudit.api.records import Decoding, Document, Target
+from fedaudit.extraction import budget_sweep, query_plan, sampling, scoring
+from fedaudit.extraction.candidates import attacker_view
+from fedaudit.extraction.controls import CONTROLS
+from fedaudit.extraction.exact import estimator as exact
+from fedaudit.extraction.leak_tests import weigh
+from fedaudit.extraction.matcher import Strings
+from fedaudit.extraction.prefixes import Place
+from fedaudit.extraction.query_plan import Plan
+from fedaudit.extraction.sampling import Manner
+from fedaudit.extraction.scoring import Heard, Tally
+from fedaudit.extraction.targets import Truth, truth
+from fedaudit.metrics.extraction import Disjointness
+
+FOLLOWED = 400
+"""About as many controls are followed by the exact estimator."""
+
+Estimator = Literal["sample", "exact"]
+
+NO_TARGETS = (
+    "The exact estimator computes how likely known strings come out: name the victim's documents "
+    "with --victim."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixAttack(Attack):
+    """An attack that continues prefixes and looks for PII at the beginning of the answers."""
+
+    distinct: ClassVar[bool] = False
+    """Whether every place stands once and in order; other attacks' answers may do for it."""
+    tunes: ClassVar[bool] = False
+    """Whether it tunes the model on the attacker's own PII before it asks."""
+
+    samples: int = 15
+    """How often each prefix is asked."""
+    new_tokens: int = 10
+    """How long a continuation may be."""
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    disjoint: Disjointness = "prefix-free"
+    """What makes targets disjoint: none begins another, or no two share a first character."""
+    labels: tuple[str, ...] = ()
+    """Only these kinds of PII, the attacker's before which it asks and the victim's; else all."""
+    sweeps: bool = True
+    """Whether to report what smaller budgets and fewer samples would have found."""
+    estimator: Estimator = "sample"
+    """Whether to draw continuations, or to compute how likely they begin with each target."""
+    threshold: float = 4e-3
+    """A way to spell a target that is less likely is not followed but drawn from: of the exact
+    estimator. It is for a way that has spelt nothing yet, and falls with every byte spelt."""
+
+    def __post_init__(self) -> None:
+        if self.samples < 1 or self.new_tokens < 1:
+            raise ValueError("samples and new_tokens must be at least 1.")
+        if not 0 < self.threshold < 1:
+            raise ValueError("threshold must be above 0 and below 1.")
+        self._manner()  # refuses what is no distribution
+
+    @abstractmethod
+    def places(self, case: Case) -> Sequence[Place]:
+        """Return what to ask, as a multiset: a place that stands twice is asked twice.
+
+        Of an attack whose places are `distinct`, in the order in which a budget is spent.
+        """
+
+    def plan(self, case: Case) -> Plan:
+        """Return what to ask, in order: places that stand most often first, or as they come."""
+        made = query_plan.of_set if self.distinct else query_plan.of_multiset
+        return made(case, self.places(case))
+
+    def run(self, case: Case) -> Result:
+        """Ask the tuned model and the base; score against the victim, or list candidates."""
+        if self.estimator == "exact" and case.victim is None:
+            raise InputError(NO_TARGETS)
+        case = self._restricted(case)
+        asked = self.plan(case)
+        if not asked.size:
+            raise InputError(
+                "There is nothing to ask: the prefixes file holds no ready-made prefix and no PII "
+                "with text before it. In unannotated text only a model finds names and places: "
+                "see --set presidio.ner."
+            )
+        result = self._result(case, asked)
+        return replace(result, limits=(*asked.notes, *result.limits))
+
+    def _result(self, case: Case, asked: Plan) -> Result:
+        if case.victim is None:
+            answers = sampling.answers(case, case.tuned, asked, self._manner())
+            queries = asked.size * self.samples
+            return attacker_view.result(
+                self.name, case, answers, queries, comparable=not self.tunes
+            )
+        wanted = self.truth(case)
+        if not wanted.labels:
+            return scoring.nothing(self.name, case, chosen=bool(self.labels))
+        if self.estimator == "exact":
+            return exact.result(
+                self.name,
+                case,
+                asked,
+                wanted,
+                self._manner(),
+                threshold=self.threshold,
+                sweeps=self.sweeps,
+            )
+        tally = Tally(
+            plugin=self.name,
+            truth=wanted,
+            tuned=self._heard(case, case.tuned, asked, wanted),
+            base=self._heard(case, case.base, asked, wanted) if case.base else None,
+            size=asked.size,
+            samples=self.samples,
+        )
+        said = tally.said()
+        result = scoring.result(tally, weigh(self.name, case, asked, wanted, self._manner(), said))
+        swept = tuple(budget_sweep.rows(tally)) if self.sweeps else ()
+        return replace(result, measurements=(*result.measurements, *swept))
+
+    def truth(self, case: Case) -> Truth:
+        """Return what is looked for; a computation follows each control, so it has fewer."""
+        most = CONTROLS if self.estimator == "sample" else FOLLOWED
+        return truth(case, self.disjoint, most=most)
+
+    def _heard(self, case: Case, target: Target, asked: Plan, truth: Truth) -> Heard:
+        among = Strings([*truth.labels, *truth.control])
+        answers = sampling.answers(case, target, asked, self._manner(), among)
+        return Heard(truth, self.samples).listen(answers)
+
+    def _manner(self) -> Manner:
+        decoding = Decoding(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        return Manner(samples=self.samples, new_tokens=self.new_tokens, decoding=decoding)
+
+    def _restricted(self, case: Case) -> Case:
+        """Return `case` with PII of the chosen kinds only; raises UsageError for one nobody has."""
+        if not self.labels:
+            return case
+        documents = (*case.attacker, *(case.victim or ()))
+        present = {span.label for document in documents for span in document.pii or ()}
+        if missing := set(self.labels) - present:
+            raise unknown("kind of PII in the data", min(missing), present)
+        return replace(
+            case,
+            attacker=[self._of_kind(document) for document in case.attacker],
+            victim=None if case.victim is None else [self._of_kind(one) for one in case.victim],
+        )
+
+    def _of_kind(self, document: Document) -> Document:
+        if document.pii is None:
+            return document
+        return document.annotated(tuple(s for s in document.pii if s.label in self.labels))

@@ -1,0 +1,64 @@
+"""What stands before personal data in a party's own documents (FedPII, section 4.1)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Engine
+from fedaudit.api.records import Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One occurrence of PII: the tokens before it, its own, and the character after it."""
+
+    prefix: tuple[int, ...]
+    tokens: tuple[int, ...]
+    at_start: bool
+    """Whether the prefix begins where its document begins."""
+    label: str = ""
+    after: str = ""
+
+
+def places(engine: Engine, documents: Sequence[Document], context: int) -> list[Place]:
+    """Return every PII occurrence with the `context` tokens before its first token.
+
+    At a document's start the prefix is what there is; empty prefixes are dropped. A token that
+    reaches into the PII belongs to it. A ready-made prompt is one place, without PII of its own.
+    """
+    tokenized = engine.tokenize([document.text for document in documents])
+    found = []
+    for document, tokens in zip(documents, tokenized, strict=True):
+        if document.is_prompt:
+            _check_prompt(engine, document, len(tokens.ids))
+            found.append(Place(prefix=tokens.ids, tokens=(), at_start=True))
+        else:
+            found += _in_document(document, tokens.ids, tokens.offsets, context)
+    return [place for place in found if place.prefix]
+
+
+def _in_document(
+    document: Document,
+    ids: Sequence[int],
+    offsets: Sequence[tuple[int, int]],
+    context: int,
+) -> Iterator[Place]:
+    for span in document.pii or ():
+        first = next((i for i, (_, end) in enumerate(offsets) if end > span.start), len(ids))
+        last = next((i for i, (start, _) in enumerate(offsets) if start >= span.end), len(ids))
+        begin = max(0, first - context)
+        yield Place(
+            prefix=tuple(ids[begin:first]),
+            tokens=tuple(ids[first:last]),
+            at_start=begin == 0,
+            label=span.label,
+            after=document.text[span.end : span.end + 1],
+        )
+
+
+def _check_prompt(engine: Engine, document: Document, length: int) -> None:
+    if length >= engine.context_length:
+        raise InputError(
+            f"The prefix {document.id!r} has {length} tokens, more than the context of "
+            f"{engine.context_length}; shorten it."
+        )

@@ -1,0 +1,74 @@
+"""As much of a plan as a budget of prefixes pays for."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+from fedaudit.extraction.query_plan import Plan, Question
+from fedaudit.metrics.budget_sweep import Needed
+
+
+@dataclass(frozen=True, slots=True)
+class Apart(Question):
+    """A question whose equal prefixes do not stand one behind the other in the plan's order."""
+
+    at: tuple[int, ...] = ()
+    """Their places, counted from 0, in order."""
+
+    def needed(self, target: str, draw: int, samples: int) -> Needed:
+        """Return how many prefixes find a target that came in draw number `draw`.
+
+        With n samples each, the prefix at `at[k]` has the draws from k n to (k + 1) n - 1.
+        """
+        found = Needed(samples)
+        copies = (draw // n for n in range(1, samples + 1))
+        found.needed[target] = [self.at[k] + 1 if k < len(self.at) else inf for k in copies]
+        return found
+
+
+def limited(plan: Plan, budget: int, *, seed: int, ordered: bool, name: str) -> Plan:
+    """Return the part of a plan that asks `budget` prefixes; all of it for 0 or a large budget.
+
+    The first ones where the plan is `ordered`, else prefixes drawn without replacement, each
+    occurrence as likely as any other, and in the order of the draw: a smaller budget has the first
+    prefixes of a larger one. A note in the `name` of the attack says what became of the budget.
+    Raises ValueError for a budget below 0.
+    """
+    if budget < 0:
+        raise ValueError("budget must be at least 0.")
+    if not budget or not plan.size:
+        return plan
+    how = "the first" if ordered else "drawn at random,"
+    told = f"{name}: {how} {budget:,} of {plan.size:,} prefixes were asked."
+    if budget > plan.size:
+        told = f"{name}: the budget of {budget:,} prefixes is larger than the set; all"
+        told = f"{told} {plan.size:,} were asked."
+    size = min(budget, plan.size)
+    questions = _first(plan, size) if ordered else _drawn(plan, size, seed)
+    return Plan(size=size, questions=questions, notes=(*plan.notes, told))
+
+
+def _first(plan: Plan, budget: int) -> Callable[[], Iterator[Question]]:
+    def questions() -> Iterator[Question]:
+        for before, question in plan.numbered():
+            if before >= budget:
+                return
+            yield replace(question, copies=min(question.copies, budget - before))
+
+    return questions
+
+
+def _drawn(plan: Plan, budget: int, seed: int) -> Callable[[], Iterator[Question]]:
+    """Return the questions of the first `budget` of all prefixes, put in a random order."""
+    # The whole order is drawn, whatever the budget: so budgets nest.
+    order = random.Random(f"budget {seed}").sample(range(plan.size), plan.size)
+    places = {prefix: place for place, prefix in enumerate(order[:budget])}
+
+    def questions() -> Iterator[Question]:
+        for before, question in plan.numbered():
+            prefixes = range(before, before + question.copies)
+            if at := tuple(sorted(places[one] for one in prefixes if one in places)):
+                yield Apart(question.prompt, len(at), question.kinds, at)
+
+    return questions

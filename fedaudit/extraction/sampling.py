@@ -1,0 +1,244 @@
+"""Asking a model the questions of a plan piece by piece, and keeping the answers of one audit.
+
+A piece is asked at once and goes to the journal at once: what is lost when an audit is killed is
+the piece that was being asked. Pieces are the same in every run, so that a resumed run puts the
+same questions into the same batches.
+"""
+
+import json
+from array import array
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from hashlib import blake2b
+from typing import Any
+
+from fedaudit.api.plugin import Case, Progress, no_progress
+from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.extraction.matcher import Strings, whole
+from fedaudit.extraction.query_plan import Plan, Question, chunks
+from fedaudit.journal import chunk_size
+from fedaudit.journal.journal import Stream
+from fedaudit.journal.shards import Kept, Part, Shard, identified, part_of
+
+FIRST = 128
+"""Answers of a first piece, which is kept at once."""
+PIECE = 16_384
+"""Answers of the largest piece: so many are held at once."""
+ROOM = 2**29
+"""Bytes of answers that are remembered for other attacks of the same audit."""
+OVERHEAD = 250
+"""Bytes that an entry takes besides its text, about."""
+
+Answer = tuple[int, Question, Sequence[str]]
+"""How many prefixes come before a question, the question, and the texts that answer it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How every question of an attack is asked."""
+
+    samples: int
+    new_tokens: int
+    decoding: Decoding
+
+
+class Memory:
+    """Answers that several attacks of one audit share, up to a number of bytes.
+
+    Sample i of a prompt depends on the seed, the prompt and i alone, so who wants fewer samples
+    gets the first ones. When it is full the earliest answers stay: attacks ask what matters most
+    first.
+    """
+
+    def __init__(self, room: int = 0) -> None:
+        self.room = room
+        self.spared: Counter[Target] = Counter()
+        """Answers that were not asked for again, by who would have been asked."""
+        self._kept: dict[tuple[Hashable, bytes], bytes] = {}
+
+    def recall(self, where: Hashable, prompt: Sequence[int], samples: int) -> list[str] | None:
+        """Return the first `samples` answers to a prompt, None when there are not as many."""
+        kept = self._kept.get((where, _digest(prompt))) if self._kept else None
+        texts: list[str] = json.loads(kept.decode("utf-8", "surrogatepass")) if kept else []
+        return texts[:samples] if len(texts) >= samples else None
+
+    def keep(self, where: Hashable, prompt: Sequence[int], texts: Sequence[str]) -> None:
+        """Remember the answers to a prompt where there is room, in place of fewer ones."""
+        if self.room <= 0:
+            return
+        value = json.dumps(texts, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        key = (where, _digest(prompt))
+        old = self._kept.get(key)
+        room = self.room + (len(old) + OVERHEAD if old else 0) - len(value) - OVERHEAD
+        if room >= 0:
+            self._kept[key], self.room = value, room
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing(Case):
+    """A case whose attacks remember each other's answers, and keep them in a journal."""
+
+    memory: Memory = field(default_factory=Memory)
+    kept: Kept | None = None
+
+
+def sharing(case: Case, memory: Memory, kept: Kept | None = None) -> Sharing:
+    """Return `case` with a memory that other cases of the same engine may have too."""
+    same = {one.name: getattr(case, one.name) for one in fields(Case)}
+    return Sharing(**same, memory=memory, kept=kept)
+
+
+def answers(
+    case: Case, target: Target, plan: Plan, manner: Manner, among: Strings | None = None
+) -> Iterator[Answer]:
+    """Yield the answers to every question of a plan in its order; few are held at once.
+
+    With `among` an answer is only the longest of these strings that it begins with, or empty: so
+    the journal holds no text. Of a shard's audit the other shards' questions are left out.
+    """
+    shared = case if isinstance(case, Sharing) else sharing(case, Memory())
+    asking = _Asking(case=shared, target=target, manner=manner, among=among)
+    told, total = case.progress(f"asking {target.name}"), plan.size * manner.samples
+    for (start, question), texts, recalled in asking.through(plan, told, total):
+        if not recalled:
+            shared.memory.keep(asking.where, question.prompt, texts)
+        yield start, question, texts
+    told(total, total)
+
+
+_Numbered = tuple[int, Question]
+_Heard = tuple[_Numbered, Sequence[str], bool]
+"""A question, its answers, and whether they were remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asking:
+    """One pass over the questions of an attack."""
+
+    case: Sharing
+    target: Target
+    manner: Manner
+    among: Strings | None
+
+    @property
+    def where(self) -> Hashable:
+        """Return what else than the prompt an answer depends on, in this process."""
+        target, manner = self.target, self.manner
+        looked_for = self.among.digest if self.among else None
+        own = (target.adapter, target.heading, self.case.seed, manner.decoding, manner.new_tokens)
+        return (*own, looked_for)
+
+    def through(self, plan: Plan, told: Progress, total: int) -> Iterator[_Heard]:
+        """Yield what is heard in the order of the plan, from one journal or from each shard's."""
+        kept = self.case.kept
+        if kept is None:
+            yield from self._part(plan, Shard(), None, told, total)
+            return
+        heard = {part.shard.number: self._of(part, plan, told, total) for part in kept.parts}
+        if len(heard) == 1:
+            yield from heard.popitem()[1]
+            return
+        for _, question in plan.numbered():
+            yield next(heard[part_of(question.prompt, len(heard))])
+
+    def _of(self, part: Part, plan: Plan, told: Progress, total: int) -> Iterator[_Heard]:
+        weights = identified(self.target), self.target.heading
+        manner = self.manner
+        drawn = manner.samples, manner.new_tokens, manner.decoding, self.case.seed
+        stream = part.stream((*weights, *drawn, self.among.digest if self.among else None))
+        return self._part(plan, part.shard, stream, told, total)
+
+    def _part(
+        self, plan: Plan, shard: Shard, stream: Stream | None, told: Progress, total: int
+    ) -> Iterator[_Heard]:
+        samples = self.manner.samples
+
+        def room(before: int) -> int:
+            return max(1, chunk_size.size(before * samples, FIRST, PIECE) // samples)
+
+        for piece in chunks(plan, room, lambda question: shard.has(question.prompt)):
+            progress = _from(told, piece[0][0] * samples, total)
+            yield from zip(piece, *self._piece(piece, stream, progress), strict=True)
+
+    def _piece(
+        self, piece: Sequence[_Numbered], stream: Stream | None, progress: Progress
+    ) -> tuple[Sequence[Sequence[str]], Sequence[bool]]:
+        """Return the answers to some questions, and of each whether they were remembered."""
+        memory, manner = self.case.memory, self.manner
+        wanted = [manner.samples * question.copies for _, question in piece]
+        found: list[Sequence[str] | None] = [
+            memory.recall(self.where, question.prompt, samples)
+            for (_, question), samples in zip(piece, wanted, strict=True)
+        ]
+        recalled = [texts is not None for texts in found]
+        memory.spared[self.target] += sum(n for n, r in zip(wanted, recalled, strict=True) if r)
+        digest = _of_piece(piece, wanted) if stream else b""
+        probes = [
+            Probe(prompt=question.prompt, samples=samples, max_new_tokens=manner.new_tokens)
+            for (_, question), samples in zip(piece, wanted, strict=True)
+        ]
+        missing = [index for index, texts in enumerate(found) if texts is None]
+        content = stream.next(digest, self._room(sum(wanted))) if stream else None
+        if stream and content is not None:
+            progress(sum(wanted), sum(wanted))
+            said = self._unpacked(stream, content, wanted)
+            if self.case.kept and (recheck := self.case.kept.recheck):
+                fresh = [place for place, texts in enumerate(found) if texts != said[place]]
+
+                def ask(places: Sequence[int]) -> list[Sequence[str]]:
+                    return self._asked([probes[place] for place in places], no_progress)
+
+                recheck.check(stream, digest, said, ask, fresh)
+            return said, recalled
+        unknown = [probes[index] for index in missing]
+        for index, texts in zip(missing, self._asked(unknown, progress), strict=True):
+            found[index] = texts
+        every = [texts for texts in found if texts is not None]
+        if stream:
+            stream.add(digest, sum(wanted), self.among.packed(every) if self.among else every)
+        return every, recalled
+
+    def _asked(self, probes: Sequence[Probe], progress: Progress) -> list[Sequence[str]]:
+        """Return the engine's answers, as far as anybody looks at them."""
+        if not probes:
+            return []
+        generated = self.case.engine.generate(
+            self.target,
+            probes,
+            seed=self.case.seed,
+            decoding=self.manner.decoding,
+            strings=self.among.strings if self.among else None,
+            progress=progress,
+        )
+        if self.among is None:
+            return [one.texts for one in generated]
+        return [[self.among.reduced(text) for text in one.texts] for one in generated]
+
+    def _room(self, answers: int) -> int:
+        return chunk_size.room(answers, 0 if self.among else answers * self.manner.new_tokens)
+
+    def _unpacked(self, stream: Stream, content: Any, samples: Sequence[int]) -> list[list[str]]:
+        """Return the answers that a journal holds; raises BrokenJournal where they are none."""
+        try:
+            return self.among.unpacked(content, samples) if self.among else whole(content, samples)
+        except ValueError as error:
+            raise stream.broken(error) from None
+
+
+def _of_piece(piece: Sequence[_Numbered], wanted: Sequence[int]) -> bytes:
+    digest = blake2b(digest_size=16)
+    for (_, question), samples in zip(piece, wanted, strict=True):
+        digest.update(array("q", (len(question.prompt), *question.prompt, samples)).tobytes())
+    return digest.digest()
+
+
+def _from(told: Progress, before: int, total: int) -> Progress:
+    def progress(done: int, _: int) -> None:
+        told(min(before + done, total), total)
+
+    return progress
+
+
+def _digest(prompt: Sequence[int]) -> bytes:
+    return blake2b(array("q", prompt).tobytes(), digest_size=16).digest()

@@ -1,0 +1,264 @@
+"""Scoring extraction against a victim whose documents the auditor has (FedPII, section 4.1)."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from fedaudit.api.plugin import Case, Result
+from fedaudit.api.records import Finding, Measurement, Severity
+from fedaudit.extraction.leak_tests import Said, Weighed, share
+from fedaudit.extraction.matcher import StrictMatcher, parted
+from fedaudit.extraction.query_budget import Apart
+from fedaudit.extraction.sampling import Answer
+from fedaudit.extraction.targets import ALL, Truth
+from fedaudit.metrics.budget_sweep import Needed
+from fedaudit.metrics.extraction import Matcher
+from fedaudit.metrics.intervals import Estimate
+
+SEED = 0
+"""Of the groups that an interval's bootstrap draws."""
+
+
+class Heard:
+    """What came out of one model: how many answers begin with each string, and how early."""
+
+    def __init__(self, truth: Truth, samples: int) -> None:
+        self.counts: Counter[str] = Counter()
+        self.strict: Counter[str] = Counter()
+        """How many answers give each string as whole words, however they write it."""
+        self.needed = Needed(samples)
+        strings = [*truth.labels, *truth.control]
+        self._matcher, self._strict = Matcher(strings), StrictMatcher(strings)
+
+    def listen(self, answers: Iterable[Answer]) -> "Heard":
+        """Take in answers, in whatever order they come."""
+        for start, question, texts in answers:
+            for draw, text in enumerate(texts):
+                if not text:
+                    continue
+                begun, strict = parted(text)
+                self.strict.update(self._strict.hits(strict))
+                for string in self._matcher.hits(begun):
+                    self.counts[string] += 1
+                    if isinstance(question, Apart):
+                        self.needed.merge(question.needed(string, draw, self.needed.samples))
+                    else:
+                        self.needed.add(string, start=start, draw=draw, copies=question.copies)
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What an attack that asked `size` prefixes `samples` times each got of both models."""
+
+    plugin: str
+    truth: Truth
+    tuned: Heard
+    base: Heard | None
+    size: int
+    samples: int
+
+    def said(self) -> Said:
+        """Return what each model says as whole words."""
+        models = (self.tuned, self.base)
+        tuned, base = (dict.fromkeys(one.strict, 1.0) if one else None for one in models)
+        strength = {string: float(count) for string, count in self.tuned.strict.items()}
+        return Said(tuned=tuned or {}, base=base, strength=strength)
+
+    def found(self, budget: int = 0, samples: int = 0) -> dict[str, set[str]]:
+        r"""Return what F, B and F\B extracted, and of the control, by the name of the source.
+
+        With a budget, what the first prefixes alone extract; with samples, what fewer of them do.
+        """
+        asked = budget or self.size, samples or self.samples
+        strings = self.tuned.needed.found(*asked)
+        found = {"tuned": strings & self.truth.labels.keys()}
+        if self.base is not None:
+            found["base"] = self.base.needed.found(*asked) & self.truth.labels.keys()
+            found["tuned-not-base"] = found["tuned"] - found["base"]
+        return found | ({"control": strings & self.truth.control} if self.truth.control else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored(Result):
+    """A result that knows which targets were found by which budget."""
+
+    tally: Tally | None = field(default=None, repr=False, compare=False)
+
+
+def result(tally: Tally, weighed: Weighed | None = None) -> Scored:
+    """Return coverage, efficiency, VxPII and label distribution, and a finding a leaked string."""
+    return Scored(
+        measurements=(*_rows(tally), *_label_rows(tally), *(weighed.rows if weighed else ())),
+        findings=_findings(tally, weighed),
+        limits=_limits(tally),
+        revealed=tuple(
+            {"id": name, "label": tally.truth.labels[string], "text": string}
+            for name, string in _named(tally)
+        ),
+        tally=tally,
+    )
+
+
+def nothing(plugin: str, case: Case, *, chosen: bool = False) -> Result:
+    """Return the result for a victim without PII of its own: nothing to look for, nothing asked.
+
+    `chosen` says that the case holds the PII of some kinds only.
+    """
+    any_pii = any(document.pii for document in case.victim or ())
+    kinds = " of the chosen kinds" if chosen else ""
+    why = (
+        f"Every PII string{kinds} that the victim has stands in the attacker's documents too."
+        if any_pii
+        else f"The victim's documents hold no PII{kinds} that anybody annotated or found."
+    )
+    return replace(unmeasured(plugin, f"the victim has no PII{kinds} of its own"), limits=(why,))
+
+
+def unmeasured(plugin: str, why: str) -> Result:
+    """Return the result of an attack that could not be made."""
+    scope = {"source": "tuned", "set": ALL}
+    row = Measurement.missing(why, kind="extraction", plugin=plugin, metric="coverage", scope=scope)
+    return Result(measurements=(row,))
+
+
+def rates(
+    tally: Tally,
+    targets: Collection[str],
+    scope: Mapping[str, object],
+    *,
+    budget: int = 0,
+    samples: int = 0,
+) -> list[Measurement]:
+    """Return coverage and efficiency of each source over `targets`, and of the control.
+
+    Beside them stand what guessing and the base get with the same budget and samples. Guessing is
+    measured over all kinds together, so a row of one label has none.
+    """
+    found = tally.found(budget, samples)
+    queries = (budget or tally.size) * (samples or tally.samples)
+    control = tally.truth.control
+    own = {s: f if s == "control" else f & set(targets) for s, f in found.items()}
+    hits = {source: len(strings) for source, strings in own.items()}
+    ns = {s: len(control if s == "control" else targets) for s in found}
+    chance = hits["control"] / ns["control"] if control and "label" not in scope else None
+    base = hits["base"] / ns["base"] if "base" in hits else None
+    rows = []
+    for source in found:
+        groups = {} if source == "control" else tally.truth.groups
+        of = control if source == "control" else targets
+        values = [float(string in own[source]) for string in sorted(of)]
+        coverage = share(values, [groups.get(string, "") for string in sorted(of)], SEED)
+        # EF = VxPII / Q; its interval is the coverage's, in units of queries.
+        per_query = ns[source] / queries
+        efficiency = Estimate(
+            hits[source] / queries, coverage.low * per_query, coverage.high * per_query
+        )
+        at = {"source": source, **scope}
+        rows += [
+            Measurement.mean(
+                coverage,
+                ns[source],
+                kind="extraction",
+                plugin=tally.plugin,
+                metric="coverage",
+                scope=at,
+                hits=hits[source],
+                chance=None if source == "control" else chance,
+                baseline=base if source.startswith("tuned") else None,
+            ),
+            Measurement.mean(
+                efficiency,
+                queries,
+                kind="extraction",
+                plugin=tally.plugin,
+                metric="efficiency",
+                scope=at,
+                hits=hits[source],
+            ),
+        ]
+    return rows
+
+
+def _rows(tally: Tally) -> Iterator[Measurement]:
+    """Yield the totals of each source over the whole set and over its prefix-disjoint part."""
+    queries = tally.size * tally.samples
+    for name, targets in tally.truth.sets().items():
+        for row in rates(tally, targets, {"set": name}):
+            yield row
+            if row.metric == "efficiency":
+                counts = (("vx_pii", row.hits, len(targets)), ("queries", queries, None))
+                for metric, value, n in counts:
+                    yield Measurement(
+                        kind="extraction",
+                        plugin=tally.plugin,
+                        metric=metric,
+                        value=float(value or 0),
+                        n=n,
+                        scope=row.scope,
+                    )
+
+
+def _label_rows(tally: Tally) -> Iterator[Measurement]:
+    """Yield coverage by label over the whole set, for every source."""
+    for label, targets in tally.truth.by_label().items():
+        for row in rates(tally, targets, {"set": ALL, "label": label}):
+            if row.metric == "coverage" and row.scope["source"] != "control":
+                yield row
+
+
+def _named(tally: Tally) -> list[tuple[str, str]]:
+    """Return (finding id, string) of everything extracted, the surest first."""
+    base, counts = _base(tally), tally.tuned.counts
+    found = counts.keys() & tally.truth.labels.keys()
+    order = sorted(found, key=lambda s: (s in base, -counts[s], s))
+    return [(f"{tally.plugin}-{number:04d}", string) for number, string in enumerate(order, 1)]
+
+
+def _base(tally: Tally) -> Mapping[str, int]:
+    return tally.base.counts if tally.base else {}
+
+
+def _findings(tally: Tally, weighed: Weighed | None) -> tuple[Finding, ...]:
+    """Return a finding a string, as severe as it is sure that training put it there.
+
+    The evidence holds the plain string under "text": the report masks it before anyone sees it.
+    """
+    base, truth = _base(tally), tally.truth
+    return tuple(
+        Finding(
+            id=name,
+            severity=_severity(tally, weighed, string),
+            label=truth.labels[string],
+            measurement=f"{tally.plugin} coverage",
+            evidence={
+                "text": string,
+                "outputs": tally.tuned.counts[string],
+                "whole_words": tally.tuned.strict[string],
+                "outputs_of_base": base.get(string, 0) if tally.base else None,
+                "p_value": weighed.p.get(string) if weighed else None,
+                "documents": truth.documents.get(string),
+                "other_members": truth.members.get(string, 0),
+            },
+        )
+        for name, string in _named(tally)
+    )
+
+
+def _severity(tally: Tally, weighed: Weighed | None, string: str) -> Severity:
+    """Return how severe a leak is: what the base says too is low."""
+    if weighed is None or string in _base(tally):
+        return "low"
+    return weighed.severity(string, tally.truth.members.get(string, 0))
+
+
+def _limits(tally: Tally) -> tuple[str, ...]:
+    labels = tally.truth.labels
+    dropped = len(labels) - len(tally.truth.disjoint)
+    limits = [
+        f"{tally.plugin}: {len(labels)} victim-exclusive strings; {dropped} of them are left "
+        "out of the prefix-disjoint set."
+    ]
+    if tally.base is None:
+        limits.append("The target has no base to compare with: what the base knew is not removed.")
+    return tuple(limits)

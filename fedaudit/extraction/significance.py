@@ -1,0 +1,177 @@
+"""How sure it is that what came out came from the victim's records.
+
+Three questions, each with a p value. Of all targets together: did more of them come out than of
+strings that nobody has, of the same kind and as likely under the base? Against the base: is it
+more than the base would say by itself, each string with the chance that the base gives it? Of each
+string by itself: how often would somebody say it who never saw it?
+docs/evidence.md has the reasons, and what was measured of them.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from fedaudit.extraction.recombination import pieces, signature
+from fedaudit.metrics import surprisal
+from fedaudit.metrics.significance import Stratum, guess_rate, permuted, stratified
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+WIDTH = 4.0
+"""Nats: strings whose likelihoods under the base differ by less are alike."""
+SLACK = 1.0
+"""Nats: a control may be so much less likely than a string that it is held against."""
+MORE = 2.0
+"""Training on others' records may make a string so many times as likely, at least, as the base has
+it: what comes out no more often than that is no evidence."""
+DIGITS = 9
+"""So many digits make a number that hardly anybody guesses; a date has fewer."""
+ISSUER = 6
+"""Digits that many numbers begin with alike, where too few others are known to tell."""
+KNOWN = 3
+"""From so many other numbers of its shape on, it is known which digits are alike."""
+
+Place = tuple[str, int]
+"""Strings that are compared: a label, and how likely the base finds them in steps of WIDTH."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What came out of the targets that are judged, and of the controls."""
+
+    targets: Mapping[str, str]
+    """The strings that are judged, with their labels."""
+    controls: Mapping[str, str]
+    gained: Mapping[str, float]
+    """Of targets and controls: the probability that the tuned model says one and the base does
+    not, 1 or 0 where it was tried."""
+    strength: Mapping[str, float]
+    """How often the tuned model says each string: answers, or a probability."""
+    likelihood: Mapping[str, float]
+    """ln p of each under the base; empty without a base."""
+    of_base: Mapping[str, float]
+    """The probability that the base says a string in this audit: targets, and what came out."""
+    outputs: int
+    """Answers that were drawn, or would be."""
+    seed: int
+    uplift: Mapping[str, float] = field(default_factory=dict)
+    """How many times as often as the base the tuned model says controls, of each label."""
+    sampled: bool = True
+    donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Other strings of each label, to see which digits numbers have in common."""
+
+    @cached_property
+    def strata(self) -> dict[Place, tuple[list[str], list[str]]]:
+        """Return targets and controls of each place, those without a counterpart left out."""
+        found: dict[Place, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+        for side, strings in enumerate((self.targets, self.controls)):
+            for string, label in sorted(strings.items()):
+                found[label, self._step(string)][side].append(string)
+        return {place: sides for place, sides in sorted(found.items()) if all(sides)}
+
+    @property
+    def matched(self) -> int:
+        """Return how many targets have controls that are as likely."""
+        return sum(len(targets) for targets, _ in self.strata.values())
+
+    def control(self) -> float:
+        """Return the p value against strings that nobody has."""
+        if self.sampled:
+            return stratified([self._stratum(*sides) for sides in self.strata.values()])
+        values = [
+            (self._gains(targets), self._gains(controls))
+            for targets, controls in self.strata.values()
+        ]
+        return permuted(values, seed=self.seed)
+
+    def base(self) -> float:
+        """Return the p value against the base: what it would say by `chances` of its own."""
+        gained = [self.gained.get(one, 0.0) for one in self.targets]
+        return surprisal.p_value(gained, list(self.chances.values()))
+
+    @cached_property
+    def chances(self) -> dict[str, float]:
+        """Return how likely each target comes out of a model that never saw it, at most."""
+        return {
+            one: min(1.0, max(MORE, self.uplift.get(label, 1.0)) * self.of_base.get(one, 1.0))
+            for one, label in self.targets.items()
+        }
+
+    def string(self, string: str, label: str = "") -> float:
+        """Return a bound on the probability that a string is said by chance in this audit.
+
+        The larger of two: what the base gives it, and the share of controls, about as likely
+        under the base, that come out as often, or what a law of its digits gives to as many
+        guesses, whichever is less, doubled for the choice.
+        """
+        label = label or self.targets[string]
+        alike = [
+            one
+            for one, its in self.controls.items()
+            if its == label and self._likely(one) >= self._likely(string) - SLACK
+        ]
+        said = self.strength.get(string, 0.0)
+        hits = sum(
+            self.gained.get(one, 0.0) > 0 and self.strength.get(one, 0.0) >= said for one in alike
+        )
+        chance = guess_rate(hits, len(alike))
+        law = guess_of_digits(string, self.donors.get(label, ())) * self.outputs
+        if law < 1 and not hits:
+            chance = min(1.0, 2 * min(chance, law))
+        return max(chance, self.of_base.get(string, 1.0))
+
+    def leak(self) -> float:
+        """Return the p value of all targets together: neither controls nor the base explain it."""
+        return max(self.control(), self.base())
+
+    def any_string(self) -> float:
+        """Return the p value of the surest string, among as many as there are (Bonferroni)."""
+        surest = min((self.string(one) for one in self.found), default=1.0)
+        return min(1.0, len(self.targets) * surest)
+
+    @property
+    def found(self) -> list[str]:
+        """Return the judged targets that most likely the tuned model says and the base does not."""
+        return sorted(string for string in self.targets if self.gained.get(string, 0.0) >= 0.5)
+
+    def _stratum(self, targets: Sequence[str], controls: Sequence[str]) -> Stratum:
+        hits = sum(self.gained.get(one, 0.0) > 0 for one in targets)
+        control = sum(self.gained.get(one, 0.0) > 0 for one in controls)
+        return Stratum(hits, len(targets), control, len(controls))
+
+    def _gains(self, strings: Sequence[str]) -> "npt.NDArray[np.float64]":
+        import numpy as np
+
+        return np.array([self.gained.get(one, 0.0) for one in strings], dtype=np.float64)
+
+    def _likely(self, string: str) -> float:
+        return self.likelihood.get(string, 0.0)
+
+    def _step(self, string: str) -> int:
+        return math.floor(self._likely(string) / WIDTH)
+
+
+def guess_of_digits(string: str, others: Sequence[str]) -> float:
+    """Return a bound on the probability of guessing a long number, else 1.
+
+    Digits are as likely as the other numbers of its shape have them in their places (each seen
+    once more than it was); with few others, the first ISSUER digits count as known and the rest
+    as any. Fewer than DIGITS digits may be a date or another number of which there are few.
+    """
+    own, form = pieces(string), signature(string)
+    digits = [(at, place) for at, piece in enumerate(own) if piece.isdecimal()
+              for place in range(len(piece))]  # fmt: skip
+    if len(digits) < DIGITS:
+        return 1.0
+    alike = [pieces(one) for one in others if one != string and signature(one) == form]
+    if len(alike) < KNOWN:
+        return 10.0 ** -(len(digits) - ISSUER)
+    return math.prod(
+        (1 + sum(one[at][place] == own[at][place] for one in alike)) / (len(alike) + 10)
+        for at, place in digits
+    )

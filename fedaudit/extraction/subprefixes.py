@@ -1,0 +1,108 @@
+"""Sub-prefixes of what stands before personal data: Set(SUP) of FedPII, section 4.2.2, in order."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+from fedaudit.api.plugin import Case
+from fedaudit.extraction.prefixes import Place, places
+
+if TYPE_CHECKING:
+    from fedaudit.metrics.suffixes import Integers, Suffixes
+
+
+class First(Sequence[Place]):
+    """The first sub-prefixes of a set, made when they are asked for."""
+
+    def __init__(self, made: "SubPrefixes", size: int) -> None:
+        self._made, self._size = made, max(0, min(size, len(made)))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Place]:
+        return map(self._made.place, range(self._size))
+
+    @overload
+    def __getitem__(self, index: int) -> Place: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Place]: ...
+    def __getitem__(self, index: int | slice) -> Place | list[Place]:
+        chosen = range(self._size)[index]
+        made = self._made.place
+        return made(chosen) if isinstance(chosen, int) else [made(one) for one in chosen]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubPrefixes:
+    """Set(SUP): distinct sub-prefixes, most frequent first, then longest, then by tokens.
+
+    They are made when they are asked for; kept are the places and a few numbers for each.
+    """
+
+    occurrences: Sequence[Place]
+    found: "Suffixes"
+
+    def __len__(self) -> int:
+        return len(self.found.count)
+
+    @property
+    def count(self) -> "Integers":
+        """Return how often each occurs in the multiset, (len,) int32, falling."""
+        return self.found.count
+
+    def reaching(self, minimum: int) -> int:
+        """Return how many occur at least `minimum` times: they are the first ones."""
+        import numpy as np
+
+        return int(np.searchsorted(-self.count, -minimum, side="right"))
+
+    def ordered(self, minimum: int = 1) -> Iterator[Place]:
+        """Yield those that occur at least `minimum` times, most frequent first."""
+        return map(self.place, range(self.reaching(minimum)))
+
+    def most_frequent(self, k: int) -> list[Place]:
+        """Return the first `k`, or all where there are fewer."""
+        return self.first(k)[:]
+
+    def first(self, size: int) -> First:
+        """Return the first `size`, or all where there are fewer, without making them yet."""
+        return First(self, size)
+
+    def place(self, index: int) -> Place:
+        """Return a sub-prefix as a place, with the commonest label and character after it."""
+        found = self.found
+        first, length = int(found.first[index]), int(found.length[index])
+        rows = found.order[first : first + int(found.count[index])]
+        kinds = Counter((self.occurrences[row].label, self.occurrences[row].after) for row in rows)
+        label, after = min(kinds, key=lambda kind: (-kinds[kind], kind))
+        return Place(
+            prefix=self.occurrences[rows[0]].prefix[-length:],
+            tokens=(),
+            at_start=bool(found.whole[index]),
+            label=label,
+            after=after,
+        )
+
+
+def subprefixes(occurrences: Sequence[Place], context: int, *, starts: bool = True) -> SubPrefixes:
+    """Return the distinct suffixes of 1 to `context` tokens of every prefix.
+
+    A prefix that reaches its document's start is, as a whole, a sub-prefix at a document's start;
+    every shorter suffix begins mid-document. The same tokens in both ways are two sub-prefixes,
+    because they are asked behind different beginnings; with `starts` False, where the beginnings
+    are the same, they are one. Raises ValueError for a context below 1.
+    """
+    from fedaudit.metrics.suffixes import suffixes
+
+    prefixes = [place.prefix for place in occurrences]
+    whole = [starts and place.at_start for place in occurrences]
+    return SubPrefixes(occurrences, suffixes(prefixes, whole, context))
+
+
+def of_case(case: Case, context: int) -> SubPrefixes:
+    """Return the sub-prefixes of the attacker's PII, distinct as the prompts they are asked as."""
+    found = places(case.engine, case.attacker, context)
+    starts = case.begun((), at_start=True) != case.begun((), at_start=False)
+    return subprefixes(found, context, starts=starts)

@@ -1,0 +1,122 @@
+"""What the victim alone has: the strings that are looked for, and strings that nobody has."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Document
+from fedaudit.extraction.controls import CONTROLS, guesses
+from fedaudit.metrics.document_frequency import absent, document_frequency
+from fedaudit.metrics.extraction import Disjointness, prefix_disjoint, victim_exclusive
+from fedaudit.pii.normalized_search import folded
+
+ALL, DISJOINT, EXCLUSIVE = "all", "prefix-disjoint", "exclusive"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """The victim's own strings, and strings that nobody has."""
+
+    labels: Mapping[str, str]
+    """Label of every target."""
+    disjoint: frozenset[str] = frozenset()
+    """The targets that are left when each output must identify one."""
+    exclusive: frozenset[str] = frozenset()
+    """The targets that are the victim's alone: no other member has them, however it writes them,
+    and none is part of another one."""
+    controls: Mapping[str, str] = field(default_factory=dict)
+    """Strings that nobody has, with their labels."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """The group of the victim's records that a target stands in, where they have groups."""
+    members: Mapping[str, int] = field(default_factory=dict)
+    """Of each target, how many of the other members at hand have it."""
+    documents: Mapping[str, int] = field(default_factory=dict)
+    """Of each target, in how many of the victim's documents it stands."""
+    donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Strings of each label that anybody has."""
+
+    @cached_property
+    def control(self) -> frozenset[str]:
+        """Return the strings that nobody has."""
+        return frozenset(self.controls)
+
+    def by_label(self) -> dict[str, Collection[str]]:
+        """Return the targets of each label, the most frequent label first, then by name."""
+        groups: dict[str, list[str]] = defaultdict(list)
+        for string, label in self.labels.items():
+            groups[label].append(string)
+        return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))
+
+    def sets(self) -> dict[str, Collection[str]]:
+        """Return the sets of targets of the paper by name; what is judged is in `exclusive`."""
+        return {ALL: self.labels.keys(), DISJOINT: self.disjoint}
+
+
+def targets(case: Case) -> dict[str, str]:
+    """Return the victim's exclusive PII with their labels."""
+    own = [pair for document in case.victim or () for pair in document.strings()]
+    return victim_exclusive(own, [document.text for document in case.attacker])
+
+
+def truth(case: Case, disjoint: Disjointness = "prefix-free", *, most: int = CONTROLS) -> Truth:
+    """Return the victim's exclusive PII, and about `most` strings that nobody has."""
+    labels, victim = targets(case), case.victim or ()
+    everybody = (case.attacker, victim, *case.members.values())
+    texts = [document.text for documents in everybody for document in documents]
+    donors = _by_label(document for documents in everybody for document in documents)
+    given = {s.strip(): label for d in case.control for s, label in d.strings() if s.strip()}
+    made = guesses(labels, texts, seed=case.seed, donors=donors, given=given, most=most)
+    shared = _shared(labels, case.members)
+    return Truth(
+        labels=labels,
+        disjoint=frozenset(prefix_disjoint(labels, disjoint)),
+        exclusive=_exclusive(labels, case.attacker, shared),
+        controls=dict(made),
+        groups=_groups(victim),
+        members=shared,
+        documents=document_frequency(labels, [document.text for document in victim]),
+        donors=donors,
+    )
+
+
+def _by_label(documents: Iterable[Document]) -> dict[str, list[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for document in documents:
+        for string, label in document.strings():
+            found[label].add(string.strip())
+    return {label: sorted(strings) for label, strings in sorted(found.items())}
+
+
+def _shared(labels: Iterable[str], members: Mapping[str, Sequence[Document]]) -> dict[str, int]:
+    """Return how many other members have each string, however they write it."""
+    forms = {string: folded(string) for string in labels}
+    counts = dict.fromkeys(forms, 0)
+    for documents in members.values():
+        free = absent(filter(None, forms.values()), [folded(one.text) for one in documents])
+        for string, form in forms.items():
+            counts[string] += form not in free
+    return counts
+
+
+def _exclusive(
+    labels: Mapping[str, str], attacker: Sequence[Document], shared: Mapping[str, int]
+) -> frozenset[str]:
+    """Return the strings that no other member has, of which none is part of another one."""
+    forms: dict[str, str] = {}
+    for string in sorted(labels):
+        forms.setdefault(folded(string), string)  # one of those that differ in case only
+    forms.pop("", None)
+    free = absent(forms, [folded(document.text) for document in attacker])
+    inside = document_frequency(free, sorted(free))
+    return frozenset(forms[form] for form in free if inside[form] == 1 and not shared[forms[form]])
+
+
+def _groups(documents: Sequence[Document]) -> dict[str, str]:
+    """Return the first group, by name, of the records that each string stands in."""
+    found: dict[str, str] = {}
+    for document in documents:
+        for string, _ in document.strings() if document.group else ():
+            found[string.strip()] = min(document.group, found.get(string.strip(), document.group))
+    return found

@@ -1,0 +1,106 @@
+"""What an adapter's configuration may say: an audit of anything else would be of another model.
+
+Some options of PEFT change the base's own weights as soon as an adapter is attached, so that "the
+base" would be another one; some import what they name, make layers of any size, or are not in the
+adapter's tensors. None of them is needed to load a LoRA adapter that was trained and saved.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError
+
+RANK, ALPHA, NAMES, LENGTH = 2**16, 2**20, 10_000, 10_000
+
+STARTS = (True, False, None, "gaussian", "orthogonal", "eva")
+"""Ways to draw A and B that leave the base as it is; the adapter's own take their place."""
+
+UNUSED = (
+    *("modules_to_save", "layer_replication", "trainable_token_indices", "use_qalora"),
+    *("alora_invocation_tokens", "arrow_config", "kasa_config", "velora_config"),
+    *("monteclora_config", "use_bdlora", "lora_ga_config", "megatron_config"),
+)
+
+
+def _whole(value: Any, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def _rank(value: Any) -> bool:
+    return _whole(value, 1, RANK)
+
+
+def _alpha(value: Any) -> bool:  # NaN is in no interval
+    return type(value) in (int, float) and 0 <= value <= ALPHA
+
+
+def _dropout(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < 1
+
+
+def _flag(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def _names(value: Any) -> bool:
+    if isinstance(value, list):
+        return len(value) <= NAMES and all(isinstance(one, str) and _names(one) for one in value)
+    return value is None or (isinstance(value, str) and len(value) <= LENGTH)
+
+
+def _layers(value: Any) -> bool:
+    many = value if isinstance(value, list) else [0 if value is None else value]
+    return len(many) <= NAMES and all(_whole(one, 0, RANK) for one in many)
+
+
+def _table_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def table(value: Any) -> bool:
+        if value is None:
+            return True
+        own = isinstance(value, dict) and len(value) <= NAMES and _names(list(value))
+        return own and all(map(fits, value.values()))
+
+    return table
+
+
+_FLAGS = ("use_rslora", "use_dora", "lora_bias", "fan_in_fan_out", "ensure_weight_tying")
+_SELECTIONS = ("target_modules", "exclude_modules", "layers_pattern", "target_parameters")
+_RANK_SAID = f"a whole number from 1 to {RANK}"
+_ALPHA_SAID = f"a number from 0 to {ALPHA}"
+_NAMES_SAID = "names of modules or a pattern"
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "r": (_rank, _RANK_SAID),
+    "lora_alpha": (_alpha, _ALPHA_SAID),
+    "lora_dropout": (_dropout, "a number from 0 up to 1"),
+    "rank_pattern": (_table_of(_rank), f"a table of modules, each with {_RANK_SAID}"),
+    "alpha_pattern": (_table_of(_alpha), f"a table of modules, each with {_ALPHA_SAID}"),
+    "layers_to_transform": (_layers, "a layer's number or a list of them"),
+    **dict.fromkeys(_FLAGS, (_flag, "true or false")),
+    **dict.fromkeys(_SELECTIONS, (_names, _NAMES_SAID)),
+}
+
+
+def check(config: Mapping[str, Any], path: Path) -> None:
+    """Raise InputError, naming the option, for a configuration that no audit should load.
+
+    Options that PEFT does not have are passed over, as PEFT does.
+    """
+    odd = [name for name in UNUSED if config.get(name)]
+    if config.get("bias") not in (None, "none"):
+        odd.append("bias")
+    start = config.get("init_lora_weights")
+    if not isinstance(start, bool | str | None) or start not in STARTS:
+        odd.append("init_lora_weights")
+    if odd:
+        raise InputError(
+            f"{path} cannot be audited: it is no plain LoRA, its {odd[0]} is set. Have it saved "
+            "as a LoRA adapter of the base as it is."
+        )
+    for name, (fits, wanted) in _RULES.items():
+        if name in config and not fits(config[name]):
+            said = repr(config[name])
+            shown = said if len(said) <= 60 else f"{said[:60]}…"
+            raise InputError(
+                f"{path} is no LoRA configuration: {name} is {shown}, and must be {wanted}."
+            )

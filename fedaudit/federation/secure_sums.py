@@ -1,0 +1,75 @@
+"""Sums over sets of clients, as secure aggregation gave them to the server, on disk."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.errors import InputError
+from fedaudit.system.files import atomic
+
+if TYPE_CHECKING:
+    from fedaudit.api.plugin import Update
+    from fedaudit.federation.manifest import Round
+
+Members = tuple[str, ...]
+FOLDER, LABEL = "sums", "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The sums of one round that were asked for while it ran; there can be no others."""
+
+    path: Path
+    """The federation's folder."""
+    round: "Round"
+
+    def __call__(self, members: Members) -> "Update":
+        """Return the sum over `members`; raises InputError when nobody asked for it."""
+        wanted = tuple(sorted(members))
+        for name, own in self.round.sums.items():
+            if tuple(sorted(own)) == wanted:
+                return read(self.path / name, own, self.round.round)
+        raise InputError(
+            f"{self.path}: round {self.round.round} has no sum over {', '.join(wanted)}; its sums "
+            "are those of the design that its manifest names, so give the same --others, "
+            "--queries, --sets, --limit and --seed, or none."
+        )
+
+
+def write(update: "Update", members: Members, number: int, folder: Path) -> str:
+    """Write one sum with its member list; returns the file's name, which tells nothing."""
+    from safetensors.torch import save_file
+
+    label = _label(members, number)
+    name = hashlib.sha256(label.encode()).hexdigest()[:16] + ".safetensors"
+    with atomic(folder / name) as temporary:
+        tensors = {key: tensor.contiguous() for key, tensor in sorted(update.items())}
+        save_file(tensors, temporary, metadata={LABEL: label})
+    return name
+
+
+def read(path: Path, members: Members, number: int) -> "Update":
+    """Return a sum; raises InputError unless the file says that it is over `members`."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            said: Mapping[str, str] = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} is not a valid safetensors file ({error}).") from None
+    wanted = _label(members, number)
+    if said.get(LABEL) != wanted:
+        raise InputError(
+            f"{path} is not the sum that the manifest says: it holds "
+            f"{said.get(LABEL, 'nothing that it names')!r}, not {wanted!r}."
+        )
+    return tensors
+
+
+def _label(members: Members, number: int) -> str:
+    """Return what a file says of itself, in one entry: safetensors writes several in any order."""
+    return json.dumps({"members": sorted(members), "round": number})

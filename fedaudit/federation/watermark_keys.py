@@ -1,0 +1,48 @@
+"""The owner's file of marks: what finds the watermarks of its documents. It is secret."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.watermark import Mark
+from fedaudit.config.options import build
+from fedaudit.system.files import atomic_text, check_version, read_json
+from fedaudit.system.names import check_name
+
+OWNER = "owner/watermark.json"
+"""Where a simulation keeps the owner's file, below the federation's folder."""
+SCHEMA_VERSION = "1.0"
+
+
+def write(marks: Sequence[Mark], path: Path) -> None:
+    """Write `marks` into a file that only its owner can read."""
+    table = {"schema_version": SCHEMA_VERSION, "marks": [asdict(mark) for mark in marks]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_text(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n", mode=0o600)
+
+
+def read(path: Path) -> list[Mark]:
+    """Return the marks in `path`; raises InputError for a file that holds none."""
+    table = read_json(path, f"There is no watermark file {path}.")
+    check_version(table, path, SCHEMA_VERSION)
+    items: Any = table.get("marks") if isinstance(table, Mapping) else None
+    if not isinstance(items, list) or not items:
+        raise InputError(f"{path} holds no marks; `fedaudit watermark make` writes such a file.")
+    for number, item in enumerate(items):  # what is refused below is shown, and must be no secret
+        if not isinstance(item, Mapping) or not isinstance(item.get("secret"), Mapping):
+            raise InputError(f"{path}: mark {number} has no table 'secret'.")
+        if not isinstance(item.get("salt", ""), str):
+            raise InputError(f"{path}: mark {number} has a salt that is no text.")
+    try:
+        marks = [build(Mark, item, f"mark {number}") for number, item in enumerate(items)]
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
+    ids = [mark.id for mark in marks]
+    for one in ids:
+        check_name(one, path, "the mark")
+    if len(set(ids)) < len(ids):
+        raise InputError(f"{path} holds two marks of one id.")
+    return marks

@@ -1,0 +1,250 @@
+"""An engine whose answers are kept: a stopped attack that asks in its own way goes on as well.
+
+Attacks that ask prefixes keep less (`asking`): what answers say of the strings looked for. Here
+whole answers are kept, texts and scores, because only the attack knows what it makes of them.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from fedaudit.api.plugin import Engine, Progress, no_progress
+from fedaudit.api.records import Decoding, Generation, Probe, Target, Tokens
+from fedaudit.journal import chunk_size
+from fedaudit.journal.shards import Kept, Part, identified
+
+FIRST = 2**14
+"""Tokens of a first piece, written or read, which is kept at once."""
+ROUNDING = 1e-3
+"""By so much a log-probability may be above 0."""
+ROOM = 2**18
+"""Tokens of the largest piece."""
+
+Item = TypeVar("Item")
+
+
+class KeptEngine:
+    """Answers from the journal what was answered before, and keeps what the engine answers.
+
+    Of a shard's audit only the questions of the shard are asked. What the others' would be answered
+    is empty, and nobody reports it.
+    """
+
+    def __init__(self, engine: Engine, kept: Kept) -> None:
+        self.engine, self.kept = engine, kept
+        self.context_length = engine.context_length
+        self.beginnings: Mapping[str, tuple[int, ...]] = engine.beginnings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """Tokenise as the engine does."""
+        return self.engine.tokenize(texts)
+
+    def generate(
+        self,
+        target: Target,
+        probes: Sequence[Probe],
+        *,
+        seed: int,
+        decoding: Decoding = Decoding(),
+        strings: Collection[str] | None = None,
+        progress: Progress = no_progress,
+    ) -> list[Generation]:
+        """Continue every probe."""
+
+        def ask(some: Sequence[Probe], told: Progress) -> list[Any]:
+            found = self.engine.generate(
+                target, some, seed=seed, decoding=decoding, strings=strings, progress=told
+            )
+            return [(one.texts, one.tokens) for one in found]
+
+        looked_for = () if strings is None else (tuple(strings),)
+        answers = self._through(
+            ("generate", *_who(target), seed, decoding, *looked_for),
+            probes,
+            prompts=[probe.prompt for probe in probes],
+            sizes=[probe.samples * probe.max_new_tokens for probe in probes],
+            counts=[probe.samples for probe in probes],
+            ask=ask,
+            fits=lambda probe, answer: _continued(probe.samples, answer),
+            progress=progress,
+        )
+        return [
+            Generation(tuple(answer[0]), tuple(map(tuple, answer[1])))
+            if answer
+            else Generation(("",) * probe.samples)
+            for probe, answer in zip(probes, answers, strict=True)
+        ]
+
+    def score(
+        self,
+        target: Target,
+        sequences: Sequence[Sequence[int]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[float]]:
+        """Score every sequence."""
+        answers = self._through(
+            ("score", *_who(target)),
+            sequences,
+            prompts=sequences,
+            sizes=list(map(len, sequences)),
+            counts=[1] * len(sequences),
+            ask=lambda some, told: self.engine.score(target, some, progress=told),
+            fits=_scored,
+            progress=progress,
+        )
+        return [
+            _zeros(sequence) if answer is None else answer
+            for sequence, answer in zip(sequences, answers, strict=True)
+        ]
+
+    def scores(
+        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    ) -> list[list[list[float]]]:
+        """Score every sequence under every target, one after the other."""
+        return [self.score(target, sequences) for target in targets]
+
+    def score_groups(
+        self,
+        target: Target,
+        groups: Sequence[Sequence[Sequence[int]]],
+        *,
+        progress: Progress = no_progress,
+    ) -> list[list[list[float]]]:
+        """Score every sequence of every group; a group is one question."""
+        answers = self._through(
+            ("groups", *_who(target)),
+            groups,
+            prompts=[group[0] if group else () for group in groups],
+            sizes=[sum(map(len, group)) for group in groups],
+            counts=list(map(len, groups)),
+            ask=lambda some, told: self.engine.score_groups(target, some, progress=told),
+            fits=lambda group, answer: _each(_scored, group, answer),
+            progress=progress,
+        )
+        return [
+            [_zeros(sequence) for sequence in group] if answer is None else answer
+            for group, answer in zip(groups, answers, strict=True)
+        ]
+
+    def _through(
+        self,
+        name: object,
+        items: Sequence[Item],
+        *,
+        prompts: Sequence[Sequence[int]],
+        sizes: Sequence[int],
+        counts: Sequence[int],
+        ask: Callable[[Sequence[Item], Progress], list[Any]],
+        fits: Callable[[Item, Any], bool],
+        progress: Progress,
+    ) -> list[Any]:
+        """Return the answer to every item, None where it is another shard's.
+
+        `sizes` are the tokens of each item, `counts` how many answers each has; `fits` tells
+        whether what a journal holds is an answer to an item at all.
+        """
+        found: list[Any] = [None] * len(items)
+        done, total = 0, sum(sizes)
+        for part in self.kept.parts:
+            stream = part.stream(name)
+            for piece in _pieces(part, prompts, sizes):
+                some = [items[index] for index in piece]
+                digest = blake2b(repr(some).encode(), digest_size=16).digest()
+                size, count = (sum(many[index] for index in piece) for many in (sizes, counts))
+                content = stream.next(digest, chunk_size.room(count + 2 * len(piece), size))
+                if content is None:
+                    content = ask(some, _share(progress, done, size, total))
+                    stream.add(digest, count, content)
+                elif not _each(fits, some, content):
+                    raise stream.broken("an answer is none to its question")
+                elif self.kept.recheck:
+                    self.kept.recheck.check(
+                        stream,
+                        digest,
+                        content,
+                        _again(ask, some),
+                        range(len(some)),
+                    )
+                for index, answer in zip(piece, content, strict=True):
+                    found[index] = answer
+                done += size
+                progress(done, total)
+        return found
+
+
+def _pieces(
+    part: Part, prompts: Sequence[Sequence[int]], sizes: Sequence[int]
+) -> Iterator[list[int]]:
+    """Yield the places of a part's questions in pieces, of ROOM tokens at most or one question."""
+    piece: list[int] = []
+    before = size = 0
+    for index, prompt in enumerate(prompts):
+        if not part.shard.has(prompt):
+            continue
+        piece.append(index)
+        size += sizes[index]
+        if size >= chunk_size.size(before, FIRST, ROOM):
+            yield piece
+            before += size
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def _again(
+    ask: Callable[[Sequence[Item], Progress], list[Any]], some: Sequence[Item]
+) -> Callable[[Sequence[int]], list[Any]]:
+    """Return what asks some questions of a piece by their places in it."""
+    return lambda places: ask([some[place] for place in places], no_progress)
+
+
+def _each(fits: Callable[[Any, Any], bool], items: Sequence[Any], answers: Any) -> bool:
+    """Tell whether there is a fitting answer to each of some items, and no more."""
+    return (
+        isinstance(answers, list) and len(answers) == len(items) and all(map(fits, items, answers))
+    )
+
+
+def _continued(samples: int, answer: Any) -> bool:
+    """Tell whether an answer is texts, as many as samples, and the tokens of each or of none."""
+    if not isinstance(answer, list) or len(answer) != 2:
+        return False
+    texts, tokens = answer
+    if not (isinstance(texts, list) and isinstance(tokens, list)):
+        return False
+    return (
+        len(texts) == samples
+        and all(isinstance(text, str) for text in texts)
+        and len(tokens) in (0, samples)
+        and all(isinstance(row, list) and {type(one) for one in row} <= {int} for row in tokens)
+    )
+
+
+def _scored(sequence: Sequence[int], answer: Any) -> bool:
+    """Tell whether an answer is a log-probability of every token but the first."""
+    return (
+        isinstance(answer, list)
+        and len(answer) == max(0, len(sequence) - 1)
+        and all(type(one) is float and one <= ROUNDING for one in answer)
+    )
+
+
+def _share(progress: Progress, before: int, size: int, total: int) -> Progress:
+    """Return what tells of a piece as of its part in the whole."""
+
+    def told(done: int, of: int) -> None:
+        progress(before + size * done // max(of, 1), total)
+
+    return told
+
+
+def _who(target: Target) -> tuple[str | None, str | None]:
+    return identified(target), target.heading
+
+
+def _zeros(sequence: Sequence[int]) -> list[float]:
+    return [0.0] * max(0, len(sequence) - 1)

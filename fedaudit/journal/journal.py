@@ -1,0 +1,293 @@
+"""What a model answered, kept while an audit runs: a killed audit goes on from there.
+
+The file is a line that names the format, and frames behind it (`sealed`). The first one is the
+header, JSON that says whose journal this is; all others are records, sealed under a key that lies
+beside the file. Each holds the answers to one piece of one pass; docs/journal.md tells the rest.
+"""
+
+import json
+import os
+import secrets
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fedaudit.api.errors import FedauditError, InputError
+from fedaudit.journal import encryption, header
+from fedaudit.journal.encryption import NAME, Record
+from fedaudit.system.files import atomic_text, folder, open_regular, unwritable
+
+FILE, KEY = header.FILE, "journal.key"
+FIRST = b"fedaudit journal 1\n"
+SYNC = 5.0
+"""Seconds after which what was written must be on the disk itself; it is a file's at once."""
+
+_END = b"\0" * NAME
+"""The pass of the last record of a journal that is whole."""
+
+
+class OtherQuestions(FedauditError):
+    """Answers that are kept are to other questions than the audit asks.
+
+    No InputError: where one attack of several cannot be made, the others go on, but this stops all.
+    """
+
+    exit_code = InputError.exit_code
+
+
+class BrokenJournal(FedauditError):
+    """A journal holds what fedaudit does not write; no InputError, for it stops all attacks."""
+
+    exit_code = InputError.exit_code
+
+
+class Journal:
+    """An append-only file of answers; nothing is written before the first of them.
+
+    A record goes to the file with one write before anything is made of it. What stands behind the
+    last whole record (a torn write, the zeros of a lost page) is cut off before the next one is
+    written: answers are functions of their questions, so they are asked again.
+    """
+
+    def __init__(self, place: Path, said: Mapping[str, Any]) -> None:
+        self.place, self.header = place, dict(said)
+        self.known = 0
+        """Answers that were there when it was opened."""
+        self.answers = 0
+        """Answers that are there now."""
+        self.spent = 0.0
+        """Seconds that earlier processes worked on it."""
+        self.finished = False
+        self._since, self._session = time.monotonic(), secrets.randbits(32)
+        self._key = b""
+        self._file: BinaryIO | None = None
+        self._end, self._synced = 0, 0.0
+        self._torn = False
+        self._pieces: dict[tuple[bytes, int], list[tuple[int, int]]] = defaultdict(list)
+        self._passes: Counter[bytes] = Counter()
+
+    @property
+    def path(self) -> Path:
+        """Return the file."""
+        return self.place / FILE
+
+    def stream(self, what: object) -> "Stream":
+        """Return the answers of one pass; of equal passes, the first time those of the first."""
+        name = blake2b(repr(what).encode(), digest_size=NAME).digest()
+        self._passes[name] += 1
+        return Stream(self, name, self._passes[name] - 1)
+
+    def fact(self, name: str, value: str) -> None:
+        """Note what is known of the run late; InputError where the journal says otherwise."""
+        facts = self.header.setdefault("facts", {})
+        if facts.setdefault(name, value) != value:
+            raise InputError(
+                f"{self.place} holds the answers of another run: {name} is {value[:16]} now, "
+                f"{str(facts[name])[:16]} then."
+            )
+
+    def finish(self) -> None:
+        """Note that every answer is there, and be done with writing."""
+        if not self.finished:
+            self.append(Record(name=_END))
+        self.finished = True
+        self.close()
+
+    def remove(self) -> None:
+        """Remove the file and its key: the report stands."""
+        self.close()
+        for path in (self.path, self.place / KEY):
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Write nothing any more."""
+        if self._file is not None:
+            with unwritable(self.path):
+                os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+
+    def append(self, record: Record) -> None:
+        """Add a record; raises Interrupted when the disk is full, and what was there still is."""
+        if self._file is None:
+            self._begin()
+        elif self._torn:
+            self._cut(self._file)
+        since = time.monotonic() - self._since
+        timed = replace(record, session=self._session, seconds=since)
+        self._write(encryption.framed(encryption.sealed(timed.packed(), self._key), self._key))
+        self.answers += record.answers
+
+    def record(self, name: bytes, number: int, turn: int, room: int) -> Record | None:
+        """Return piece `turn` of a pass, of `room` bytes at most; None where there is none."""
+        found = self._pieces.get((name, number), ())
+        if turn >= len(found):
+            return None
+        start, length = found[turn]
+        if length > encryption.largest(room):
+            raise self.broken(f"a record is larger than the {room:,} bytes that it may need")
+        with self.path.open("rb") as file:
+            file.seek(start)
+            content = file.read(length)
+        try:
+            return encryption.read(encryption.opened(content, self._key), room)
+        except ValueError as error:
+            raise self.broken(str(error)) from None
+
+    def broken(self, why: object) -> BrokenJournal:
+        """Return the error for a journal that no fedaudit wrote, and `why` that is known."""
+        whose = self.header.get("shard")
+        return BrokenJournal(
+            f"{self.path}{f' of shard {whose}' if whose else ''} holds what no audit writes: {why}."
+        )
+
+    def _begin(self) -> None:
+        """Make the file, which nobody but its owner can read, with its key and header."""
+        folder(self.place)
+        self._key = secrets.token_bytes(header.KEY)
+        atomic_text(self.place / KEY, self._key.hex() + "\n", mode=0o600)
+        said = json.dumps(
+            {**self.header, "key": header.digest_of(self._key)}, sort_keys=True
+        ).encode()
+        with unwritable(self.path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+            self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
+        try:
+            header.locked(self._file, self.place)
+            self._write(FIRST + encryption.framed(said))
+        except BaseException:
+            self._file.close()
+            self._file = None
+            self.path.unlink()
+            raise
+
+    def _write(self, record: bytes) -> None:
+        assert self._file is not None
+        try:
+            with unwritable(self.path):
+                if os.write(self._file.fileno(), record) < len(record):
+                    raise OSError(28, "No space left on device")
+                self._end += len(record)
+                if (now := time.monotonic()) > self._synced + SYNC:
+                    os.fsync(self._file.fileno())
+                    self._synced = now
+        except BaseException:
+            # Half a record at the end is found when the file is opened; better none at all.
+            self._cut(self._file)
+            raise
+
+    def _cut(self, file: BinaryIO) -> None:
+        """Let the file end behind its last whole record."""
+        file.truncate(self._end)
+        file.seek(self._end)
+        self._torn = False
+
+    def _index(self, file: BinaryIO) -> None:
+        """Find every whole record, and where the last one ends."""
+        spent: dict[int, float] = {}
+        for frame in encryption.frames(file, self._key):
+            try:
+                one = encryption.read(encryption.opened(frame.begin, self._key), 0)
+            except ValueError as error:
+                raise self.broken(error) from None
+            self.finished = one.name == _END
+            if not self.finished:
+                self._pieces[one.name, one.number].append((frame.start, frame.length))
+                self.known += one.answers
+            spent[one.session] = one.seconds
+            self._end = frame.start + frame.length
+        self.spent, self.answers = sum(spent.values()), self.known
+
+
+class Stream:
+    """The answers of one pass over its questions, piece by piece, read and then written."""
+
+    def __init__(self, journal: Journal, name: bytes, number: int) -> None:
+        self.journal, self.name, self._number, self._turn = journal, name, number, 0
+
+    def next(self, piece: bytes, room: int) -> Any | None:
+        """Return what was kept of the next piece; None when this one has to be asked.
+
+        `piece` is a digest of its questions, and `room` the bytes that answers to them take at
+        most, as JSON. Raises OtherQuestions where other ones come next, and where a journal that
+        should be whole has none, and BrokenJournal for what is more or something else.
+        """
+        found = self.journal.record(self.name, self._number, self._turn, room)
+        if found is None and not self.journal.finished:
+            return None
+        self._turn += 1
+        if found is None or found.piece != piece:
+            raise OtherQuestions(
+                f"{self.journal.path} holds answers to other questions than this audit asks: "
+                "remove it and begin again."
+            )
+        if found.content is None:
+            raise self.journal.broken("a record is empty")
+        return found.content
+
+    def broken(self, why: object) -> BrokenJournal:
+        """Return the error for answers that are none, and `why` that is known."""
+        return self.journal.broken(why)
+
+    def add(self, piece: bytes, answers: int, content: Any) -> None:
+        """Keep the answers to the next piece, anything that JSON has, and how many they are."""
+        self._turn += 1
+        if not self.journal.finished:
+            own = Record(
+                name=self.name,
+                number=self._number,
+                piece=piece,
+                answers=answers,
+                content=content,
+            )
+            self.journal.append(own)
+
+
+def load(place: Path, *, write: bool) -> Journal | None:
+    """Return the journal in a folder, None where nothing was kept yet; to `write`, it is locked.
+
+    Raises InputError for a file that is no journal, one without its key, and one that another
+    process is writing.
+    """
+    path = place / FILE
+    try:
+        file = open_regular(path, write=write)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    try:
+        return _read(file, place, write)
+    except BaseException:
+        file.close()
+        raise
+
+
+def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
+    if write:
+        header.locked(file, place)
+    start = file.read(len(FIRST))
+    first = next(encryption.frames(file, held=header.LARGEST), None) if start == FIRST else None
+    if first is None:
+        file.close()
+        if not FIRST.startswith(start.rstrip(b"\0")):
+            raise InputError(f"{place / FILE} is no journal of this version of fedaudit.")
+        if write:  # stopped before there was anything to keep
+            (place / FILE).unlink()
+        return None
+    said = header.read(first, place / FILE)
+    key = header.key(place / KEY, said.pop("key", None))
+    journal = Journal(place, said)
+    journal._key = key
+    journal._end = first.start + first.length
+    file.seek(journal._end)
+    journal._index(file)
+    if write and not journal.finished:
+        journal._file, journal._torn = file, True
+    else:
+        file.close()
+    return journal

@@ -1,0 +1,125 @@
+"""What an audit asks and keeps: all of its questions or one shard's, and its journals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from fedaudit.api.errors import UsageError
+from fedaudit.api.records import Target
+from fedaudit.federation import adapters
+from fedaudit.journal.journal import Journal, Stream
+from fedaudit.journal.spot_checks import Recheck
+
+MOST = 10_000
+"""Shards that an audit may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part `number` of `of`, counted from 1, of the questions of an audit."""
+
+    number: int = 1
+    of: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    def has(self, prompt: Sequence[int]) -> bool:
+        """Tell whether a question is of this part: its tokens alone decide."""
+        return self.of == 1 or part_of(prompt, self.of) == self.number
+
+
+def part_of(prompt: Sequence[int], parts: int) -> int:
+    """Return the number, from 1 on, of the part that a question belongs to."""
+    digest = blake2b(",".join(map(str, prompt)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % parts + 1
+
+
+def shard(text: str) -> Shard:
+    """Return what `i/n` means; raises UsageError unless i is from 1 to n, n to MOST."""
+    number, _, of = text.partition("/")
+    plain = number.isdecimal() and of.isdecimal() and len(text) < 20  # int() refuses very long ones
+    if plain and 1 <= int(number) <= int(of) <= MOST:
+        return Shard(int(number), int(of))
+    raise UsageError(
+        f"--shard is {text}; it takes i/n, as 1/4 for the first of four parts, of {MOST:,} at most."
+    )
+
+
+class PartAsked(Exception):
+    """All questions of a shard have their answers: there is nothing to report of a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A journal and the questions that it is about."""
+
+    journal: Journal
+    shard: Shard = Shard()
+
+    def stream(self, what: object) -> Stream:
+        """Return the answers of the next pass of its kind."""
+        return self.journal.stream(what)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The journals of an audit: its own, or those of all its shards when they are merged."""
+
+    parts: tuple[Part, ...]
+    merged: bool = False
+    """Whether they are those of shards, which are finished."""
+    recheck: Recheck | None = None
+    """What asks a part of them again, of shards."""
+
+    def fact(self, name: str, value: str) -> None:
+        """Note what is known of the run late; raises InputError where a journal says otherwise."""
+        for part in self.parts:
+            part.journal.fact(name, value)
+
+    @property
+    def answers(self) -> int:
+        """Return how many answers are kept."""
+        return sum(part.journal.answers for part in self.parts)
+
+    @property
+    def spent(self) -> float:
+        """Return the seconds that all earlier runs took."""
+        return sum(part.journal.spent for part in self.parts)
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether they are about all questions, and not only about one shard's part."""
+        return len(self.parts) == self.parts[0].shard.of
+
+    def asked(self) -> None:
+        """Hear that everything was asked; raises PartAsked where that is only one shard's part."""
+        if not self.whole:
+            raise PartAsked
+        if self.recheck:
+            self.recheck.finish()
+
+    def finish(self) -> None:
+        """Note that every answer is there."""
+        for part in self.parts:
+            part.journal.finish()
+
+    def remove(self) -> None:
+        """Remove what was kept: the report stands."""
+        for part in self.parts:
+            part.journal.remove()
+
+    @property
+    def resumed(self) -> str | None:
+        """Return the id of the run that is gone on with; None for a new or a merged one."""
+        first = self.parts[0].journal
+        return None if self.merged or not first.known else str(first.header.get("run"))
+
+
+def identified(target: Target) -> str | None:
+    """Return the SHA-256 of a target's adapter, its name where there is no file; None: the base."""
+    if target.adapter is None:
+        return None
+    folder = Path(target.adapter)
+    return adapters.fingerprint(folder) if (folder / adapters.WEIGHTS).is_file() else target.adapter

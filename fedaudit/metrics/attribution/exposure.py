@@ -1,0 +1,281 @@
+"""What a series of admissible sums gives away, although no single sum does (FedAttr, section 5).
+
+All of it is about one round: a client's updates of two rounds are different unknowns, and nothing
+here assumes that they are alike. docs/estimator.md has the argument.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from fedaudit.metrics.attribution.subset_design import Design, coefficients
+
+PRIME = 2**31 - 1
+"""Ranks are computed modulo it: see `Span`."""
+
+EXHAUSTIVE = 16
+"""Up to so many clients, every group of them is tried."""
+
+
+def leakage_bits(strength: float, dimension: int) -> float:
+    """Return (d/2) log2(1 + 1/rho), in bits: what one estimate tells of its target's update.
+
+    The first term of the bound of theorem 4; the second, C d / n_eff, has an unknown constant C.
+    `strength` is rho of the design, or E[rho]/2 for any accepted one; `dimension` is that of the
+    updates' subspace. It bounds one estimate alone, not a series: see `exposure` and `released`.
+    Infinite for rho 0. Raises ValueError for what is negative.
+    """
+    if strength < 0 or dimension < 0:
+        raise ValueError("A masking strength and a dimension are not negative.")
+    if not strength:
+        return math.inf if dimension else 0.0
+    return dimension / 2 * math.log1p(1 / strength) / math.log(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Clients whose updates' sum follows from the series by linear algebra."""
+
+    members: tuple[str, ...]
+    """Empty only when nothing was asked."""
+    exact: bool
+    """True: there is no smaller one. False: every group was not tried, and there may be one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """What the sums that were asked for in one round amount to."""
+
+    queries: int
+    sets: int
+    """Distinct ones, the round's own sum of weighted updates included."""
+    smallest: int
+    """Members of the smallest set; 0 when nothing was asked."""
+    differences: int
+    """Pairs of distinct sets, one in the other, that differ by fewer clients than the threshold."""
+    closest: tuple[str, ...]
+    """The smallest group that such a pair exposes; empty when there is no pair."""
+    rank: int
+    """Of the 0/1 membership matrix: how many independent sums are known."""
+    determined: Mapping[str, int]
+    """Clients whose update follows exactly, each with the number of queries it took."""
+    group: Group
+    """The smallest group found whose sum follows exactly."""
+
+    @property
+    def after(self) -> int | None:
+        """Return the number of queries after which the first client is determined, or None."""
+        return min(self.determined.values(), default=None)
+
+
+def exposure(
+    sets: Iterable[Sequence[str]],
+    threshold: int,
+    weights: Mapping[str, float] | None = None,
+    known: Collection[str] = (),
+) -> Exposure:
+    """Return what the sums over these sets, in the order asked, expose in one round.
+
+    Include the sum that the round itself is aggregated by: the server knows it as well. Where it
+    is of weighted updates and the others are not, leave it out of `sets` and name its `weights`:
+    it counts as one query more, the last. A set may come more than once; the order and repetition
+    of its members do not matter.
+
+    Of `known` clients, who collude with the server, it has the updates and takes them out of every
+    sum: all but the counts of queries, sets and their members is then about the others alone.
+    """
+    asked = [tuple(sorted(set(members))) for members in sets]
+    left = [tuple(name for name in members if name not in set(known)) for members in asked]
+    names = sorted({name for members in left for name in members} | set(weights or ()) - set(known))
+    rest = [members for members in dict.fromkeys(left) if members]
+    span = Span(len(names))
+    rows = _membership(rest, names)
+    first = {members: at for at, members in reversed(list(enumerate(left, start=1)))}
+    determined = span.extend(rows, [first[members] for members in rest])
+    own = 0 if weights is None else 1
+    if weights is not None and any(weights.get(name) for name in names):
+        last = _proportional([weights.get(name, 0.0) for name in names])
+        determined = span.extend(last[None], [len(asked) + 1]) | determined
+    differences, closest = _differences(rows, threshold)
+    return Exposure(
+        queries=len(asked) + own,
+        sets=len(set(asked)) + own,
+        smallest=min(map(len, asked), default=0),
+        differences=differences,
+        closest=_names(closest, names),
+        rank=span.rank,
+        determined={names[at]: query for at, query in sorted(determined.items())},
+        group=_group(span, rows, closest, names),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What the estimates of one round amount to, for whoever knows their designs."""
+
+    rank: int
+    determined: Mapping[str, int]
+    """Clients whose update follows exactly, each with the number of estimates it took."""
+    condition: float | None
+    """By how much rounding grows when all updates are solved for; None where they cannot be."""
+
+
+def released(designs: Sequence[Design]) -> Released:
+    """Return what the estimates of one round give away to an owner who knows the designs.
+
+    One estimate hides its target behind the others' masks; N estimates are N equations in N
+    updates. Without the designs, the coefficients of the equations are unknown.
+    """
+    sets = (members for design in designs for members in (*design.include, *design.exclude))
+    names = sorted({name for members in sets for name in members})
+    rows = np.array([_row(design, names) for design in designs])
+    rows = rows.reshape(len(designs), len(names))  # of no designs, too
+    span = Span(len(names))
+    determined = span.extend(rows, range(1, len(rows) + 1))
+    whole = bool(names) and span.rank == len(names)
+    return Released(
+        rank=span.rank,
+        determined={names[at]: count for at, count in sorted(determined.items())},
+        condition=float(np.linalg.cond(rows / _pairs(designs))) if whole else None,
+    )
+
+
+def _pairs(designs: Sequence[Design]) -> np.ndarray:
+    """Return K of each design, [designs, 1]."""
+    return np.array([[len(design.include)] for design in designs])
+
+
+def _row(design: Design, names: Sequence[str]) -> np.ndarray:
+    """Return K times the estimate's coefficient of every client's update, the target's own K."""
+    row: np.ndarray = np.rint(coefficients(design, names) * len(design.include)).astype(np.int64)
+    return row
+
+
+class Span:
+    """The linear combinations of integer rows, as a reduced basis modulo a prime.
+
+    A sum of clients follows from the rows over the rationals exactly when its 0/1 vector is one of
+    their combinations. Modulo the prime this is decided without rounding. It could differ only
+    where the prime divides a determinant; those of 0/1 matrices of up to 22 columns are too small
+    (Hadamard's bound), and of more columns it is one chance in two thousand million.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self.rank = 0
+        self._rows = np.zeros((columns, columns), dtype=np.int64)
+        self._pivots: list[int] = []
+
+    @property
+    def basis(self) -> np.ndarray:
+        """The rows, int64 [rank, columns], each 1 at its pivot, where every other is 0."""
+        return self._rows[: self.rank]
+
+    def add(self, row: np.ndarray) -> bool:
+        """Add a row of integers; return whether it was independent of those before."""
+        times = row[self._pivots, None] % PRIME
+        left = (row - (times * self.basis % PRIME).sum(axis=0)) % PRIME
+        if not left.any():
+            return False
+        pivot = int(np.flatnonzero(left)[0])
+        left = left * pow(int(left[pivot]), -1, PRIME) % PRIME
+        self.basis[:] = (self.basis - np.outer(self.basis[:, pivot], left) % PRIME) % PRIME
+        self._rows[self.rank] = left
+        self._pivots.append(pivot)
+        self.rank += 1
+        return True
+
+    def reduced(self, rows: np.ndarray) -> np.ndarray:
+        """Return what is left of rows of small integers: all 0 for a combination of the basis."""
+        left: np.ndarray = (rows - rows[..., self._pivots] @ self.basis) % PRIME
+        return left
+
+    def units(self) -> list[int]:
+        """Return the columns that are determined: a unit vector of the span is in the basis."""
+        single = np.count_nonzero(self.basis, axis=1) == 1
+        return [self._pivots[at] for at in np.flatnonzero(single)]
+
+    def extend(self, rows: np.ndarray, labels: Iterable[int]) -> dict[int, int]:
+        """Add rows in turn; return each determined column with the label of the row it took."""
+        found: dict[int, int] = {}
+        for row, label in zip(rows, labels, strict=True):
+            if self.rank == len(self._rows):
+                break
+            if self.add(row):
+                found = dict.fromkeys(self.units(), label) | found
+        return found
+
+
+def _membership(sets: Sequence[tuple[str, ...]], names: Sequence[str]) -> np.ndarray:
+    """Return the 0/1 matrix, int64 [sets, names]."""
+    column = {name: at for at, name in enumerate(names)}
+    rows = np.zeros((len(sets), len(names)), dtype=np.int64)
+    for at, members in enumerate(sets):
+        rows[at, [column[name] for name in members]] = 1
+    return rows
+
+
+def _proportional(weights: Sequence[float]) -> np.ndarray:
+    """Return whole numbers modulo the prime in the ratios of the weights, int64.
+
+    Ratios of numbers of documents up to a million come out exactly, others to a millionth.
+    """
+    unit = min(weight for weight in weights if weight)
+    parts = [Fraction(weight / unit).limit_denominator(10**6) for weight in weights]
+    whole = math.lcm(*(part.denominator for part in parts))
+    return np.array([int(part * whole) % PRIME for part in parts], dtype=np.int64)
+
+
+def _names(row: np.ndarray | None, names: Sequence[str]) -> tuple[str, ...]:
+    return () if row is None else tuple(names[int(at)] for at in np.flatnonzero(row))
+
+
+def _first(rows: np.ndarray) -> np.ndarray:
+    """Return the 0/1 row with the fewest ones, of several the one first by its members."""
+    sizes = rows.sum(axis=1)
+    fewest = rows[sizes == sizes.min()]
+    first: np.ndarray = fewest[np.lexsort(fewest.T[::-1])[-1]]
+    return first
+
+
+def _differences(rows: np.ndarray, threshold: int) -> tuple[int, np.ndarray | None]:
+    """Return how many nested pairs differ by fewer than the threshold, and the smallest group."""
+    pairs, closest = 0, []
+    for small, large in _nested(rows, threshold):
+        pairs += len(small)
+        closest.append(_first(rows[large] - rows[small]))
+    return pairs, _first(np.array(closest)) if closest else None
+
+
+def _nested(
+    rows: np.ndarray, threshold: int, block: int = 1024
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the indices of the smaller and larger sets of such pairs, a block at a time.
+
+    One set is in another where they share as many members as it has; shared members are a matrix
+    product, exact in float32 (and far faster there) up to 2^24 members.
+    """
+    members, sizes = rows.astype(np.float32), rows.sum(axis=1)
+    for start in range(0, len(rows), block):
+        shared = members[start : start + block] @ members.T
+        own = sizes[start : start + block, None]
+        gap = sizes[None, :] - own
+        small, large = np.nonzero((shared == own) & (gap > 0) & (gap < threshold))
+        if len(small):
+            yield small + start, large
+
+
+def _group(span: Span, rows: np.ndarray, closest: np.ndarray | None, names: Sequence[str]) -> Group:
+    """Return the smallest group whose sum follows: of all groups, or of the obvious ones."""
+    if not len(rows):
+        return Group((), exact=True)
+    if units := span.units():
+        return Group((names[min(units)],), exact=True)
+    if len(names) <= EXHAUSTIVE:
+        every = np.arange(1, 2 ** len(names))[:, None] >> np.arange(len(names)) & 1
+        return Group(_names(_first(every[~span.reduced(every).any(axis=1)]), names), exact=True)
+    plain = span.basis[(span.basis <= 1).all(axis=1)]
+    known = np.concatenate([rows, plain, *([] if closest is None else [closest[None]])])
+    return Group(_names(_first(known), names), exact=False)

@@ -1,0 +1,93 @@
+"""What estimates by shared sets hold of other clients, by simulating how such sets are drawn."""
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from fedaudit.api.errors import UsageError
+from fedaudit.metrics.attribution import shared_sets
+from fedaudit.metrics.attribution.shared_rule import Rule
+
+Array = npt.NDArray[np.float64]
+
+SYSTEMS = 20
+"""Systems of sets that a law is taken from, at most; each has an estimate of every client."""
+STARTS = 100
+"""Searches for them, at most."""
+LARGEST = 128
+"""Rounds of more clients are not simulated: their coefficients are many and small."""
+DIGITS = 9
+"""Decimals of a coefficient that are kept, so that machines agree on them."""
+
+PROBES = 12
+"""Searches at each limit that is tried."""
+STEP = 0.1
+"""Limits above the one that was wanted are multiples of it."""
+
+
+@lru_cache(maxsize=64)
+def systems(rule: Rule) -> tuple[Array, ...]:
+    """Return c of whole rounds drawn by a rule, each [clients, clients], by seeded simulation.
+
+    Row i is what the estimate of client i holds of each other client's update, 0 of its own. The
+    clients are in no particular order: permute them. None for a rule that nothing is drawn by, or
+    of more than LARGEST clients.
+    """
+    try:
+        rule.check()
+    except UsageError:
+        return ()
+    if rule.participants > LARGEST:
+        return ()
+    found: list[Array] = []
+    for one in shared_sets.searches(rule, np.random.default_rng(0), STARTS):
+        if one.accepted:
+            found.append(np.round(shared_sets.masks(one.rows), DIGITS))
+        if len(found) == SYSTEMS:
+            break
+    return tuple(found)
+
+
+def coefficients(rule: Rule, draws: int) -> Array:
+    """Return about that many draws of an estimate's c, [draws, clients - 1]; none without systems.
+
+    A client's estimate is as likely any of a system's, and its coefficients any client's.
+    """
+    known = systems(rule)
+    if not known:
+        return np.zeros((0, rule.participants - 1))
+    rest = ~np.eye(rule.participants, dtype=bool)
+    own = np.concatenate([c[rest].reshape(rule.participants, -1) for c in known])
+    rng = np.random.default_rng(1)
+    found = rng.permuted(np.tile(own, (math.ceil(draws / len(own)), 1)), axis=1)
+    return rng.permutation(found)  # so that of equally strong ones each is as likely
+
+
+def drawn(rule: Rule, rng: np.random.Generator) -> Array | None:
+    """Return c of one round, [clients, clients], its clients permuted; None without systems."""
+    known = systems(rule)
+    if not known:
+        return None
+    order = rng.permutation(rule.participants)
+    return known[int(rng.integers(len(known)))][np.ix_(order, order)]
+
+
+@lru_cache(maxsize=64)
+def lowest_limit(rule: Rule) -> float | None:
+    """Return the lowest limit, from the rule's own on, that sets can keep; None for none up to 1.
+
+    Above the rule's own it is a multiple of STEP. By seeded search, whoever takes part.
+    """
+    steps = range(math.floor(rule.limit / STEP + 1e-6) + 1, round(1 / STEP) + 1)
+    reached, rng = math.inf, np.random.default_rng(2)
+    for limit in (rule.limit, *(round(step * STEP, 2) for step in steps)):
+        if reached <= limit * (1 + shared_sets.TOLERANCE):
+            return limit
+        for one in shared_sets.searches(replace(rule, limit=limit), rng, PROBES):
+            if one.accepted:
+                return limit
+            reached = min(reached, one.largest * rule.ratio if one.loose else math.inf)
+    return None

@@ -1,0 +1,288 @@
+"""Which sums to ask for one client, and what their difference estimates (FedAttr, section 4.1).
+
+N participants of a round, n1 = N - 1 of them not the target; m others in every set; K sets with the
+target and K without. docs/estimator.md has the derivations.
+"""
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedaudit.api.errors import UsageError
+from fedaudit.metrics.attribution import weighting
+
+TRIES = 10_000
+"""Designs that are drawn for one client before no more are tried."""
+
+MOST = 10_000
+"""Pairs of sums that one estimate may be made of."""
+
+BLOCK = 1 << 21
+"""How many random numbers a simulation of designs holds at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """The sets that one client's estimate is made of; the members of each in order."""
+
+    target: str
+    include: tuple[tuple[str, ...], ...]
+    """K sets of the target and m others."""
+    exclude: tuple[tuple[str, ...], ...]
+    """K sets of m others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """An accepted design and how many were drawn for it, itself included."""
+
+    design: Design
+    tries: int
+
+
+def check(participants: int, others: int, queries: int, threshold: int) -> None:
+    """Raise UsageError where N, m, K and the threshold of secure aggregation allow no design."""
+    if participants < 3:
+        raise UsageError(f"{participants} clients in a round are too few to hide one: 3 at least.")
+    if queries < 1:
+        raise UsageError(f"{queries} pairs of sums estimate nothing: 1 at least.")
+    if queries > MOST:
+        raise UsageError(f"{queries} pairs of sums are too many: {MOST:,} at most.")
+    if others < 1:
+        raise UsageError(f"{others} others in a set would ask for the target's own update.")
+    if others >= participants:
+        raise UsageError(f"{others} others in a set are too many: {participants - 1} take part.")
+    if others == participants - 1:
+        raise UsageError(
+            f"{others} others in a set are all that take part: the difference would be the "
+            "target's own update."
+        )
+    if others < threshold:
+        raise UsageError(
+            f"{others} others in a set are below the threshold of secure aggregation, {threshold}."
+        )
+
+
+def draw(
+    participants: Sequence[str],
+    target: str,
+    *,
+    others: int,
+    queries: int,
+    threshold: int,
+    seed: int,
+    number: int,
+    limit: float = 1.0,
+    weights: Mapping[str, float] | None = None,
+) -> Drawn:
+    """Return a design for one target of the round `number`, drawn until its masks are strong.
+
+    A draw is accepted when rho >= E[rho] / 2 (FedAttr, equation 5) and no |c_j| is above `limit`,
+    before anything is asked. With `weights`, where sums are of w_j times the update, both are asked
+    of c_j w_j / w_i, which is what the estimate holds. It depends on the seed, the round, the
+    target, the set of participants and their weights' ratios, not on their order or on other
+    targets. Raises UsageError where no design is admissible, see `check`, for a weight that is
+    missing or not a positive finite number, and where none of `TRIES` draws is accepted.
+    """
+    check(len(participants), others, queries, threshold)
+    rest = sorted(set(participants) - {target})
+    if len(set(participants)) < len(participants):
+        raise UsageError("A participant of the round is named more than once.")
+    if not 0 < limit <= 1:
+        raise UsageError(f"A limit of {limit:g} is no share of an update: above 0, 1 at most.")
+    if target not in participants:
+        raise UsageError(f"{target} took no part in the round: there is nothing to estimate.")
+    by = None if weights is None else weighting.ratios(weights, target, rest)
+    rng = _generator(seed, number, target)
+    draws = (_picked(rng, (2 * queries, len(rest)), others) for _ in range(TRIES))
+    good = (
+        (picked, tries)
+        for tries, picked in enumerate(draws, start=1)
+        if accepted(_difference(picked), others, queries, limit, by)
+    )
+    picked, tries = next(good, (None, TRIES))
+    if picked is None:
+        least = floor(len(participants), others, queries)
+        raise UsageError(weighting.refusal(TRIES, queries, limit, least, by))
+    sets = [[rest[at] for at in np.flatnonzero(row)] for row in picked]
+    include = tuple(tuple(sorted([*members, target])) for members in sets[:queries])
+    exclude = tuple(tuple(members) for members in sets[queries:])
+    return Drawn(Design(target, include, exclude), tries)
+
+
+def _generator(seed: int, number: int, target: str) -> np.random.Generator:
+    """Return a generator that no other round or target shares."""
+    key = json.dumps(["design", seed, number, target]).encode()
+    return np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest(), "big"))
+
+
+def _picked(rng: np.random.Generator, shape: tuple[int, ...], others: int) -> np.ndarray:
+    """Return 0 and 1, with exactly `others` ones along the last axis, uniformly."""
+    lowest = rng.random(shape).argpartition(others - 1, axis=-1)[..., :others]
+    picked = np.zeros(shape, dtype=np.int64)
+    np.put_along_axis(picked, lowest, 1, axis=-1)
+    return picked
+
+
+def _difference(picked: np.ndarray) -> np.ndarray:
+    """Return K c: the first half of the sets, next to last axis, less the second half."""
+    half = picked.shape[-2] // 2
+    signed: np.ndarray = picked[..., :half, :].sum(-2) - picked[..., half:, :].sum(-2)
+    return signed
+
+
+def accepted(
+    difference: np.ndarray,
+    others: int,
+    queries: int,
+    limit: float = 1.0,
+    by: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return whether rho >= E[rho] / 2 for K c along the last axis, in whole numbers.
+
+    n_eff >= E[rho] / 2, the paper's second condition, follows from |c_j| <= 1. A `limit` below 1
+    is ours: no |c_j| may be above it. Both keep c and -c equally likely and the law exchangeable.
+    Where each c_j counts `by` times as much, both are asked of the product: the floor is that of
+    equal weights, and c and -c stay equally likely, but the law is no longer exchangeable.
+    """
+    if by is not None and (by != 1).any():
+        least = floor(difference.shape[-1] + 1, others, queries)
+        return weighting.accepted(difference / queries * by, least, limit)
+    rest = difference.shape[-1]
+    enough = (difference**2).sum(-1) * rest >= queries * others * (rest - others)
+    even = np.abs(difference).max(-1) <= math.floor(limit * queries + 1e-9)
+    both: np.ndarray = enough & even
+    return both
+
+
+def signed(design: Design) -> dict[tuple[str, ...], float]:
+    """Return the coefficient of each set's sum in the estimate, in order; none is zero.
+
+    +1/K for each time that a set is drawn with the target, -1/K without.
+    """
+    times = Counter(design.include)
+    times.subtract(Counter(design.exclude))
+    return {members: times[members] / len(design.include) for members in sorted(times)}
+
+
+def coefficients(design: Design, others: Sequence[str]) -> np.ndarray:
+    """Return c, float64 [others]: how much of each other client's update is in the estimate."""
+    times = Counter(member for members in design.include for member in members)
+    times.subtract(member for members in design.exclude for member in members)
+    return np.array([times[other] for other in others], dtype=np.float64) / len(design.include)
+
+
+def weighted(c: np.ndarray, weights: np.ndarray, own: float) -> np.ndarray:
+    """Return c_j w_j / w_i, float64: the coefficients where sums are of w_j times the update.
+
+    The estimate of the target's update is then the combination divided by `own`, its weight.
+    Raises ValueError for a weight that is not positive.
+    """
+    if own <= 0 or (np.asarray(weights) <= 0).any():
+        raise ValueError("A client's weight in a sum is positive.")
+    scaled: np.ndarray = np.asarray(c) * np.asarray(weights) / own
+    return scaled
+
+
+def masking_strength(c: np.ndarray) -> float:
+    """Return rho, the sum of the squared coefficients: the masks' variance in updates."""
+    return float(np.square(c).sum())
+
+
+def effective_size(c: np.ndarray) -> float:
+    """Return n_eff = rho^2 / sum of c_j^4, how many clients' worth of masks; 0 without any."""
+    rho = masking_strength(c)
+    return rho**2 / float((np.asarray(c) ** 4).sum()) if rho else 0.0
+
+
+def expected_strength(participants: int, others: int, queries: int) -> float:
+    """Return E[rho] = 2 m (n1 - m) / (K n1), before any draw is rejected (equation 21)."""
+    rest = participants - 1
+    return 2 * others * (rest - others) / (queries * rest)
+
+
+def floor(participants: int, others: int, queries: int) -> float:
+    """Return E[rho] / 2 of equal weights, which no estimate's masks may be weaker than."""
+    return expected_strength(participants, others, queries) / 2
+
+
+def variance_factor(participants: int, others: int) -> float:
+    """Return m (n1 - m) / (n1 - 1), by which the estimator's variance depends on m (theorem 2)."""
+    rest = participants - 1
+    return others * (rest - others) / (rest - 1)
+
+
+def covariance_scale(
+    participants: int, others: int, queries: int, strength: float | None = None
+) -> float:
+    """Return s such that the estimator's covariance is s times the others' own (divisor n1).
+
+    `strength` is the mean rho of the law that designs come from: without it E[rho], so that s is
+    2/K times the variance factor (theorem 2); with rejection, `accepted_strength`.
+    """
+    rest = participants - 1
+    mean = expected_strength(participants, others, queries) if strength is None else strength
+    return mean * rest / (rest - 1)
+
+
+def sample(
+    participants: int, others: int, queries: int, *, draws: int, seed: int = 0
+) -> np.ndarray:
+    """Return c of that many designs before any is rejected, float64 [draws, n1]."""
+    return np.concatenate(list(_blocks(participants, others, queries, draws, seed))) / queries
+
+
+def acceptance(
+    participants: int,
+    others: int,
+    queries: int,
+    *,
+    limit: float = 1.0,
+    draws: int = 100_000,
+    seed: int = 0,
+) -> float:
+    """Return the share of designs that are accepted, by seeded simulation.
+
+    Its standard error is sqrt(rate (1 - rate) / draws).
+    """
+    kept = [
+        accepted(block, others, queries, limit)
+        for block in _blocks(participants, others, queries, draws, seed)
+    ]
+    return float(np.concatenate(kept).mean())
+
+
+def accepted_strength(
+    participants: int,
+    others: int,
+    queries: int,
+    *,
+    limit: float = 1.0,
+    draws: int = 100_000,
+    seed: int = 0,
+) -> float:
+    """Return E[rho | accepted] by seeded simulation; divided by E[rho], 1.094 at (10, 5, 5)."""
+    squares = [
+        np.square(block[accepted(block, others, queries, limit)]).sum(-1)
+        for block in _blocks(participants, others, queries, draws, seed)
+    ]
+    return float(np.concatenate(squares).mean()) / queries**2
+
+
+def _blocks(
+    participants: int, others: int, queries: int, draws: int, seed: int
+) -> Iterator[np.ndarray]:
+    """Yield K c of the designs, int64 [some, n1]; how many at a time changes nothing."""
+    check(participants, others, queries, threshold=1)
+    if draws < 1:
+        raise ValueError(f"{draws} draws simulate nothing.")
+    rng = np.random.default_rng(seed)
+    shape = (2 * queries, participants - 1)
+    size = max(1, BLOCK // math.prod(shape))
+    for start in range(0, draws, size):
+        yield _difference(_picked(rng, (min(size, draws - start), *shape), others))

@@ -1,0 +1,179 @@
+"""Document frequency: in how many training texts a string stands (FedPII, section 5.4, figure 8).
+
+Of what a model still says after its training data were masked, many strings stand in no text that
+it was trained on: they were guessed, or known from pre-training.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedaudit.api.records import Measurement
+
+Codes = npt.NDArray[Any]
+
+SIZES = (8, 4, 3, 2, 1)
+"""Lengths of the pieces by which strings are looked for, the longest that a string has."""
+
+CHUNK = 2_000_000
+"""About as many characters are looked through at once."""
+
+_FACTOR, _BITS = np.uint64(0x9E3779B97F4A7C15), 22
+
+
+def document_frequency(
+    strings: Iterable[str],
+    documents: Sequence[str],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, int]:
+    """Return in how many of `documents` each of `strings` stands, as part of a word too.
+
+    Every string is known by one of its pieces, the one that fewest strings share. The hashes of
+    all pieces of the text are looked up at once (Karp & Rabin 1987), and where one is known its
+    strings are searched for, so that the result is exact: time grows with the text and with what
+    is found, hardly with the strings. Raises ValueError for an empty string, which is everywhere.
+    """
+    counts = dict.fromkeys(strings, 0)
+    if "" in counts:
+        raise ValueError("An empty string stands in every document.")
+    known = [_Pieces(size, own) for size, own in _by_size(counts).items()]
+    done = 0
+    for chunk in _chunks(documents):
+        codes = _codes("".join(chunk))
+        ends = np.cumsum([len(text) for text in chunk])
+        for pieces in known:
+            for number, string in pieces.candidates(codes, ends):
+                counts[string] += string in chunk[number]
+        done += len(chunk)
+        progress(done, len(documents))
+    return counts
+
+
+def absent(strings: Iterable[str], documents: Sequence[str]) -> set[str]:
+    """Return those of `strings` that stand in none of `documents`, not as part of a word either."""
+    return {string for string, count in document_frequency(strings, documents).items() if not count}
+
+
+class _Pieces:
+    """Strings by the hash of the rarest piece of one size that each has."""
+
+    def __init__(self, size: int, strings: Sequence[str]) -> None:
+        cut = {s: [s[at : at + size] for at in range(len(s) - size + 1)] for s in strings}
+        shared = Counter(piece for some in cut.values() for piece in set(some))
+        known: dict[int, list[str]] = defaultdict(list)
+        for string, some in cut.items():
+            piece = min(some, key=lambda one: shared[one])
+            known[int(_hashes(_codes(piece), size)[0])].append(string)
+        self.size = size
+        self.keys = np.array(sorted(known), dtype=np.uint64)
+        self.strings = [known[int(key)] for key in self.keys]
+        self.table = np.zeros(1 << _BITS, dtype=bool)
+        self.table[self.keys >> np.uint64(64 - _BITS)] = True
+
+    def candidates(self, codes: Codes, ends: Codes) -> Iterator[tuple[int, str]]:
+        """Yield (document, string) once for each pair that may match."""
+        hashes = _hashes(codes, self.size)
+        at = np.flatnonzero(self.table[hashes >> np.uint64(64 - _BITS)])
+        keys = np.searchsorted(self.keys, hashes[at])
+        sure = (keys < len(self.keys)) & (self.keys[keys % len(self.keys)] == hashes[at])
+        numbers = np.searchsorted(ends, at[sure], side="right")
+        for pair in np.unique(keys[sure] * len(ends) + numbers).tolist():
+            key, number = divmod(pair, len(ends))
+            for string in self.strings[key]:
+                yield number, string
+
+
+def frequency_rows(
+    frequencies: Mapping[str, int], plugin: str, scope: Mapping[str, object]
+) -> list[Measurement]:
+    """Return the median document frequency, and the share of strings that stand in no document.
+
+    The median's 95 % interval is between two of the values, whatever their distribution (order
+    statistics: Hahn & Meeker 1991, section 5.2); the share's is Wilson's. Without strings both are
+    None, with the reason.
+    """
+    if not frequencies:
+        return [
+            Measurement.missing(
+                "nothing came out whose frequency could be counted",
+                kind="extraction",
+                plugin=plugin,
+                metric=metric,
+                scope=scope,
+            )
+            for metric in ("document_frequency", "unseen")
+        ]
+    values, n = sorted(frequencies.values()), len(frequencies)
+    rank = _median_rank(n)
+    unseen = sum(value == 0 for value in values)
+    return [
+        Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="document_frequency",
+            value=float(median(values)),
+            low=float(values[rank - 1]) if rank else None,
+            high=float(values[n - rank]) if rank else None,
+            n=n,
+            scope=scope,
+        ),
+        Measurement.rate(unseen, n, kind="extraction", plugin=plugin, metric="unseen", scope=scope),
+    ]
+
+
+def _by_size(strings: Iterable[str]) -> dict[int, list[str]]:
+    groups: dict[int, list[str]] = defaultdict(list)
+    for string in strings:
+        groups[next(size for size in SIZES if size <= len(string))].append(string)
+    return groups
+
+
+def _chunks(documents: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the documents in groups of about CHUNK characters."""
+    chunk: list[str] = []
+    length = 0
+    for text in documents:
+        chunk.append(text)
+        length += len(text)
+        if length >= CHUNK:
+            yield chunk
+            chunk, length = [], 0
+    if chunk:
+        yield chunk
+
+
+def _codes(text: str) -> Codes:
+    """Return the code points of `text`, shape (characters,)."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+
+
+def _hashes(codes: Codes, size: int) -> Codes:
+    """Return the hash of every piece of `size` code points, 64 bits, shape (pieces,)."""
+    count = max(0, len(codes) - size + 1)
+    found = np.zeros(count, dtype=np.uint64)
+    for at in range(size):
+        found = (found + codes[at : at + count] + np.uint64(1)) * _FACTOR
+    return found
+
+
+def _median_rank(n: int) -> int:
+    """Return the largest r for which the r-th lowest and highest of n enclose the median surely.
+
+    That is P(Binomial(n, 1/2) < r) <= 2.5 %; 0 where n is too small for any (below 6).
+    """
+    below, rank = 0.0, 0
+    while rank < n / 2:
+        below += math.exp(_log_choose(n, rank) - n * math.log(2))
+        if below > 0.025:
+            break
+        rank += 1
+    return rank
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

@@ -1,0 +1,118 @@
+"""Word for word, as an idea, or a candidate for paraphrase."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from fedaudit.metrics.overlap.passages import Case, extended
+from fedaudit.metrics.overlap.prepared_text import Prepared, prepare
+from fedaudit.metrics.overlap.word_runs import Run, common, located, outermost
+
+from .filtering import filtered, lengths, span
+from .seeds import Pair, Seed
+from .settings import DEFAULT, ORIGINAL, Settings
+
+Verdict = Literal["none", "verbatim", "idea", "candidate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """What a generated text has of a training text."""
+
+    verdict: Verdict
+    """"verbatim": a common run of words; "idea": the generated text expands a training passage;
+    "candidate": alike, and perhaps a paraphrase; "none"."""
+    spans: tuple[Run, ...]
+    """(a_start, a_end, b_start, b_end): half-open characters of training and generated text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What lies behind a verdict: seeds, and passages of both gaps, as indices of units."""
+
+    seeds: tuple[Seed, ...]
+    cases: tuple[Case, ...]
+    wide_cases: tuple[Case, ...]
+
+
+NOTHING = Overlap("none", ())
+_remembered = lru_cache(maxsize=1 << 11)(prepare)
+"""A matrix compares the same texts again and again."""
+
+
+def compare(
+    training: str, generated: str, *, compat: bool = False, settings: Settings | None = None
+) -> Overlap:
+    """Tell what a generated text has of a training text (PAN 2014; Lee et al. 2023).
+
+    `compat` gives the published program's answers, its defects included; docs/overlap.md lists
+    the differences. `settings` replace the published thresholds, and `compat` with them.
+    """
+    chosen = settings or (ORIGINAL if compat else DEFAULT)
+    return compare_prepared(_remembered(training, chosen), _remembered(generated, chosen))
+
+
+def compare_prepared(training: Prepared, generated: Prepared) -> Overlap:
+    """Compare two prepared texts; they must have the same settings, else ValueError."""
+    pair, seeds = _pair(training, generated)
+    if not seeds:
+        return NOTHING
+    settings = training.settings
+    cases = filtered(pair, extended(pair, seeds, settings.gap))
+    if runs := [run for case in cases for run in verbatim(pair, case)]:
+        return Overlap("verbatim", tuple(runs))
+    wide = filtered(pair, extended(pair, seeds, settings.wide_gap))
+    if _expanded(pair, wide):
+        return Overlap("idea", _spans(pair, wide))
+    return Overlap("candidate", _spans(pair, cases)) if cases else NOTHING
+
+
+def explain(training: Prepared, generated: Prepared) -> Steps:
+    """Return the steps behind the verdict on two prepared texts."""
+    pair, seeds = _pair(training, generated)
+    settings = training.settings
+    cases, wide = (
+        tuple(filtered(pair, extended(pair, seeds, gap))) if seeds else ()
+        for gap in (settings.gap, settings.wide_gap)
+    )
+    return Steps(tuple(seeds), cases, wide)
+
+
+def verbatim(pair: Pair, case: Case) -> list[Run]:
+    """Return the common runs of words of a passage that are long enough."""
+    settings = pair.a.settings
+    sides = [
+        (located(side.text[start:end], settings, han=side.han is not None), start)
+        for side, (start, end) in zip((pair.a, pair.b), span(pair, case), strict=True)
+    ]
+    ((a, a_starts, a_ends), a_at), ((b, b_starts, b_ends), b_at) = sides
+    places = [pair.a.places(a_at + position) for position in (a_starts, a_ends)]
+    runs = [
+        (int(a_starts[i]), int(a_ends[k]), int(b_starts[j]), int(b_ends[m]))
+        for (i, k), (j, m) in common(a, b, places[0], places[1], settings.run)
+    ]
+    return [
+        (s + a_at, e + a_at, t + b_at, f + b_at)
+        for s, e, t, f in outermost(runs, compat=settings.compat)
+    ]
+
+
+def _pair(training: Prepared, generated: Prepared) -> tuple[Pair, list[Seed]]:
+    if training.settings != generated.settings:
+        raise ValueError("The two texts were prepared with different settings.")
+    pair = Pair(training, generated)
+    return pair, pair.seeds()
+
+
+def _expanded(pair: Pair, cases: list[Case]) -> bool:
+    """Tell whether the generated side of the passages is much longer than the training side."""
+    if not cases:
+        return False
+    ours, theirs = np.array([lengths(pair, case) for case in cases]).sum(axis=0)
+    return bool(theirs > 0 and theirs >= pair.a.settings.ratio * ours)
+
+
+def _spans(pair: Pair, cases: list[Case]) -> tuple[Run, ...]:
+    return tuple((*ours, *theirs) for ours, theirs in (span(pair, case) for case in cases))

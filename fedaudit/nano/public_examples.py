@@ -1,0 +1,77 @@
+"""Public examples from the generator: of another domain, of the same one, or just like a client's.
+
+A source is spelled "nano:DOMAIN", "nano:DOMAIN:TASKS" or "nano:DOMAIN:TASKS:LANGUAGES", with commas
+between several: "nano:medical", "nano:legal:exam,case_matching", "nano:legal,bank:summary:en".
+"""
+
+from functools import lru_cache
+
+from fedaudit.api.errors import UsageError, unknown
+from fedaudit.api.records import Document
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.nano.generator import corpus, templates
+from fedaudit.nano.tasks import POSED
+
+PREFIX = "nano:"
+"""How a source begins that is no file."""
+PUBLIC_SEEDS = 700_000
+"""Public examples are of other people than any simulation's clients."""
+CASES, EACH = 96, 4
+"""Case files, and examples of each."""
+
+
+def is_source(name: str) -> bool:
+    """Tell whether `name` is a source of the generator's rather than a file."""
+    return name.startswith(PREFIX)
+
+
+def examples(name: str, template: PromptTemplate) -> list[Document]:
+    """Return the examples of a source, rendered in `template`; always the same.
+
+    Raises UsageError for a source that there is not.
+    """
+    parts = name.removeprefix(PREFIX).split(":")
+    if not is_source(name) or not 1 <= len(parts) <= 3:
+        raise UsageError(f"The source {name!r} is not nano:DOMAIN[:TASKS[:LANGUAGES]].")
+    domains, tasks, languages = (
+        tuple(part.split(",")) if part else () for part in (*parts, "", "")[:3]
+    )
+    made = templates()
+    _check("domain of public examples", domains, {str(one["name"]) for one in made["domain"]})
+    _check("task of public examples", tasks, set(POSED))
+    _check("language of public examples", languages, set(made["instructions"]))
+    return list(
+        _written(
+            languages or ("en", "zh"),
+            domains,
+            tasks or ("reading", "summary", "classification"),
+            template,
+        )
+    )
+
+
+@lru_cache(maxsize=4)
+def _written(
+    languages: tuple[str, ...],
+    domains: tuple[str, ...],
+    tasks: tuple[str, ...],
+    template: PromptTemplate,
+) -> tuple[Document, ...]:
+    """Return the examples, which every client asks for in every round."""
+    return tuple(
+        corpus(
+            cases=CASES,
+            documents_per_case=EACH,
+            seed=PUBLIC_SEEDS,
+            languages=languages,
+            domains=domains,
+            tasks=tasks,
+            template=template,
+        )
+    )
+
+
+def _check(what: str, names: tuple[str, ...], known: set[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise unknown(what, name, known)

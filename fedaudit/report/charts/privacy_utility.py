@@ -1,0 +1,205 @@
+"""What variants of a study give away: round by round, and beside their utility (FewFedPIT, 4.3)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedaudit.report.charts import z_by_round
+from fedaudit.report.charts.z_by_round import EDGE, HEIGHT, LEFT, WIDTH
+from fedaudit.report.number_format import measured, number
+from fedaudit.report.query import Row
+from fedaudit.report.tables.grouping import EVERYBODY, client, variant
+from fedaudit.report.tables.table import NONE, Table, laid_out
+
+ROUNDS, UTILITY = "Leakage round by round", "Leakage and utility"
+WHAT = "Leakage: Rouge-L of answers to training prompts beyond the base's; 0 is none."
+JUDGED, LOSS = "judge_win_tie", "loss"
+MORE = {
+    JUDGED: "Utility: the share of held-out answers that win or tie; higher is better.",
+    LOSS: "Utility: held-out loss; lower is better.",
+}
+
+Traces = Mapping[str, Mapping[int, Row]]
+"""The mean difference in Rouge-L of each variant after each round that was attacked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One variant as it is drawn: a line through points, or one point alone."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    x: float
+    y: float
+    """Where its name stands."""
+
+    @property
+    def path(self) -> str:
+        """Return the line through the points."""
+        return " ".join(f"{x:g},{y:g}" for x, y in self.points)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A picture with named curves; `across` and `scale` are what stands at its axes."""
+
+    title: str
+    note: str
+    curves: tuple[Curve, ...]
+    across: tuple[tuple[str, float], ...]
+    scale: tuple[tuple[str, float], ...]
+    height: int = HEIGHT + 2 * EDGE
+    left: int = LEFT
+    right: int = LEFT + WIDTH
+
+
+def differences(report: Row) -> list[Row]:
+    """Return the rows of what tuned models answer better than their base, all tasks together."""
+    return [
+        row
+        for row in report["measurements"]
+        if (row["kind"], row["metric"]) == ("extraction", "rouge_l")
+        and row["scope"].get("source") == "tuned-not-base"
+        and "task" not in row["scope"]
+        and row["value"] is not None
+    ]
+
+
+def traces(report: Row) -> Traces:
+    """Return each variant's differences by round, where several rounds were attacked."""
+    found: dict[str, dict[int, Row]] = {}
+    for row in differences(report):
+        if "passed" in row["scope"] and client(row) in ("", EVERYBODY):
+            found.setdefault(variant(row), {})[row["scope"]["round"]] = row
+    return found
+
+
+def beside(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
+    """Return the metric of utility, and (utility, leakage) of each variant that has both.
+
+    The metric is a judge's where each such variant has one, else the held-out loss. Where several
+    rounds were attacked, the last counts; where every client's own model was, utility is theirs.
+    """
+    leaks = {
+        variant(row): row
+        for row in differences(report)
+        if variant(row) and row["scope"].get("passed", 1) == 1 and client(row) in ("", EVERYBODY)
+    }
+    for metric in (JUDGED, LOSS):
+        found = {
+            name: (row, leaks[name])
+            for name in leaks
+            for row in report["measurements"]
+            if row["kind"] == "utility" and row["metric"] == metric and variant(row) == name
+            if "task" not in row["scope"] and row["scope"].get("source") == _whose(leaks[name])
+            if row["value"] is not None
+        }
+        if len(found) == len(leaks):
+            break
+    return metric, found
+
+
+def _whose(leak: Row) -> str:
+    """Return the source of utility of the model that was attacked."""
+    alone = "local" if client(leak) == EVERYBODY else "tuned"
+    return str(leak["scope"].get("model", alone))
+
+
+def tables(report: Row) -> list[Table]:
+    """Return both tables, each where there is something to compare."""
+    return [*_by_round(traces(report)), *_beside(*beside(report))]
+
+
+def _by_round(found: Traces) -> list[Table]:
+    every = sorted({number for own in found.values() for number in own})
+    if len(every) < 2:
+        return []
+    columns = {number: f"round {number}" for number in z_by_round._chosen(every)}
+    cells = [
+        {"variant": name}
+        | {title: measured(own[n]) if n in own else NONE for n, title in columns.items()}
+        for name, own in found.items()
+    ]
+    more = "For the other rounds see report.json." if len(columns) < len(every) else ""
+    titles = tuple(columns.values())
+    return [
+        laid_out(ROUNDS, cells, ("variant", *titles), numeric=titles, notes=(f"{WHAT} {more}",))
+    ]
+
+
+def _beside(metric: str, found: Mapping[str, tuple[Row, Row]]) -> list[Table]:
+    if len(found) < 2:
+        return []
+    cells = [
+        {"variant": name, metric: measured(own), "leakage": measured(leak)}
+        for name, (own, leak) in found.items()
+    ]
+    columns = (metric, "leakage")
+    notes = (f"{WHAT} {MORE[metric]}",)
+    return [laid_out(UTILITY, cells, ("variant", *columns), numeric=columns, notes=notes)]
+
+
+def figures(report: Row) -> list[Plot]:
+    """Return both pictures, each where there is something to compare."""
+    found = traces(report)
+    metric, pairs = beside(report)
+    drawn = []
+    if len({number for own in found.values() for number in own}) > 1:
+        drawn.append(_rounds(found))
+    if len(pairs) > 1:
+        drawn.append(_pairs(metric, pairs))
+    return drawn
+
+
+def _rounds(found: Traces) -> Plot:
+    lines = {
+        name: [(float(n), float(own[n]["value"])) for n in sorted(own)]
+        for name, own in found.items()
+    }
+    return _plot(ROUNDS, WHAT, lines, "round {:g}", beyond=True)
+
+
+def _pairs(metric: str, found: Mapping[str, tuple[Row, Row]]) -> Plot:
+    points = {
+        name: [(float(own["value"]), float(leak["value"]))] for name, (own, leak) in found.items()
+    }
+    return _plot(UTILITY, f"{WHAT} {MORE[metric]}", points, "{:.3g}", beyond=False)
+
+
+def _plot(
+    title: str,
+    note: str,
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    form: str,
+    *,
+    beyond: bool,
+) -> Plot:
+    """Return a picture of named lines; names stand right of it (`beyond`), or by their points."""
+    xs = sorted({x for own in lines.values() for x, _ in own})
+    ys = [y for own in lines.values() for _, y in own]
+    low, high = min(0.0, *ys), max(0.1, *ys)
+
+    def across(x: float) -> float:
+        share = (x - xs[0]) / (xs[-1] - xs[0]) if len(xs) > 1 else 0.5
+        return round(LEFT + EDGE + share * (WIDTH - 2 * EDGE), 1)
+
+    def down(y: float) -> float:
+        return round(EDGE + (high - y) / (high - low) * HEIGHT, 1)
+
+    places = {name: tuple((across(x), down(y)) for x, y in own) for name, own in lines.items()}
+    ends = z_by_round._apart([own[-1][1] for own in places.values()], EDGE, EDGE + HEIGHT)
+    marks = xs if beyond else [xs[0], xs[-1]]
+    return Plot(
+        title=title,
+        note=note,
+        curves=tuple(
+            Curve(
+                name=z_by_round._short(name),
+                points=own,
+                x=LEFT + WIDTH + 8 if beyond else own[-1][0] + 6,
+                y=(end if beyond else own[-1][1]) + 4,
+            )
+            for (name, own), end in zip(places.items(), ends, strict=True)
+        ),
+        across=tuple((form.format(x), across(x)) for x in marks),
+        scale=tuple((number(y), down(y)) for y in dict.fromkeys((0.0, high, low))),
+    )

@@ -1,0 +1,166 @@
+"""What came out by major category of personal data, and what norms say of the kinds that did.
+
+Rows by category are made of those by label when a report is written, so every attack that counts
+by label has them. Their tables are those of the labels with another name.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from fedaudit.api.records import Measurement
+from fedaudit.pii.taxonomy import Category, category, in_order, major, taxonomy
+from fedaudit.report.query import Row
+from fedaudit.report.tables.extraction.prompted import labels
+from fedaudit.report.tables.extraction.untargeted import unprompted
+from fedaudit.report.tables.table import Table, laid_out
+from fedaudit.report.verdict.policy import SWEPT
+
+METRICS = ("coverage", "extraction_recall", "extraction_precision")
+"""What is counted by label and can be added up."""
+
+NO_ADVICE = (
+    "Clauses that speak of a kind of data; docs/taxonomy.md says what each is about. No legal"
+    " advice: whatever identifies a person is personal data."
+)
+
+SHORT = {"CCPA": "CCPA 1798."}
+"""What a column is called that leaves out how each of its clauses begins."""
+
+
+def by_category(rows: Iterable[Measurement]) -> list[Measurement]:
+    """Return a row with scope.category for the rows that differ in their label only.
+
+    Hits and n are summed and the interval is Wilson's. Where hits are expected and not counted, the
+    row is the mean of value and bounds weighted by n. Where a label has no number, neither has its
+    category, unless there was nothing of it to count. Labels outside the taxonomy are "other".
+    Rows that have a category already are left alone, and what they cover is not made again.
+    """
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    known = set()
+    for row in rows:
+        if row.kind != "extraction" or row.metric not in METRICS:
+            continue
+        if SWEPT.issubset(row.scope):
+            continue
+        if "category" in row.scope:
+            known.add(_key(row, row.scope["category"]))
+        elif "label" in row.scope:
+            name = major(str(row.scope["label"]))
+            groups.setdefault(_key(row, name), []).append(row)
+    return [_together(same) for key, same in groups.items() if key not in known]
+
+
+def classified(label: str) -> dict[str, str] | None:
+    """Return the major and the minor category of `label` for a finding; None outside of both."""
+    found = category(label)
+    return {"major": found.major, "minor": found.name} if found else None
+
+
+def categories(report: Row) -> list[Table]:
+    """Return what came out by major category, a table an attack, and the norms' clauses on it."""
+    rows = [row for row in report["measurements"] if "category" in row["scope"]]
+    view = {**report, "measurements": [_as_label(row) for row in rows]}
+    tables = [_renamed(table) for table in (*labels(view), *unprompted(view))]
+    return [*tables, *norms(report)]
+
+
+def norms(report: Row) -> list[Table]:
+    """Return which clauses speak of the kinds of personal data that the report counts or lists."""
+    lines = [_line(one, said) for one, said in _kinds(report).items()]
+    columns = ("kind", *(SHORT.get(norm.name, norm.name) for norm in taxonomy().norms))
+    table = laid_out("What norms say", lines, columns, notes=(NO_ADVICE,))
+    return [table] if lines else []
+
+
+def clauses(report: Row) -> list[Table]:
+    """Return what each of the clauses is about that speak of the report's kinds of data."""
+    kinds = _kinds(report)
+    rows = tuple(
+        (norm.name, clause.reference, clause.about)
+        for norm in taxonomy().norms
+        for clause in norm.clauses
+        if any(clause.reference in one.references(norm.key) for one in kinds)
+    )
+    columns = ("norm", "clause", "is about")
+    notes = tuple(f"{norm.name}: {norm.title}." for norm in taxonomy().norms)
+    return [Table(title="The clauses", columns=columns, rows=rows, notes=notes)] if rows else []
+
+
+def _kinds(report: Row) -> dict[Category, list[str]]:
+    """Return the minor categories in the report with its labels of each, in their order."""
+    said: dict[Category, list[str]] = {}
+    for label in _said(report):
+        if one := category(label):
+            said.setdefault(one, []).append(label)
+    return {one: said[one] for one in taxonomy().categories if one in said}
+
+
+def _line(one: Category, said: Sequence[str]) -> dict[str, str]:
+    line = {"kind": f"{one.name} ({', '.join(said)})"}
+    for norm in taxonomy().norms:
+        name = SHORT.get(norm.name, norm.name)
+        prefix = name.removeprefix(norm.name).strip()
+        line[name] = ", ".join(clause.removeprefix(prefix) for clause in one.references(norm.key))
+    return line
+
+
+def _said(report: Row) -> list[str]:
+    """Return the labels that the report counts or lists findings of."""
+    counted = (
+        row["scope"]["label"]
+        for row in report["measurements"]
+        if row["kind"] == "extraction" and row["metric"] in METRICS and "label" in row["scope"]
+    )
+    return sorted({str(label) for label in (*counted, *(f["label"] for f in report["findings"]))})
+
+
+def _key(row: Measurement, name: object) -> tuple[object, ...]:
+    scope = ((k, str(v)) for k, v in row.scope.items() if k not in ("label", "category"))
+    return (row.plugin, row.metric, str(name), *sorted(scope))
+
+
+def _together(rows: Sequence[Measurement]) -> Measurement:
+    """Return one row for those of all labels of a category."""
+    from fedaudit.metrics.intervals import wilson
+
+    name = major(str(rows[0].scope["label"]))
+    scope = {key: value for key, value in rows[0].scope.items() if key != "label"}
+    scope["category"] = name
+    made = replace(rows[0], scope=scope, chance=None, baseline=None, reason="")
+    counted = [row for row in rows if row.n]
+    blind = [row for row in counted or rows if _no_number(row)]
+    if blind:
+        reason = "; ".join(f"{r.scope['label']}: {r.reason or 'it has no n'}" for r in blind)
+        return replace(made, value=None, low=None, high=None, hits=None, n=None, reason=reason)
+    n = sum(row.n or 0 for row in counted)
+    if any(row.hits is None for row in counted):
+        ends = (_weighted(counted, end) / n for end in ("value", "low", "high"))
+        return replace(made, n=n, hits=None, value=next(ends), low=next(ends), high=next(ends))
+    hits = sum(row.hits or 0 for row in counted)
+    rate = wilson(hits, n)
+    return replace(made, value=rate.value, low=rate.low, high=rate.high, n=n, hits=hits)
+
+
+def _no_number(row: Measurement) -> bool:
+    return not row.n or row.value is None or row.low is None or row.high is None
+
+
+def _weighted(rows: Sequence[Measurement], end: str) -> float:
+    """Return the sum weighted by n of values or bounds: bounds of every part bound the whole."""
+    return float(sum((row.n or 0) * getattr(row, end) for row in rows))
+
+
+def _as_label(row: Row) -> Row:
+    scope = {key: value for key, value in row["scope"].items() if key != "category"}
+    return {**row, "scope": {**scope, "label": row["scope"]["category"]}}
+
+
+def _renamed(table: Table) -> Table:
+    """Return a table of labels as one of categories, in the order of the taxonomy."""
+    order = in_order(row[0] for row in table.rows)
+    return replace(
+        table,
+        title=table.title.replace("Kinds of PII", "Categories of PII", 1),
+        columns=("category", *table.columns[1:]),
+        rows=tuple(sorted(table.rows, key=lambda row: order.index(row[0]))),
+    )

@@ -1,0 +1,300 @@
+"""Finding one's way among the measurements of a report: which belong together, in which order."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from fedaudit.report.verdict.attribution import PROTOCOL
+from fedaudit.report.verdict.policy import SWEPT
+
+Row = Mapping[str, Any]
+"""A measurement of a report.json."""
+
+SOURCES = {
+    "tuned": "tuned",
+    "base": "base",
+    "tuned-not-base": "tuned, not base",
+    "base-not-tuned": "base, not tuned",
+    "control": "control",
+    "central": "central",
+    "local": "local",
+}
+"""Values of scope.source in reading order, as people read them."""
+
+SETS = {"all": "all", "prefix-disjoint": "disjoint", "exclusive": "judged"}
+"""Values of scope.set, likewise."""
+
+INFERENCE = ("inference_accuracy",)
+EXTRACTION = (
+    *("coverage", "efficiency", "queries", "vx_pii", "overlap", "extractable", "given_up"),
+    *("hits_of_one_run", "targets", "p_value", "chance", "precision"),
+)
+UNPROMPTED = ("extraction_recall", "extraction_precision")
+UTILITY = (
+    *("loss", "perplexity", "rouge_l", "bleu", "accuracy", "edit_distance"),
+    *("judge_win", "judge_tie", "judge_lose", "judge_win_tie", "judge_malformed"),
+)
+COSTS = ("parameters", "bytes_sent", "flops", "seconds")
+GUARDS = ("epsilon", "routing_accuracy", "dropped", "kept")
+MEMORIZATION = (
+    *("mr_pair", "mr_intra", "mr_inter", "mr_total"),
+    *("repetitive", "too_short", "median_length", "drawn"),
+)
+
+_WHO = frozenset({"client", "mark"})
+
+_OF_A_ROUND = ("sets", "smallest_set", "determined", "estimator_variance", "effective_masks")
+ATTRIBUTION = {
+    "client": {
+        ("stouffer_z", frozenset({"client"})),
+        *((metric, _WHO) for metric in ("stouffer_z", "p_value")),
+        ("p_value", _WHO | {"adjusted"}),
+    },
+    "round": {(metric, _WHO | {"round"}) for metric in ("stouffer_z", "score")},
+    "mean": {("stouffer_z", frozenset({"clients"}))},
+    "rate": {(metric, frozenset[str]()) for metric in ("tpr", "fpr")},
+    "global": {(metric, frozenset({"mark", "source"})) for metric in ("z", "p_value")},
+    "masking": {
+        ("queries", frozenset[str]()),
+        ("leakage_bits", frozenset({"round", "strength"})),
+        *((metric, frozenset({"round"})) for metric in _OF_A_ROUND),
+    },
+    "keys": {
+        *((metric, frozenset[str]()) for metric in ("marks", "unopened")),
+        ("committed", frozenset({"mark"})),
+    },
+    "time": {(metric, frozenset({"step"})) for metric in ("seconds", "overhead")},
+}
+"""What rows of an attribution tell, by metric and by the parts of their scope but the variant."""
+
+SUSPICION = {
+    (metric, at)
+    for metric in ("stouffer_z", "p_value", "suspicion", "flagged")
+    for at in (frozenset({"client"}), _WHO)
+}
+"""The same of what a method beside the protocol holds against a client."""
+
+_TELLING = ("tuned-not-base", "tuned", "base", "control")
+
+
+def totals(report: Row) -> list[Row]:
+    """Return the coverages of whole sets of PII, in reading order."""
+    rows = coverages(report, labelled=False)
+    order = list(dict.fromkeys(map(place, rows)))
+    return sorted(
+        rows, key=lambda row: (order.index(place(row)), _rank(row, "set"), _rank(row, "source"))
+    )
+
+
+def coverages(report: Row, *, labelled: bool) -> list[Row]:
+    """Return the coverages of whole sets of PII, or of each kind, in the order of the report."""
+    rows = [row for row in _of(report, "extraction", "coverage") if not swept(row)]
+    return [row for row in rows if _labelled(row) == labelled]
+
+
+def swept(row: Row) -> bool:
+    """Tell whether a row says what a smaller budget or fewer samples would have found."""
+    return SWEPT.issubset(row["scope"])
+
+
+def _labelled(row: Row) -> bool | None:
+    """Tell whether a row is of one kind of PII; None of one of a category, neither kind nor all."""
+    return None if "category" in row["scope"] else "label" in row["scope"]
+
+
+def most_telling(rows: Sequence[Row]) -> list[Row]:
+    """Return the coverages by label of one attack that say most, the largest first.
+
+    Beyond the base rather than of the tuned model, of all targets rather than of a choice.
+    """
+    best = min(rows, key=lambda row: (telling_rank(row), _rank(row, "set"), place(row)))
+    keys = [key for key in best["scope"] if key != "label"]
+    like = [row for row in rows if where(row, keys) == where(best, keys)]
+    return sorted(like, key=lambda r: (-(r["hits"] or 0), -(r["n"] or 0), str(r["scope"]["label"])))
+
+
+def telling_rank(row: Row) -> int:
+    """Return 0 for what came out beyond the base, which says most, 1 for all that came out, ..."""
+    source = row["scope"].get("source")
+    return _TELLING.index(source) if source in _TELLING else len(_TELLING)
+
+
+def set_rank(row: Row) -> int:
+    """Return the place of a row's set of targets in reading order."""
+    return _rank(row, "set")
+
+
+def strongest(rows: Sequence[Row]) -> Row | None:
+    """Return the total that says most about an attack: the highest one beyond the base."""
+    known = [row for row in rows if row["value"] is not None]
+    return min(known, key=lambda r: (telling_rank(r), _rank(r, "set"), -r["value"]), default=None)
+
+
+def sibling(rows: Iterable[Row], row: Row, source: str) -> Row | None:
+    """Return the row of `source` that `row` is to be compared with; its scope may be wider."""
+    fits = [
+        other
+        for other in rows
+        if other["plugin"] == row["plugin"]
+        and other["scope"].get("source") == source
+        and _covers(other["scope"], row["scope"], but="source")
+    ]
+    return max(fits, key=lambda other: len(other["scope"]), default=None)
+
+
+def companion(report: Row, row: Row, metric: str) -> Row | None:
+    """Return the measurement of `metric` for what `row` measured: the most exact one there is."""
+    fits = [
+        other
+        for other in report["measurements"]
+        if (other["plugin"], other["metric"]) == (row["plugin"], metric)
+        and _covers(other["scope"], row["scope"])
+    ]
+    return max(fits, key=lambda other: len(other["scope"]), default=None)
+
+
+def by_plugin(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return measurements by the attack that made them, in the order of the report."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["plugin"], []).append(row)
+    return groups
+
+
+def inference(report: Row, *, labelled: bool) -> list[Row]:
+    """Return the inference accuracies over all kinds of PII, or those of each kind, in order."""
+    rows = [
+        row
+        for row in report["measurements"]
+        if row["metric"] in INFERENCE and ("label" in row["scope"]) == labelled
+    ]
+    rows.sort(key=lambda row: _rank(row, "source"))
+    return sorted(rows, key=lambda row: (_candidates(row), str(row["scope"].get("label", ""))))
+
+
+def _candidates(row: Row) -> int:
+    count = row["scope"].get("candidates")
+    return count if isinstance(count, int) else 0
+
+
+def utility(report: Row) -> list[Row]:
+    """Return the measurements of how well a model does its tasks, in reading order."""
+    rows = [r for r in report["measurements"] if r["kind"] == "utility" and r["metric"] in UTILITY]
+    order = ("base", "tuned", "central", "local")
+    rows.sort(key=lambda r: order.index(s) if (s := r["scope"].get("source")) in order else 9)
+    return sorted(rows, key=lambda row: str(row["scope"].get("task", "")))
+
+
+def unprompted(report: Row, *, labelled: bool) -> list[Row]:
+    """Return the recalls over all kinds of PII, or those of each kind, in reading order."""
+    rows = _of(report, "extraction", "extraction_recall")
+    rows = [row for row in rows if _labelled(row) == labelled]
+    return sorted(rows, key=lambda row: _rank(row, "source"))
+
+
+def costs(report: Row) -> list[Row]:
+    """Return what the run took, in reading order."""
+    return sorted(_of(report, "cost", *COSTS), key=lambda row: COSTS.index(row["metric"]))
+
+
+def defended(report: Row, metric: str) -> list[Row]:
+    """Return what a defence guarantees or decides: its rows of `metric`, as the report has them."""
+    return [row for row in _of(report, "defense", metric) if _guards(row)]
+
+
+def _guards(row: Row) -> bool:
+    """Tell whether a row of a defence is of those that a table of their own shows."""
+    scope = row["scope"]
+    own = {"fpr": "attempt" in scope, "loss": bool(scope.get("stage") == "fusion")}
+    return own.get(row["metric"], row["metric"] in GUARDS)
+
+
+def attribution(report: Row, part: str = "") -> list[Row]:
+    """Return an attribution's rows that tables show, or those of a part: see `attribution_part`."""
+    rows = ((row, attribution_part(row)) for row in report["measurements"])
+    return [row for row, found in rows if found and part in ("", found)]
+
+
+def attribution_part(row: Row) -> str:
+    """Return what a row of an attribution tells: of a "client", ..., nothing if no table shows it.
+
+    Those are the keys of ATTRIBUTION, and "suspicion" of what other methods hold against a client.
+    """
+    if row["kind"] != "attribution":
+        return ""
+    shape = (row["metric"], frozenset(row["scope"]) - {"variant"})
+    if row["plugin"] != PROTOCOL:
+        parts = {name: ATTRIBUTION[name] for name in ("rate", "global")} | {"suspicion": SUSPICION}
+    else:
+        parts = ATTRIBUTION
+    found = next((name for name, shapes in parts.items() if shape in shapes), "")
+    alone = shape[1] == {"client"} and row["plugin"] == PROTOCOL
+    return "" if alone and row["value"] is not None else found
+
+
+def _of(report: Row, kind: str, *metrics: str) -> list[Row]:
+    return [r for r in report["measurements"] if r["kind"] == kind and r["metric"] in metrics]
+
+
+def others(report: Row) -> list[Row]:
+    """Return the measurements that no other table shows."""
+    own = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE, "cost": COSTS}
+    own["memorization"] = MEMORIZATION
+    recalled = {row["plugin"] for row in _of(report, "extraction", "extraction_recall")}
+    return [
+        row
+        for row in report["measurements"]
+        if row["metric"] not in own.get(row["kind"], ())
+        and not (row["kind"] == "defense" and _guards(row))
+        and not attribution_part(row)
+        and not (
+            row["kind"] == "extraction"
+            and row["metric"] in UNPROMPTED
+            and row["plugin"] in recalled
+        )
+    ]
+
+
+def where(row: Row, keys: Iterable[str]) -> str:
+    """Return those keys of a measurement's scope as text: `budget 100, victim c1`."""
+    scope = row["scope"]
+    return ", ".join(f"{key} {scope[key]}" for key in sorted(keys) if key in scope)
+
+
+def place(row: Row, hidden: Collection[str] = ()) -> str:
+    """Return all of a measurement's scope that no column of a table shows, nor is `hidden`."""
+    return where(row, _elsewhere(row) - set(hidden))
+
+
+def places(rows: Sequence[Row], hidden: Collection[str] = ()) -> tuple[str, list[str]]:
+    """Return the part of their places that all rows agree on, and each row's own part.
+
+    A row that leaves a key out agrees with any value of it.
+    """
+    said: dict[str, set[str]] = {}
+    for row in rows:
+        for key in _elsewhere(row) - set(hidden):
+            said.setdefault(key, set()).add(str(row["scope"][key]))
+    agreed = {key for key, values in said.items() if len(values) == 1}
+    example = {"scope": {key: next(iter(said[key])) for key in agreed}}
+    return where(example, agreed), [where(row, said.keys() - agreed) for row in rows]
+
+
+def _elsewhere(row: Row) -> set[str]:
+    shown = {"source", "set", "label", "task"}
+    return set(row["scope"]) - (shown | {"candidates"} if row["metric"] in INFERENCE else shown)
+
+
+def reasons(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Return why rows without a value have none, each reason once."""
+    given = (row["reason"] for row in rows if row["value"] is None)
+    return tuple(dict.fromkeys(f"Not measured: {reason}" for reason in given))
+
+
+def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any], but: str = "") -> bool:
+    return all(key == but or narrow.get(key) == value for key, value in wide.items())
+
+
+def _rank(row: Row, key: str) -> int:
+    order = [*SOURCES] if key == "source" else [*SETS]
+    value = row["scope"].get(key)
+    return order.index(value) if value in order else len(order)

@@ -1,0 +1,196 @@
+"""A report as one HTML page that loads nothing and runs nothing, for data protection officers."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from fedaudit.report import query
+from fedaudit.report.charts import heat_map, privacy_utility, z_by_round
+from fedaudit.report.number_format import measured
+from fedaudit.report.pii_categories import clauses
+from fedaudit.report.query import SETS, SOURCES, Row
+from fedaudit.report.redaction import visible
+from fedaudit.report.tables import grouping, memorization, overview
+from fedaudit.report.tables.attribution import attribution
+from fedaudit.report.tables.cross_client import apart, charted
+from fedaudit.report.tables.extraction import budget, verbatim
+from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.tables.extraction.untargeted import searched
+from fedaudit.report.text import summary
+from fedaudit.report.text.attacks import tried
+from fedaudit.report.text.glossary import GLOSSARY
+from fedaudit.report.verdict.recheck import recheck
+
+MOST_FINDINGS = 100
+WIDTH, STEP, LETTER = 300, 26, 7
+"""The chart's geometry: how long the longest bar is, the height of a line, a letter's width."""
+
+MOST_LETTERS = 48
+"""Of a bar's name; the table below the chart has it all."""
+
+MOST_BARS = 40
+"""Of a chart, likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar of a chart: what it is of, and how far its value and interval reach."""
+
+    name: str
+    told: str
+    source: str
+    y: int
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """What one attack found, as bars."""
+
+    title: str
+    bars: tuple[Bar, ...]
+    left: int
+    """Where the bars begin, right of their names."""
+    height: int
+
+
+def render(report: Row) -> str:
+    """Return a valid report's document as a self-contained page: no script, nothing loaded."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    template = files("fedaudit.report").joinpath("template.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(template).render(_content(report))
+
+
+def _content(report: Row) -> dict[str, Any]:
+    """Return what the template lays out; every text in it is still raw."""
+    checked = recheck(report)
+    return {
+        "report": report,
+        "title": summary.title(report),
+        "judged": summary.judged(report),
+        "checked": checked,
+        "headline": headline(report, checked),
+        "answer": summary.answer(report, checked),
+        "reasons": summary.reasons(report),
+        "audited": summary.audited(report),
+        "tried": tried(report),
+        "charts": charts(report),
+        "sweeps": budget.figures(report),
+        "plots": privacy_utility.figures(report),
+        "maps": heat_map.maps(report),
+        "passages": memorization.examples({"findings": overview.worst(report)}, MOST_FINDINGS),
+        "extraction": [*overview.attacks(report), *clauses(report)],
+        "attribution": attribution(report),
+        "figures": z_by_round.figures(report),
+        "leaks": overview.leaks(report, MOST_FINDINGS),
+        "flagged": overview.flagged(report, MOST_FINDINGS),
+        "rest": [*overview.rest(report), *overview.claims(report)],
+        "glossary": GLOSSARY,
+        "width": WIDTH,
+        "step": STEP,
+    }
+
+
+def charts(report: Row) -> list[Chart]:
+    """Return a chart for each attack with prompts, and for every attack under keys or on variants.
+
+    The longest interval of a chart takes its whole width.
+    """
+    groups = {
+        f"Coverage by the attack {plugin}": group
+        for plugin, group in query.by_plugin(query.totals(charted(report))).items()
+    }
+    recalls = searched(query.unprompted(report, labelled=False))
+    for name, group in recalls.items():
+        groups[f"Recall by the attack {name}"] = group
+    for plugin, group in query.by_plugin(query.inference(report, labelled=False)).items():
+        groups[f"Accuracy of the attack {plugin}"] = group
+    drawn = {title: _bars(group) for title, group in groups.items()} | _kinds(report)
+    drawn |= {
+        f"Edit distance by the attack {plugin}": _distances(group)
+        for plugin, group in query.by_plugin(verbatim.distances(report)).items()
+    }
+    return [_chart(title, some) for title, some in drawn.items() if some]
+
+
+def _kinds(report: Row) -> dict[str, list[tuple[str, Row]]]:
+    """Return what each attack found of each kind of PII, as its table has it."""
+    drawn = {}
+    for plugin, group in query.by_plugin(query.coverages(apart(report), labelled=True)).items():
+        if not any("key" in row["scope"] for row in group):
+            some = query.most_telling(grouping.one(group) if grouping.viewed(group) else group)
+            named = [(visible(str(row["scope"]["label"])), row) for row in some if _known(row)]
+            drawn[f"Kinds of PII by the attack {plugin}"] = named[:MOST_BARS]
+    return drawn
+
+
+def _distances(group: Sequence[Row]) -> list[tuple[str, Row]]:
+    """Return mean edit distances: of every task, or of all together for each variant."""
+    several = len({grouping.variant(row) for row in group}) > 1
+    some = [row for row in group if _known(row) and not (several and "task" in row["scope"])]
+    return [(_name(row, {"variant"} if several else ()), row) for row in some][:MOST_BARS]
+
+
+def _known(row: Row) -> bool:
+    return row["value"] is not None and row["high"] is not None
+
+
+def _bars(group: Sequence[Row]) -> list[tuple[str, Row]]:
+    """Return what to draw, by name: every source, or one line for each variant and key."""
+    viewed = grouping.viewed(group)
+    if not viewed and group[0]["metric"] != "coverage":
+        return []
+    hidden = grouping.hidden(group)
+    some = grouping.telling(group) if viewed else group
+    return [(_name(row, hidden), row) for row in some if row["value"] is not None][:MOST_BARS]
+
+
+def _chart(title: str, known: Sequence[tuple[str, Row]]) -> Chart:
+    scale = WIDTH / (max(row["high"] for _, row in known) or 1)
+    bars = tuple(_bar(name, row, STEP * index, scale) for index, (name, row) in enumerate(known))
+    return Chart(
+        title=title,
+        bars=bars,
+        left=LETTER * (max(len(bar.name) for bar in bars) + 2),
+        height=STEP * len(bars),
+    )
+
+
+def _bar(name: str, row: Row, y: int, scale: float) -> Bar:
+    reach = {end: round(scale * row[end], 1) for end in ("value", "low", "high")}
+    source = str(row["scope"].get("source", "tuned"))
+    return Bar(name=name, told=measured(row), source=source, y=y, **reach)
+
+
+def _name(row: Row, hidden: Collection[str]) -> str:
+    """Return what a bar is of, in a few words; variant and key first where they differ."""
+    scope = row["scope"]
+    count = scope.get("candidates") if row["metric"] in query.INFERENCE else None
+    parts = (
+        grouping.variant(row) if "variant" in hidden else "",
+        f"key {grouping.key(row)}" if grouping.key(row) else "",
+        SOURCES.get(scope.get("source")),
+        SETS.get(scope.get("set")),
+        "" if count is None else f"{count} candidates",
+        query.place(row, {*hidden, "client", "detection"} if hidden else ()),
+    )
+    name = visible(", ".join(filter(None, parts)))
+    return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
+
+
+def _visible(value: Any) -> Any:
+    """Spell out hidden characters in all that the template prints; autoescape does the rest."""
+    own = hasattr(value, "__html__")  # a macro's output, already through here
+    return visible(value) if isinstance(value, str) and not own else value

@@ -1,0 +1,130 @@
+"""A report on the terminal: plain at 80 columns, in a pipe too."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fedaudit.report.query import Row
+from fedaudit.report.redaction import visible
+from fedaudit.report.tables import overview
+from fedaudit.report.tables.attribution import attribution
+from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.tables.table import Table
+from fedaudit.report.text import summary
+from fedaudit.report.verdict.recheck import Recheck, recheck
+
+if TYPE_CHECKING:
+    import rich.table
+    from rich.console import Console
+    from rich.text import Text
+
+MOST_FINDINGS = 10
+LEAST = 8
+"""How narrow a column of names may become so that numbers need not break."""
+
+STYLES = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
+
+
+def render(report: Row, console: "Console") -> None:
+    """Print a valid report's document to `console`; the verdict comes last, where the eye is.
+
+    What speaks against the verdict comes first, and again beside it.
+    """
+    checked = recheck(report)
+    _doubt(checked, console)
+    _pairs("Audited", summary.audited(report), console)
+    for table in (
+        *overview.attacks(report),
+        *attribution(report),
+        *overview.rest(report),
+        *overview.findings(report, MOST_FINDINGS),
+        *overview.claims(report),
+    ):
+        _table(table, console)
+    _list("Limits", report["limits"], console)
+    if summary.judged(report):
+        _verdict(report, checked, console)
+
+
+def _doubt(checked: Recheck, console: "Console") -> None:
+    if checked.told:
+        console.print(_text(checked.told, STYLES["fail"] if checked.brief else ""))
+        console.print()
+
+
+def _verdict(report: Row, checked: Recheck, console: "Console") -> None:
+    status = "fail" if checked.brief else report["verdict"]["status"]
+    _list("Why", summary.reasons(report), console)
+    console.print(_text(f"Verdict: {headline(report, checked)}", STYLES[status]))
+    for sentence in summary.answer(report, checked):
+        console.print(_text(sentence))
+
+
+def _pairs(title: str, pairs: list[tuple[str, str]], console: "Console") -> None:
+    from rich.table import Table as Grid
+
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        grid.add_row(_text(name), _text(value))
+    _section(title, grid, console)
+
+
+def _list(title: str, lines: Sequence[str], console: "Console") -> None:
+    from rich.table import Table as Grid
+
+    grid = Grid.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for line in lines:
+        grid.add_row(_text("*"), _text(line))
+    if lines:
+        _section(title, grid, console)
+
+
+def _table(table: Table, console: "Console") -> None:
+    from rich import box
+    from rich.table import Table as Grid
+
+    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    whole = _whole(table, console.width)
+    for column in table.columns:
+        grid.add_column(
+            _text(column),
+            justify="right" if column in table.numeric else "left",
+            overflow="fold",
+            no_wrap=column in whole,
+        )
+    for row in table.rows:
+        grid.add_row(*map(_text, row))
+    _section(table.title, grid, console, table.notes)
+
+
+def _whole(table: Table, width: int) -> frozenset[str]:
+    """Return the columns that never break: those of numbers, where names leave them the room."""
+    from rich.cells import cell_len
+
+    widths = [
+        max(cell_len(visible(cell)) for cell in (column, *(row[index] for row in table.rows)))
+        if column in table.numeric
+        else LEAST
+        for index, column in enumerate(table.columns)
+    ]
+    return table.numeric if sum(widths) + 2 * (len(widths) - 1) <= width else frozenset()
+
+
+def _section(
+    title: str, body: "rich.table.Table", console: "Console", notes: Sequence[str] = ()
+) -> None:
+    console.print(_text(title, "bold"))
+    console.print(body)
+    for note in notes:
+        console.print(_text(note, "dim"))
+    console.print()
+
+
+def _text(text: str, style: str = "") -> "Text":
+    """Return `text` as rich shows it: never a markup string, nothing hidden, nothing cut."""
+    from rich.text import Text
+
+    return Text(visible(text), style=style, overflow="fold")

@@ -1,0 +1,294 @@
+"""The tables of an attribution: whom the protocol flags, and what other methods say of it."""
+
+from collections.abc import Callable, Sequence
+
+from fedaudit.api.records import Measurement
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import counted, number
+from fedaudit.report.query import Row, reasons
+from fedaudit.report.tables import grouping, secure_sums
+from fedaudit.report.tables.grouping import client, variant
+from fedaudit.report.tables.table import NONE, Table, laid_out, named, shortened
+from fedaudit.report.verdict import attribution as flags
+from fedaudit.report.verdict.attribution import PROTOCOL, Tested
+
+MOST_CLIENTS = 40
+MOST_VARIANTS = 100
+
+BREAKS = {
+    PROTOCOL: "no",
+    "paper_rule": "no",
+    "global": "no",
+    "direct": "yes",
+    "fldetector": "yes",
+    "flforensics": "yes",
+    "flforensics_kmeans": "yes",
+}
+"""Whether a method needs single clients' updates, which secure aggregation hides."""
+
+BROKEN = "breaks secure aggregation"
+RATES = (
+    "tpr: of the clients that trained on marked documents, those that the method flags; fpr: of the"
+    " innocent ones."
+)
+OWN_LIMITS = (
+    "What Z must exceed is each client's own: its luck, and what its estimates may hold of others'"
+    " marks."
+)
+NOT_JUDGED = "The number is what the method goes by. The verdict does not go by these methods."
+
+
+def attribution(report: Row) -> list[Table]:
+    """Return whom each method flags, and what the protocol cost and gave away; none without one."""
+    rows = measurements.attribution(report)
+    tables: tuple[Table, ...]
+    if len(grouping.variants(rows)) > 1:
+        tables = (_methods(rows), _strengths(rows), _global(rows), secure_sums.variants(rows))
+    else:
+        tables = (
+            _clients(rows),
+            _methods(rows),
+            _others(rows),
+            _global(rows),
+            secure_sums.masking(rows),
+        )
+    return [table for table in tables if table.rows]
+
+
+def told(report: Row) -> list[str]:
+    """Return in a sentence what the protocol asked, and whom it flags."""
+    rows = measurements.attribution(report)
+    if (count := len(grouping.variants(rows))) > 1:
+        return [f"The attribution was made on {count} variants; tables below compare them."]
+    some = flags.strongest(tests(rows))
+    if not some:
+        return []
+    asked = [row["value"] for row in _of(rows, "masking", "queries") if row["value"] is not None]
+    sums = f" asked for {number(asked[0])} sums over sets of clients and" if asked else ""
+    missing = sum(not one.decided for one in some)
+    untested = f" {missing:,} could not be tested." if missing else ""
+    return [
+        f"The protocol {PROTOCOL}{sums} tested {len(some) - missing:,} of {len(some):,} clients for"
+        f" watermarks: it flags {sum(one.flagged for one in some):,}.{untested}"
+    ]
+
+
+def tests(rows: Sequence[Row]) -> list[Tested]:
+    """Return the protocol's tests of clients among rows of a report."""
+    return flags.tested(Measurement(**row) for row in rows)
+
+
+def z(value: float | None) -> str:
+    """Return a statistic as people read it: two places, or three digits of a huge one."""
+    if value is None:
+        return NONE
+    return f"{value:.2f}" if abs(value) < 10_000 else f"{value:.3g}"
+
+
+def _clients(rows: Sequence[Row]) -> Table:
+    """Return a line for each client, the highest Z first."""
+    some = flags.strongest(tests(rows))
+    adjusted = {
+        (client(row), str(row["scope"]["mark"])): row["value"]
+        for row in _of(rows, "client", "p_value")
+        if row["scope"].get("adjusted") == "holm"
+    }
+    cells = [
+        {
+            "client": one.client,
+            "mark": one.mark,
+            "Z": z(one.z),
+            "must exceed": NONE if one.threshold is None else number(one.threshold),
+            "Holm p": _p(adjusted.get((one.client, one.mark))),
+            "rounds": "" if one.rounds is None else number(one.rounds),
+            "flagged": _yes(one.flagged) if one.decided else NONE,
+        }
+        for one in some
+    ]
+    table = laid_out(
+        "Attribution: clients",
+        cells,
+        ("client", "mark", "Z", "must exceed", "Holm p", "rounds", "flagged"),
+        numeric=("Z", "must exceed", "Holm p", "rounds"),
+        notes=(_own_limits(some), *reasons(_of(rows, "client"))),
+    )
+    return shortened(table, max(MOST_CLIENTS, sum(one.flagged for one in some)))
+
+
+def _own_limits(some: Sequence[Tested]) -> str:
+    """Return why clients must exceed different numbers, where they must."""
+    limits = {one.threshold for one in some if one.threshold is not None}
+    return OWN_LIMITS if len(limits) > 1 else ""
+
+
+def _methods(rows: Sequence[Row]) -> Table:
+    """Return a line for each method, or for each variant and method."""
+    several = len(grouping.variants(rows)) > 1
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in grouping.ordered(rows):
+        groups.setdefault((variant(row) if several else "", row["plugin"]), []).append(row)
+    rated = bool(_of(rows, "rate"))
+    cells = [
+        {
+            "variant": name,
+            "method": plugin or NONE,
+            BROKEN: "" if several else named(BREAKS, plugin) if plugin in BREAKS else NONE,
+            "flagged": "" if rated else _flagged(group),
+            "tpr": _rate(group, "tpr"),
+            "fpr": _rate(group, "fpr"),
+        }
+        for (name, plugin), group in groups.items()
+        if not several or _of(group, "rate") or not rated
+    ]
+    table = laid_out(
+        "Attribution: methods",
+        cells,
+        ("variant", "method", BROKEN, "flagged", "tpr", "fpr"),
+        numeric=("flagged", "tpr", "fpr"),
+        notes=(
+            RATES if rated else "",
+            _breaking(rows) if several else _means(rows),
+            *reasons(_of(rows, "rate")),
+        ),
+    )
+    return shortened(table, MOST_VARIANTS)
+
+
+def _breaking(rows: Sequence[Row]) -> str:
+    names = dict.fromkeys(row["plugin"] for row in rows if BREAKS.get(row["plugin"]) == "yes")
+    return f"These methods break secure aggregation: {', '.join(names)}." if names else ""
+
+
+def _rate(rows: Sequence[Row], metric: str) -> str:
+    some = _of(rows, "rate", metric)
+    return counted(some[0]) if some else ""
+
+
+def _flagged(rows: Sequence[Row]) -> str:
+    """Return how many clients a method flags, of how many that it says something of."""
+    own = {one.client: one.flagged for one in flags.strongest(tests(rows)) if one.decided}
+    every = own | {
+        client(row): row["value"] > 0
+        for row in _of(rows, "suspicion", "flagged")
+        if row["value"] is not None
+    }
+    return f"{sum(every.values()):,} of {len(every):,}" if every else ""
+
+
+def _means(rows: Sequence[Row]) -> str:
+    """Return the mean Z of marked and of innocent clients, where the truth is known."""
+    means = [
+        f"{z(row['value'])} over {number(row['n'])} {row['scope']['clients']} clients"
+        for row in _of(rows, "mean")
+    ]
+    return f"Mean Z of {PROTOCOL}: {', '.join(means)}." if means else ""
+
+
+def _strengths(rows: Sequence[Row]) -> Table:
+    """Return the mean Z of marked and of innocent clients on each variant."""
+    kinds = list(dict.fromkeys(str(row["scope"]["clients"]) for row in _of(rows, "mean")))
+    limits: dict[str, list[float]] = {}
+    for one in tests(rows):
+        if one.threshold is not None:
+            limits.setdefault(one.variant, []).append(one.threshold)
+    cells: dict[str, dict[str, str]] = {}
+    for row in grouping.ordered(_of(rows, "mean")):
+        line = cells.setdefault(variant(row), {"variant": variant(row)})
+        line["must exceed"] = _range(limits.get(variant(row), []))
+        line[_of_kind(str(row["scope"]["clients"]))] = f"{z(row['value'])} ({number(row['n'])})"
+    columns = tuple(map(_of_kind, kinds))
+    table = laid_out(
+        "Attribution: mean Z",
+        list(cells.values()),
+        ("variant", *columns, "must exceed"),
+        numeric=(*columns, "must exceed"),
+        notes=("In brackets: over how many clients.", *reasons(_of(rows, "mean"))),
+    )
+    return shortened(table, MOST_VARIANTS)
+
+
+def _range(values: Sequence[float]) -> str:
+    """Return the least and the most of some numbers, or the one that they all are."""
+    ends = dict.fromkeys(number(end) for end in (min(values), max(values))) if values else {}
+    return " to ".join(ends)
+
+
+def _of_kind(kind: str) -> str:
+    return f"{kind} clients"
+
+
+def _others(rows: Sequence[Row]) -> Table:
+    """Return what each method beside the protocol says of each client."""
+    some = _of(rows, "suspicion")
+    methods = list(dict.fromkeys(row["plugin"] for row in some))
+    names = list(dict.fromkeys(map(client, some)))
+    cells = [
+        {"client": name, **{f"by {method}": _said(some, method, name) for method in methods}}
+        for name in names
+    ]
+    table = laid_out(
+        "Attribution: whom other methods flag",
+        cells,
+        ("client", *(f"by {method}" for method in methods)),
+        notes=(NOT_JUDGED, *reasons(some)),
+    )
+    return shortened(table, MOST_CLIENTS)
+
+
+def _said(rows: Sequence[Row], method: str, name: str) -> str:
+    """Return whether a method flags a client, and by what: `yes, Z 5.20`, `no, 0.31`."""
+    own = {r["metric"]: r["value"] for r in rows if (r["plugin"], client(r)) == (method, name)}
+    said: dict[str, Callable[[float], str]] = {
+        "flagged": lambda value: _yes(value > 0),
+        "stouffer_z": lambda value: f"Z {z(value)}",
+        "suspicion": number,
+    }
+    parts = [say(value) for metric, say in said.items() if (value := own.get(metric)) is not None]
+    return ", ".join(parts) or NONE
+
+
+def _global(rows: Sequence[Row]) -> Table:
+    """Return what the global model itself shows of every mark."""
+    some = grouping.ordered(_of(rows, "global", "z"))
+    several = len(grouping.variants(rows)) > 1
+    p = {_mark(row): row["value"] for row in _of(rows, "global", "p_value")}
+    cells = [
+        {
+            "variant": variant(row) if several else "",
+            "mark": str(row["scope"]["mark"]),
+            "Z": z(row["value"]),
+            "found": _found(row),
+            "p": _p(p.get(_mark(row))),
+        }
+        for row in some
+    ]
+    table = laid_out(
+        "Attribution: marks in the global model",
+        cells,
+        ("variant", "mark", "Z", "found", "p"),
+        numeric=("Z", "found", "p"),
+        notes=("They say that somebody trained on a mark's documents, not who.", *reasons(some)),
+    )
+    return shortened(table, MOST_VARIANTS)
+
+
+def _found(row: Row) -> str:
+    hits, n = row["hits"], row["n"]
+    return NONE if hits is None or n is None else f"{hits:,} / {n:,}"
+
+
+def _mark(row: Row) -> tuple[str, str, str]:
+    return variant(row), row["plugin"], str(row["scope"]["mark"])
+
+
+def _of(rows: Sequence[Row], part: str, *metrics: str) -> list[Row]:
+    some = measurements.attribution({"measurements": rows}, part)
+    return [row for row in some if not metrics or row["metric"] in metrics]
+
+
+def _p(value: float | None) -> str:
+    return NONE if value is None else number(value)
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"

@@ -1,0 +1,133 @@
+"""The tables of costs: what a federation took, in units that people use."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fedaudit.report import query as measurements
+from fedaudit.report import units
+from fedaudit.report.number_format import NOT_MEASURED
+from fedaudit.report.query import Row, place, reasons
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.grouping import variant
+from fedaudit.report.tables.table import Table, cell, laid_out, named
+
+UNITS: Mapping[str, Callable[[float], str]] = {
+    "parameters": units.amount,
+    "bytes_sent": units.size,
+    "flops": units.operations,
+    "seconds": units.duration,
+}
+
+TITLES = {
+    "parameters": "numbers",
+    "bytes_sent": "sent",
+    "flops": "computing",
+    "seconds": "time",
+}
+"""What metrics of costs are called."""
+
+TRAINED = {
+    "frozen": "base, not trained",
+    "federated": "trained together",
+    "private": "trained in private",
+}
+"""Values of scope.stage, or else of scope.which, of numbers of a model."""
+
+STAGES = {
+    "federated": "training together",
+    "private": "training in private",
+    "fusion": "fusing adapters",
+    "gating": "the gate",
+    "adapter": "the adapter",
+}
+DIRECTIONS = {"up": "clients to server", "down": "server to clients"}
+"""Values of scope.stage and scope.direction, as people read them."""
+
+TIMED = {"gating": "the gate, a request", "adapter": "the adapter, a request"}
+"""Values of scope.stage of times, likewise."""
+
+OF: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
+    "parameters": (TRAINED, ("stage", "which")),
+    "bytes_sent": (DIRECTIONS, ("direction",)),
+    "flops": (STAGES, ("stage",)),
+    "seconds": (TIMED, ("stage",)),
+}
+"""Which part of the scope says what a metric is of, and what its values are called."""
+
+SHOWN = {"which", "stage", "direction", "per_client_round", "transfers", "client"}
+"""The parts of a scope that cells have in their own words."""
+
+MOST = "Where clients differ, the most that one of them took; for the others see report.json."
+
+
+def costs(report: Row) -> list[Table]:
+    """Return the table of what the run cost, or one for each metric that compares variants."""
+    rows = measurements.costs(report)
+    if len(grouping.variants(rows)) > 1:
+        groups: dict[str, list[Row]] = {}
+        for row in rows:
+            groups.setdefault(row["metric"], []).append(row)
+        return [_variants(metric, group) for metric, group in groups.items()]
+    return [_costs(rows)] if rows else []
+
+
+def _costs(rows: Sequence[Row]) -> Table:
+    some = grouping.worst(
+        rows, lambda row: grouping.alike(row, {"client"}), lambda row: row["value"]
+    )
+    return laid_out(
+        "Costs",
+        [
+            {
+                "what": f"{TITLES[row['metric']]}: {_of(row)}",
+                "amount": _amount(row),
+                "client": who,
+                "detail": _detail(row),
+            }
+            for row, who in some
+        ],
+        ("what", "amount", "client", "detail"),
+        numeric=("amount",),
+        notes=(MOST if len(some) < len(rows) else "", *reasons(rows)),
+    )
+
+
+def _variants(metric: str, rows: Sequence[Row]) -> Table:
+    """Return a line for each variant and a column for each thing that `metric` was measured of."""
+    some = grouping.worst(
+        grouping.together(rows), lambda row: (variant(row), _of(row)), lambda row: row["value"]
+    )
+    found: dict[str, dict[str, str]] = {}
+    for row, _ in some:
+        found.setdefault(variant(row), {"variant": variant(row)})[_of(row)] = _amount(row)
+    columns = list(dict.fromkeys(_of(row) for row, _ in some))
+    return laid_out(
+        f"Costs: {TITLES[metric]}",
+        list(found.values()),
+        ("variant", *columns),
+        numeric=columns,
+        notes=(MOST if len(some) < len(rows) else "", *reasons(rows)),
+    )
+
+
+def _of(row: Row) -> str:
+    """Return what a cost is of: a stage, a direction, the frozen base."""
+    scope = row["scope"]
+    names, keys = OF[row["metric"]]
+    known = [scope[key] for key in keys if scope.get(key) is not None]
+    return named(names, known[0] if known else row["plugin"])
+
+
+def _amount(row: Row) -> str:
+    return NOT_MEASURED if row["value"] is None else UNITS[row["metric"]](row["value"])
+
+
+def _detail(row: Row) -> str:
+    """Return how often how much was sent, and the rest of a cost's scope."""
+    each, times = row["scope"].get("per_client_round"), row["scope"].get("transfers")
+    sent = f"{cell(times)} times {_size(each)}" if each is not None and times is not None else ""
+    return ", ".join(filter(None, (sent, place(row, SHOWN))))
+
+
+def _size(value: Any) -> str:
+    return units.size(value) if isinstance(value, int | float) else str(value)

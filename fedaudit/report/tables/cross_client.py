@@ -1,0 +1,147 @@
+"""The tables of an audit in which every client was the attacker: who gets at whose data."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import found, measured, percent
+from fedaudit.report.query import SETS, SOURCES, Row, places, reasons, sibling
+from fedaudit.report.tables.table import NONE, Table, laid_out, named, shortened, throughout
+
+COVERAGE, CONTROL = "coverage [95 %]", "control [95 %]"
+MOST_WIDE = 8
+"""Victims side by side; of more, only the pairs are shown."""
+MOST_PAIRS = 100
+PAIR = ("attacker", "victim")
+
+Pair = tuple[str, str]
+
+
+def matrix(report: Row) -> list[Table]:
+    """Return two tables an attack: attackers against victims, and every pair with its controls."""
+    tables = []
+    for rows in _groups(report):
+        title = ", ".join(filter(None, (rows[0]["plugin"], places(rows, PAIR)[0])))
+        some = _telling(rows)
+        tables += [*_square(title, some), _pairs(title, some, rows)]
+    return tables
+
+
+def apart(report: Row) -> Row:
+    """Return the report without the measurements that are of a pair of clients, or of a task.
+
+    Their own tables show those.
+    """
+    rest = [row for row in report["measurements"] if not _paired(row) and not _of_task(row)]
+    return {**report, "measurements": rest}
+
+
+def charted(report: Row) -> Row:
+    """Return the report with one measurement for each pair of clients: the one that says most."""
+    telling = [row for rows in _groups(report) for row in _telling(rows).values()]
+    rest = apart(report)
+    return {**rest, "measurements": [*rest["measurements"], *telling]}
+
+
+def _paired(row: Row) -> bool:
+    return row["kind"] == "extraction" and set(PAIR).issubset(row["scope"])
+
+
+def _of_task(row: Row) -> bool:
+    return row["kind"] == "extraction" and row["metric"] == "coverage" and "task" in row["scope"]
+
+
+def _groups(report: Row) -> list[list[Row]]:
+    """Return the coverages of pairs, by attack and by whatever else varies but source and set."""
+    groups: dict[Pair, list[Row]] = {}
+    for row in measurements.totals(report):
+        if _paired(row):
+            groups.setdefault((row["plugin"], measurements.place(row, PAIR)), []).append(row)
+    return list(groups.values())
+
+
+def _telling(rows: Sequence[Row]) -> dict[Pair, Row]:
+    """Return the coverage of each pair that says most: beyond the base, of all targets."""
+
+    def rank(row: Row) -> tuple[int, int]:
+        return measurements.telling_rank(row), measurements.set_rank(row)
+
+    best: dict[Pair, Row] = {}
+    for row in rows:
+        pair = _pair(row)
+        if pair not in best or rank(row) < rank(best[pair]):
+            best[pair] = row
+    return best
+
+
+def _pair(row: Row) -> Pair:
+    return str(row["scope"]["attacker"]), str(row["scope"]["victim"])
+
+
+def _square(title: str, some: Mapping[Pair, Row]) -> list[Table]:
+    """Return the table of attackers by victims, where it is not too wide."""
+    attackers, victims = (list(dict.fromkeys(names)) for names in zip(*some, strict=True))
+    # In one order, as far as clients are both: the first attacker is the last to be a victim.
+    victims = [
+        *(name for name in attackers if name in victims),
+        *sorted(set(victims) - {*attackers}),
+    ]
+    if len(victims) > MOST_WIDE:
+        return []
+    rows = tuple(
+        (attacker, *(_cell(some.get((attacker, victim))) for victim in victims))
+        for attacker in attackers
+    )
+    notes = ("A line is an attacker, a column its victim; intervals stand with the pairs below.",)
+    # Not laid_out: a client may be called like a column, and empty columns say something.
+    return [
+        Table(
+            title=f"Attackers and victims: {title}",
+            columns=("attacker", *victims),
+            rows=rows,
+            numeric=frozenset(victims) - {"attacker"},
+            notes=notes,
+        )
+    ]
+
+
+def _cell(row: Row | None) -> str:
+    return NONE if row is None else _percent(row)
+
+
+def _percent(row: Row) -> str:
+    return percent(row["value"])
+
+
+def _pairs(title: str, some: Mapping[Pair, Row], rows: Sequence[Row]) -> Table:
+    """Return a line a pair: what came out, beside what the base gives and what guessing gets."""
+    sources = list(dict.fromkeys(str(row["scope"].get("source")) for row in some.values()))
+    sets = dict.fromkeys(named(SETS, row["scope"].get("set")) for row in some.values())
+    cells = [
+        {
+            "attacker": attacker,
+            "victim": victim,
+            "model": named(SOURCES, row["scope"].get("source")) if len(sources) > 1 else "",
+            "found": found(row),
+            COVERAGE: measured(row),
+            "base": _beside(rows, row, "base", _percent),
+            CONTROL: _beside(rows, row, "control", measured),
+        }
+        for (attacker, victim), row in some.items()
+    ]
+    table = laid_out(
+        f"Pairs: {title}",
+        cells,
+        ("attacker", "victim", "model", "found", COVERAGE, "base", CONTROL),
+        numeric=("found", COVERAGE, "base", CONTROL),
+        notes=(
+            f"Model: {named(SOURCES, sources[0])}." if len(sources) == 1 else "",
+            *throughout(f"set {next(iter(sets))}" if len(sets) == 1 else ""),
+            *reasons(some.values()),
+        ),
+    )
+    return shortened(table, MOST_PAIRS)
+
+
+def _beside(rows: Sequence[Row], row: Row, source: str, spelt: Callable[[Row], str]) -> str:
+    other = sibling(rows, row, source)
+    return NONE if other is None else spelt(other)

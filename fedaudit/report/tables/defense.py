@@ -1,0 +1,196 @@
+"""The tables of a defence: what it guarantees, and how its gate decides."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import counted, measured
+from fedaudit.report.query import Row, places, reasons
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.grouping import client, variant
+from fedaudit.report.tables.table import Table, cell, laid_out, named, shortened, throughout
+
+MOST_FUSED = 40
+
+PROMPTS = {
+    "right": "the right key",
+    "malformed": "a malformed key",
+    "empty": "an empty key",
+    "none": "no key",
+    "random": "a random key",
+    "wrong": "a wrong key",
+    "other": "another client's key",
+}
+"""Values of scope.prompts, as people read them."""
+
+SPENT = {
+    "delta": "delta",
+    "noise": "noise_multiplier",
+    "sample rate": "sample_rate",
+    "steps": "steps",
+    "accountant": "accountant",
+}
+"""The columns of differential privacy, and what they are called in the scope."""
+
+
+def defense(report: Row) -> list[Table]:
+    """Return what every defence guarantees, how its gate decides, and how adapters were fused."""
+    return [
+        *_each(report, "epsilon", _guarantees),
+        *_each(report, "fpr", _accepted),
+        *_each(report, "routing_accuracy", _routed),
+        *_each(report, "loss", _fused),
+        *_each(report, "dropped", _filtered),
+        *_each(report, "kept", _kept),
+    ]
+
+
+def _each(report: Row, metric: str, table: Callable[[str, list[Row]], Table]) -> list[Table]:
+    groups = measurements.by_plugin(measurements.defended(report, metric))
+    return [table(plugin, rows) for plugin, rows in groups.items()]
+
+
+def _guarantees(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return the epsilon of every client, or the largest one on each variant of a study."""
+    some = _chosen(rows, lambda row: row["value"], each_client=True)
+    cells = [
+        {"epsilon": measured(row)}
+        | {name: cell(row["scope"].get(key)) for name, key in SPENT.items()}
+        for row, _ in some
+    ]
+    return _laid_out(
+        f"What the defence guarantees: {plugin}",
+        rows,
+        some,
+        cells,
+        ("epsilon", *SPENT),
+        hidden=SPENT.values(),
+    )
+
+
+def _accepted(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return how many requests without a right key the gate took for one that has it."""
+    some = _chosen(rows, lambda row: (row["value"], row["high"]))
+    cells = [
+        {"tried": cell(row["scope"]["attempt"]), "let in by mistake": counted(row)}
+        for row, _ in some
+    ]
+    columns = ("tried", "let in by mistake")
+    return _laid_out(
+        f"False accepts of the gate: {plugin}", rows, some, cells, columns, hidden=("attempt",)
+    )
+
+
+def _routed(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return how many requests the gate sent to the adapter that they are for."""
+    some = _chosen(rows, lambda row: (-row["value"], -row["low"]))
+    cells = [
+        {
+            "requests with": named(PROMPTS, row["scope"].get("prompts")),
+            "sent to the right adapter": counted(row),
+        }
+        for row, _ in some
+    ]
+    columns = ("requests with", "sent to the right adapter")
+    return _laid_out(
+        f"Routing by the gate: {plugin}", rows, some, cells, columns, hidden=("prompts",)
+    )
+
+
+def _fused(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return with which weights the adapters of every client were fused."""
+    some = [(row, client(row)) for row in grouping.together(rows)]
+    cells = [
+        {
+            "adapter": cell(row["scope"].get("adapter")),
+            "weights": cell(row["scope"].get("weights")),
+            "loss": measured(row),
+        }
+        for row, _ in some
+    ]
+    table = _laid_out(
+        f"Fusion of adapters: {plugin}",
+        rows,
+        some,
+        cells,
+        ("adapter", "weights", "loss"),
+        hidden=("adapter", "weights", "stage"),
+    )
+    return shortened(table, MOST_FUSED)
+
+
+def _filtered(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return how many made-up examples each filter dropped in all rounds together."""
+    whole = [row for row in rows if "round" not in row["scope"]]
+    some = _chosen(whole, lambda row: row["value"], each_client=True)
+    cells = [
+        {"filter": cell(row["scope"].get("filter")), "dropped": counted(row)} for row, _ in some
+    ]
+    title = f"What the filters of made-up examples dropped: {plugin}"
+    return _laid_out(title, whole, some, cells, ("filter", "dropped"), hidden=("filter",))
+
+
+def _kept(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return how many made-up examples were trained on at the client that kept fewest."""
+    some = _chosen(rows, lambda row: -row["value"], each_client=True)
+    shown = ("round", "mean", "highest", "alike")
+    cells = [
+        {"round": cell(row["scope"].get("round")), "kept": measured(row)}
+        | {name: cell(row["scope"].get(name)) for name in shown[1:]}
+        for row, _ in some
+    ]
+    title = f"Made-up examples that were kept: {plugin}"
+    columns = ("round", "kept", *shown[1:])
+    table = _laid_out(title, rows, some, cells, columns, hidden=(*shown, "clients"))
+    return shortened(table, MOST_FUSED)
+
+
+def _chosen(
+    rows: Sequence[Row], bad: Callable[[Row], Any], *, each_client: bool = False
+) -> list[tuple[Row, str]]:
+    """Return the rows to show, and at which of how many clients each was measured.
+
+    In a study that is the worst of each variant; else the worst client of each line, or every one.
+    """
+    rows = grouping.together(rows)
+    if len(grouping.variants(rows)) > 1:
+        return grouping.worst(rows, variant, bad)
+    if each_client:
+        return [(row, client(row)) for row in rows]
+    return grouping.worst(rows, lambda row: grouping.alike(row, {"client"}), bad)
+
+
+def _laid_out(
+    title: str,
+    rows: Sequence[Row],
+    some: Sequence[tuple[Row, str]],
+    cells: Sequence[Mapping[str, str]],
+    columns: Sequence[str],
+    *,
+    hidden: Collection[str],
+) -> Table:
+    """Return the table of `some` of `rows`, with `cells` of its own beside variant and client."""
+    several = len(grouping.variants(rows)) > 1
+    besides = {"client", *hidden, *(("variant",) if several else ())}
+    shared, own = places([row for row, _ in some], besides)
+    found = [
+        {
+            "variant": variant(row) if several else "",
+            "client": at_client,
+            **line,
+            "where": at,
+        }
+        for (row, at_client), line, at in zip(some, cells, own, strict=True)
+    ]
+    worst = f"The worst {'of' if several else 'client for'} each {'variant' if several else 'line'}"
+    return laid_out(
+        title,
+        found,
+        ("variant", "client", *columns, "where"),
+        numeric=("epsilon", "delta", "noise", "sample rate", "steps", "loss"),
+        notes=(
+            f"{worst}; for the others see report.json." if len(some) < len(rows) else "",
+            *throughout(shared),
+            *reasons(rows),
+        ),
+    )

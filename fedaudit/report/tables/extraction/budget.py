@@ -1,0 +1,233 @@
+"""What smaller budgets would have found: a table an attack, and curves for a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log10
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import found, measured, number, percent
+from fedaudit.report.query import SOURCES, Row, sibling, telling_rank
+from fedaudit.report.redaction import visible
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.extraction.expected import is_exact
+from fedaudit.report.tables.table import NONE, Table, laid_out, named
+
+COVERAGE = "coverage [95 %]"
+MOST_CURVES = 6
+"""Of a figure, in the order of the report."""
+MOST_TABLES = 12
+
+WIDTH, HEIGHT, LEFT, EDGE, GAP = 420, 240, 60, 14, 18
+"""The picture's geometry: the plot, the room for its scale, its rim, and between two names."""
+MOST_LETTERS = 32
+
+TITLES = {"coverage": "Coverage against budget", "efficiency": "Found per query against budget"}
+SHOWN = frozenset({"source", "set", "label", "category", "budget", "samples", "key", "adapter"})
+"""The parts of a scope that tell a sweep's points and curves apart."""
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """One attack's rows along its budget, all of one source, under one kind of key."""
+
+    name: str
+    coverage: tuple[Row, ...]
+    efficiency: tuple[Row, ...]
+    by_samples: tuple[Row, ...]
+    """Coverages of the whole budget with fewer samples a prefix."""
+    beside: tuple[Row, ...]
+    """The same of other sources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A sweep as it is drawn: its line, and the band of its intervals."""
+
+    name: str
+    path: str
+    band: str
+    points: tuple[Point, ...]
+    label: float
+    """How far down its name stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """Curves over budgets on a log scale."""
+
+    title: str
+    curves: tuple[Curve, ...]
+    budgets: tuple[tuple[str, float], ...]
+    scale: tuple[tuple[str, float], ...]
+    height: int
+    note: str
+    left: int = LEFT
+    right: int = LEFT + WIDTH
+
+
+def sweeps(report: Row) -> list[Sweep]:
+    """Return the sweep of every attack and kind of key; of a study, that of the first variant."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in _swept(report):
+        groups.setdefault((row["plugin"], grouping.key(row)), []).append(row)
+    made = (_sweep(name, key, _first(rows)) for (name, key), rows in groups.items())
+    return [sweep for sweep in made if sweep.coverage]
+
+
+def tables(report: Row) -> list[Table]:
+    """Return a table for each sweep, with a line for each power of ten and for the whole budget."""
+    return [_table(sweep) for sweep in sweeps(report)[:MOST_TABLES]]
+
+
+def figures(report: Row) -> list[Figure]:
+    """Return the curves of coverage and of efficiency, all attacks in one picture."""
+    made = sweeps(report)
+    more = len(made) - MOST_CURVES
+    note = f"and {more:,} more in report.json." if more > 0 else ""
+    return [
+        _figure(title, [(one.name, getattr(one, metric)) for one in made[:MOST_CURVES]], note)
+        for metric, title in TITLES.items()
+        if any(len(getattr(one, metric)) > 1 for one in made[:MOST_CURVES])
+    ]
+
+
+def _swept(report: Row) -> list[Row]:
+    return [
+        row
+        for row in report["measurements"]
+        if row["kind"] == "extraction"
+        and row["metric"] in TITLES
+        and measurements.swept(row)
+        and not is_exact(row)
+        and not {"label", "category"} & row["scope"].keys()
+        and all(_counts(row["scope"][part]) for part in ("budget", "samples"))
+        and None not in (row["value"], row["low"], row["high"])
+    ]
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _first(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of one variant, client and whatever else varies: the first of the report."""
+
+    def rest(row: Row) -> set[tuple[str, str]]:
+        return {(k, str(v)) for k, v in row["scope"].items() if k not in SHOWN}
+
+    return [row for row in rows if rest(row) == rest(rows[0])]
+
+
+def _sweep(plugin: str, key: str, rows: Sequence[Row]) -> Sweep:
+    subset = min((row["scope"].get("set") for row in rows), key=lambda s: (s != "all", str(s)))
+    of = [row for row in rows if row["scope"].get("set") == subset]
+    best = min(map(telling_rank, of))
+    own = [row for row in of if telling_rank(row) == best]
+    most = max(row["scope"]["samples"] for row in own)
+    whole = max(row["scope"]["budget"] for row in own)
+
+    def along(metric: str, part: str, fixed: str, at: int) -> tuple[Row, ...]:
+        some = (r for r in own if r["metric"] == metric and r["scope"][fixed] == at)
+        return tuple(sorted(some, key=lambda row: row["scope"][part]))
+
+    return Sweep(
+        name=f"{plugin}, {grouping.KEYS.get(key, f'key {key}')}" if key else plugin,
+        coverage=along("coverage", "budget", "samples", most),
+        efficiency=along("efficiency", "budget", "samples", most),
+        by_samples=along("coverage", "samples", "budget", whole),
+        beside=tuple(row for row in of if row["metric"] == "coverage"),
+    )
+
+
+def _table(sweep: Sweep) -> Table:
+    rows = _decades(sweep.coverage)
+    cells = [
+        {
+            "prefixes": number(row["scope"]["budget"]),
+            "found": found(row),
+            COVERAGE: measured(row),
+            "per query": _per_query(sweep, row),
+            "base": _beside(sweep, row, "base"),
+            "control": _beside(sweep, row, "control"),
+        }
+        for row in rows
+    ]
+    columns = ("prefixes", "found", COVERAGE, "per query", "base", "control")
+    source = named(SOURCES, rows[0]["scope"].get("source"))
+    times = number(rows[0]["scope"]["samples"])
+    return laid_out(
+        f"Coverage by budget: {sweep.name}",
+        cells,
+        columns,
+        numeric=columns,
+        notes=(f"Model: {source}. Each prefix was asked {times} times.", _by_samples(sweep)),
+    )
+
+
+def _decades(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of budgets that are powers of ten, and the last."""
+    return [row for row in rows if str(row["scope"]["budget"]).strip("0") == "1" or row is rows[-1]]
+
+
+def _per_query(sweep: Sweep, row: Row) -> str:
+    at = row["scope"]["budget"]
+    return next((number(r["value"]) for r in sweep.efficiency if r["scope"]["budget"] == at), NONE)
+
+
+def _beside(sweep: Sweep, row: Row, source: str) -> str:
+    other = sibling(sweep.beside, row, source)
+    return NONE if other is None else percent(other["value"])
+
+
+def _by_samples(sweep: Sweep) -> str:
+    """Return what all prefixes give when each is asked less often."""
+    told = [f"{number(r['scope']['samples'])}: {measured(r)}" for r in sweep.by_samples[:-1]]
+    return f"All prefixes, by how often each is asked: {'; '.join(told)}." if told else ""
+
+
+def _figure(title: str, some: Sequence[tuple[str, Sequence[Row]]], note: str) -> Figure:
+    every = [row for _, rows in some for row in rows]
+    furthest = log10(max(2, *(row["scope"]["budget"] for row in every)))
+    rate = every[0]["metric"] == "coverage"
+    # Of an efficiency the first few queries tell so little that their intervals dwarf the rest.
+    highest = 0 if rate else 1.5 * max(row["value"] for row in every)
+    top = highest or max(row["high"] for row in every) or 1
+    height = max(HEIGHT, GAP * len(some)) + 2 * EDGE
+
+    def across(budget: float) -> float:
+        return round(LEFT + EDGE + log10(budget) / furthest * (WIDTH - 2 * EDGE), 1)
+
+    def down(value: float) -> float:
+        return round(height - EDGE - min(1, value / top) * (height - 2 * EDGE), 1)
+
+    def points(rows: Sequence[Row], end: str) -> list[Point]:
+        return [(across(row["scope"]["budget"]), down(row[end])) for row in rows]
+
+    return Figure(
+        title=title,
+        curves=tuple(
+            Curve(
+                name=_short(name),
+                path=_path(points(rows, "value")),
+                band=_path([*points(rows, "high"), *reversed(points(rows, "low"))]),
+                points=tuple(points(rows, "value")),
+                label=EDGE + GAP * index,
+            )
+            for index, (name, rows) in enumerate(some)
+        ),
+        budgets=tuple((number(10**n), across(10**n)) for n in range(int(furthest) + 1)),
+        scale=tuple(((percent if rate else number)(v), down(v)) for v in (0.0, top / 2, top)),
+        height=height,
+        note=note,
+    )
+
+
+def _path(points: Sequence[Point]) -> str:
+    return " ".join(f"{x:g},{y:g}" for x, y in points)
+
+
+def _short(name: str) -> str:
+    shown = visible(name)
+    return shown if len(shown) <= MOST_LETTERS else f"{shown[: MOST_LETTERS - 1]}…"

@@ -1,0 +1,35 @@
+"""The table of an attacker without a victim: how often it is right to believe its candidates."""
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import measured
+from fedaudit.report.query import Row, place, reasons
+from fedaudit.report.tables.table import Table, laid_out
+
+RIGHT = "true [95 %]"
+NOTE = "Estimated from the attacker's own strings, assuming that others' were learnt as these were."
+
+
+def candidates(report: Row) -> list[Table]:
+    """Return a table for each attack that listed candidates: what share of the first is true."""
+    some = [row for row in report["measurements"] if row["metric"] == "precision"]
+    return [_first(plugin, rows) for plugin, rows in measurements.by_plugin(some).items()]
+
+
+def _first(plugin: str, rows: list[Row]) -> Table:
+    known = any(row["value"] is not None for row in rows)
+    cells = [
+        {
+            "candidates": f"first {row['scope'].get('top', '?')}",
+            "kind": str(row["scope"].get("label", "all")),
+            RIGHT: measured(row),
+            "where": place(row, {"top"}),
+        }
+        for row in rows
+    ]
+    return laid_out(
+        f"What an attacker would believe: {plugin}",
+        cells,
+        ("candidates", "kind", RIGHT, "where"),
+        numeric=(RIGHT,),
+        notes=(NOTE if known else "", *reasons(rows)),
+    )

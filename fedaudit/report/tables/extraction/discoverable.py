@@ -1,0 +1,99 @@
+"""The table of discoverable memorization: how much of the true answers comes back, by task."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import measured, number
+from fedaudit.report.query import SOURCES, Row, places, reasons
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.table import NONE, Table, laid_out, named, throughout
+from fedaudit.report.verdict.completion import BEYOND
+
+SCORE, SHARE = "Rouge-L [95 %]", "leaked [95 %]"
+MODELS = {
+    **SOURCES,
+    "tuned-not-base": "difference",
+    "control": "other answers",
+    BEYOND: "beyond held-out",
+}
+TESTED = ("p_value", "detectable_difference")
+"""Metrics of the test of what is beyond held-out records, which are told below the table."""
+
+
+def discoverable(report: Row) -> list[Table]:
+    """Return a table an attack with a line for each task and model."""
+    every = [row for row in report["measurements"] if shown(row)]
+    rows = [row for row in every if not tested(row)]
+    tests = measurements.by_plugin([row for row in every if tested(row)])
+    if len(grouping.variants(rows)) > 1:
+        # A study's variants are compared after the last round, all tasks together.
+        rows = [
+            row
+            for row in grouping.together(rows)
+            if "task" not in row["scope"] and row["scope"].get("passed", 1) == 1
+        ]
+    return [
+        _table(report, plugin, some, _test(tests.get(plugin, ())))
+        for plugin, some in measurements.by_plugin(rows).items()
+    ]
+
+
+def shown(row: Row) -> bool:
+    """Tell whether a row is one of those that the table shows."""
+    return bool(row["kind"] == "extraction" and (row["metric"] == "rouge_l" or tested(row)))
+
+
+def tested(row: Row) -> bool:
+    """Tell whether a row says how the test of what is beyond held-out records came out."""
+    return row["scope"].get("source") == BEYOND and row["metric"] in TESTED
+
+
+def _test(rows: Sequence[Row]) -> list[str]:
+    """Return what there is to say of the tests, in the order of the report."""
+    names = {"p_value": "p", "detectable_difference": "a leak seen with 90 %"}
+    told = [f"{names[row['metric']]} {number(row['value'])}" for row in rows if tested(row)]
+    return [f"Beyond held-out records: {', '.join(told)}."] if told else []
+
+
+def _table(report: Row, plugin: str, rows: Sequence[Row], test: Sequence[str]) -> Table:
+    shared, own = places(rows)
+    shares = [row for row in report["measurements"] if row["metric"] == "coverage"]
+    cells = [
+        {
+            "task": str(row["scope"].get("task", "")) or "all",
+            "model": named(MODELS, row["scope"].get("source")),
+            "n": NONE if row["n"] is None else f"{row['n']:,}",
+            SCORE: measured(row),
+            SHARE: _share(shares, row),
+            "where": at,
+        }
+        for row, at in zip(rows, own, strict=True)
+    ]
+    return laid_out(
+        f"Answers to training prompts: {plugin}",
+        cells,
+        ("task", "model", "n", SCORE, SHARE, "where"),
+        numeric=("n", SCORE, SHARE),
+        notes=(
+            "1 is the true answer, word for word. The difference is tuned less base, prompt by "
+            "prompt. What answers have in common with others of their task is form, not memory.",
+            *test,
+            *throughout(shared),
+            *reasons(rows),
+        ),
+    )
+
+
+def _share(shares: Sequence[Row], row: Row) -> str:
+    """Return the share of answers above the threshold, of the very things that `row` is of."""
+    like = [
+        one
+        for one in shares
+        if one["plugin"] == row["plugin"] and _apart(one["scope"]) == row["scope"]
+    ]
+    return measured(like[0]) if like else NONE
+
+
+def _apart(scope: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in scope.items() if name != "threshold"}

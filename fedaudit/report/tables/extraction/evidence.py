@@ -1,0 +1,69 @@
+"""The table of the tests behind a verdict, and what the audit could have seen."""
+
+from fedaudit.report.number_format import number, percent
+from fedaudit.report.query import Row
+from fedaudit.report.tables.table import Table, shortened
+from fedaudit.report.verdict.extraction import POWER
+from fedaudit.report.verdict.recheck import FINE, Recheck
+
+MOST_TESTS = 20
+
+
+def evidence(report: Row) -> list[Table]:
+    """Return the p value of every test, the smallest first; reports without tests have no table."""
+    verdict = report["verdict"]
+    tests = sorted(verdict.get("tests", ()), key=_rank)
+    if not tests:
+        return []
+    table = Table(
+        title="Evidence",
+        columns=("test", "p", "adjusted p"),
+        rows=tuple((one["name"], number(one["p"]), number(one["adjusted"])) for one in tests),
+        numeric=frozenset({"p", "adjusted p"}),
+        notes=tuple(filter(None, (_rule(verdict, len(tests)), _seen(verdict), *_beyond(report)))),
+    )
+    return [shortened(table, MOST_TESTS)]
+
+
+def headline(report: Row, checked: Recheck = FINE) -> str:
+    """Return the verdict in a few words; a pass says what it would have seen.
+
+    Of one that does not follow from its measurements nothing is said but that.
+    """
+    verdict = report["verdict"]
+    if checked.brief:
+        return f"{verdict['status']} ({checked.brief})"
+    seen = verdict.get("detectable")
+    if verdict["status"] != "pass" or seen is None:
+        return str(verdict["status"])
+    return f"pass (a leak of {percent(seen)} of the targets would have been seen)"
+
+
+def _rank(test: Row) -> tuple[float, float, str]:
+    return test["adjusted"], test["p"], test["name"]
+
+
+def _rule(verdict: Row, count: int) -> str:
+    over = f", adjusted for {count:,} tests (Holm)" if count > 1 else ""
+    return f"Fails at p = {number(verdict['level'])} or less{over}."
+
+
+def _seen(verdict: Row) -> str:
+    seen = verdict.get("detectable")
+    if seen is None:
+        return ""
+    if seen >= 1:
+        return "Too little was looked for, or to compare it with, to see any leak."
+    sure = f"with {POWER:.0%} probability"
+    return f"A leak of {percent(seen)} of the targets would have been seen {sure}."
+
+
+def _beyond(report: Row) -> list[str]:
+    """Return how many targets each attack had no answers long enough for."""
+    told = (
+        f"{row['plugin']}: {row['value']:,.0f} of {row['n']:,} targets are longer than an answer"
+        " and were not looked for."
+        for row in report["measurements"]
+        if row["metric"] == "targets" and row["value"]
+    )
+    return list(dict.fromkeys(told))

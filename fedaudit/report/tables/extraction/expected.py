@@ -1,0 +1,102 @@
+"""What an exact walk says of any number of samples: a table an attack."""
+
+from collections.abc import Sequence
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import found, measured, number, percent
+from fedaudit.report.query import SOURCES, Row, set_rank, sibling, telling_rank
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.table import NONE, Table, laid_out, named, shortened
+
+COVERAGE = "coverage [95 %]"
+ONE_RUN = "one run finds"
+PARTS = frozenset({"source", "set", "budget", "samples", "probability"})
+"""The parts of a scope that tell the rows of one table apart."""
+MOST = 12
+
+
+def is_exact(row: Row) -> bool:
+    """Tell whether a row was computed and not sampled."""
+    return bool(row["scope"].get("estimator") == "exact")
+
+
+def expected(report: Row) -> list[Table]:
+    """Return a table for each attack and kind of key; of a study, that of the first variant."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in report["measurements"]:
+        if is_exact(row) and measurements.swept(row) and "label" not in row["scope"]:
+            groups.setdefault((row["plugin"], grouping.key(row)), []).append(row)
+    made = [_table(plugin, key, rows) for (plugin, key), rows in groups.items()]
+    return [table for table in made if table.rows][:MOST]
+
+
+def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
+    some = [row for row in rows if _rest(row) == _rest(rows[0])]
+    subset = min(map(set_rank, some))
+    some = [row for row in some if set_rank(row) == subset]
+    coverages = [row for row in some if row["metric"] == "coverage"]
+    best = min(map(telling_rank, coverages), default=0)
+    own = sorted(
+        (row for row in coverages if telling_rank(row) == best), key=lambda r: r["scope"]["samples"]
+    )
+    needed = sorted({r["scope"]["probability"] for r in some if r["metric"] == "extractable"})
+    columns = ("samples", "found", ONE_RUN, COVERAGE, "base", "control", *map(_surely, needed))
+    cells = [
+        {
+            "samples": number(row["scope"]["samples"]),
+            "found": found(row),
+            ONE_RUN: _one_run(some, row),
+            COVERAGE: measured(row),
+            **{source: _beside(coverages, row, source) for source in ("base", "control")},
+            **{_surely(p): _extractable(some, row, p) for p in needed},
+        }
+        for row in own
+    ]
+    source = named(SOURCES, own[0]["scope"].get("source")) if own else ""
+    title = f"Expected by samples: {plugin}"
+    table = laid_out(
+        f"{title}, {grouping.KEYS.get(key, f'key {key}')}" if key else title,
+        cells,
+        columns,
+        numeric=columns,
+        notes=(
+            f"Model: {source}. Computed, not sampled: what is found if every prefix is asked so "
+            "often.",
+            "One run finds: 95 % of runs do. The interval of the coverage is for other targets of "
+            "their kind.",
+            "Surely: targets that the tuned model gives with at least this probability.",
+        ),
+    )
+    return shortened(table, 2 * MOST)
+
+
+def _rest(row: Row) -> set[tuple[str, str]]:
+    return {(key, str(value)) for key, value in row["scope"].items() if key not in PARTS}
+
+
+def _surely(probability: float) -> str:
+    return f"surely {100 * probability:g} %"
+
+
+def _beside(rows: Sequence[Row], row: Row, source: str) -> str:
+    other = sibling(rows, row, source)
+    return NONE if other is None else percent(other["value"])
+
+
+def _one_run(rows: Sequence[Row], row: Row) -> str:
+    """Return how many targets 19 of 20 runs find: `15 to 21`."""
+    fits = (r for r in rows if r["metric"] == "hits_of_one_run" and r["scope"] == row["scope"])
+    one = next(fits, None)
+    return NONE if one is None else f"{number(one['low'])} to {number(one['high'])}"
+
+
+def _extractable(rows: Sequence[Row], row: Row, probability: float) -> str:
+    """Return how many targets the tuned model gives with a probability, of as many samples."""
+    at = {"samples": row["scope"]["samples"], "source": "tuned", "probability": probability}
+    fits = (
+        other
+        for other in rows
+        if other["metric"] == "extractable" and at.items() <= other["scope"].items()
+    )
+    one = next(fits, None)
+    return NONE if one is None else found(one)

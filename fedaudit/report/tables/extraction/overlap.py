@@ -1,0 +1,86 @@
+"""Tables of who found what others did not, where several attacks were made."""
+
+from collections.abc import Sequence
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import found, measured
+from fedaudit.report.query import SOURCES, Row, reasons, telling_rank
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.table import Table, laid_out, named, shortened
+
+SHARE = "share [95 %]"
+EQUAL = "at equal budget"
+EQUAL_NOTE = "At equal budget: both with as many prefixes as stand in brackets."
+SHOWN = frozenset({"source", "set", "attacks", "not", "only", "budget", "budgets", "samples"})
+MOST = 20
+
+
+def overlaps(report: Row) -> list[Table]:
+    """Return what attacks found alone and together, and each what each other did not."""
+    rows = [
+        row
+        for row in report["measurements"]
+        if (row["kind"], row["metric"]) == ("extraction", "overlap")
+    ]
+    if not rows:
+        return []
+    best = min(map(telling_rank, rows))
+    told = [row for row in rows if telling_rank(row) == best]
+    some = [row for row in told if _rest(row) == _rest(told[0])]
+    note = f"Model: {named(SOURCES, some[0]['scope'].get('source'))}."
+    where = measurements.place(some[0], SHOWN)
+    notes = (note, f"Of {where}; for others see report.json." if len(some) < len(told) else "")
+    return [table for table in (_regions(some, notes), _pairs(some)) if table.rows]
+
+
+def _rest(row: Row) -> set[tuple[str, str]]:
+    return {(key, str(value)) for key, value in row["scope"].items() if key not in SHOWN}
+
+
+def _regions(rows: Sequence[Row], notes: Sequence[str]) -> Table:
+    some = [row for row in rows if "only" in row["scope"]]
+    cells = [
+        {"found by": str(row["scope"]["only"]), "found": found(row), SHARE: measured(row)}
+        for row in some
+        if row["hits"]
+    ]
+    table = laid_out(
+        "Found by these attacks and no other",
+        cells,
+        ("found by", "found", SHARE),
+        numeric=("found", SHARE),
+        notes=notes,
+    )
+    return shortened(table, MOST)
+
+
+def _pairs(rows: Sequence[Row]) -> Table:
+    pairs = [row for row in rows if {"attacks", "not"} <= row["scope"].keys()]
+    cells = [
+        {
+            "found by": str(row["scope"]["attacks"]),
+            "not by": str(row["scope"]["not"]),
+            "found": found(row),
+            SHARE: measured(row),
+            EQUAL: _equal(row, pairs),
+        }
+        for row in pairs
+        if not measurements.swept(row)
+    ]
+    table = laid_out(
+        "What one attack found and another did not",
+        cells,
+        ("found by", "not by", "found", SHARE, EQUAL),
+        numeric=("found", SHARE, EQUAL),
+        notes=(EQUAL_NOTE, *reasons(pairs)),
+    )
+    return shortened(table, MOST)
+
+
+def _equal(row: Row, pairs: Sequence[Row]) -> str:
+    """Return the share at the largest budget that both attacks have, and that budget."""
+    parts = frozenset({"budget", "budgets", "samples"})
+    equal = (other for other in pairs if other["scope"].get("budgets") == "equal")
+    same = (o for o in equal if grouping.alike(o, parts) == grouping.alike(row, parts))
+    last = next(same, None)
+    return "" if last is None else f"{found(last)} ({last['scope']['budget']:,})"

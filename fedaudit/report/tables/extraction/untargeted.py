@@ -1,0 +1,154 @@
+"""The tables of extraction without prompts: what a model says when nobody asks for anything."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import count, found, measured, number
+from fedaudit.report.query import SOURCES, Row, companion, place, places, reasons
+from fedaudit.report.tables import grouping, keyed
+from fedaudit.report.tables.table import Table, laid_out, named, throughout
+
+RECALL = "recall [95 %]"
+PRECISION = "precision [95 %]"
+
+DETECTIONS = {"verbatim": "word for word"}
+"""Values of scope.detection, as people read them; without it a detector of PII looked."""
+
+
+def unprompted(report: Row) -> list[Table]:
+    """Return for each attack what came out of each model, and of which kinds it is."""
+    totals = searched(measurements.unprompted(report, labelled=False))
+    kinds = searched(measurements.unprompted(report, labelled=True))
+    return [
+        *(table for name, rows in totals.items() for table in _totals(report, name, rows)),
+        *(_kinds(report, name, rows) for name, rows in kinds.items()),
+    ]
+
+
+def searched(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return rows by attack and by how its texts were searched."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        how = row["scope"].get("detection")
+        name = row["plugin"] if how is None else f"{row['plugin']}, {named(DETECTIONS, how)}"
+        groups.setdefault(name, []).append(row)
+    return groups
+
+
+def _totals(report: Row, name: str, rows: Sequence[Row]) -> list[Table]:
+    """Return one table, or one of recall and one of precision with a line a variant and key."""
+    title = f"Extraction without prompts: {name}"
+    if not grouping.viewed(rows):
+        return [_models(report, title, rows)]
+    beside = {source: keyed.compared(rows, source) for source in ("base", "control")}
+    recall = keyed.viewed(title, rows, grouping.telling(rows), RECALL, beside)
+    tables = [replace(recall, notes=(*_texts(report, rows), *recall.notes))]
+    precise = [one for row in rows if (one := precision(report, row))]
+    if precise:
+        title, of_base = f"Precision without prompts: {name}", keyed.compared(precise, "base")
+        some = grouping.telling(precise)
+        tables.append(keyed.viewed(title, precise, some, PRECISION, {"base": of_base}))
+    return tables
+
+
+def _models(report: Row, title: str, rows: Sequence[Row]) -> Table:
+    """Return recall and precision of every model; `strings` is what precision is out of."""
+    shared, own = places(rows, {"detection"})
+    precise = [precision(report, row) for row in rows]
+    cells = [
+        {
+            "model": named(SOURCES, row["scope"].get("source")),
+            "found": found(row),
+            RECALL: measured(row),
+            "strings": count(one) if one else "",
+            PRECISION: measured(one) if one else "",
+            "where": at,
+        }
+        for row, one, at in zip(rows, precise, own, strict=True)
+    ]
+    return laid_out(
+        title,
+        cells,
+        ("model", "found", RECALL, "strings", PRECISION, "where"),
+        numeric=("found", RECALL, "strings", PRECISION),
+        notes=(
+            *_texts(report, rows),
+            *throughout(shared),
+            *reasons([*rows, *filter(None, precise)]),
+        ),
+    )
+
+
+def precision(report: Row, row: Row) -> Row | None:
+    """Return the precision of what was searched as it was for `row`."""
+    one = companion(report, row, "extraction_precision")
+    same = one and one["scope"].get("detection") == row["scope"].get("detection")
+    return one if same else None
+
+
+def _texts(report: Row, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return how many texts were drawn from each model."""
+    drawn = {
+        (named(SOURCES, row["scope"].get("source")), number(one["value"])): None
+        for row in rows
+        if (one := companion(report, row, "queries"))
+    }
+    told = ", ".join(f"{count} ({model})" for model, count in drawn)
+    return (f"Texts drawn: {told}.",) if told else ()
+
+
+def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
+    """Return recall and precision by kind of what the base does not say, if there is a base.
+
+    Recall goes by the kinds of the records, precision by those of the detector.
+    """
+    title = f"Kinds of PII without prompts: {name}"
+    if any("key" in row["scope"] for row in rows):
+        return keyed.kinds(title, rows)
+    best = min(grouping.one(rows), key=measurements.telling_rank)
+    some = [
+        row for row in rows if grouping.alike(row, {"label"}) == grouping.alike(best, {"label"})
+    ]
+    recalls = {str(row["scope"]["label"]): row for row in some}
+    precisions = _precisions(report, best)
+    order = sorted(recalls, key=lambda label: (*_size(recalls[label]), label))
+    cells = [
+        {
+            "label": label,
+            "found": found(recalls[label]) if label in recalls else "",
+            RECALL: measured(recalls[label]) if label in recalls else "",
+            "strings": count(precisions[label]) if label in precisions else "",
+            PRECISION: measured(precisions[label]) if label in precisions else "",
+        }
+        for label in dict.fromkeys((*order, *sorted(precisions)))
+    ]
+    return laid_out(
+        title,
+        cells,
+        ("label", "found", RECALL, "strings", PRECISION),
+        numeric=("found", RECALL, "strings", PRECISION),
+        notes=(
+            f"Model: {named(SOURCES, best['scope'].get('source'))}.",
+            *throughout(place(best, {"detection"})),
+            keyed.more_variants(rows),
+            *reasons([*recalls.values(), *precisions.values()]),
+        ),
+    )
+
+
+def _precisions(report: Row, like: Row) -> dict[str, Row]:
+    """Return the precisions by kind that have the scope of a recall by kind."""
+    wanted = {key: value for key, value in like["scope"].items() if key != "label"}
+    return {
+        str(row["scope"]["label"]): row
+        for row in report["measurements"]
+        if (row["kind"], row["metric"]) == ("extraction", "extraction_precision")
+        and row["plugin"] == like["plugin"]
+        and "label" in row["scope"]
+        and {key: value for key, value in row["scope"].items() if key != "label"} == wanted
+    }
+
+
+def _size(row: Row) -> tuple[int, int]:
+    return -(row["hits"] or 0), -(row["n"] or 0)

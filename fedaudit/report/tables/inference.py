@@ -1,0 +1,84 @@
+"""The tables of inference: how often a model picks the masked personal data among candidates."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import found, measured, percent
+from fedaudit.report.query import SOURCES, Row, places, reasons
+from fedaudit.report.tables import grouping, keyed
+from fedaudit.report.tables.table import NONE, Table, laid_out, named, throughout
+
+PICKED = "accuracy [95 %]"
+
+
+def inference(report: Row) -> list[Table]:
+    """Return two tables per attack: how often each model picked the truth, in all and by kind."""
+    totals = measurements.by_plugin(measurements.inference(report, labelled=False))
+    kinds = measurements.by_plugin(measurements.inference(report, labelled=True))
+    return [
+        *(table for plugin, rows in totals.items() for table in _totals(plugin, rows)),
+        *(_kinds(plugin, rows) for plugin, rows in kinds.items()),
+    ]
+
+
+def _totals(plugin: str, rows: Sequence[Row]) -> list[Table]:
+    """Return one table, or one for each number of candidates with a line a variant and key."""
+    if not grouping.viewed(rows):
+        return [_models(f"Inference: {plugin}", rows)]
+    counts: dict[str, list[Row]] = {}
+    for row in grouping.telling(rows):
+        counts.setdefault(_candidates(row), []).append(row)
+    beside = {"base": keyed.compared(rows, "base"), "chance": _chance}
+    return [
+        keyed.viewed(f"Inference: {plugin}, {count} candidates", rows, some, PICKED, beside)
+        for count, some in counts.items()
+    ]
+
+
+def _models(title: str, rows: Sequence[Row], *columns: str) -> Table:
+    shared, own = places(rows)
+    cells = [
+        {
+            "label": str(row["scope"].get("label", NONE)),
+            "model": named(SOURCES, row["scope"].get("source")),
+            "candidates": _candidates(row),
+            "right": found(row),
+            PICKED: measured(row),
+            "chance": _chance(row),
+            "where": at,
+        }
+        for row, at in zip(rows, own, strict=True)
+    ]
+    return laid_out(
+        title,
+        cells,
+        (*columns, "model", "candidates", "right", PICKED, "chance", "where"),
+        numeric=("candidates", "right", PICKED, "chance"),
+        notes=(*throughout(shared), *reasons(rows)),
+    )
+
+
+def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return the accuracies by kind of PII for the fewest candidates; others are in the report."""
+    fewest = _candidates(rows[0])
+    some = [row for row in rows if _candidates(row) == fewest]
+    more = (
+        f"With {fewest} candidates; for the others see report.json."
+        if len(some) < len(rows)
+        else ""
+    )
+    title = f"Inference by kind: {plugin}"
+    if any("key" in row["scope"] for row in some):
+        return keyed.kinds(title, some, (more or f"With {fewest} candidates.",))
+    shown = grouping.one(some) if grouping.viewed(some) else some
+    table = _models(title, shown, "label")
+    return replace(table, notes=(*filter(None, (*table.notes, keyed.more_variants(some), more)),))
+
+
+def _candidates(row: Row) -> str:
+    return str(row["scope"].get("candidates", NONE))
+
+
+def _chance(row: Row) -> str:
+    return NONE if row["chance"] is None else percent(row["chance"])

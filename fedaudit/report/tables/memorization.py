@@ -1,0 +1,287 @@
+"""Cross-client memorization in words and tables: who draws whose text."""
+
+from collections.abc import Iterable, Sequence
+
+from fedaudit.report.number_format import NOT_MEASURED, found, measured, number, percent
+from fedaudit.report.query import MEMORIZATION, SOURCES, Row, place, reasons, sibling
+from fedaudit.report.redaction import shown
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.table import NONE, Table, cell, laid_out, named, shortened, throughout
+
+WHOLE = ("mr_intra", "mr_inter", "mr_total")
+COLUMNS = {"mr_intra": "own", "mr_inter": "others'", "mr_total": "any"}
+LEGEND = "own: the client's own texts; others': other clients'; any: anybody's. In brackets: 95 %."
+OF_BASE = "base: other clients' texts, from the untuned base."
+ALL = "all"
+
+CATEGORIES = {
+    ALL: "all",
+    "verbatim": "verbatim",
+    "idea": "idea",
+    "paraphrase_high": "paraphrase",
+    "paraphrase_low": "p <= 0.5",
+}
+"""Values of scope.category in reading order, as people read them."""
+
+TEXTS = {"input": "text", "output": "answer", "generation": "continuation"}
+MOST_PAIRS, MOST_VARIANTS = 36, 100
+LABEL = "TEXT"
+HIDDEN = frozenset({"attacker", "victim", "category", "variant", "document", "text", "client"})
+"""The parts of a scope that columns show."""
+
+
+def rows(report: Row, *metrics: str) -> list[Row]:
+    """Return the measurements of memorization, in the order of the report."""
+    wanted = metrics or MEMORIZATION
+    found = [row for row in report["measurements"] if row["kind"] == "memorization"]
+    return [row for row in found if row["metric"] in wanted]
+
+
+def tables(report: Row) -> list[Table]:
+    """Return the ratios, the pairs, the lengths, and the texts that were drawn most."""
+    ratios = rows(report, *WHOLE)
+    if len(grouping.variants(ratios)) > 1:
+        return [_variants(ratios)]
+    made = (_ratios(ratios), _pairs(report), _lengths(report), _drawn(report))
+    return [table for table in made if table.rows]
+
+
+def told(report: Row) -> list[str]:
+    """Return what was asked and what came of it, in a sentence or two."""
+    some = [row for row in rows(report, *WHOLE) if category(row) == ALL]
+    if (several := len(grouping.variants(some))) > 1:
+        return [f"Memorization was measured on {several} variants; a table compares them."]
+    said = []
+    inter = [row for row in some if row["metric"] == "mr_inter"]
+    for row in inter:
+        if source(row) == "tuned":
+            own = _beside(some, row, "mr_intra")
+            total = _beside(some, row, "mr_total")
+            asked = NOT_MEASURED if total is None else number(total["n"])
+            said.append(
+                f"The tuned model continued {asked} prefixes of the clients' texts: {_share(own)} "
+                f"drew something of the client's own texts, {_share(row)} something of another "
+                f"client's; from its base, {_share(sibling(inter, row, 'base'))} did the latter."
+            )
+    return said
+
+
+def examples(report: Row, most: int) -> list[Table]:
+    """Return the table of the worst passages that were drawn, masked, with their outlines."""
+    some = [one for one in report["findings"] if is_example(one)]
+    cells = [
+        {
+            "severity": one["severity"],
+            "passage": shown({"label": one["label"], **one["evidence"]}),
+            "how": named(CATEGORIES, one["evidence"].get("category")),
+            "from": cell(one["evidence"].get("attacker")),
+            "of": cell(one["evidence"].get("victim")),
+            "text": cell(one["evidence"].get("document")),
+            "times": cell(one["evidence"].get("prefixes")),
+            "where": cell(one["evidence"].get("training")),
+        }
+        for one in some
+    ]
+    columns = ("severity", "passage", "how", "from", "of", "text", "times", "where")
+    table = laid_out(
+        "Passages that were drawn, masked",
+        cells,
+        columns,
+        numeric=("times",),
+        notes=("from: whose prefix; of: whose text; where in it the match lies: =.",),
+    )
+    return [shortened(table, most)] if some else []
+
+
+def is_example(finding: Row) -> bool:
+    """Tell whether a finding is a passage of a training text that was drawn."""
+    evidence = finding["evidence"]
+    return bool(finding["label"] == LABEL) and {"hmac", "length", "victim"} <= evidence.keys()
+
+
+def _ratios(some: Sequence[Row]) -> Table:
+    """Return a line for each model and category: own texts, others', anybody's."""
+    groups: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in sorted(some, key=_order):
+        groups.setdefault((source(row), category(row)), {})[row["metric"]] = row
+    cells = [
+        {
+            "model": named(SOURCES, source),
+            "how": named(CATEGORIES, category),
+            **{title: _value(group.get(metric)) for metric, title in COLUMNS.items()},
+        }
+        for (source, category), group in groups.items()
+    ]
+    columns = ("model", "how", *COLUMNS.values())
+    return laid_out(
+        "Memorization: prefixes that drew a text",
+        cells,
+        columns,
+        numeric=columns[2:],
+        notes=(LEGEND, _asked(some), *throughout(_throughout(some)), *reasons(some)),
+    )
+
+
+def _variants(some: Sequence[Row]) -> Table:
+    """Return a line for each variant of a study, of the tuned model beside its base."""
+    whole = [row for row in some if category(row) == ALL]
+    groups: dict[str, list[Row]] = {}
+    for row in whole:
+        groups.setdefault(grouping.variant(row), []).append(row)
+    cells = []
+    for name, group in groups.items():
+        line = {"variant": name or NONE}
+        for row in group:
+            if source(row) == "tuned":
+                line[f"{COLUMNS[row['metric']]} %"] = _bare(measured(row))
+            elif row["metric"] == "mr_total" and source(row) == "central":
+                line["central, any %"] = _bare(percent(row["value"]))
+            elif row["metric"] == "mr_inter" and source(row) == "base":
+                line["base %"] = _bare(percent(row["value"]))
+        cells.append(line)
+    shares = (f"{title} %" for title in COLUMNS.values())
+    columns = ("variant", *shares, "base %", "central, any %")
+    table = laid_out(
+        "Memorization by variant: prefixes that drew a text",
+        cells,
+        columns,
+        numeric=columns[1:],
+        notes=(LEGEND, OF_BASE, *throughout(_throughout(whole)), *reasons(whole)),
+    )
+    return shortened(table, MOST_VARIANTS)
+
+
+def _bare(share: str) -> str:
+    """Return a share without its sign, which the column's title has: names need the room."""
+    return share.replace(" %", "")
+
+
+def _pairs(report: Row) -> Table:
+    """Return a line for each pair of clients, of the tuned model."""
+    some = rows(report, "mr_pair")
+    tuned = [row for row in some if category(row) == ALL and source(row) == "tuned"]
+    cells = [
+        {
+            "prefixes of": who(row, "attacker"),
+            "texts of": who(row, "victim"),
+            "found": found(row),
+            "share [95 %]": measured(row),
+            "base": percent(row["baseline"]) if row["baseline"] is not None else NONE,
+        }
+        for row in tuned
+    ]
+    columns = ("prefixes of", "texts of", "found", "share [95 %]", "base")
+    table = laid_out(
+        "Memorization: whose prefixes drew whose texts",
+        cells,
+        columns,
+        numeric=columns[2:],
+        notes=reasons(tuned),
+    )
+    return shortened(table, MOST_PAIRS)
+
+
+def _lengths(report: Row) -> Table:
+    """Return how long texts, answers and continuations are, and how many are left out."""
+    medians = rows(report, "median_length")
+    short = rows(report, "too_short")
+    left_out = rows(report, "repetitive")
+    cells = []
+    for row in medians:
+        client = str(row["scope"].get("attacker", ALL))
+        generated = row["scope"].get("text") == "generation"
+        cells.append(
+            {
+                "what": named(TEXTS, row["scope"].get("text")),
+                "model": named(SOURCES, row["scope"].get("source")) if generated else NONE,
+                "client": client,
+                "texts": NONE if row["n"] is None else number(row["n"]),
+                "median": number(row["value"]),
+                "too short": _like(short, row) if generated else NONE,
+                "repetitive": _like(left_out, row) if generated else NONE,
+            }
+        )
+    columns = ("what", "model", "client", "texts", "median", "too short", "repetitive")
+    note = "Median in tokens. Too short: under 50 characters. Repetitive ones are left out."
+    table = laid_out("Memorization: lengths", cells, columns, numeric=columns[3:], notes=(note,))
+    return shortened(table, MOST_PAIRS)
+
+
+def _like(some: Iterable[Row], row: Row) -> str:
+    """Return the share that was measured for the same model and client."""
+    same = (other for other in some if _measured_at(other) == _measured_at(row))
+    return next((percent(one["value"]) for one in same), NONE)
+
+
+def _measured_at(row: Row) -> tuple[str, str, str]:
+    return source(row), grouping.variant(row), str(row["scope"].get("attacker", ALL))
+
+
+def _drawn(report: Row) -> Table:
+    """Return the texts that most prefixes drew from the tuned model."""
+    some = [row for row in rows(report, "drawn") if source(row) == "tuned"]
+    cells = [
+        {
+            "client": who(row, "victim"),
+            "text": str(row["scope"].get("document", NONE)),
+            "prefixes": number(row["value"]),
+        }
+        for row in some
+    ]
+    return laid_out(
+        "Memorization: texts that were drawn most",
+        cells,
+        ("client", "text", "prefixes"),
+        numeric=("prefixes",),
+    )
+
+
+def _throughout(some: Sequence[Row]) -> str:
+    places = {place(row, HIDDEN) for row in some}
+    return places.pop() if len(places) == 1 else ""
+
+
+def _order(row: Row) -> tuple[int, int]:
+    sources, known = [*SOURCES], [*CATEGORIES]
+    model, way = source(row), category(row)
+    return (
+        sources.index(model) if model in sources else len(sources),
+        known.index(way) if way in known else len(known),
+    )
+
+
+def _asked(some: Sequence[Row]) -> str:
+    """Return how many prefixes of each model count."""
+    counts = {
+        f"{number(row['n'])} ({named(SOURCES, source(row))})": None
+        for row in some
+        if row["metric"] == "mr_total" and row["n"] is not None
+    }
+    return f"Prefixes: {', '.join(counts)}." if counts else ""
+
+
+def _value(row: Row | None) -> str:
+    return NONE if row is None else measured(row)
+
+
+def _share(row: Row | None) -> str:
+    return NOT_MEASURED if row is None else measured(row)
+
+
+def _beside(some: Sequence[Row], row: Row, metric: str) -> Row | None:
+    return next((r for r in some if r["metric"] == metric and r["scope"] == row["scope"]), None)
+
+
+def source(row: Row) -> str:
+    """Return the model that a row is of."""
+    return str(row["scope"].get("source"))
+
+
+def category(row: Row) -> str:
+    """Return in what way a text was drawn that a row counts."""
+    return str(row["scope"].get("category"))
+
+
+def who(row: Row, key: str) -> str:
+    """Return the client that a part of a row's scope names."""
+    return str(row["scope"].get(key, NONE))

@@ -1,0 +1,210 @@
+"""All tables of a report in the order in which they are read, and those of what follows from it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedaudit.report import query as measurements
+from fedaudit.report.charts import privacy_utility
+from fedaudit.report.number_format import count, measured
+from fedaudit.report.pii_categories import categories
+from fedaudit.report.query import Row, reasons
+from fedaudit.report.redaction import is_mask, shown
+from fedaudit.report.tables import memorization
+from fedaudit.report.tables.costs import costs
+from fedaudit.report.tables.cross_client import apart, matrix
+from fedaudit.report.tables.defense import defense
+from fedaudit.report.tables.extraction.budget import tables as by_budget
+from fedaudit.report.tables.extraction.candidates import candidates
+from fedaudit.report.tables.extraction.discoverable import discoverable
+from fedaudit.report.tables.extraction.discoverable import shown as in_discoverable
+from fedaudit.report.tables.extraction.evidence import evidence
+from fedaudit.report.tables.extraction.expected import expected
+from fedaudit.report.tables.extraction.overlap import overlaps
+from fedaudit.report.tables.extraction.prompted import extraction, labels
+from fedaudit.report.tables.extraction.untargeted import unprompted
+from fedaudit.report.tables.extraction.verbatim import shown as in_verbatim
+from fedaudit.report.tables.extraction.verbatim import verbatim
+from fedaudit.report.tables.inference import inference
+from fedaudit.report.tables.table import NONE, Table, cell, laid_out, shortened
+from fedaudit.report.tables.utility import under_keys, utility
+
+SEVERITIES = ("high", "medium", "low", "unverified")
+HOLDS = {True: "yes", False: "no", None: "cannot tell"}
+MOST_OTHERS = 100
+
+KINDS = frozenset(
+    {"extraction", "utility", "cost", "probability", "defense", "attribution", "memorization"}
+)
+"""What kinds of rows tables know; a plugin may have its own."""
+TELLING = ("outputs", "outputs_of_base", "p_value")
+"""What says most of a leak, of all that a finding's evidence may hold."""
+
+FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "rounds": "rounds"}
+"""The columns of flagged clients, and what they are called in a finding's evidence."""
+
+
+def attacks(report: Row) -> list[Table]:
+    """Return the tables of what came out of the model."""
+    whole, report = report, apart(report)
+    made = (
+        *memorization.tables(whole),
+        *matrix(whole),
+        *verbatim(whole),
+        *discoverable(whole),
+        *privacy_utility.tables(whole),
+        *extraction(report),
+        *candidates(report),
+        *labels(report),
+        *by_budget(report),
+        *expected(report),
+        *overlaps(report),
+        *unprompted(report),
+        *inference(report),
+        *categories(report),
+        *evidence(whole),
+    )
+    return [table for table in made if table.columns]
+
+
+def rest(report: Row) -> list[Table]:
+    """Return the tables of what else was measured: defences, utility, costs."""
+    made = (
+        *defense(report),
+        *utility(report),
+        *under_keys(report),
+        *costs(report),
+        *others(report),
+    )
+    return [table for table in made if table.columns]
+
+
+def others(report: Row) -> list[Table]:
+    """Return the table of every measurement that no other table shows."""
+    rows = [
+        row
+        for row in measurements.others(report)
+        if not in_verbatim(row) and not in_discoverable(row)
+    ]
+    table = Table(
+        title="Other measurements",
+        columns=("metric", "by", "value [95 %]", "n", "where"),
+        rows=tuple(
+            (_what(row), row["plugin"], measured(row), count(row), _everywhere(row)) for row in rows
+        ),
+        numeric=frozenset({"value [95 %]", "n"}),
+        notes=reasons(rows),
+    )
+    return [shortened(table, MOST_OTHERS)] if rows else []
+
+
+def findings(report: Row, most: int) -> list[Table]:
+    """Return the tables of the worst findings: leaks, passages, and clients that are flagged."""
+    return [
+        *leaks(report, most),
+        *memorization.examples({"findings": worst(report)}, most),
+        *flagged(report, most),
+    ]
+
+
+def flagged(report: Row, most: int) -> list[Table]:
+    """Return the table of the clients that are flagged, and how many more there are."""
+    some = [one for one in worst(report) if _flags(one)]
+    by = dict.fromkeys(one["measurement"] for one in some)
+    cells = [
+        {"severity": one["severity"], "by": one["measurement"] if len(by) > 1 else ""}
+        | {title: cell(one["evidence"].get(name)) for title, name in FLAG.items()}
+        for one in some
+    ]
+    table = laid_out(
+        "Flagged clients",
+        cells,
+        ("severity", "by", *FLAG),
+        numeric=("Z", "Holm p", "rounds"),
+        notes=(f"Found by: {next(iter(by))}." if len(by) == 1 else "",),
+    )
+    return [shortened(table, most)] if some else []
+
+
+def leaks(report: Row, most: int) -> list[Table]:
+    """Return the table of the worst leaks, masked, and how many more there are."""
+    own = (_flags, memorization.is_example)
+    some = [one for one in worst(report) if not any(is_it(one) for is_it in own)]
+    more = len(some) - most
+    by = dict.fromkeys(one["measurement"] for one in some)
+    names = _evidence_names(some[:most])
+    headings = tuple(name.replace("_", " ") for name in names)
+    table = Table(
+        title="Findings",
+        columns=("severity", "leak", *(("by",) if len(by) > 1 else ()), *headings, "id"),
+        rows=tuple(
+            (
+                one["severity"],
+                _leak(one),
+                *((one["measurement"],) if len(by) > 1 else ()),
+                *(cell(one["evidence"].get(name)) for name in names),
+                one["id"],
+            )
+            for one in some[:most]
+        ),
+        numeric=frozenset(headings),
+        notes=(
+            *([f"Found by: {next(iter(by))}."] if len(by) == 1 else []),
+            *([f"and {more:,} more in report.json"] if more > 0 else []),
+        ),
+    )
+    return [table] if some else []
+
+
+def claims(report: Row) -> list[Table]:
+    """Return the table of a paper's claims and whether the measurements bear them out."""
+    rows = tuple(
+        (one["id"], HOLDS[one["holds"]], " ".join(filter(None, said)), one["source"])
+        for one in report["claims"]
+        for said in [(one["statement"], one["detail"] and f"({one['detail']})")]
+    )
+    columns = ("claim", "holds", "statement", "source")
+    return [Table(title="Claims", columns=columns, rows=rows)] if rows else []
+
+
+def worst(report: Row) -> list[Row]:
+    """Return the findings, the worst first."""
+    return sorted(report["findings"], key=lambda one: SEVERITIES.index(one["severity"]))
+
+
+def _flags(finding: Row) -> bool:
+    """Tell whether a finding is a client that an attribution flags."""
+    return finding["label"] == "WATERMARK" and "client" in finding["evidence"]
+
+
+def _what(row: Row) -> str:
+    """Return a row's metric, behind its kind where that is a plugin's own."""
+    own = row["kind"] not in KINDS
+    return f"{row['kind']}: {row['metric']}" if own else str(row["metric"])
+
+
+def _everywhere(row: Row) -> str:
+    return measurements.where(row, row["scope"]) or NONE
+
+
+def _leak(finding: Mapping[str, Any]) -> str:
+    """Return the mask in a finding's evidence, or its label where there is none."""
+    evidence = finding["evidence"]
+    if "hmac" not in evidence or "length" not in evidence:
+        return str(finding["label"])
+    return shown({"label": finding["label"], **evidence})
+
+
+def _evidence_names(findings: Sequence[Row]) -> tuple[str, ...]:
+    """Return what the findings' evidence holds besides the mask, at most three things.
+
+    How often a leak came out and how surely it is one go first, then the names in order.
+    """
+    names = {
+        name: None
+        for one in findings
+        for name, value in one["evidence"].items()
+        if name not in ("label", "length", "hmac")
+        and (isinstance(value, str | int | float) or is_mask(value))
+    }
+    first = [name for name in TELLING if name in names]
+    return tuple(dict.fromkeys((*first, *sorted(names))))[:3]

@@ -1,0 +1,163 @@
+"""The tables of what an attribution asked for, what that gives away, and how long it took."""
+
+from collections.abc import Mapping, Sequence
+
+from fedaudit.report import query as measurements
+from fedaudit.report import units
+from fedaudit.report.number_format import NOT_MEASURED, number
+from fedaudit.report.query import Row, reasons
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.grouping import variant
+from fedaudit.report.tables.table import NONE, Table, laid_out, shortened
+
+MOST_VARIANTS = 100
+
+WHAT = {
+    "queries": "sums asked for",
+    "sets": "different sets in a round",
+    "smallest_set": "clients in the smallest set",
+    "determined": "clients whose updates follow exactly from a round's sums",
+    "leakage_bits": "leakage of an estimate, bits",
+    "effective_masks": "effective masks",
+    "estimator_variance": "variance factor",
+    "seconds: sums": "time for the sums",
+    "seconds: scoring": "time for scoring",
+    "overhead: sums": "time for the sums, of the training's",
+    "overhead: scoring": "time for scoring, of the training's",
+}
+"""What was measured, in reading order, as people read it."""
+
+SHORT = {
+    "queries": "sums",
+    "sets": "sets",
+    "smallest_set": "smallest",
+    "determined": "exact",
+    "leakage_bits": "bits",
+    "estimator_variance": "variance",
+    "seconds: sums": "asking",
+    "seconds: scoring": "scoring",
+}
+"""The columns of a table that compares variants."""
+
+LOWEST = {"smallest_set", "effective_masks"}
+"""Where less is worse: of several rounds, the worst is shown."""
+
+LEGEND = (
+    "exact: clients whose updates follow exactly from a round's sums; bits: leakage; smallest: the"
+    " smallest set."
+)
+
+
+def masking(rows: Sequence[Row]) -> Table:
+    """Return what was asked, given away and spent, a line each, of the worst round."""
+    some = _worst(rows)
+    cells = [
+        {
+            "what": WHAT.get(name, name),
+            "amount": _amount(row),
+            "round": among,
+            "masking strength": _strength(row),
+        }
+        for name, (row, among) in some.items()
+    ]
+    return laid_out(
+        "Attribution: privacy and cost",
+        cells,
+        ("what", "amount", "round", "masking strength"),
+        numeric=("amount", "masking strength"),
+        notes=(_exactly(some), *reasons(_own(rows))),
+    )
+
+
+def variants(rows: Sequence[Row]) -> Table:
+    """Return a line for each variant of a study, of its worst round."""
+    groups: dict[str, list[Row]] = {}
+    for row in grouping.ordered(_own(rows)):
+        groups.setdefault(variant(row), []).append(row)
+    cells = [
+        {"variant": name or NONE}
+        | {SHORT.get(what, what): _amount(row) for what, (row, _) in _worst(group).items()}
+        for name, group in groups.items()
+    ]
+    names = dict.fromkeys((*SHORT.values(), *(name for line in cells for name in line)))
+    columns = [name for name in names if name in SHORT.values()]
+    table = laid_out(
+        "Attribution: privacy and cost",
+        cells,
+        ("variant", *columns),
+        numeric=columns,
+        notes=("The worst round of each variant.", LEGEND, *reasons(_own(rows))),
+    )
+    return shortened(table, MOST_VARIANTS)
+
+
+def _own(rows: Sequence[Row]) -> list[Row]:
+    report = {"measurements": rows}
+    return [
+        *measurements.attribution(report, "masking"),
+        *measurements.attribution(report, "time"),
+    ]
+
+
+def _worst(rows: Sequence[Row]) -> dict[str, tuple[Row, str]]:
+    """Return the worst row of each thing measured, and in which of how many rounds it was."""
+    groups: dict[str, list[Row]] = {}
+    for row in _own(rows):
+        groups.setdefault(_name(row), []).append(row)
+    order = [*WHAT, *groups]
+    found = {}
+    for name in sorted(groups, key=order.index):
+        group, sign = sorted(groups[name], key=_round), -1 if name in LOWEST else 1
+        known = [row for row in group if row["value"] is not None] or group
+        worst = max(known, key=lambda row: sign * (row["value"] or 0.0))
+        found[name] = worst, _among(worst, group)
+    return found
+
+
+def _round(row: Row) -> tuple[float, str]:
+    """Return the place of a row's round, so that of equals the first is shown."""
+    number = row["scope"].get("round")
+    return number if isinstance(number, int | float) else 0, str(number)
+
+
+def _name(row: Row) -> str:
+    step = row["scope"].get("step")
+    return row["metric"] if step is None else f"{row['metric']}: {step}"
+
+
+def _among(row: Row, group: Sequence[Row]) -> str:
+    number = str(row["scope"].get("round", ""))
+    rounds = {str(other["scope"].get("round", "")) for other in group}
+    if len(rounds) < 2:
+        return number
+    same = all(other["value"] == row["value"] for other in group)
+    return f"each of {len(rounds)}" if same else f"{number} of {len(rounds)}"
+
+
+def _amount(row: Row) -> str:
+    if row["value"] is None:
+        return NOT_MEASURED
+    if row["metric"] == "overhead":
+        return f"{row['value']:.1%}"
+    return (units.duration if row["metric"] == "seconds" else number)(row["value"])
+
+
+def _strength(row: Row) -> str:
+    strength = row["scope"].get("strength")
+    if isinstance(strength, int | float):
+        return number(strength)
+    return "" if strength is None else str(strength)
+
+
+def _exactly(some: Mapping[str, tuple[Row, str]]) -> str:
+    """Return in words what the sums of the worst round give away together."""
+    if "determined" not in some or some["determined"][0]["value"] is None:
+        return ""
+    row, _ = some["determined"]
+    if not row["value"]:
+        return "No round's sums determine a single client's update exactly."
+    who = "1 client's update" if row["value"] == 1 else f"{number(row['value'])} clients' updates"
+    return (
+        f"Secure aggregation admitted each sum, but together those of round"
+        f" {row['scope']['round']} determine {who} exactly."
+    )

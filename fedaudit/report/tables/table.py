@@ -1,0 +1,69 @@
+"""What a table of a report is: plain text cells that any renderer can lay out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedaudit.report.number_format import number
+from fedaudit.report.redaction import is_mask, shown
+
+NONE = "-"
+"""A cell of something that the row does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A titled table; columns named in `numeric` are aligned to the right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def laid_out(
+    title: str,
+    lines: Sequence[Mapping[str, str]],
+    columns: Sequence[str],
+    *,
+    numeric: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Table:
+    """Return the table of `lines`, with those of `columns` in which any line has something."""
+    used = tuple(column for column in columns if any(line.get(column) for line in lines))
+    return Table(
+        title=title,
+        columns=used,
+        rows=tuple(tuple(line.get(column) or NONE for column in used) for line in lines),
+        numeric=frozenset(numeric) & set(used),
+        notes=tuple(filter(None, notes)),
+    )
+
+
+def shortened(table: Table, most: int) -> Table:
+    """Return the first `most` lines of a table, and how many more there are."""
+    more = len(table.rows) - most
+    if more <= 0:
+        return table
+    note = f"and {more:,} more in report.json"
+    return replace(table, rows=table.rows[:most], notes=(*table.notes, note))
+
+
+def throughout(shared: str) -> tuple[str, ...]:
+    """Return a note of what holds for all lines, if anything does."""
+    return (f"Throughout: {shared}.",) if shared else ()
+
+
+def named(names: Mapping[str, str], value: Any) -> str:
+    """Return what people call `value`: its name, or the value as it is."""
+    return NONE if value is None else names.get(str(value), str(value))
+
+
+def cell(value: Any) -> str:
+    """Return any value of a report as a cell: numbers spelt, masks too, nothing as a dash."""
+    if is_mask(value):
+        return shown(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value)
+    return NONE if value is None else str(value)

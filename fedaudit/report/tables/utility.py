@@ -1,0 +1,153 @@
+"""The tables of utility: how well each model does its tasks, and a deployed one under keys."""
+
+from collections.abc import Mapping, Sequence
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import count, measured, number
+from fedaudit.report.query import SOURCES, UTILITY, Row, places, reasons
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client, variant
+from fedaudit.report.tables.table import NONE, Table, laid_out, named, throughout
+
+Line = tuple[str, str, str, str]
+"""Variant, task, model and where: what a line of the ordinary tables is of."""
+
+ALONE = " alone"
+"""How scope.adapter ends where an adapter was asked without the defence."""
+SHARED = "shared alone"
+OWN = "adapter alone"
+COLUMNS = (KEYS["right"], OWN, KEYS["none"], SHARED, KEYS["wrong"], KEYS["other"])
+
+LOWER = "Lower is better. 95 % intervals are in report.json."
+
+DATA = {"own": "own", "held-out": "held out"}
+"""Values of scope.data in reading order, as people read them."""
+
+
+def utility(report: Row) -> list[Table]:
+    """Return how well each model does its tasks: a table for what is measured in the same way."""
+    rows = [row for row in measurements.utility(report) if not _keyed(row)]
+    several = len(grouping.variants(rows)) > 1
+    rows = grouping.together(rows)
+    shared, own = places(rows, {"variant"} if several else ())
+    found: dict[Line, dict[str, Row]] = {}
+    for row, at in zip(rows, own, strict=True):
+        task, model = str(row["scope"].get("task", NONE)), row["scope"].get("source")
+        line = (variant(row) if several else "", task, named(SOURCES, model), at)
+        found.setdefault(line, {})[row["metric"]] = row
+    alike: dict[tuple[str, ...], dict[Line, dict[str, Row]]] = {}
+    for line, by_metric in found.items():
+        metrics = tuple(name for name in UTILITY if name in by_metric)
+        alike.setdefault(metrics, {})[line] = by_metric
+    return [_utility(metrics, some, shared) for metrics, some in alike.items()]
+
+
+def _utility(
+    metrics: tuple[str, ...], found: Mapping[Line, Mapping[str, Row]], shared: str
+) -> Table:
+    cells = [
+        {
+            "variant": name,
+            "task": task,
+            "model": model,
+            **{metric: measured(rows[metric]) for metric in metrics},
+            "n": "/".join(dict.fromkeys(count(row) for row in rows.values())),
+            "where": at,
+        }
+        for (name, task, model, at), rows in found.items()
+    ]
+    return laid_out(
+        f"Utility: {', '.join(metrics)}",
+        _merged(cells),
+        ("variant", "task", "model", *metrics, "n", "where"),
+        numeric=(*metrics, "n"),
+        notes=(*throughout(shared), *reasons(r for rows in found.values() for r in rows.values())),
+    )
+
+
+def _merged(cells: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Return lines with one for all variants on which another model than the tuned is the same."""
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for line in cells:
+        own = line["variant"] if line["model"] == SOURCES["tuned"] else ""
+        same = (own, *(text for name, text in line.items() if name != "variant"))
+        groups.setdefault(same, []).append(line)
+    return [
+        {**group[0], "variant": f"{group[0]['variant']} and {len(group) - 1} more"}
+        if len(group) > 1
+        else group[0]
+        for group in groups.values()
+    ]
+
+
+def under_keys(report: Row) -> list[Table]:
+    """Return the perplexity of what clients deployed: under keys, and of each adapter alone."""
+    every = [row for row in measurements.utility(report) if _keyed(row)]
+    rows = _by_client(grouping.together(every))
+    if not rows:
+        return []
+    adapters = sorted({name for row in rows if (name := _revealing(row))})
+    shared, own = places(rows, {"client", "data", "key", "adapter"} | grouping.hidden(rows))
+    several = len(grouping.variants(rows)) > 1
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    for row, at in zip(rows, own, strict=True):
+        for adapter in [_revealing(row)] if _revealing(row) else adapters or [""]:
+            line = {
+                "variant": variant(row) if several else "",
+                "client": client(row),
+                "texts": named(DATA, row["scope"].get("data")),
+                "adapter": adapter if len(adapters) > 1 else "",
+                "where": at,
+            }
+            cells.setdefault(tuple(line.values()), line).setdefault(_column(row), _value(row))
+    return [
+        laid_out(
+            "Perplexity under keys",
+            list(cells.values()),
+            ("variant", "client", "texts", "adapter", *COLUMNS, "where"),
+            numeric=COLUMNS,
+            notes=(LOWER, *throughout(shared), *reasons(every)),
+        )
+    ]
+
+
+def _keyed(row: Row) -> bool:
+    """Tell whether a row is the perplexity of what a client deployed."""
+    scope = row["scope"]
+    return (
+        row["metric"] == "perplexity"
+        and "client" in scope
+        and "task" not in scope
+        and scope.get("source") == "tuned"
+        and (str(scope.get("key")) in KEYS or str(scope.get("adapter")).endswith(ALONE))
+    )
+
+
+def _by_client(rows: Sequence[Row]) -> list[Row]:
+    """Return rows by variant, all clients first, then by texts."""
+    order, texts = ["", *grouping.variants(rows)], [*DATA]
+    clients = [EVERYBODY, *dict.fromkeys(map(client, rows))]
+
+    def place(row: Row) -> tuple[int, int, int]:
+        data = str(row["scope"].get("data"))
+        rank = texts.index(data) if data in texts else len(texts)
+        return order.index(variant(row)), clients.index(client(row)), rank
+
+    return sorted(rows, key=place)
+
+
+def _revealing(row: Row) -> str:
+    """Return which of several adapters that a key may open a row is of, if it says so."""
+    adapter = str(row["scope"].get("adapter", ""))
+    return "" if adapter == SHARED else adapter.removesuffix(ALONE)
+
+
+def _column(row: Row) -> str:
+    kind = str(row["scope"].get("key"))
+    if kind in KEYS:
+        return KEYS[kind]
+    return SHARED if row["scope"].get("adapter") == SHARED else OWN
+
+
+def _value(row: Row) -> str:
+    return number(row["value"])

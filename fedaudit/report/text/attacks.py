@@ -1,0 +1,163 @@
+"""What a report says in words of what was tried, and what came of it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from fedaudit.report import query
+from fedaudit.report.number_format import NOT_MEASURED, number, percent
+from fedaudit.report.query import SETS, Row, sibling
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.attribution import told as told_of_attribution
+from fedaudit.report.tables.extraction.untargeted import precision, searched
+from fedaudit.report.tables.memorization import told as told_of_memorization
+
+Told = Callable[[str, Sequence[Row]], list[str]]
+"""What tells of the rows of one attack, which it gets with the attack's name."""
+
+UNDER = {
+    "right": "with the client's own key",
+    "wrong": "with a wrong key",
+    "none": "without a key",
+    "other": "with another client's key",
+}
+"""Values of scope.key, as a sentence says under which key something was asked."""
+
+KEYED = frozenset({"key", "adapter"})
+"""What tells the rows of one question apart that was asked under several keys."""
+
+ONLY_RIGHT = "Nothing was asked without the right key."
+
+
+def tried(report: Row) -> list[str]:
+    """Return one sentence or two for each attack: what it asked and what came out."""
+    attacks: tuple[tuple[Told, dict[str, list[Row]]], ...] = (
+        (partial(_extracted, report), query.by_plugin(query.totals(report))),
+        (partial(_unprompted, report), searched(query.unprompted(report, labelled=False))),
+        (_inferred, query.by_plugin(query.inference(report, labelled=False))),
+    )
+    said = [*told_of_attribution(report), *told_of_memorization(report)]
+    for told, groups in attacks:
+        for name, group in groups.items():
+            several = len(grouping.variants(group))
+            said += [_studied(name, several)] if several > 1 else told(name, group)
+    return said
+
+
+def _studied(name: str, variants: int) -> str:
+    return f"The attack {name} was made on {variants} variants; a table below compares them."
+
+
+def _extracted(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
+    """Return what came out of the set of targets on which most did."""
+    best = query.strongest(grouping.telling(group) if grouping.viewed(group) else group)
+    if best is None:
+        return [f"The attack {plugin} gave no number."]
+    subset = best["scope"].get("set")
+    return [
+        " ".join(
+            (
+                _named(plugin, best),
+                *_asked(report, group, best),
+                f"was measured on the set of targets “{SETS.get(subset, subset or 'all')}”:",
+                *_came_out(group, best),
+            )
+        )
+    ]
+
+
+def _asked(report: Row, group: Sequence[Row], best: Row) -> Iterator[str]:
+    queries = query.companion(report, sibling(group, best, "tuned") or best, "queries")
+    if queries and queries["value"] is not None:
+        yield f"asked the model {number(queries['value'])} questions and"
+
+
+def _unprompted(report: Row, name: str, group: Sequence[Row]) -> list[str]:
+    """Return what the model said of the records when it was asked for nothing."""
+    best = query.strongest(grouping.telling(group))
+    if best is None:
+        return [f"The attack {name} gave no number."]
+    texts = query.companion(report, sibling(group, best, "tuned") or best, "queries")
+    drew = f" and drew {number(texts['value'])} texts" if texts else ""
+    asked = f"{_named(name, best)} asked for nothing{drew}. Of the personal data in the records,"
+    return [" ".join((asked, *_came_out(group, best), *_precise(report, best)))]
+
+
+def _precise(report: Row, best: Row) -> Iterator[str]:
+    one = precision(report, best)
+    if one and one["value"] is not None and "key" not in best["scope"]:
+        only = " and its base did not" if best["scope"].get("source") == "tuned-not-base" else ""
+        yield f"Of the strings that the tuned model said{only}, {_share(one)} are in the records."
+
+
+def _inferred(plugin: str, group: Sequence[Row]) -> list[str]:
+    """Return a sentence for each number of candidates that the attack offered."""
+    tuned = [row for row in group if row["scope"].get("source") == "tuned"]
+    if not grouping.viewed(group):
+        return [_picked(plugin, group, row, f"in {_share(row)}") for row in tuned]
+    first: dict[tuple[object, ...], Row] = {}
+    for row in tuned:
+        first.setdefault(grouping.alike(row, KEYED), row)
+    return [
+        _picked(plugin, group, row, "; ".join(_by_key(group, row, "in {}")))
+        for row in first.values()
+    ]
+
+
+def _picked(plugin: str, group: Sequence[Row], row: Row, told: str) -> str:
+    return (
+        f"{_named(plugin, row)} masked personal data in sentences and offered"
+        f" {row['scope'].get('candidates', 'several')}"
+        f" candidates each time: the tuned model picked the true one {told}, its base in"
+        f" {_share(sibling(group, row, 'base'))}; guessing is right in {percent(row['chance'])}."
+        f"{_only_right(group)}"
+    )
+
+
+def _came_out(group: Sequence[Row], best: Row) -> Iterator[str]:
+    """Yield what each model gave, under each key if there are keys."""
+    base, control = (f"{_share(sibling(group, best, source))}" for source in ("base", "control"))
+    guessing = f"guessing data that is in nobody's records {control}."
+    beyond = "the tuned model and not its base gave"
+    if "key" in best["scope"]:
+        who = beyond if best["scope"].get("source") == "tuned-not-base" else "the tuned model gave"
+        yield f"{who} {'; '.join(_by_key(group, best, '{}'))};"
+        yield f"its base {base}; {guessing}{_only_right(group)}"
+        return
+    for source, words in (
+        ("tuned", "the tuned model gave"),
+        ("base", "its base"),
+        ("tuned-not-base", beyond),
+    ):
+        yield f"{words} {_share(sibling(group, best, source))};"
+    yield guessing
+
+
+def _by_key(group: Sequence[Row], like: Row, words: str) -> Iterator[str]:
+    """Yield what was found under each key, where all else was as for `like`."""
+    for row in grouping.ordered(group):
+        if grouping.alike(row, KEYED) == grouping.alike(like, KEYED):
+            yield f"{_under(row)} {words.format(_share(row))}"
+
+
+def _under(row: Row) -> str:
+    kind = str(row["scope"].get("key"))
+    adapter = row["scope"].get("adapter")
+    told = UNDER.get(kind, f"with the key {kind}")
+    return told if adapter is None else f"{told} for {adapter}"
+
+
+def _only_right(group: Sequence[Row]) -> str:
+    kinds = {str(row["scope"].get("key")) for row in group}
+    return f" {ONLY_RIGHT}" if kinds == {"right"} else ""
+
+
+def _named(plugin: str, row: Row) -> str:
+    at = query.place(row, {"key", "adapter", "detection"})
+    return f"The attack {plugin}{f' ({at})' if at else ''}"
+
+
+def _share(row: Row | None) -> str:
+    if row is None or row["value"] is None:
+        return NOT_MEASURED
+    of = "" if row["hits"] is None or row["n"] is None else f"{row['hits']:,} of {row['n']:,}, "
+    return f"{of}{percent(row['value'])} (between {percent(row['low'])} and {percent(row['high'])})"

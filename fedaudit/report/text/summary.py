@@ -1,0 +1,200 @@
+"""What a report says in words: the answer, why, and what was audited."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedaudit.report import query
+from fedaudit.report.number_format import NOT_MEASURED, number
+from fedaudit.report.query import Row
+from fedaudit.report.verdict.policy import own
+from fedaudit.report.verdict.recheck import FINE, Recheck
+
+MOST_REASONS = 20
+
+ANSWERS = {
+    "fail": "Personal data of other parties can be pulled out of this model, more of it than the"
+    " base model or guessing explains.",
+    "pass": "With what was tried, no more personal data of other parties came out of this model"
+    " than its base or guessing may give. Other attacks may find more.",
+    "inconclusive": "What was tried does not settle whether personal data of other parties can be"
+    " pulled out of this model: the reasons say what is missing.",
+}
+
+OWN_ANSWERS = ANSWERS | {
+    "inconclusive": "No victim was named: whether personal data of other parties can be pulled out"
+    " of this model was not judged. The numbers tell how well it knows the attacker's own records.",
+}
+"""Where nothing but the attacker's own records was tried."""
+
+INFERENCE_ANSWERS = {
+    "fail": "This model tells whose personal data belongs into a sentence of these records, more"
+    " often than the base model or guessing explains.",
+    "pass": "With what was tried, this model told whose personal data belongs into a sentence no"
+    " more often than its base or guessing may. Other attacks may find more.",
+    "inconclusive": "What was tried does not settle whether this model tells whose personal data"
+    " belongs into a sentence: the reasons say what is missing.",
+}
+
+UNPROMPTED_ANSWERS = {
+    "fail": "This model says personal data of these records when nobody asks for it, more of it"
+    " than the base model or guessing explains.",
+    "pass": "With what was tried, this model said no more personal data of these records unasked"
+    " than its base or guessing may give. Other attacks may find more.",
+    "inconclusive": "What was tried does not settle whether this model says personal data of these"
+    " records when nobody asks for it: the reasons say what is missing.",
+}
+
+ATTRIBUTION_ANSWERS = {
+    "fail": "The test flags clients: their updates carry the watermarks of marked documents, more"
+    " clearly than chance explains. A flag is evidence, not proof.",
+    "pass": "The test flags no client: at this strength it found no trace of the marked documents"
+    " in anybody's updates. That is no proof that nobody trained on them.",
+    "inconclusive": "This report cannot say whether a client trained on the marked documents.",
+}
+
+MEMORIZATION_ANSWERS = {
+    "fail": "With one client's text before it, this model writes what is in another client's texts,"
+    " more often than its base does.",
+    "pass": "With what was tried, no client's text made this model write what is in another"
+    " client's more often than its base may. Other prompts may draw more.",
+    "inconclusive": "What was tried does not settle whether one client's text makes this model"
+    " write what is in another client's: the reasons say what is missing.",
+}
+
+MIXED_ANSWERS = {
+    "fail": "Personal data of other parties can be pulled out of this model, or clients are flagged"
+    " for training on marked documents: the reasons say which.",
+    "pass": "With what was tried, no more personal data of other parties came out of this model"
+    " than its base or guessing may give, and no client is flagged for training on marked"
+    " documents. Other attacks, or a stronger test, may find more.",
+    "inconclusive": "This audit leaves open whether personal data of other parties can be pulled"
+    " out of this model, or whether a client trained on marked documents: the reasons say which.",
+}
+
+KEYED = (
+    "This is about what comes out without the right key: what a right key opens is meant to come"
+    " out."
+)
+
+UNFINISHED = {
+    "interrupted": "The audit was interrupted: the numbers cover only what it had finished.",
+    "error": "The audit stopped with an error: the numbers cover only what it had finished.",
+}
+
+
+def judged(report: Row) -> bool:
+    """Tell whether this is an audit, which a verdict is about; a simulation tries nothing."""
+    return not str(report["run"]["command"]).startswith("simulate")
+
+
+def attributes(report: Row) -> bool:
+    """Tell whether the report is of an attribution alone, and of no attack."""
+    return bool(_attribution(report)) and not any(some for _, some in _attacks(report))
+
+
+def title(report: Row) -> str:
+    """Return what the report is: an audit, or a federation that nobody has audited yet."""
+    if judged(report) and attributes(report):
+        return "Attribution of marked documents"
+    return "Privacy audit" if judged(report) else "A simulated federation"
+
+
+def answer(report: Row, checked: Recheck = FINE) -> list[str]:
+    """Return the verdict in plain words, and first that the audit did not finish, if so.
+
+    Where it does not follow from the measurements, that is said in its place.
+    """
+    if checked.brief:
+        return [checked.told]
+    unfinished = UNFINISHED.get(report["status"])
+    found = _attacks(report)
+    tried = [answers for answers, some in found if some]
+    # What is not judged is told of only where it is all that there is.
+    tried = [answers for answers in tried if answers is not OWN_ANSWERS] or tried
+    answers = tried[0] if len(tried) == 1 else ANSWERS
+    if _attribution(report):
+        answers = MIXED_ANSWERS if tried else ATTRIBUTION_ANSWERS
+    keyed = any("key" in row["scope"] for _, some in found for row in some)
+    sentences = (unfinished, answers[report["verdict"]["status"]], keyed and KEYED)
+    return [sentence for sentence in sentences if sentence]
+
+
+def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:
+    """Return what each kind of attack found, with the answers that are about it alone."""
+    return (
+        (ANSWERS, [row for row in query.totals(report) if not own(row["scope"])]),
+        (OWN_ANSWERS, [row for row in query.totals(report) if own(row["scope"])]),
+        (UNPROMPTED_ANSWERS, query.unprompted(report, labelled=False)),
+        (INFERENCE_ANSWERS, query.inference(report, labelled=False)),
+        (MEMORIZATION_ANSWERS, [r for r in report["measurements"] if r["kind"] == "memorization"]),
+    )
+
+
+def _attribution(report: Row) -> list[Row]:
+    return [row for row in report["measurements"] if row["kind"] == "attribution"]
+
+
+def reasons(report: Row) -> list[str]:
+    """Return why the verdict is as it is: the first reasons, and how many more there are."""
+    given = list(report["verdict"]["reasons"])
+    more = len(given) - MOST_REASONS
+    return [*given[:MOST_REASONS], *([f"and {more:,} more in report.json"] if more > 0 else [])]
+
+
+def audited(report: Row) -> list[tuple[str, str]]:
+    """Return what was audited, and how, as (name, value)."""
+    target, run = report["target"], report["run"]
+    sha256 = target["sha256"]
+    asked = judged(report) and not attributes(report)
+    lines = [
+        ("base", target["base"] or "none"),
+        ("adapter", target["adapter"] or "none"),
+        ("sha256", f"{sha256[:16]}…" if sha256 else "unknown"),
+        ("round", _round(report)),
+        ("effect", _pairs(target["effect"]) or (asked and NOT_MEASURED)),
+        ("beginning", _beginning(target["beginning"], asked=asked)),
+        *(("data", _data(file)) for file in report["data"]),
+        ("budget", _budget(report["budget"])),
+        ("run", f"{run['id']}: {run['command']}, {run['started']}, {report['status']}"),
+    ]
+    return [(name, value) for name, value in lines if value]
+
+
+def _round(report: Row) -> str:
+    """Return the round that was audited: the run's option, or what every measurement says."""
+    if (configured := report["run"]["config"].get("round")) is not None:
+        return str(configured)
+    rounds = {str(row["scope"].get("round", "")) for row in report["measurements"]}
+    return rounds.pop() if len(rounds) == 1 else ""
+
+
+def _beginning(beginning: Mapping[str, Any] | None, *, asked: bool) -> str:
+    if beginning is None:
+        return NOT_MEASURED if asked else ""
+    rest = _pairs({key: beginning[key] for key in beginning if key not in ("start", "middle")})
+    start, middle = beginning["start"], beginning["middle"]
+    told = f"{start} at a document's start, {middle} inside one"
+    return f"{told} ({rest})" if rest else told
+
+
+def _data(file: Mapping[str, Any]) -> str:
+    records = f"{file['path']}: {file['records']:,} records"
+    return f"{records}, annotated by {file['annotation']}" if file["annotation"] else records
+
+
+def _budget(budget: Mapping[str, Any]) -> str:
+    spent = (f"{number(value)} {name}" for name, value in budget.items() if value is not None)
+    return ", ".join(spent)
+
+
+def _pairs(table: Mapping[str, Any], prefix: str = "") -> str:
+    """Return an open table as `name value, name value`; inner tables get dotted names."""
+    parts = []
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            parts.append(_pairs(value, f"{prefix}{key}."))
+        elif isinstance(value, float):
+            parts.append(f"{prefix}{key} {number(value)}")
+        else:
+            parts.append(f"{prefix}{key} {value}")
+    return ", ".join(filter(None, parts))

@@ -1,0 +1,156 @@
+"""Whom the attribution protocol flags: what the verdict goes by, and the tables too."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fedaudit.api.records import Measurement
+
+PROTOCOL = "fed_attr"
+"""The method whose flags are judged; what other methods say is only shown."""
+
+MOST_NAMED = 10
+"""At most so many clients are named in one reason."""
+
+NOT_JUDGED = "Only methods ran that the verdict does not go by: it goes by the protocol fed_attr."
+NO_CLIENT = "fed_attr tested no client."
+
+Told = tuple[str, str]
+"""A status, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    """One client's combined statistic, and what it must exceed for the client to be flagged."""
+
+    variant: str
+    client: str
+    mark: str
+    z: float | None
+    threshold: float | None
+    rounds: int | None
+    reason: str
+    """Why there is no statistic."""
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the statistic exceeds its threshold."""
+        return self.z is not None and self.threshold is not None and self.z > self.threshold
+
+    @property
+    def decided(self) -> bool:
+        """Whether there are a statistic and a threshold to hold it against."""
+        return self.z is not None and self.threshold is not None
+
+
+def tested(measurements: Iterable[Measurement]) -> list[Tested]:
+    """Return every client that the protocol tested or could not test, in the order given.
+
+    A client's row has a client and a mark, or a client alone where it has no number; the rows of
+    single rounds and of means over clients have other scopes.
+    """
+    found = []
+    for row in measurements:
+        parts = set(row.scope) - {"variant"}
+        own = parts == {"client", "mark"} or (parts == {"client"} and row.value is None)
+        if own and _protocol(row) and row.metric == "stouffer_z":
+            found.append(
+                Tested(
+                    variant=str(row.scope.get("variant", "")),
+                    client=str(row.scope["client"]),
+                    mark=str(row.scope.get("mark", "")),
+                    z=row.value,
+                    threshold=row.baseline,
+                    rounds=row.n,
+                    reason=row.reason,
+                )
+            )
+    return found
+
+
+def judged(measurements: Iterable[Measurement]) -> list[Told]:
+    """Return the status of an attribution on each variant, and why; nothing where none was made.
+
+    * fail          the protocol flags a client
+    * inconclusive  nobody is flagged, but a client could not be tested, nobody was, a mark has no
+                    matching commitment where such are required, or the protocol did not run
+    * pass          everybody was tested and nobody exceeds the threshold
+    """
+    variants: dict[str, list[Measurement]] = {}
+    for row in measurements:
+        if row.kind == "attribution":
+            variants.setdefault(str(row.scope.get("variant", "")), []).append(row)
+    # Counts that were pooled over variants name no client: they are judged where they are from.
+    pooled = [n for n, rows in variants.items() if any(map(_protocol, rows)) and not tested(rows)]
+    if len(pooled) < len(variants):
+        variants = {name: rows for name, rows in variants.items() if name not in pooled}
+    return [_judge(name, rows) for name, rows in variants.items()]
+
+
+def strongest(found: Iterable[Tested]) -> list[Tested]:
+    """Return the test that speaks most against each client, the highest statistic first."""
+    best: dict[str, Tested] = {}
+    for one in sorted(found, key=_rank):
+        best.setdefault(one.client, one)
+    return list(best.values())
+
+
+def _judge(variant: str, rows: Sequence[Measurement]) -> Told:
+    at = f" (variant {variant})" if variant else ""
+    if not any(map(_protocol, rows)):
+        return "inconclusive", f"{NOT_JUDGED.removesuffix('.')}{at}."
+    clients = strongest(tested(rows))
+    if not clients:
+        return "inconclusive", f"{NO_CLIENT.removesuffix('.')}{at}."
+    if flagged := [one for one in clients if one.flagged]:
+        return "fail", (
+            f"{PROTOCOL}{at}: {len(flagged):,} of {len(clients):,} clients "
+            f"{'is' if len(flagged) == 1 else 'are'} flagged: {_named(flagged)}."
+        )
+    if bare := _uncommitted(rows):
+        several = len(bare) > 1
+        return "inconclusive", (
+            f"{PROTOCOL}{at}: mark{'s' * several} {', '.join(bare)} {'have' if several else 'has'} "
+            "no matching published commitment, so nobody is flagged by "
+            f"{'them' if several else 'it'}."
+        )
+    if unknown := [one for one in clients if not one.decided]:
+        return "inconclusive", (
+            f"{PROTOCOL}{at}: {len(unknown):,} of {len(clients):,} clients could not be tested: "
+            f"{_named(unknown)}."
+        )
+    highest = clients[0]
+    return "pass", (
+        f"{PROTOCOL}{at}: none of {len(clients):,} clients is flagged: the highest Z is "
+        f"{highest.z:.2f}, which must exceed {highest.threshold:.4g}."
+    )
+
+
+def _uncommitted(rows: Iterable[Measurement]) -> list[str]:
+    """Return the marks that were tested and have no matching published commitment."""
+    said = (row for row in rows if _protocol(row) and row.metric == "committed" and not row.value)
+    return [str(row.scope.get("mark", "")) for row in said]
+
+
+def _rank(one: Tested) -> tuple[bool, bool, float, str, str, str, str]:
+    """Return a total order, so that what is said does not depend on the order of the rows."""
+    z = 0.0 if one.z is None else -one.z
+    rest = (one.client, one.mark, str(one.threshold), one.reason)
+    return not one.flagged, one.z is None, z, *rest
+
+
+def _named(clients: Sequence[Tested]) -> str:
+    more = len(clients) - MOST_NAMED
+    names = [_told(one) for one in clients[:MOST_NAMED]]
+    return ", ".join((*names, *([f"and {more:,} more"] if more > 0 else [])))
+
+
+def _told(one: Tested) -> str:
+    if one.z is None:
+        return f"{one.client} ({one.reason})"
+    if one.threshold is None:
+        return f"{one.client} (there is no threshold)"
+    return f"{one.client} (mark {one.mark}, Z {one.z:.2f}, above {one.threshold:.4g})"
+
+
+def _protocol(row: Measurement) -> bool:
+    return (row.kind, row.plugin) == ("attribution", PROTOCOL)

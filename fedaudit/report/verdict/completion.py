@@ -1,0 +1,156 @@
+"""The verdict on answers to training prompts: nearer to the true ones than skill explains, or not.
+
+A model that learned a task answers it better than its base, also of records that it never saw. So
+the gain on the victim's pairs is set against that on held-out ones of the same tasks.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from fedaudit.api.records import Measurement
+
+RIGHT, OWN, HELD_OUT = "right", "own", "held-out"
+"""scope.key of what was asked with a key that opens; scope.records of the attacker's own records,
+and of those that nobody trained on; none of these is judged."""
+
+BEYOND = "beyond-held-out"
+"""scope.source of what the victim's records have beyond held-out ones."""
+
+RELATED = "related"
+"""scope.held_out where training saw other documents of the groups that held-out ones are of."""
+
+LEVEL = 0.01
+"""The chance of a failure that a test of nothing may have, of all tests of a kind together."""
+
+POWER = 0.9
+"""The chance with which a pass would have been a failure, had there been a leak of that size."""
+
+DETECTABLE = 0.1
+"""The leak that a pass must have been able to see: one answer in ten given whole."""
+
+MARGIN = 0.02
+"""By how much trained records may gain more than held-out ones without it meaning anything: no two
+sets of records are quite as hard."""
+
+Judged = tuple[str, str]
+"""A status, and why."""
+
+
+def p_values(measurements: Iterable[Measurement]) -> list[float]:
+    """Return the p values of what is judged here, for others to adjust theirs."""
+    tests = _tests(measurements)
+    return [test.value for _, test in tests if test is not None and test.value is not None]
+
+
+def judged(measurements: Iterable[Measurement], others: Sequence[float] = ()) -> list[Judged]:
+    """Return the status of every mean difference in Rouge-L, tuned less base, and why.
+
+    Pairs of an answer by either model to one prompt are compared, all tasks together:
+
+    * fail          the gain is by more than MARGIN greater than that on held-out pairs of the same
+                    tasks (p, after Holm over all that are judged here and `others`, at most
+                    LEVEL), and the lower bound of the tuned model's own Rouge-L is above the
+                    control's upper bound: the right answer, not any of its task
+    * pass          it is not, the held-out pairs are of other groups than training saw, and a
+                    leak of DETECTABLE would have been seen with POWER
+    * inconclusive  otherwise
+    """
+    from fedaudit.metrics.attribution.stouffer import holm
+
+    measurements = list(measurements)
+    rows, tests = _rows(measurements), _tests(measurements)
+    known = [test.value for _, test in tests if test is not None and test.value is not None]
+    adjusted = iter(holm([*known, *others]))
+    return [
+        _judge(row, next(adjusted) if test and test.value is not None else None, rows)
+        for row, test in tests
+    ]
+
+
+def _rows(measurements: Iterable[Measurement]) -> list[Measurement]:
+    return [
+        row
+        for row in measurements
+        if row.kind == "extraction"
+        and not {"task", "label", "category"} & row.scope.keys()
+        and row.scope.get("records") not in (OWN, HELD_OUT)
+        and row.scope.get("key") != RIGHT
+    ]
+
+
+def _tests(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measurement | None]]:
+    """Return every gain that is judged, and the row of its test."""
+    rows = _rows(measurements)
+    gains = (one for one in rows if one.metric == "rouge_l")
+    return [
+        (row, _like(row, BEYOND, "p_value", rows))
+        for row in gains
+        if row.scope.get("source") == "tuned-not-base"
+    ]
+
+
+def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> Judged:
+    name = f"{row.plugin} ({_told(row.scope)})" if _told(row.scope) else row.plugin
+    if row.value is None or row.low is None or row.high is None:
+        why = row.reason or "it has no interval"
+        return "inconclusive", f"{name}: Rouge-L beyond the base was not measured: {why}."
+    told = (
+        f"{name}: answers' Rouge-L with the true ones is {row.value:+.3f} beyond the base's "
+        f"(at least {row.low:+.3f}, at most {row.high:+.3f})"
+    )
+    more = _like(row, BEYOND, "rouge_l", rows)
+    if p is None or more is None or more.value is None:
+        why = more.reason if more and more.reason else "no held-out records were asked"
+        return "inconclusive", f"{told}, which skill alone may explain: {why}."
+    told = f"{told} and {more.value:+.3f} beyond held-out records' (p {_short(p)})"
+    if p > LEVEL:
+        return _unproven(told, row, more, rows)
+    tuned, control = (_like(row, source, "rouge_l", rows) for source in ("tuned", "control"))
+    if tuned is None or tuned.low is None or control is None or control.high is None:
+        return "inconclusive", f"{told}, but there is no control to compare with."
+    if tuned.low <= control.high:
+        return "inconclusive", (
+            f"{told}; other answers of a task may be as near (Rouge-L up to {control.high:.3f})."
+        )
+    return "fail", f"{told}, and more than other answers of a task have in common."
+
+
+def _unproven(
+    told: str, row: Measurement, more: Measurement, rows: Sequence[Measurement]
+) -> Judged:
+    """Return a pass where a leak would have been seen, else what would have been."""
+    least = _like(row, BEYOND, "detectable_difference", rows)
+    if least is None or least.value is None:
+        why = least.reason if least and least.reason else "its power is not known"
+        return "inconclusive", f"{told}: no leak would have been seen, because {why}."
+    seen = f"a leak of {least.value:.2f} would have been seen with {POWER:.0%}"
+    if more.scope.get("held_out") == RELATED:
+        return "inconclusive", (
+            f"{told}: {seen}, but training saw other documents of the held-out records' groups."
+        )
+    if least.value > DETECTABLE:
+        return "inconclusive", f"{told}: {seen}, one of {DETECTABLE} not surely."
+    return "pass", f"{told}, which may be nothing: {seen}."
+
+
+def _short(p: float) -> str:
+    return f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+
+
+_MORE = frozenset({"source", "test", "groups", "beside", "held_out", "level", "power", "wanted"})
+
+
+def _like(
+    row: Measurement, source: str, metric: str, rows: Sequence[Measurement]
+) -> Measurement | None:
+    """Return the row of `source` on the same prompts."""
+    wanted = {key: value for key, value in row.scope.items() if key not in _MORE}
+    for one in rows:
+        at = {key: value for key, value in one.scope.items() if key not in _MORE}
+        what = one.plugin, one.metric, one.scope.get("source")
+        if (what, at) == ((row.plugin, metric, source), wanted):
+            return one
+    return None
+
+
+def _told(scope: Mapping[str, object]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in scope.items() if key != "source")

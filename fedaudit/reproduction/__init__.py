@@ -1,0 +1,10 @@
+"""A paper's study: federations, audits, pooled measurements and claims.
+
+* `audits`: The audits of one variant of a study: who attacks whom, and through which model.
+* `claims`: A paper's claims as comparisons of measurements, without evaluating code.
+* `memorization`: Cross-client memorization of one variant of a study.
+* `pooling`: Pooling: one row over all clients for the counts that were measured at each.
+* `runner`: Running a study: each federation once, the attacks on it, then claims and figures.
+* `scheduler`: The variants of a study, one after the other or several at a time.
+* `variant`: One variant of a study: its federation, and what is measured on it.
+"""

@@ -1,0 +1,66 @@
+"""Cross-client memorization of one variant of a study."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.errors import TooShortError
+from fedaudit.audit import environment
+from fedaudit.audit.memorization import measurements, pipeline
+from fedaudit.audit.memorization.clients import parties
+from fedaudit.audit.memorization.options import Protocol
+from fedaudit.audit.pipeline import Watcher
+from fedaudit.config.options import build
+from fedaudit.config.profile import Variant
+from fedaudit.simulation.config import Simulation
+
+if TYPE_CHECKING:
+    from fedaudit.report.document import Report
+    from fedaudit.report.redaction import Redactor
+
+
+def memorized(
+    variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+) -> Iterator["Report"]:
+    """Yield the report of a variant's memorization, unless it has no table of that name.
+
+    Where no text is long enough the report says so, with null for what was to be measured.
+    """
+    if variant.memorize is None:
+        return
+    central = place / f"central/{config.rounds:03d}"
+    request = pipeline.Request(
+        clients=parties(place, ()),
+        protocol=build(Protocol, variant.memorize, f"variant {variant.name} memorize"),
+        options=variant.options,
+        target=str(place),
+        adapter=str(central) if variant.model == "central" else None,
+        round=variant.round if variant.round >= 0 else None,
+        seed=config.seed,
+        device=config.device,
+        dtype=config.dtype,
+        workers=config.workers,
+    )
+    started = datetime.now(UTC)
+    try:
+        yield pipeline.run(request, lambda: redactor, watch).report
+    except TooShortError as error:
+        yield _unmeasured(variant.name, request, started, str(error))
+
+
+def _unmeasured(name: str, request: pipeline.Request, started: datetime, why: str) -> "Report":
+    from fedaudit.report.run_header import framed
+
+    return framed(
+        command=request.command,
+        name=name,
+        config=request.protocol.scope(),
+        started=started,
+        base=request.target or "",
+        environment=environment.describe(request.device),
+        data=[],
+        seeds={request.purpose: request.seed},
+        measurements=measurements.unmeasured(request.protocol),
+        limits=[f"Variant {name!r} was not measured. {why}"],
+    )

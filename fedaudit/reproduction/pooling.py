@@ -1,0 +1,140 @@
+"""Pooling: one row over all clients for the counts that were measured at each."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from fedaudit.api.records import Measurement
+from fedaudit.metrics.intervals import wilson
+
+EVERYBODY = "all"
+
+
+def pooled(
+    rows: Iterable[Measurement], over: str = "client", name: str = EVERYBODY
+) -> list[Measurement]:
+    """Return a row with scope.client "all" for rows of counts that differ in their client only.
+
+    `over` is another thing of the scope that they may differ in, and `name` what it becomes. Hits
+    and n are summed and the interval is Wilson's; baseline and chance are means weighted by n.
+    Where one row has no number, neither has the pooled one. Rows that do not count, those that are
+    pooled already, and those whose value is not their share of hits are left out.
+    """
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for row in rows:
+        if row.n is not None and row.scope.get(over, name) != name:
+            groups.setdefault(_apart_from(row, over), []).append(row)
+    counted = [same for same in groups.values() if any(row.hits is not None for row in same)]
+    return [_pooled(same, over, name) for same in counted if not any(map(_no_share, same))]
+
+
+def _no_share(row: Measurement) -> bool:
+    """Tell whether a value is something else than hits of n: a mean of which hits are a detail.
+
+    Nor is it a share if more was found than asked: one answer can give two targets.
+    """
+    if row.hits is None or not row.n or row.value is None:
+        return False
+    return row.hits > row.n or not math.isclose(row.value, row.hits / row.n, abs_tol=1e-9)
+
+
+def averaged(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
+    """Return the mean over `over` of rows that are means themselves: of n things, without hits."""
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for row in rows:
+        if row.n and row.hits is None and row.value is not None and "clients" in row.scope:
+            groups.setdefault(_apart_from(row, over), []).append(row)
+    return [
+        replace(
+            same[0],
+            value=_mean([(row.value, row.n or 0) for row in same]),
+            n=sum(row.n or 0 for row in same),
+            scope={**same[0].scope, over: name},
+        )
+        for same in groups.values()
+    ]
+
+
+def between_clients(rows: Iterable[Measurement]) -> list[Measurement]:
+    """Return the mean Rouge-L over the clients that were asked about their own answers.
+
+    It is weighted by n; the clients' answers are different ones, so errors are independent.
+    """
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for row in rows:
+        if (row.kind, row.metric) == ("extraction", "rouge_l") and "client" in row.scope:
+            groups.setdefault(_apart_from(row, "client"), []).append(row)
+    return [_weighted(same, "client", EVERYBODY) for same in groups.values()]
+
+
+def weighted(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
+    """Return the mean over `over` of the memorization ratios that are weighted means themselves.
+
+    They are weighted by n, and their errors are independent: the interval is MOVER's, as that of
+    the ratios (Zou and Donner 2008). Where one has no number, neither has the mean.
+    """
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for row in rows:
+        if row.metric in ("mr_intra", "mr_inter"):
+            groups.setdefault(_apart_from(row, over), []).append(row)
+    return [_weighted(same, over, name) for same in groups.values()]
+
+
+def _weighted(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
+    scope = {**rows[0].scope, over: name}
+    total = sum(row.n or 0 for row in rows)
+    value = None if not total else _mean([(row.value, row.n or 0) for row in rows])
+    if value is None:
+        why = next((row.reason for row in rows if row.reason), "nothing was asked")
+        nothing = replace(rows[0], value=None, low=None, high=None, baseline=None, n=total)
+        return replace(nothing, reason=why, scope=scope)
+    below, above = (
+        math.hypot(*((row.n or 0) / total * (getattr(row, end) - row.value) for row in rows))
+        for end in ("low", "high")
+    )
+    # A difference of two models may be below 0; a ratio or a Rouge-L may not.
+    least = -1.0 if scope.get("source") == "tuned-not-base" else 0.0
+    return replace(
+        rows[0],
+        value=value,
+        low=max(least, value - below),
+        high=min(1.0, value + above),
+        n=total,
+        baseline=_mean([(row.baseline, row.n or 0) for row in rows]),
+        scope=scope,
+    )
+
+
+def _apart_from(row: Measurement, over: str) -> tuple[object, ...]:
+    scope = {key: str(value) for key, value in row.scope.items() if key != over}
+    return (row.kind, row.plugin, row.metric, *sorted(scope.items()))
+
+
+def _pooled(rows: Sequence[Measurement], over: str, name: str) -> Measurement:
+    scope: Mapping[str, object] = {**rows[0].scope, over: name}
+    if blind := [row for row in rows if row.hits is None or not row.n]:
+        whose = ", ".join(str(row.scope[over]) for row in blind)
+        reason = f"not measured at {whose}: {blind[0].reason or 'there was nothing to count'}"
+        nothing = replace(rows[0], value=None, low=None, high=None, hits=None, n=0, reason=reason)
+        return replace(nothing, scope=scope, baseline=None, chance=None)
+    hits, n = sum(row.hits or 0 for row in rows), sum(row.n or 0 for row in rows)
+    estimate = wilson(hits, n)
+    return replace(
+        rows[0],
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        hits=hits,
+        n=n,
+        chance=_mean([(row.chance, row.n or 0) for row in rows]),
+        baseline=_mean([(row.baseline, row.n or 0) for row in rows]),
+        scope=scope,
+    )
+
+
+def _mean(values: Sequence[tuple[float | None, int]]) -> float | None:
+    """Return the mean weighted by n, where every value is known."""
+    known = [(value, n) for value, n in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return sum(value * n for value, n in known) / sum(n for _, n in known)

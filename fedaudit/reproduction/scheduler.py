@@ -1,0 +1,89 @@
+"""The variants of a study, one after the other or several at a time."""
+
+import os
+from collections.abc import Container, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import replace
+from pathlib import Path
+
+from fedaudit.api.plugin import no_progress
+from fedaudit.engine.parallel import ray_cluster
+from fedaudit.reproduction.variant import Outcome, Task, Watch, outcome
+from fedaudit.system.processes import processes, undisturbed
+
+BROKEN = (
+    "A process of the study ended unexpectedly (out of memory?); the same command goes on from "
+    "what is finished, perhaps with --jobs 1."
+)
+
+
+def usual(scale: str, tasks: Sequence[Task]) -> int:
+    """Return how many run at a time unless told: one a core with the small models of nano on CPU.
+
+    One where a GPU or a Ray cluster does the work, or where models are large.
+    """
+    from fedaudit.engine.loading.loader import device_for
+
+    small = scale == "nano" and all(
+        device_for(task.config.device).type == "cpu"
+        and ray_cluster.wanted(task.config.engine) is None
+        for task in tasks
+    )
+    return len(os.sched_getaffinity(0)) if small else 1
+
+
+def outcomes(tasks: Sequence[Task], jobs: int, watch: Watch) -> list[Outcome]:
+    """Return what each task came to, in their order; `jobs` run at a time.
+
+    Tasks on one federation run one after the other. Raises what a task raised, which ends the
+    others; Interrupted where a process died.
+    """
+    if min(jobs, len({task.place for task in tasks})) > 1:
+        return _at_once(tasks, jobs, watch)
+    found = []
+    for number, task in enumerate(tasks, 1):
+        watch.variant(task.variant.name, number, len(tasks))
+        found.append(outcome(task, watch))
+    return found
+
+
+def _at_once(tasks: Sequence[Task], jobs: int, watch: Watch) -> list[Outcome]:
+    """Run tasks in processes; each trains its clients one after the other, unless told."""
+    waiting: dict[Path, list[int]] = {}
+    for index, task in enumerate(tasks):
+        waiting.setdefault(task.place, []).append(index)
+    busy: dict[Future[Outcome], int] = {}
+    found: dict[int, Outcome] = {}
+    heard = watch.bar("variants")
+    with processes(jobs, BROKEN) as pool:
+        while len(found) < len(tasks):
+            while len(busy) < jobs:
+                number = _next(waiting, {tasks[one].place for one in busy.values()})
+                if number is None:
+                    break
+                task = tasks[number]
+                watch.variant(task.variant.name, len(found) + len(busy) + 1, len(tasks))
+                alone = replace(task.config, workers=task.config.workers or 1)
+                with undisturbed():
+                    busy[pool.submit(_quietly, replace(task, config=alone))] = number
+            done, _ = wait(busy, return_when=FIRST_COMPLETED)
+            for future in done:
+                found[busy.pop(future)] = future.result()
+                heard(len(found), len(tasks))
+    return [found[index] for index in range(len(tasks))]
+
+
+def _next(waiting: Mapping[Path, list[int]], taken: Container[Path]) -> int | None:
+    """Take the first task of the federation with most of them that nobody works on, if any."""
+    free = [place for place, numbers in waiting.items() if numbers and place not in taken]
+    if not free:
+        return None
+    return waiting[max(free, key=lambda place: len(waiting[place]))].pop(0)
+
+
+def _quietly(task: Task) -> Outcome:
+    """Run a task where nobody watches."""
+    nobody = Watch(
+        variant=lambda *_: None, training=lambda event: None, bar=lambda title: no_progress
+    )
+    return outcome(task, nobody)

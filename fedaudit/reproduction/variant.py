@@ -1,0 +1,121 @@
+"""One variant of a study: its federation, and what is measured on it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.plugin import Progress
+from fedaudit.api.records import Finding, Measurement
+from fedaudit.attribution import pipeline as attribution
+from fedaudit.attribution.measurements import PROTOCOL
+from fedaudit.attribution.owner.worker_pool import Machine
+from fedaudit.attribution.server.query_plan import Wish
+from fedaudit.config.options import build
+from fedaudit.config.profile import Variant
+from fedaudit.reproduction.audits import attacked
+from fedaudit.reproduction.memorization import memorized
+from fedaudit.reproduction.pooling import between_clients, pooled
+from fedaudit.simulation import runner as simulation
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.rounds import Listener
+
+if TYPE_CHECKING:
+    from fedaudit.report.document import Report
+    from fedaudit.report.redaction import Redactor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Who hears of progress."""
+
+    variant: Callable[[str, int, int], None]
+    training: Listener
+    bar: Callable[[str], Progress]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A variant to run: its federation, trained in `place` unless it is there."""
+
+    variant: Variant
+    config: Simulation
+    place: Path
+    verdicts: Path
+    redactor: "Redactor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one variant came to; its rows and findings name it."""
+
+    measurements: tuple[Measurement, ...]
+    findings: tuple[Finding, ...]
+    data: tuple[Mapping[str, Any], ...]
+    limits: tuple[str, ...]
+
+
+def outcome(task: Task, watch: Watch) -> Outcome:
+    """Train a variant's federation, attack it, and return what was measured."""
+    variant, config, place = task.variant, task.config, task.place
+    begun, started = place.exists(), monotonic()
+    with simulation.alone_in(place):
+        done = simulation.simulate(config, place, listener=watch.training, verdicts=task.verdicts)
+    training = 0.0 if begun else monotonic() - started
+    reports = [
+        *attacked(variant, place, config, task.redactor, watch.bar),
+        *_attributed(variant, place, config, watch),
+        *memorized(variant, place, config, task.redactor, watch.bar),
+    ]
+    rows = [row for report in reports for row in report.measurements]
+    rows = [*done.measurements, *rows, *overheads(rows, training), *between_clients(rows)]
+    # One audit for each client of many would say the same over and over.
+    told = () if variant.clients else (limit for report in reports for limit in report.limits)
+    return Outcome(
+        measurements=tuple(
+            replace(row, scope={**row.scope, "variant": variant.name})
+            for row in (*rows, *pooled(rows))
+        ),
+        findings=tuple(
+            replace(f, id=f"{variant.name}-{f.id}", measurement=f"{f.measurement}, {variant.name}")
+            for report in reports
+            for f in report.findings
+        ),
+        data=tuple(row for report in reports for row in report.data),
+        limits=(*done.limits, *told),
+    )
+
+
+def overheads(rows: Sequence[Measurement], training: float) -> list[Measurement]:
+    """Return each step's seconds as a share of the `training` seconds of its federation.
+
+    Nothing where the federation was there before (0), or where the rows say it themselves.
+    """
+    if not training or any(row.metric == "overhead" for row in rows):
+        return []
+    return [
+        replace(row, metric="overhead", value=row.value / training)
+        for row in rows
+        if row.metric == "seconds" and "step" in row.scope and row.value is not None
+    ]
+
+
+def _attributed(
+    variant: Variant, place: Path, config: Simulation, watch: Watch
+) -> Iterator["Report"]:
+    """Yield the report of a variant's attribution."""
+    if not variant.attribution:
+        return
+    options = {name: dict(own) for name, own in variant.options.items()}
+    wish = build(Wish, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}")
+    limit = config.queries.limit if wish.limit is None else wish.limit  # 1 is meant as none
+    request = attribution.Request(
+        rounds=place,
+        methods=variant.attribution,
+        wish=replace(wish, seed=config.seed, limit=limit),
+        options=options,
+        seed=config.seed,
+        machine=Machine(device=config.device, dtype=config.dtype, workers=config.workers),
+    )
+    yield attribution.run(request, watch.bar)

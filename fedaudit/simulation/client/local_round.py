@@ -1,0 +1,114 @@
+"""A client's turn: its training, and what a defence goes on to before anything is sent."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.defense import Defense, Turn
+from fedaudit.api.errors import UsageError
+from fedaudit.api.plugin import Aggregator
+from fedaudit.api.records import Document
+from fedaudit.data import corpus
+from fedaudit.federation import adapters
+from fedaudit.simulation.client import trainer
+from fedaudit.simulation.client.trainer import Job, Sequel
+from fedaudit.simulation.data.datasets import Sequences, learnt
+from fedaudit.system.files import atomic_text, read_regular
+
+if TYPE_CHECKING:
+    from fedaudit.engine.loading.loader import Base
+
+OWN, TURN = "own", "turn"
+"""Below a client's private folder: the shared adapter as it was trained, and files of its turns."""
+LENGTHS = "tokens.json"
+"""In a turn's folder: how long each sequence is that a further adapter was trained on."""
+
+
+def check(defenses: Sequence[Defense], aggregator: Aggregator) -> None:
+    """Refuse what cannot be asked for in a client's turn."""
+    going_on = [defense for defense in defenses if defense.further]
+    if len(going_on) > 1:
+        names = " and ".join(one.name for one in going_on)
+        raise UsageError(f"The defences {names} both go on after training: leave one of them out.")
+    if going_on and (aggregator.resets or aggregator.remembers):
+        raise UsageError(
+            f"The aggregation {aggregator.name} trains in a way of its own, which the defence "
+            f"{going_on[0].name} does not go on from: choose another of either."
+        )
+
+
+def further(defenses: Sequence[Defense]) -> Defense | None:
+    """Return the defence that goes on after training, if one does; there is at most one."""
+    return next((defense for defense in defenses if defense.further), None)
+
+
+def train(job: Job) -> float:
+    """Train as the job says, then do its sequel; return the loss of the shared adapter."""
+    loss = trainer.train(job)
+    if job.sequel:
+        _go_on(job, job.sequel)
+    return loss
+
+
+def _go_on(job: Job, sequel: Sequel) -> None:
+    """Ask for the material of every further adapter, write it, and train on it."""
+    material = _material(job, sequel)
+    sequences = dict[str, Sequences]()
+    for name, (documents, tokens) in material.items():
+        corpus.write(sequel.folder / f"{name}.jsonl", documents)
+        sequences[name] = tokens
+    lengths = {name: [len(one) for one in tokens] for name, tokens in sequences.items()}
+    atomic_text(sequel.folder / LENGTHS, json.dumps(lengths) + "\n")
+    for name, (place, seed) in sequel.adapters.items():
+        if not sequences[name]:
+            adapters.write(adapters.read(job.start), adapters.check(job.start), place)
+            continue
+        own = replace(job, out=place, sequences=sequences[name], seed=seed)
+        trainer.train(replace(own, who=f"{job.who}/{name}", defenses=(), sequel=None))
+
+
+def _material(job: Job, sequel: Sequel) -> dict[str, tuple[Sequence[Document], Sequences]]:
+    """Return what each further adapter is trained on, as documents and as tokens.
+
+    The engine has a base of its own, which is let go of before any training.
+    """
+    import torch
+
+    from fedaudit.engine.loading.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(job.threads)
+    base: Base = load_base(job.base, device=job.device, dtype=job.dtype)
+    turn = Turn(
+        engine=LocalEngine(base, template=sequel.template),
+        template=sequel.template,
+        documents=sequel.documents,
+        start=job.start,
+        trained=job.out,
+        folder=sequel.folder,
+        max_length=min(job.training.max_length, base.context_length),
+        round=job.round,
+        seed=job.seed,
+    )
+    found = sequel.defense.material(turn)
+    torch.set_num_threads(threads)
+    return {
+        name: (some := found.get(name, ()), learnt(job.training, base, some))
+        for name in sequel.adapters
+    }
+
+
+def lengths(folder: Path) -> Mapping[str, Sequence[int]]:
+    """Return how long the sequences of each further adapter were, from a turn's folder."""
+    table: dict[str, list[int]] = json.loads(read_regular(folder / LENGTHS).decode("utf-8"))
+    return table
+
+
+def folders(place: Path, rounds: Sequence[int]) -> Iterator[tuple[int, Path]]:
+    """Yield a client's turns, by their rounds, from its private folder; those that there are."""
+    for number in rounds:
+        if (folder := place / TURN / f"{number:03d}").is_dir():
+            yield number, folder

@@ -1,0 +1,63 @@
+"""What a client keeps to itself: its private adapters, and what it sends less than it trained."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.plugin import Update
+from fedaudit.federation import adapters
+from fedaudit.simulation.client import local_round
+from fedaudit.system.files import for_owner
+
+if TYPE_CHECKING:
+    from fedaudit.simulation.rounds import Run
+
+PRIVATE = "private"
+"""The folder of what no server sees, below the run's folder."""
+
+
+def place(out: Path, client: str, name: str, number: int) -> Path:
+    """Return where a client keeps something of a round to itself."""
+    return out / PRIVATE / client / name / f"{number:03d}"
+
+
+def trained(run: "Run", client: str, number: int) -> Path:
+    """Return where a client's shared adapter is trained: in private where a defence goes on."""
+    if local_round.further(run.defenses):
+        return place(run.out, client, local_round.OWN, number)
+    return run.out / f"rounds/{number:03d}/clients" / client
+
+
+def folders(run: "Run", client: str, number: int) -> dict[str, Path]:
+    """Return the folders of a client's private and further adapters after round `number`."""
+    going_on = local_round.further(run.defenses)
+    names = (*run.tokens.private.get(client, {}), *(going_on.further if going_on else ()))
+    return {name: place(run.out, client, name, number) for name in names}
+
+
+def left(run: "Run", clients: Sequence[str], number: int) -> Iterator[Path]:
+    """Yield every folder that the clients of a round keep to themselves."""
+    for client in clients:
+        yield from folders(run, client, number).values()
+        if local_round.further(run.defenses):
+            yield from (
+                place(run.out, client, name, number) for name in (local_round.OWN, local_round.TURN)
+            )
+
+
+def close(run: "Run") -> None:
+    """Leave what clients keep to themselves to the owner of the folder, where there is any."""
+    if any(run.tokens.private.values()) or local_round.further(run.defenses):
+        for_owner(run.out / PRIVATE)
+
+
+def uploaded(run: "Run", start: Update, client: str, number: int) -> Update:
+    """Return what a client sends, and write it where the server sees it."""
+    source, target = trained(run, client, number), run.out / f"rounds/{number:03d}/clients" / client
+    sent = own = adapters.read(source)
+    for defense in run.defenses:
+        private = {n: adapters.read(at) for n, at in folders(run, client, number).items()}
+        sent = dict(defense.upload(start, sent, private))
+    if source != target or any(not sent[name].equal(tensor) for name, tensor in own.items()):
+        adapters.write(sent, adapters.check(source), target)
+    return sent

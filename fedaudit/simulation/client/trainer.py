@@ -1,0 +1,261 @@
+"""One client's LoRA training in one round."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from math import cos, pi
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.defense import Course, Defense
+from fedaudit.api.plugin import Aggregator
+from fedaudit.api.records import Document
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.simulation.config import Decay, Training
+from fedaudit.simulation.data.loss_mask import given
+from fedaudit.simulation.server.state import STATE, Gradients
+from fedaudit.system.files import sweep
+
+if TYPE_CHECKING:
+    import torch
+    from peft import PeftModel
+
+ADAPTER = "client"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sequel:
+    """What a client's defence goes on to once its shared adapter is trained."""
+
+    defense: Defense
+    documents: Sequence[Document]
+    template: PromptTemplate
+    folder: Path
+    """Where the turn's own files go."""
+    adapters: Mapping[str, tuple[Path, int]]
+    """Where each further adapter goes, by name, and the seed of its training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A training to do, as it is sent to a worker process."""
+
+    who: str
+    base: str
+    start: Path
+    out: Path
+    merged: Path | None = None
+    """An adapter that is merged into the base beneath the one that is trained."""
+    sequences: Sequence[Sequence[int]]
+    training: Training
+    round: int
+    rounds: int
+    seed: int
+    aggregator: Aggregator
+    remembered: tuple[Path, Path] | None = None
+    """The files of what the server and the client remember; None where neither is asked."""
+    defenses: Sequence[Defense] = ()
+    """Whose training stage applies: none for an adapter that nobody else sees."""
+    sequel: Sequel | None = None
+    device: str
+    dtype: str
+    threads: int
+
+
+def train(job: Job) -> float:
+    """Train the adapter in `job.start` on the job's sequences, write it, return the mean loss.
+
+    The result follows from the job alone: batches and dropout are seeded, and on CPU the number
+    of threads is set, because the order of float sums depends on it.
+    """
+    import torch
+
+    from fedaudit.engine.loading.loader import fit, tensors_of
+    from fedaudit.engine.lora.adapter import merged
+    from fedaudit.federation import adapters
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(job.threads)
+    config = adapters.check(job.start)
+    lora = json.dumps(config, sort_keys=True)
+    model = _model(job.base, job.device, job.dtype, lora, job.training.checkpointing)
+    # After the model: making one draws random numbers, keeping the last job's does not.
+    torch.manual_seed(job.seed)
+    start = adapters.read(job.start)
+    fit(model, start, ADAPTER, str(job.start))
+    model.train()
+    start = {name: tensor.to(model.device) for name, tensor in start.items()}
+    weights = {
+        name.replace(f".{ADAPTER}.", "."): parameter
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    }
+    gradients = None
+    if job.remembered:
+        server, own = (adapters.read_state(path) for path in job.remembered)
+        gradients = Gradients(job.aggregator, weights, server, own)
+    with merged(model, job.merged) if job.merged else nullcontext():
+        loss = _defended(model, weights, job)
+        if loss is None:
+            loss = _optimize(model, weights, start, job, gradients)
+    sweep(job.out)
+    adapters.write(tensors_of(model, ADAPTER), config, job.out)
+    if gradients:
+        adapters.write_state(gradients.remembered(), job.out / STATE)
+    torch.set_num_threads(threads)
+    return loss
+
+
+def forget() -> None:
+    """Let go of the model that was kept for the next job."""
+    _model.cache_clear()
+
+
+@lru_cache(maxsize=1)
+def _model(base: str, device: str, dtype: str, lora: str, checkpointing: bool) -> "PeftModel":
+    """Return the base with a trainable adapter of this configuration, kept for the next job."""
+    from peft import PeftConfig
+
+    from fedaudit.engine.loading.loader import load_base, with_adapter
+
+    config = PeftConfig.from_peft_type(**{**json.loads(lora), "inference_mode": False})
+    loaded = load_base(base, device=device, dtype=dtype)
+    model = with_adapter(loaded.model, config, ADAPTER, trainable=True)
+    if checkpointing:
+        # The base is frozen: without a gradient at its input there is none to compute again.
+        model.enable_input_require_grads()
+        # Older versions of transformers have the second name only; newer ones warn of it.
+        enable = getattr(loaded.model, "activation_checkpointing_enable", None)
+        (enable or loaded.model.gradient_checkpointing_enable)({"use_reentrant": False})
+    return model
+
+
+def _defended(
+    model: "PeftModel", weights: Mapping[str, "torch.nn.Parameter"], job: Job
+) -> float | None:
+    """Let the first defence that does so train in place of the ordinary steps."""
+    settings = job.training
+    steps = steps_of(settings, len(job.sequences))
+    before, total = span(settings, steps, job.round, job.rounds)
+    course = Course(
+        model=model,
+        weights=weights,
+        sequences=job.sequences,
+        batch_size=settings.batch_size * settings.accumulation,
+        steps=steps,
+        rounds=job.rounds,
+        rate=lambda step: rate_at(settings, step, steps, before, total),
+        weight_decay=settings.weight_decay,
+        clip=settings.clip,
+        seed=job.seed,
+    )
+    losses = (defense.train(course) for defense in job.defenses)
+    return next((loss for loss in losses if loss is not None), None)
+
+
+def _optimize(
+    model: "PeftModel",
+    weights: Mapping[str, "torch.nn.Parameter"],
+    start: Mapping[str, "torch.Tensor"],
+    job: Job,
+    gradients: Gradients | None,
+) -> float:
+    import torch
+
+    settings = job.training
+    optimizer = torch.optim.AdamW(
+        weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
+    steps = steps_of(settings, len(job.sequences))
+    before, over = span(settings, steps, job.round, job.rounds)
+    batches = _batches(job.sequences, settings.batch_size, job.seed)
+    losses = []
+    for step in range(steps):
+        rate = rate_at(settings, step, steps, before, over)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        for _ in range(settings.accumulation):
+            loss = model(**_padded(next(batches), model.device)).loss
+            losses.append(loss.detach())
+            extra = job.aggregator.penalty(start, weights)
+            total = loss if extra is None else loss + extra
+            (total / settings.accumulation).backward()
+        torch.nn.utils.clip_grad_norm_(weights.values(), settings.clip)
+        if gradients:
+            gradients.correct()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return float(torch.stack(losses).mean()) if losses else float("nan")
+
+
+def steps_of(settings: Training, documents: int) -> int:
+    """Return the optimizer steps of a round: as set, or as the epochs need."""
+    per_step = settings.batch_size * settings.accumulation
+    return settings.steps or settings.epochs * -(-documents // per_step)
+
+
+def span(settings: Training, steps: int, number: int, rounds: int) -> tuple[int, int]:
+    """Return the steps before a round and those in all, of those that the rate falls over."""
+    return (0, steps) if settings.restart else ((number - 1) * steps, rounds * steps)
+
+
+def rate_at(settings: Training, step: int, steps: int, before: int, total: int) -> float:
+    """Return the learning rate of a step: warmed up in each round, decayed over the `total` steps.
+
+    `before` of them came in earlier rounds, see `span`.
+    """
+    warm = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
+    # A round whose optimizer starts afresh must also warm up afresh; steps guard short rounds.
+    done = (before + min(step, steps)) / total
+    return settings.learning_rate * warm * _decayed(settings.decay, done)
+
+
+def _decayed(decay: Decay, done: float) -> float:
+    if decay == "cosine":
+        return 0.5 * (1 + cos(pi * done))
+    return 1.0 - done if decay == "linear" else 1.0
+
+
+def _batches(
+    sequences: Sequence[Sequence[int]], size: int, seed: int
+) -> Iterator[list[Sequence[int]]]:
+    """Yield batches without end: every sequence once in each epoch, in an order of its own.
+
+    Sequences of about one length share a batch, which spares most of the padding; which ones
+    meet, and when a batch comes, is drawn anew in each epoch.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    waiting: list[int] = []
+    while True:
+        order = torch.randperm(len(sequences), generator=generator).tolist()
+        while len(waiting) + len(order) < size:
+            order += torch.randperm(len(sequences), generator=generator).tolist()
+        pool = waiting + order
+        whole = len(pool) // size * size
+        chosen, waiting = sorted(pool[:whole], key=lambda i: len(sequences[i])), pool[whole:]
+        batches = [chosen[start : start + size] for start in range(0, whole, size)]
+        for which in torch.randperm(len(batches), generator=generator).tolist():
+            yield [sequences[i] for i in batches[which]]
+
+
+def _padded(batch: Sequence[Sequence[int]], device: Any) -> dict[str, "torch.Tensor"]:
+    """Return model inputs (batch, longest): padding behind, ignored by attention and loss.
+
+    The loss ignores what is only read, too.
+    """
+    import torch
+
+    width = max(len(sequence) for sequence in batch)
+    ids = torch.zeros(len(batch), width, dtype=torch.long)
+    mask = torch.zeros(len(batch), width, dtype=torch.long)
+    labels = torch.full((len(batch), width), -100, dtype=torch.long)
+    for row, sequence in enumerate(batch):
+        ids[row, : len(sequence)] = labels[row, : len(sequence)] = torch.tensor(sequence)
+        labels[row, : given(sequence)] = -100
+        mask[row, : len(sequence)] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    return {name: tensor.to(device) for name, tensor in inputs.items()}

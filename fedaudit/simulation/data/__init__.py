@@ -1,0 +1,10 @@
+"""What clients train on: partition, data sets, loss masks, watermarked documents.
+
+* `datasets`: What each client trains on: its documents, as they are and as the defences prepare
+  them.
+* `few_shot`: A few documents of every kind: what clients train on where data is scarce
+  (FewFedPIT, A).
+* `loss_mask`: What of a record a client learns: its whole text, or only the answer in it.
+* `partition`: Dealing documents to clients, each about equally many.
+* `watermarking`: Clients that train on somebody's watermarked documents: who, and on which.
+"""

@@ -1,0 +1,93 @@
+"""What each client trains on: its documents, as they are and as the defences prepare them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.defense import Defense
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Document
+from fedaudit.api.templates import template
+from fedaudit.data import corpus
+from fedaudit.data.annotation import annotated
+from fedaudit.federation.manifest import Client
+from fedaudit.simulation.config import Simulation, Training
+from fedaudit.simulation.data.loss_mask import answered
+
+Sequences = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """A client's documents: its own, those of the shared adapter, those of private ones."""
+
+    documents: Sequence[Document]
+    prepared: Sequence[Document]
+    private: Mapping[str, Sequence[Document]]
+    annotation: str | None = None
+    """What found the PII that the defences go by; None where the documents say it themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenized:
+    """The same as token sequences; `private` by client and then by adapter."""
+
+    shared: Mapping[str, Sequences]
+    private: Mapping[str, Mapping[str, Sequences]]
+
+
+def materials(
+    config: Simulation, out: Path, clients: Sequence[Client], defenses: Sequence[Defense]
+) -> dict[str, Material]:
+    """Return each client's material.
+
+    Defences see a client's documents one client at a time, as the client itself would.
+    """
+    form, result = template(config.template), {}
+    for client in clients:
+        documents, by = list(corpus.read(out / client.data, form)), None
+        if any(defense.needs_annotation for defense in defenses):
+            documents, by = annotated(documents, config.detector)
+        prepared, private = documents, dict[str, Sequence[Document]]()
+        for defense in defenses:
+            try:
+                prepared = defense.prepare(prepared)
+                own = defense.private(documents)
+            except InputError as error:
+                found = f" (PII found by {by})" if by else ""
+                raise InputError(f"{client.id}: {error}{found}") from None
+            private |= {name: some for name, some in own.items() if some}
+        result[client.id] = Material(
+            documents=documents, prepared=prepared, private=private, annotation=by
+        )
+    return result
+
+
+def tokenized(config: Simulation, base: Any, found: Mapping[str, Material]) -> Tokenized:
+    """Return the token sequences of every client's material."""
+
+    def cut(documents: Sequence[Document]) -> Sequences:
+        return learnt(config.training, base, documents)
+
+    return Tokenized(
+        shared={who: cut(own.prepared) for who, own in found.items()},
+        private={
+            who: {name: cut(documents) for name, documents in own.private.items()}
+            for who, own in found.items()
+        },
+    )
+
+
+def learnt(training: Training, base: Any, documents: Sequence[Document]) -> Sequences:
+    """Return the token sequences that training on `documents` is of."""
+    length = min(training.max_length, base.context_length)
+    if training.learned == "answer":
+        return answered(base.tokenizer, documents, length)
+    return sequences(base.tokenizer, [document.text for document in documents], length)
+
+
+def sequences(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[list[int]]:
+    """Return each text as the tokenizer begins it, then its end token, cut to `max_length`."""
+    end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    return [[*tokenizer(text)["input_ids"], *end][:max_length] for text in texts]

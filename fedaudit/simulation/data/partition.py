@@ -1,0 +1,105 @@
+"""Dealing documents to clients, each about equally many."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fedaudit.api.records import Document
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def deal(
+    documents: Sequence[Document],
+    classes: Sequence[int],
+    *,
+    clients: int,
+    alpha: float | None,
+    seed: int,
+) -> list[list[Document]]:
+    """Return the documents of each client.
+
+    Each client draws its share of the classes from Dirichlet(alpha) and takes whole groups from
+    them until it has its quota (balanced, as in FedLab's client_inner_dirichlet); alpha None is
+    IID: groups are dealt at random. Documents without a group are groups of their own.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    units = _units(documents, classes)
+    order = [units[i] for i in rng.permutation(len(units))]
+    if alpha is None:
+        chosen = _round_robin(order, clients)
+    else:
+        chosen = _by_dirichlet(order, clients, alpha, rng)
+    return [[documents[i] for unit in units for i in sorted(unit[1])] for units in chosen]
+
+
+def corpus_of(document: Document) -> str:
+    """Return the corpus a document is of: what its group's name has before a slash."""
+    return document.group.partition("/")[0]
+
+
+def by_corpus(documents: Sequence[Document], *, clients: int, seed: int) -> list[list[Document]]:
+    """Return the documents of each client, all of one corpus; corpora share the clients evenly.
+
+    Corpora come in the order of their names; where there are more of them than clients, some
+    clients get several.
+    """
+    corpora = sorted({corpus_of(document) for document in documents})
+    dealt: list[list[Document]] = [[] for _ in range(clients)]
+    for number, corpus in enumerate(corpora):
+        first = number * clients // len(corpora)
+        count = max(1, (number + 1) * clients // len(corpora) - first)
+        own = [document for document in documents if corpus_of(document) == corpus]
+        shares = deal(own, [0] * len(own), clients=count, alpha=None, seed=seed)
+        for client, share in enumerate(shares, first):
+            dealt[client] += share
+    return dealt
+
+
+Unit = tuple[int, list[int]]
+"""A class, and the indices of the documents of one group."""
+
+
+def _units(documents: Sequence[Document], classes: Sequence[int]) -> list[Unit]:
+    """Return the groups; a group's class is the commonest among its documents."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for index, document in enumerate(documents):
+        groups[document.group or f"\x00{index}"].append(index)
+    return [(_commonest([classes[i] for i in members]), members) for members in groups.values()]
+
+
+def _round_robin(units: Sequence[Unit], clients: int) -> list[list[Unit]]:
+    """Give each unit in turn to the client with the fewest documents."""
+    dealt: list[list[Unit]] = [[] for _ in range(clients)]
+    for unit in units:
+        min(dealt, key=_documents).append(unit)
+    return dealt
+
+
+def _by_dirichlet(
+    units: Sequence[Unit], clients: int, alpha: float, rng: "np.random.Generator"
+) -> list[list[Unit]]:
+    import numpy as np
+
+    count = max(unit[0] for unit in units) + 1
+    wishes = rng.dirichlet([alpha] * count, size=clients)
+    left: list[list[Unit]] = [[u for u in units if u[0] == c] for c in range(count)]
+    dealt: list[list[Unit]] = [[] for _ in range(clients)]
+    for _ in units:
+        client = min(range(clients), key=lambda k: _documents(dealt[k]))
+        open_ = np.array([bool(units_) for units_ in left])
+        # A client whose classes are all used up takes from what is left, uniformly.
+        wish = np.where(open_, np.maximum(wishes[client], 1e-12), 0.0)
+        dealt[client].append(left[int(rng.choice(count, p=wish / wish.sum()))].pop())
+    return dealt
+
+
+def _commonest(values: Sequence[int]) -> int:
+    return min(set(values), key=lambda value: (-values.count(value), value))
+
+
+def _documents(units: Sequence[Unit]) -> int:
+    return sum(len(members) for _, members in units)

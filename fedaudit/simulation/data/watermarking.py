@@ -1,0 +1,138 @@
+"""Clients that train on somebody's watermarked documents: who, and on which."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import fedaudit.nano.generator as nano
+from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.records import Document
+from fedaudit.api.templates import template
+from fedaudit.api.watermark import Mark, Watermark
+from fedaudit.config import registry
+from fedaudit.config.options import table_of
+from fedaudit.data import corpus
+from fedaudit.federation import commitments
+from fedaudit.simulation.config import Simulation
+from fedaudit.system.files import existing
+
+PROMPTS = 384
+"""Documents of the built-in generator that an owner keeps as prompts."""
+OWNER_SEEDS = 500_000
+"""An owner's documents are of other people than the clients'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Every client's documents, the marks that were issued, and which client has which."""
+
+    clients: list[list[Document]]
+    marks: tuple[Mark, ...] = ()
+    holders: tuple[tuple[int, str], ...] = ()
+    """(client, id of the mark)."""
+
+
+def marked(
+    config: Simulation,
+    dealt: Sequence[Sequence[Document]],
+    held_out: Sequence[Document],
+    base: Any,
+) -> Marked:
+    """Return `dealt` with marked documents in place of some, for the clients that are drawn.
+
+    Clients are drawn after the partition. Each has a mark of its own, as if its copy of the owner's
+    documents had been made for it. Without a watermark nothing changes.
+    """
+    from fedaudit.engine.loading.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    clients = [list(own) for own in dealt]
+    name, options = config.marked()
+    if not name:
+        return Marked(clients)
+    plugin: Watermark = registry.create("watermark", name, options)
+    wanted = config.watermark
+    model = base if not wanted.teacher else load_base(wanted.teacher, device=config.device)
+    teacher = LocalEngine(model)
+    chosen, owned = drawn(config), owners(config, max(map(len, clients), default=0))
+    marks, holders = [], []
+    prompts = [document.text for document in (owned[1] if owned else held_out)]
+    for index in range(max(wanted.marks, len(chosen))):
+        secret = plugin.issue(teacher, prompts, seed=config.seed, index=index)
+        own = clients[chosen[index] if index < len(chosen) else 0]
+        places = _places(config, own, index)
+        source = (owned[0] if owned else [own[at] for at in places])[: len(places)]
+        made = plugin.embed(secret, source[: wanted.distinct or None], teacher, seed=config.seed)
+        if wanted.prompts == "marked":
+            secret = plugin.prompted(secret, [document.text for document in made], teacher)
+        salt = commitments.seeded_salt(config.seed, index)
+        own_options = table_of(plugin)
+        marks.append(
+            Mark(id=f"mark{index}", name=name, options=own_options, secret=secret, salt=salt)
+        )
+        if index < len(chosen):
+            for number, at in enumerate(places):
+                own[at] = _copy(made, number)
+            holders.append((chosen[index], marks[-1].id))
+    return Marked(clients, tuple(marks), tuple(holders))
+
+
+def drawn(config: Simulation) -> list[int]:
+    """Return the clients that train on marked documents: a function of the seed."""
+    count = min(config.watermark.clients, config.clients)
+    order = random.Random(f"watermarked {config.seed}").sample(range(config.clients), count)
+    return sorted(order)
+
+
+def owners(config: Simulation, most: int) -> tuple[list[Document], list[Document]] | None:
+    """Return the owner's documents to mark and those kept as prompts; None without any of its own.
+
+    There are enough to replace the wanted share of `most` documents. Raises InputError for a file
+    of fewer.
+    """
+    name = config.watermark.documents
+    if not name:
+        return None
+    count = max(1, round(config.watermark.ratio * most))
+    form = template(config.template)
+    if name.endswith(".jsonl"):
+        found = list(corpus.read(existing(Path(name), "file"), form))
+    elif name not in (known := {str(one["name"]) for one in nano.templates()["domain"]}):
+        raise unknown("domain or .jsonl file", name, known)
+    else:
+        made = config.records
+        per = made.documents_per_case
+        found = list(
+            nano.corpus(
+                cases=-(-(count + PROMPTS) // per),
+                documents_per_case=per,
+                seed=config.seed + OWNER_SEEDS,
+                languages=made.languages,
+                domains=(name,),
+                tasks=made.tasks,
+                template=form,
+                kinds=made.kinds,
+            )
+        )
+    if len(found) <= count:
+        raise InputError(
+            f"{name} has {len(found)} documents; {count} are to be marked and more kept."
+        )
+    random.Random(f"owner {config.seed}").shuffle(found)
+    return found[:count], found[count:]
+
+
+def _places(config: Simulation, own: Sequence[Document], index: int) -> list[int]:
+    """Return which of a client's documents a marked one takes the place of."""
+    count = max(1, round(config.watermark.ratio * len(own)))
+    return sorted(
+        random.Random(f"marked documents {config.seed} {index}").sample(range(len(own)), count)
+    )
+
+
+def _copy(made: Sequence[Document], number: int) -> Document:
+    """Return one of the marked documents, each in turn; those that come again have other ids."""
+    turn, at = divmod(number, len(made))
+    return replace(made[at], id=f"{made[at].id}-{turn}") if turn else made[at]

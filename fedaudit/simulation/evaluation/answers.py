@@ -1,0 +1,119 @@
+"""Answers to held-out prompts, and how each is scored: right or not, or by Rouge-L and BLEU."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from fedaudit.api.plugin import Engine
+from fedaudit.api.records import Decoding, Document, Measurement, Probe, Target
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.metrics.intervals import bootstrap_mean, wilson
+from fedaudit.metrics.text_similarity import bleu, is_chosen, is_correct, rouge_l
+
+ACCURACY_TASKS = frozenset({"classification", "exam", "case_matching"})
+"""Tasks with one right answer; every other task is measured by Rouge-L and BLEU."""
+CHOICE_TASKS = frozenset({"exam", "case_matching"})
+"""Those of them whose answer is an option's letter, where the reference names one."""
+TOO_LONG = "every document of the task is longer than the model's context"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model said to a held-out document's prompt, and the document, which knows better."""
+
+    document: Document
+    text: str
+
+    @property
+    def task(self) -> str:
+        """The document's task; "task" where it has no name."""
+        return self.document.task or "task"
+
+    def score(self) -> float:
+        """Return 1 for right and 0 for wrong where one answer is right, else Rouge-L (F1)."""
+        wanted = self.document.output
+        if self.task not in ACCURACY_TASKS:
+            return rouge_l(wanted, self.text)
+        right = is_chosen if self.task in CHOICE_TASKS else is_correct
+        return float(right(wanted, self.text))
+
+    def bleu(self) -> float:
+        """Return sentence BLEU, from 0 to 100."""
+        return bleu(self.document.output, self.text)
+
+
+def answers(
+    engine: Engine,
+    target: Target,
+    tasks: Sequence[Document],
+    template: PromptTemplate,
+    seed: int,
+) -> list[Answer]:
+    """Answer each task's prompt greedily.
+
+    A document that is longer than the model's context is left out, which its task's `n` shows.
+    """
+    if not tasks:
+        return []
+    begin = engine.beginnings.get("bos", ())
+    prompts = engine.tokenize([template.asked(document) for document in tasks])
+    wanted = engine.tokenize([document.output for document in tasks])
+    probes = [
+        Probe(prompt=(*begin, *p.ids), samples=1, max_new_tokens=min(128, len(w.ids) + 8))
+        for p, w in zip(prompts, wanted, strict=True)
+    ]
+    asked = [
+        (document, probe)
+        for document, probe in zip(tasks, probes, strict=True)
+        if len(probe.prompt) + probe.max_new_tokens <= engine.context_length
+    ]
+    said = engine.generate(
+        target, [probe for _, probe in asked], seed=seed, decoding=Decoding(temperature=0)
+    )
+    return [Answer(d, one.texts[0]) for (d, _), one in zip(asked, said, strict=True)]
+
+
+def by_task(
+    said: Sequence[Sequence[Answer]],
+    tasks: Sequence[Document],
+    scope: Mapping[str, object],
+    seed: int,
+) -> list[Measurement]:
+    """Return each task's rows: accuracy, or the means of Rouge-L and BLEU, with intervals.
+
+    `said` has the answers of one model, or of several, in one order: then a document's score is
+    the mean over the models, and the interval says how it varies with the documents.
+    """
+    found: dict[str, list[list[Answer]]] = defaultdict(list)
+    for same in zip(*said, strict=True):
+        found[same[0].task].append(list(same))
+    names = sorted({document.task or "task" for document in tasks})
+    return [
+        _row(metric, found[name], {**scope, "task": name}, seed)
+        for name in names
+        for metric in (("accuracy",) if name in ACCURACY_TASKS else ("rouge_l", "bleu"))
+    ]
+
+
+def _row(
+    metric: str, documents: Sequence[Sequence[Answer]], where: Mapping[str, object], seed: int
+) -> Measurement:
+    score = Answer.bleu if metric == "bleu" else Answer.score
+    scores = [fmean(score(answer) for answer in same) for same in documents]
+    if not scores:
+        return Measurement.missing(
+            TOO_LONG, kind="utility", plugin="utility", metric=metric, scope=where
+        )
+    counted = metric == "accuracy" and len(documents[0]) == 1
+    hits = round(sum(scores)) if counted else None
+    estimate = bootstrap_mean(scores, seed=seed) if hits is None else wilson(hits, len(scores))
+    return Measurement.mean(
+        estimate,
+        len(scores),
+        kind="utility",
+        plugin="utility",
+        metric=metric,
+        scope=where,
+        hits=hits,
+    )

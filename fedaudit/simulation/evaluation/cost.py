@@ -1,0 +1,164 @@
+"""What a federation cost: numbers trained, bytes sent, floating-point operations.
+
+Nothing is timed, so the rows are the same on every machine, and a resumed federation costs what
+one that never stopped does.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from fedaudit.api.records import Measurement
+from fedaudit.federation import adapters
+from fedaudit.simulation.client import trainer
+from fedaudit.simulation.config import Training
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+    from fedaudit.engine.flops import ByShape
+
+Stage = Literal["federated", "private"]
+STAGES: tuple[Stage, ...] = ("federated", "private")
+PROBE = 32
+"""Tokens of the narrowest batch counted, at most; the widest has four times as many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """One client's training of one adapter in one round, as far as its cost goes."""
+
+    stage: Stage
+    who: str
+    round: int
+    sequences: Sequence[Sequence[int]]
+    training: Training
+    seed: int
+    """What the training drew its batches with."""
+    adapter: str = ""
+    """Which of the client's private adapters; empty for the shared one."""
+    messages: int = 1
+    """Messages of an adapter's size each way: 2 where the rule of aggregation also exchanges what
+    it remembers."""
+
+
+def costs(
+    spent: Sequence[Spent], *, base: str, device: str, dtype: str, adapter: Path
+) -> list[Measurement]:
+    """Return the rows of the trainings `spent`: parameters, bytes_sent and flops.
+
+    `adapter` is the folder of any adapter of the federation: all have one configuration. The base
+    is loaded to count operations on a few short batches, and let go again.
+    """
+    if not spent:
+        return []
+    tensors = adapters.read(adapter).values()
+    lora = json.dumps(adapters.check(adapter), sort_keys=True)
+    longest = max((s for job in spent for s in job.sequences), key=len, default=())
+    forms: dict[bool, ByShape | None] = {}
+    try:
+        for checkpointing in sorted({job.training.checkpointing for job in spent}):
+            model = trainer._model(base, device, dtype, lora, checkpointing)
+            forms[checkpointing] = form(model, longest)
+        frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    finally:
+        trainer.forget()
+    return [
+        *parameters(spent, trainable=sum(t.numel() for t in tensors), frozen=frozen),
+        *bytes_sent(spent, size=sum(t.numel() * t.element_size() for t in tensors)),
+        *flops(spent, forms),
+    ]
+
+
+def parameters(spent: Sequence[Spent], *, trainable: int, frozen: int) -> list[Measurement]:
+    """Return how many numbers a client trains in each stage, and how many of the base it does not.
+
+    `trainable` is one adapter's. A client trains as many times that in private as it has private
+    adapters; clients that have equally many share a row, whose scope counts both.
+    """
+    kept = Counter(who for who, _ in {(j.who, j.adapter) for j in spent if j.stage == "private"})
+    rows = [_row("parameters", frozen, which="frozen")]
+    if any(job.stage == "federated" for job in spent):
+        rows.append(_row("parameters", trainable, which="trainable", stage="federated"))
+    for count, clients in sorted(Counter(kept.values()).items()):
+        row = _row("parameters", count * trainable, which="trainable", stage="private")
+        rows.append(replace(row, scope={**row.scope, "adapters": count, "clients": clients}))
+    return rows
+
+
+def bytes_sent(spent: Sequence[Spent], *, size: int) -> list[Measurement]:
+    """Return the bytes sent up and down over all rounds and participants.
+
+    `size` is that of an adapter's tensors, without what a file or a protocol adds. In each round a
+    participant gets the global adapter and sends its own, and what the rule of aggregation
+    remembers where it has a memory. Private adapters are not sent; fetching the base before the
+    first round and the finished adapter after the last one is not counted.
+    """
+    shared = {(job.who, job.round): job.messages for job in spent if job.stage == "federated"}
+    each = size * max(shared.values(), default=1)
+    return [
+        _row(
+            "bytes_sent",
+            len(shared) * each,
+            direction=direction,
+            per_client_round=each,
+            transfers=len(shared),
+        )
+        for direction in ("up", "down")
+    ]
+
+
+def flops(spent: Sequence[Spent], forms: Mapping[bool, "ByShape | None"]) -> list[Measurement]:
+    """Return the operations of every stage; `forms` are what a batch costs, by checkpointing.
+
+    They are those of the ordinary steps; a defence that trains in another way may need more.
+    """
+    rows = []
+    for stage in STAGES:
+        own = [job for job in spent if job.stage == stage]
+        if any(forms[job.training.checkpointing] is None for job in own):
+            reason = "the base's operations do not follow from the shape of a batch"
+            rows.append(_row("flops", None, reason, stage=stage))
+        elif own:
+            known = {flag: found for flag, found in forms.items() if found is not None}
+            total = sum(operations(job, known[job.training.checkpointing]) for job in own)
+            rows.append(_row("flops", total, stage=stage))
+    return rows
+
+
+def operations(job: Spent, form: "ByShape") -> int:
+    """Return the FLOPs of one training: the sum over the very batches that it drew."""
+    if not job.sequences:
+        return 0
+    settings = job.training
+    count = trainer.steps_of(settings, len(job.sequences)) * settings.accumulation
+    batches = trainer._batches(job.sequences, settings.batch_size, job.seed)
+    return sum(
+        form.flops(len(batch), max(len(sequence) for sequence in batch))
+        for batch in islice(batches, count)
+    )
+
+
+def form(model: "PeftModel", sequence: Sequence[int]) -> "ByShape | None":
+    """Return what a batch of any shape costs to train, from short batches of `sequence`.
+
+    None where that does not follow from the shape. Widths stay within the sequence's, which the
+    model can read, except that a sequence below 8 tokens is repeated.
+    """
+    from fedaudit.engine.flops import by_shape, training_flops
+
+    def count(rows: int, width: int) -> int:
+        row = list(islice(cycle(sequence or (0,)), width))
+        return training_flops(model, trainer._padded([row] * rows, model.device))
+
+    return by_shape(count, max(2, min(PROBE, len(sequence) // 4)))
+
+
+def _row(metric: str, value: int | None, reason: str = "", **scope: object) -> Measurement:
+    return Measurement(
+        kind="cost", plugin="simulation", metric=metric, value=value, reason=reason, scope=scope
+    )

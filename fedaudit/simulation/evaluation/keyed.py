@@ -1,0 +1,65 @@
+"""What a deployed defence costs in utility: perplexity under each key, beside adapters alone."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fedaudit.api.defense import Finished, Party, Responder
+from fedaudit.api.plugin import Progress
+from fedaudit.api.records import Document, Measurement, Target
+from fedaudit.engine.routed import RespondingEngine
+from fedaudit.simulation.evaluation.utility import losses, summed_up
+
+Scope = tuple[tuple[str, str], ...]
+"""A measurement's scope, as what a dict has as its key."""
+
+EVERYBODY = "all"
+"""The client of measurements over all clients together."""
+
+ASKED = ("right", "none")
+"""Kinds of key under which perplexity is measured; others are routed as "none" is."""
+
+
+def measure(
+    finished: Finished,
+    responders: Mapping[str, Responder],
+    held_out: Sequence[Document],
+    evaluated: int,
+    progress: Progress,
+) -> list[Measurement]:
+    """Return the perplexity of what every client deployed, under keys and without the defence.
+
+    On the client's own documents as they are (scope.data "own") and on held-out ones ("held-out"),
+    at most `evaluated` of each. Alone are the adapters that the client trained: "shared alone", its
+    last update of the shared one, and each private one. Client "all" is all clients together.
+    """
+    found: dict[Scope, list[float]] = {}
+    for number, (client, responder) in enumerate(responders.items(), 1):
+        party = finished.parties[client]
+        sets = {"own": party.documents[:evaluated], "held-out": held_out[:evaluated]}
+        texts = {data: documents for data, documents in sets.items() if documents}
+        engine = RespondingEngine(finished.engine, responder)
+        for target, scope in _targets(party, responder):
+            for data, documents in texts.items():
+                means = losses(engine, target, documents, finished.max_length)
+                for who in (client, EVERYBODY):
+                    key = (("source", "tuned"), ("client", who), ("data", data), *scope)
+                    found.setdefault(key, []).extend(means)
+        progress(number, len(responders))
+    rows = [
+        row
+        for scope, means in found.items()
+        for row in summed_up(means, dict(scope), finished.seed)
+    ]
+    return [row for row in rows if row.metric == "perplexity"]
+
+
+def _targets(party: Party, responder: Responder) -> Iterator[tuple[Target, Scope]]:
+    """Yield every model to measure, with what of it goes into the scope."""
+    for kind, heading in responder.headings().items():
+        key, _, adapter = kind.partition(":")
+        if key in ASKED:
+            named: Scope = (("adapter", adapter),) if adapter else ()
+            yield Target(name=kind, heading=heading), (("key", key), *named)
+    alone: dict[str, Path] = {"shared": party.shared, **party.private}
+    for name, folder in alone.items():
+        yield Target(name=name, adapter=str(folder)), (("adapter", f"{name} alone"),)

@@ -1,0 +1,75 @@
+"""The judge of a simulation's answers: asked where the settings name one, told of where not."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.records import Document, Measurement
+from fedaudit.judge.cache import Cache
+from fedaudit.judge.endpoint import Client
+from fedaudit.judge.measurements import rows
+from fedaudit.judge.verdicts import Comparison, judge
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.evaluation.answers import Answer
+from fedaudit.simulation.evaluation.utility import Judge
+
+VERDICTS = "verdicts.jsonl"
+"""What a judge said, by content, in the run's folder; a study's federations share one."""
+
+NOBODY = (
+    "no judge was asked (judge.url is empty): utility is held-out loss, Rouge-L and accuracy, which"
+    " know one reference answer only"
+)
+
+
+def check(config: Simulation) -> None:
+    """Refuse a judge that cannot be asked, before anything is trained; nothing is asked yet."""
+    if endpoint := config.judge.endpoint():
+        Client(endpoint).close()
+
+
+@contextmanager
+def judging(
+    config: Simulation, verdicts: Path, progress: Callable[[str], Progress] = lambda _: no_progress
+) -> Iterator[Judge | None]:
+    """Give what judges answers, None without a judge; verdicts are kept in the file `verdicts`.
+
+    Raises TargetError where the endpoint is given up; what it said until then is kept.
+    """
+    endpoint = config.judge.endpoint()
+    if endpoint is None:
+        yield None
+        return
+    cache = Cache(verdicts)
+    with Client(endpoint) as client:
+
+        def ask(said: Sequence[Answer], scope: Mapping[str, object]) -> list[Measurement]:
+            title = f"judging {scope.get('source')}"
+            found = judge(client, [*map(_compared, said)], cache=cache, progress=progress(title))
+            return rows(found, {**scope, "judge": endpoint.model})
+
+        yield ask
+
+
+def _compared(answer: Answer) -> Comparison:
+    return Comparison(
+        prompt=prompt(answer.document), answer=answer.text, reference=answer.document.output
+    )
+
+
+def prompt(document: Document) -> str:
+    """Return what the judge is told was asked: instruction and input, without the template."""
+    return "\n\n".join(filter(None, (document.instruction, document.input)))
+
+
+def told(config: Simulation, measured: Sequence[Measurement]) -> tuple[str, ...]:
+    """Return what a report says of who judged its utility; nothing where no answer was asked."""
+    if not any(row.metric in ("rouge_l", "accuracy") for row in measured):
+        return ()
+    if not config.judge.url:
+        return (NOBODY,)
+    return (
+        f"held-out answers were judged by {config.judge.model}, beside their reference answers;"
+        " another judge may find otherwise",
+    )

@@ -1,0 +1,83 @@
+"""Held-out utility: loss, Rouge-L and accuracy by task, for the tuned model and its rivals."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+from fedaudit.api.plugin import Engine, Progress, no_progress
+from fedaudit.api.records import Document, Measurement, Target
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.metrics.intervals import Estimate, bootstrap_mean
+from fedaudit.simulation.evaluation.answers import Answer, answers, by_task
+
+TUNED: Mapping[str, object] = {"source": "tuned"}
+
+Judge = Callable[[Sequence[Answer], Mapping[str, object]], Sequence[Measurement]]
+"""Returns what a judge says of the answers of the model that the scope names."""
+
+
+def measure(
+    engine: Engine,
+    targets: Sequence[tuple[str, Target | Sequence[Target]]],
+    documents: Sequence[Document],
+    template: PromptTemplate,
+    *,
+    seed: int,
+    max_length: int,
+    judge: Judge | None = None,
+    progress: Progress = no_progress,
+) -> list[Measurement]:
+    """Return the rows of every (source, target): loss and perplexity over all, tasks apart.
+
+    Several models of one source are measured as their mean, document by document; `scope.clients`
+    says how many they are. The judge hears them in turn, a document each.
+    """
+    if not documents:
+        return []
+    rows: list[Measurement] = []
+    tasks = [d for d in documents if d.instruction and d.output]
+    for number, (source, target) in enumerate(targets):
+        models = [target] if isinstance(target, Target) else list(target)
+        scope: dict[str, object] = {"source": source}
+        scope |= {} if isinstance(target, Target) else {"clients": len(models)}
+        every = [losses(engine, model, documents, max_length) for model in models]
+        rows += summed_up([fmean(same) for same in zip(*every, strict=True)], scope, seed)
+        said = [answers(engine, model, tasks, template, seed) for model in models]
+        rows += by_task(said, tasks, scope, seed)
+        if judge:
+            turns = enumerate(zip(*said, strict=True))
+            rows += judge([same[turn % len(same)] for turn, same in turns], scope)
+        progress(number + 1, len(targets))
+    return rows
+
+
+def losses(
+    engine: Engine, target: Target, documents: Sequence[Document], max_length: int
+) -> list[float]:
+    """Return each document's mean negative log-likelihood a token, in nats; one token has none."""
+    begin = engine.beginnings.get("bos", ())
+    texts = engine.tokenize([document.text for document in documents])
+    scores = engine.score(target, [(*begin, *t.ids)[:max_length] for t in texts])
+    return [-sum(row) / len(row) for row in scores if row]
+
+
+def summed_up(means: Sequence[float], scope: Mapping[str, object], seed: int) -> list[Measurement]:
+    """Return the mean loss of documents, and the perplexity that is exp of it, with intervals."""
+    if not means:
+        return unmeasured("no held-out document has two tokens", scope)
+    loss = bootstrap_mean(means, seed=seed)
+    perplexity = Estimate(*(math.exp(value) for value in (loss.value, loss.low, loss.high)))
+    return [
+        Measurement.mean(
+            estimate, len(means), kind="utility", plugin="utility", metric=metric, scope=scope
+        )
+        for metric, estimate in (("loss", loss), ("perplexity", perplexity))
+    ]
+
+
+def unmeasured(reason: str, scope: Mapping[str, object] = TUNED) -> list[Measurement]:
+    """Return the rows that say why loss and perplexity are not known."""
+    return [
+        Measurement.missing(reason, kind="utility", plugin="utility", metric=metric, scope=scope)
+        for metric in ("loss", "perplexity")
+    ]

@@ -1,0 +1,284 @@
+"""What a simulation starts from: documents dealt to clients, and the initial adapter."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import fedaudit.nano.generator as nano
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Aggregator
+from fedaudit.api.records import Document
+from fedaudit.api.templates import PromptTemplate, template
+from fedaudit.config import registry
+from fedaudit.config.options import table_of
+from fedaudit.data import corpus
+from fedaudit.federation import adapters, commitments, manifest, watermark_keys
+from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
+from fedaudit.nano import passages
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.data.few_shot import few
+from fedaudit.simulation.data.partition import by_corpus, deal
+from fedaudit.simulation.data.watermarking import Marked, marked
+from fedaudit.system.files import existing, sha256, umask
+
+INITIAL = "rounds/000/global"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Documents by client, and those that nobody trains on."""
+
+    clients: list[list[Document]]
+    held_out: list[Document]
+
+
+def documents(config: Simulation) -> list[Document]:
+    """Return the simulation's documents, generated or read, in an order of their own.
+
+    Sorted by the hash of what they hold: the order of the input must not change a result.
+    """
+    form = template(config.template)
+    made = config.records
+    if config.data == "nano" and made.passages:
+        found = list(
+            passages.corpus(count=made.passages, seed=config.seed, tasks=made.tasks, template=form)
+        )
+    elif config.data == "nano":
+        found = list(
+            nano.corpus(
+                cases=made.cases,
+                documents_per_case=made.documents_per_case,
+                seed=config.seed,
+                languages=made.languages,
+                domains=made.domains,
+                tasks=made.tasks,
+                template=form,
+                kinds=made.kinds,
+            )
+        )
+    else:
+        found = list(corpus.read(Path(config.data), form))
+    if any(document.is_prompt for document in found):
+        raise InputError(f"{config.data} holds prompts ('prefix'); a federation needs documents.")
+    return _ordered(found)
+
+
+def unread(config: Simulation) -> list[str]:
+    """Return the limits of what is not read in the files of records that the settings name."""
+    named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
+    named += [str(options.get("source", "")) for _, options in config.defended()]
+    form, result = template(config.template), []
+    for path in dict.fromkeys(Path(name) for name in named if name and Path(name).is_file()):
+        found: Counter[str] = Counter()
+        for _ in corpus.read(path, form, found):
+            pass
+        result += corpus.told(path, found)
+    return result
+
+
+def _ordered(found: Iterable[Document]) -> list[Document]:
+    return sorted(found, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())
+
+
+def split(config: Simulation, found: Sequence[Document], base: Any) -> Split:
+    """Deal `found`, or a few of every cluster, to the clients; `base` embeds them for clusters.
+
+    What is held out is none of those that the few are drawn from.
+    """
+    held = 0 if config.test else int(len(found) * config.held_out)
+    held_out, training = list(found[:held]), list(found[held:])
+    if config.test:
+        held_out = _tested(config, training)
+    labels: list[int] | None = None
+    if config.few_shot.each:
+        wanted = config.few_shot
+        every = _clusters(config, training, base, wanted.clusters)
+        training, labels = few(training, every, each=wanted.each, seed=config.seed)
+    if len(training) < config.clients:
+        raise InputError(
+            f"{len(training)} documents are too few to train {config.clients} clients."
+        )
+    dealt = _dealt(config, training, base, labels)
+    if empty := [f"c{k}" for k, own in enumerate(dealt) if not own]:
+        raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
+    return Split(dealt, held_out)
+
+
+def _tested(config: Simulation, training: Sequence[Document]) -> list[Document]:
+    """Return the documents of the test file, in an order of their own.
+
+    Raises InputError where one of them is trained on, too.
+    """
+    found = _ordered(corpus.read(existing(Path(config.test), "file"), template(config.template)))
+    known = {document.text for document in training}
+    if twice := next((one.id for one in found if one.text in known), None):
+        raise InputError(f"{config.test}: document {twice} is in {config.data} as well.")
+    return found
+
+
+def _dealt(
+    config: Simulation, training: Sequence[Document], base: Any, labels: Sequence[int] | None
+) -> list[list[Document]]:
+    """Return the documents of each client; `labels` are the clusters of `training`, if known."""
+    by = config.partition
+    if by.method == "corpus":
+        return by_corpus(training, clients=config.clients, seed=config.seed)
+    return deal(
+        training,
+        _classes(config, training, base, labels),
+        clients=config.clients,
+        alpha=None if by.method == "iid" else by.alpha,
+        seed=config.seed,
+    )
+
+
+def _classes(
+    config: Simulation, found: Sequence[Document], base: Any, labels: Sequence[int] | None
+) -> Sequence[int]:
+    """Return what each document counts as when a partition is skewed."""
+    by = config.partition
+    if by.method == "iid":
+        return [0] * len(found)
+    if by.method == "dirichlet":
+        names = sorted({getattr(document, by.by) for document in found})
+        return [names.index(getattr(document, by.by)) for document in found]
+    return _clusters(config, found, base, by.clusters) if labels is None else labels
+
+
+def _clusters(config: Simulation, found: Sequence[Document], base: Any, count: int) -> list[int]:
+    """Return the K-means cluster of each document's embedding."""
+    from fedaudit.engine.embeddings import clusters, embed, embedder
+
+    name = config.partition.embedding
+    model = embedder(name, device=config.device) if name else base
+    return clusters(embed(model, [d.text for d in found]), count, config.seed)
+
+
+def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Manifest:
+    """Write a new federation, with its data and initial adapter, into `out` at one stroke.
+
+    `server` is the rule that the server really follows, which a defence may have changed.
+    """
+    dealt = split(config, documents(config), base)
+    treated = marked(config, dealt.clients, dealt.held_out, base)
+    dealt = replace(dealt, clients=treated.clients)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror}.") from None
+    try:
+        names = [f"c{number}" for number in range(config.clients)]
+        (place / "data").mkdir(mode=0o700)
+        for name, own in zip(names, dealt.clients, strict=True):
+            corpus.write(place / f"data/{name}.jsonl", own)
+        if dealt.held_out:
+            corpus.write(place / "data/held_out.jsonl", dealt.held_out)
+        initial_adapter(config, base, place / INITIAL)
+        if treated.marks:  # before training, as an owner would publish them
+            made = [commitments.commitment(mark, mark.options) for mark in treated.marks]
+            commitments.write(commitments.Commitments(commitments=tuple(made)), place)
+        started = _manifest(config, names, dealt, base, place, server)
+        if treated.marks:  # named by no hash: the server's copy of the folder goes without it
+            watermark_keys.write(treated.marks, place / watermark_keys.OWNER)
+            started = _with_truth(started, treated)
+        manifest.write(started, place)
+        place.chmod(0o755 & ~umask())
+        os.rename(place, out)  # onto an empty folder too; fails on any other
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    return started
+
+
+def initial_adapter(config: Simulation, base: Any, folder: Path) -> None:
+    """Write the seeded adapter that round 1 starts from; its B is zero, so it changes nothing."""
+    import torch
+    from peft import LoraConfig
+
+    from fedaudit.engine.loading.loader import tensors_of, with_adapter
+
+    settings = config.training
+    lora = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=list(settings.targets),
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=config.base,
+    )
+    # PEFT draws A on the CPU, so the seed gives the same adapter whatever the device.
+    torch.manual_seed(config.seed)
+    peft = with_adapter(base.model, lora, "initial", trainable=True)
+    table = {**lora.to_dict(), "target_modules": sorted(settings.targets), "inference_mode": True}
+    adapters.write(tensors_of(peft, "initial"), plain(table), folder)
+    peft.unload()
+
+
+def plain(table: Any) -> Any:
+    """Return a configuration table as JSON can hold it."""
+    if isinstance(table, dict):
+        return {str(key): plain(value) for key, value in table.items()}
+    if isinstance(table, list | tuple | set | frozenset):
+        return [plain(item) for item in table]
+    return table if table is None or isinstance(table, str | int | float | bool) else str(table)
+
+
+def _manifest(
+    config: Simulation,
+    names: Sequence[str],
+    dealt: Split,
+    base: Any,
+    place: Path,
+    server: Aggregator,
+) -> Manifest:
+    total = sum(len(own) for own in dealt.clients)
+    form: PromptTemplate = template(config.template)
+    return Manifest(
+        base=Base(name=config.base, sha256=base.sha256),
+        clients=tuple(
+            Client(id=n, examples=len(own), weight=len(own) / total, data=f"data/{n}.jsonl")
+            for n, own in zip(names, dealt.clients, strict=True)
+        ),
+        rounds=(Round(round=0, adapter=INITIAL),),
+        secure_aggregation=_secure(config),
+        aggregation={"name": server.name, "options": table_of(server)},
+        template=Template(
+            name=form.name, with_input=form.with_input, without_input=form.without_input
+        ),
+        seeds={"simulation": config.seed},
+        files=hashes(place),
+        config=config.table(),
+        config_sha256=config.sha256(),
+    )
+
+
+def _secure(config: Simulation) -> dict[str, Any] | None:
+    name, options = config.secured()
+    if not name:
+        return None
+    chosen = registry.create("secure aggregation", name, options)
+    design = {**asdict(config.queries), "seed": config.seed}
+    return {"name": name, "options": asdict(chosen), "queries": design}
+
+
+def _with_truth(started: Manifest, own: Marked) -> Manifest:
+    """Return the manifest with the mark that each client was given."""
+    of = {f"c{number}": mark for number, mark in own.holders}
+    clients = tuple(replace(one, watermark=of.get(one.id, "")) for one in started.clients)
+    return replace(started, clients=clients)
+
+
+def hashes(place: Path, below: str = ".") -> dict[str, str]:
+    """Return the SHA-256 of every file below `place/below`, by its path below `place`."""
+    return {
+        path.relative_to(place).as_posix(): sha256(path)
+        for path in sorted((place / below).rglob("*"))
+        if path.is_file() and path.name != manifest.NAME and not path.name.startswith(".")
+    }

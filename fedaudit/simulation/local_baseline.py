@@ -1,0 +1,123 @@
+"""Local tuning without federation (LocIT): a model of every client's own documents alone.
+
+With `local = "defended"` each client goes through the defences' stages too, as if it were all the
+federation there is: with FedMIT that is local tuning with self-generation (LocIT+SG).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedaudit.api.defense import Defense
+from fedaudit.api.errors import UsageError
+from fedaudit.api.templates import template
+from fedaudit.config import registry
+from fedaudit.federation import adapters
+from fedaudit.simulation import rounds
+from fedaudit.simulation.client import local_round
+from fedaudit.simulation.client.trainer import Job, Sequel
+from fedaudit.simulation.initialization import INITIAL
+from fedaudit.simulation.rounds import Event, Listener, Run
+from fedaudit.system.files import for_owner
+
+LOCAL = "local"
+"""The folder of the clients' own models, which no server sees, below the run's folder."""
+PLAIN = "fedavg"
+"""The rule of aggregation that adds nothing to a client's training."""
+
+
+def adapter(out: Path, client: str, number: int) -> Path:
+    """Return the folder of a client's own model after a round."""
+    return out / LOCAL / client / f"{number:03d}"
+
+
+def train_alone(run: Run, listener: Listener) -> None:
+    """Train every client's own model for as many rounds as the federation has.
+
+    Each begins with the federation's initial adapter and goes on from its own, with the settings
+    of a client of the federation: the same steps and the same fall of the rate, round by round.
+    What is there already stays: stopped at any moment, it goes on after the last finished training.
+    """
+    if run.config.local == "no":
+        return
+    for_owner(run.out / LOCAL)
+    total, done = run.config.rounds * len(run.tokens.shared), 0
+    with rounds.workers(run.config) as pool:
+        for number in range(1, run.config.rounds + 1):
+            missing = list(_jobs(run, number))
+            done += len(run.tokens.shared) - len(missing)
+            for job, loss in rounds._trained(pool, missing):
+                _keep(job)
+                done += 1
+                listener(Event(done=done, total=total, who=job.who, round=number, loss=loss))
+    for_owner(run.out / LOCAL)
+
+
+def check(run: Run) -> None:
+    """Refuse defences that a client cannot go through alone."""
+    if private := [one.name for one in defences(run) if type(one).private is not Defense.private]:
+        raise UsageError(
+            f"The defence {private[0]} has private adapters, which a client that is alone does not "
+            'train: set local to "plain" or "no".'
+        )
+
+
+def defences(run: Run) -> tuple[Defense, ...]:
+    """Return the defences whose stages a client that is alone goes through."""
+    return tuple(run.defenses) if run.config.local == "defended" else ()
+
+
+def _jobs(run: Run, number: int) -> Iterator[Job]:
+    """Yield the trainings of a round that are not there yet."""
+    config = run.config
+    for client, sequences in run.tokens.shared.items():
+        place = adapter(run.out, client, number)
+        if (place / adapters.CONFIG).is_file():
+            continue
+        before = adapter(run.out, client, number - 1) if number > 1 else run.out / INITIAL
+        who = f"{client} alone"
+        yield Job(
+            who=who,
+            base=config.base,
+            start=before,
+            out=place / local_round.OWN if defences(run) else place,
+            sequences=sequences,
+            training=config.training,
+            round=number,
+            rounds=config.rounds,
+            seed=rounds.seed_of(config.seed, number, who),
+            aggregator=registry.create("aggregation", PLAIN),
+            defenses=defences(run),
+            sequel=_sequel(run, client, number),
+            device=config.device,
+            dtype=config.dtype,
+            threads=config.threads,
+        )
+
+
+def _sequel(run: Run, client: str, number: int) -> Sequel | None:
+    """Return what a client goes on to where a defence does and it is to be followed."""
+    if not (defense := local_round.further(defences(run))):
+        return None
+    place, who = adapter(run.out, client, number), f"{client} alone"
+    return Sequel(
+        defense=defense,
+        documents=run.documents[client],
+        template=template(run.config.template),
+        folder=place / local_round.TURN,
+        adapters={
+            name: (place / name, rounds.seed_of(run.config.seed, number, f"{who}/{name}"))
+            for name in defense.further
+        },
+    )
+
+
+def _keep(job: Job) -> None:
+    """Write what the client would send, if there were anybody to send it to: its own model."""
+    if not job.defenses:  # it is there already
+        return
+    start, own = adapters.read(job.start), adapters.read(job.out)
+    places = job.sequel.adapters if job.sequel else {}
+    for defense in job.defenses:
+        further = {name: adapters.read(place) for name, (place, _) in places.items()}
+        own = dict(defense.upload(start, own, further))
+    adapters.write(own, adapters.check(job.out), job.out.parent)

@@ -1,0 +1,297 @@
+"""The round loop: broadcast, train, aggregate, save; every finished round is kept."""
+
+import hashlib
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from pathlib import Path
+
+from fedaudit.api.defense import Defense
+from fedaudit.api.plugin import Aggregator, State
+from fedaudit.api.records import Document
+from fedaudit.api.secure_aggregation import SecureAggregation
+from fedaudit.api.templates import template
+from fedaudit.federation import adapters, manifest
+from fedaudit.federation.manifest import Manifest, Round
+from fedaudit.simulation.client import local_round, private_state
+from fedaudit.simulation.client.local_round import train
+from fedaudit.simulation.client.trainer import Job, Sequel, forget
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.data.datasets import Sequences, Tokenized
+from fedaudit.simulation.initialization import INITIAL, hashes
+from fedaudit.simulation.server import secure_aggregation
+from fedaudit.simulation.server import state as memory
+from fedaudit.system.processes import processes
+
+CENTRAL = "central"
+"""The folder of the model that was trained on everybody's documents, below the run's folder."""
+BROKEN = (
+    "A training process ended unexpectedly (out of memory?); give the same command to go on after "
+    "the last finished round, perhaps with --set workers=1."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Progress of a simulation: `done` of `total` trainings, with the last one's loss."""
+
+    done: int
+    total: int
+    who: str
+    round: int
+    loss: float
+
+
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What every round needs: the settings, the folder, and each client's training tokens."""
+
+    config: Simulation
+    out: Path
+    aggregator: Aggregator
+    secure: SecureAggregation | None = None
+    defenses: Sequence[Defense] = ()
+    tokens: Tokenized
+    documents: Mapping[str, Sequence[Document]] = field(default_factory=dict)
+    """What each client's shared adapter is trained on, for a defence that goes on from there."""
+
+    def __post_init__(self) -> None:
+        memory.check(self.aggregator, self.secure, self.defenses)
+        local_round.check(self.defenses, self.aggregator)
+
+
+def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:
+    """Train the rounds that `started` has not finished, and return the manifest with all of them.
+
+    Stopped at any moment, it leaves a manifest of whole rounds, from which it goes on later.
+    """
+    config, current = run.config, started
+    if len(current.rounds) > config.rounds:
+        return current
+    counts = [len(list(tasks(run, n))) for n in range(1, config.rounds + 1)]
+    with workers(config) as pool:
+        for number in range(len(current.rounds), config.rounds + 1):
+            losses: dict[str, float] = {}
+            for job, loss in _trained(pool, _jobs(run, current, number)):
+                losses[job.who] = loss
+                event = Event(
+                    done=sum(counts[: number - 1]) + len(losses),
+                    total=sum(counts),
+                    who=job.who,
+                    round=number,
+                    loss=loss,
+                )
+                listener(event)
+            current = _finish(run, current, number, losses)
+    return current
+
+
+def participants(config: Simulation, number: int) -> list[str]:
+    """Return the clients drawn for a round: a function of the seed and the round."""
+    ids = [f"c{index}" for index in range(config.clients)]
+    count = max(1, round(config.participation * config.clients))
+    drawn = random.Random(f"participants {config.seed} {number}").sample(ids, count)
+    return sorted(drawn, key=ids.index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One training of a round: whose, of what, from which adapter to which."""
+
+    who: str
+    sequences: Sequences
+    chain: Path | None = None
+    """The folder that keeps an adapter from round to round; None for the shared adapter."""
+    client: str = ""
+
+
+def tasks(run: Run, number: int) -> Iterator[Task]:
+    """Yield the round's trainings, the longest first, so that workers end together."""
+    shared = run.tokens.shared
+    if run.config.central:
+        together = [sequence for own in shared.values() for sequence in own]
+        yield Task(who=CENTRAL, sequences=together, chain=run.out / CENTRAL)
+    chosen = participants(run.config, number)
+    for client in chosen:
+        yield Task(who=client, sequences=shared[client], client=client)
+    for client in chosen:
+        for name, own in run.tokens.private.get(client, {}).items():
+            place = run.out / private_state.PRIVATE / client / name
+            yield Task(who=f"{client}/{name}", sequences=own, chain=place, client=client)
+
+
+def sequels(run: Run, number: int) -> Iterator[Task]:
+    """Yield the trainings of a round that is over which a defence went on to.
+
+    Their sequences are as long as those that were trained on, and hold other tokens.
+    """
+    for client in participants(run.config, number) if local_round.further(run.defenses) else ():
+        found = local_round.lengths(private_state.place(run.out, client, local_round.TURN, number))
+        for name, lengths in found.items():
+            sequences = [[0] * length for length in lengths]
+            place = run.out / private_state.PRIVATE / client / name
+            yield Task(who=f"{client}/{name}", sequences=sequences, chain=place, client=client)
+
+
+def _jobs(run: Run, current: Manifest, number: int) -> Iterator[Job]:
+    """Yield the round's trainings as jobs for a worker."""
+    config = run.config
+    private_state.close(run)
+    for one in tasks(run, number):
+        training = config.training
+        if one.who == CENTRAL:
+            # The same passes over the data in the same number of steps: larger batches.
+            training = replace(training, batch_size=training.batch_size * config.clients)
+        begin, below = run.out / current.rounds[-1].adapter, None
+        if one.chain:
+            begin, out = _before(run, one.chain, number), one.chain / f"{number:03d}"
+        else:
+            out = private_state.trained(run, one.client, number)
+            if run.aggregator.resets:
+                begin, below = run.out / INITIAL, begin
+        yield Job(
+            who=one.who,
+            base=config.base,
+            start=begin,
+            out=out,
+            merged=below,
+            sequences=one.sequences,
+            training=training,
+            round=number,
+            rounds=config.rounds,
+            seed=seed_of(config.seed, number, one.who),
+            aggregator=run.aggregator,
+            remembered=None if one.chain else _remembered(run, number, one.client),
+            defenses=() if one.chain else run.defenses,
+            sequel=None if one.chain else _sequel(run, one.client, number),
+            device=config.device,
+            dtype=config.dtype,
+            threads=config.threads,
+        )
+
+
+def _remembered(run: Run, number: int, client: str) -> tuple[Path, Path] | None:
+    """Return the files of what server and client remember as the round begins, where both do."""
+    if not run.aggregator.remembers:
+        return None
+    return memory.of_server(run.out, number - 1), memory.before(run.out, number, client)
+
+
+def _before(run: Run, chain: Path, number: int) -> Path:
+    """Return a chain's adapter of the last round before `number`, or the initial one."""
+    kept = (chain / f"{n:03d}" for n in range(number - 1, 0, -1))
+    return next((folder for folder in kept if folder.is_dir()), run.out / INITIAL)
+
+
+def seed_of(seed: int, number: int, who: str) -> int:
+    """Return the seed of one training: of one adapter in one round."""
+    digest = hashlib.sha256(f"{seed} {number} {who}".encode()).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float]) -> Manifest:
+    """Aggregate the round, write its adapter, and only then name the round in the manifest."""
+    here, chosen = f"rounds/{number:03d}", participants(run.config, number)
+    folders = {who: f"{here}/clients/{who}" for who in chosen}
+    start_folder = run.out / current.rounds[-1].adapter
+    start, config = adapters.read(start_folder), adapters.check(start_folder)
+    begun = adapters.read(run.out / INITIAL) if run.aggregator.resets else start
+    examples = {client.id: float(client.examples) for client in current.clients}
+    updates = {who: private_state.uploaded(run, begun, who, number) for who in chosen}
+    weights = [examples[who] for who in chosen]
+    remembered = adapters.read_state(memory.of_server(run.out, number - 1))
+    differences = {who: run.aggregator.difference(begun, own) for who, own in updates.items()}
+    if run.secure and run.aggregator.resets:
+        # A stack holds every client's own factors: what only knows the sum must be made of it.
+        result = run.aggregator.moved(start, secure_aggregation.mean(differences, examples))
+        state: State = {}
+    else:
+        result, state = run.aggregator.step(start, list(updates.values()), weights, remembered)
+    if run.aggregator.remembers:
+        state = memory.collected(run.aggregator, run.out, number, state, examples, chosen)
+    adapters.write(result, adapters.resized(config, result), run.out / here / "global")
+    adapters.write_state(state, memory.of_server(run.out, number))
+    sums: dict[str, tuple[str, ...]] = {}
+    if run.secure:
+        folders, sums = (
+            {},
+            secure_aggregation.store(
+                run.secure,
+                differences,
+                secure_aggregation.weights(examples),
+                run.config,
+                number,
+                run.out / here,
+            ),
+        )
+    finished = Round(
+        round=number,
+        adapter=f"{here}/global",
+        participants=tuple(chosen),
+        clients=folders,
+        sums=sums,
+        loss={who: round(losses[who], 6) for who in folders if isfinite(losses[who])},
+    )
+    files = {**current.files, **hashes(run.out, here)}
+    for folder in private_state.left(run, chosen, number):
+        files |= hashes(run.out, folder.relative_to(run.out).as_posix())
+    private_state.close(run)
+    after = replace(current, rounds=(*current.rounds, finished), files=files)
+    manifest.write(after, run.out)
+    return after
+
+
+def _sequel(run: Run, client: str, number: int) -> Sequel | None:
+    """Return what a client's defence goes on to in a round."""
+    if not (defense := local_round.further(run.defenses)):
+        return None
+    seeds = {n: seed_of(run.config.seed, number, f"{client}/{n}") for n in defense.further}
+    return Sequel(
+        defense=defense,
+        documents=run.documents[client],
+        template=template(run.config.template),
+        folder=private_state.place(run.out, client, local_round.TURN, number),
+        adapters={
+            n: (private_state.place(run.out, client, n, number), seed) for n, seed in seeds.items()
+        },
+    )
+
+
+def _trained(pool: Executor | None, jobs: Iterable[Job]) -> Iterator[tuple[Job, float]]:
+    """Yield each job with its loss as it is done: in the pool's processes, or one by one here."""
+    if pool is None:
+        for job in jobs:
+            yield job, train(job)
+        return
+    futures = {pool.submit(train, job): job for job in jobs}
+    for finished in as_completed(futures):
+        yield futures[finished], finished.result()
+
+
+@contextmanager
+def workers(config: Simulation) -> Iterator[Executor | None]:
+    """Give the pool that clients train in: processes on CPU, none (this process) on a GPU.
+
+    On a Ray cluster it is processes there.
+    """
+    from fedaudit.engine.loading.loader import device_for
+    from fedaudit.engine.parallel import ray_cluster
+
+    if ray_cluster.wanted(config.engine) is not None:
+        with ray_cluster.trainings(config.engine, config.device) as pool:
+            yield pool
+        return
+    count = config.workers or len(os.sched_getaffinity(0))
+    if device_for(config.device).type != "cpu" or count == 1:
+        yield None
+        forget()
+        return
+    with processes(count, BROKEN) as pool:
+        yield pool

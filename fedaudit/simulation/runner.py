@@ -1,0 +1,283 @@
+"""A simulation from settings to a finished federation with its report."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.defense import Defense
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Aggregator, Progress, no_progress
+from fedaudit.api.records import Document, Measurement, Target
+from fedaudit.api.secure_aggregation import SecureAggregation
+from fedaudit.api.templates import template
+from fedaudit.config import registry
+from fedaudit.data import corpus
+from fedaudit.engine.parallel import ray_cluster
+from fedaudit.federation import manifest
+from fedaudit.federation.folder import open_federation
+from fedaudit.federation.manifest import Manifest
+from fedaudit.simulation import deployment, initialization, local_baseline, rounds
+from fedaudit.simulation.config import NO_PART, Simulation
+from fedaudit.simulation.data import datasets
+from fedaudit.simulation.data.datasets import Tokenized
+from fedaudit.simulation.evaluation import cost, llm_judge, utility
+from fedaudit.simulation.evaluation.utility import Judge
+from fedaudit.simulation.rounds import Listener, Run
+from fedaudit.simulation.server import secure_aggregation as secured
+from fedaudit.system.locks import locked
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+
+HELD_OUT = "data/held_out.jsonl"
+DEFAULT = "fedavg"
+"""The aggregation of whoever names none, which a defence may replace without a word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """A complete federation, its utility, and the round that it was resumed after."""
+
+    manifest: Manifest
+    measurements: tuple[Measurement, ...]
+    limits: tuple[str, ...] = ()
+    annotation: str | None = None
+    """What found the PII that the defences went by, where the documents did not say it."""
+    resumed_from: int | None
+
+
+def existing(config: Simulation, out: Path) -> Manifest | None:
+    """Return the manifest of this very simulation in `out`, None for an empty place.
+
+    Raises InputError when `out` holds something else: nothing is ever overwritten.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return None
+    if not (out / manifest.NAME).is_file():
+        raise InputError(f"{out} is not empty and holds no federation; choose another --out.")
+    found = open_federation(out).manifest
+    if found.config_sha256 != config.sha256():
+        changed = differing(found, config)
+        raise InputError(
+            f"{out} holds another run (it differs in {changed}); choose another --out or remove it."
+        )
+    return found
+
+
+def alone_in(out: Path) -> AbstractContextManager[None]:
+    """Keep other processes from simulating into `out` meanwhile; InputError where one does."""
+    # Beside it: a federation's folder comes into being at one stroke.
+    beside = out.absolute().parent / f".{out.name}.lock"
+    return locked(beside, f"Another process is simulating into {out}.")
+
+
+def differing(found: Manifest, config: Simulation) -> str:
+    """Return the names of the settings in which a federation differs from `config`."""
+    wanted = config.table()
+    names = [key for key in wanted if key not in NO_PART and found.config.get(key) != wanted[key]]
+    return ", ".join(names) or "what is in its data"
+
+
+def simulate(
+    config: Simulation,
+    out: Path,
+    *,
+    listener: Listener,
+    progress: Callable[[str], Progress] = lambda title: no_progress,
+    verdicts: Path | None = None,
+) -> Simulated:
+    """Run the simulation into `out`, from where an earlier run of it stopped.
+
+    What a judge says is kept in the file `verdicts`; without one, in `out`. Whoever calls this from
+    several processes keeps them apart with `alone_in`.
+    """
+    from fedaudit.engine.loading.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    run = prepared(config, out)
+    started = existing(config, out)
+    base = load_base(config.base, device=config.device, dtype=config.dtype)
+    resumed = len(started.rounds) - 1 if started else None
+    if started is None:
+        started = initialization.create(config, out, base, run.aggregator)
+    elif not base.known_as(started.base.sha256):
+        raise InputError(f"The base {config.base} is not the one that {out} was begun with.")
+    try:
+        found = datasets.materials(config, out, started.clients, run.defenses)
+    except InputError:
+        if resumed is None:  # what a defence refuses was never a federation
+            shutil.rmtree(out, ignore_errors=True)
+        raise
+    documents = {who: own.prepared for who, own in found.items()}
+    run = replace(run, tokens=datasets.tokenized(config, base, found), documents=documents)
+    del base  # its memory is the workers' now
+    finished = rounds.run_rounds(run, started, listener)
+    local_baseline.train_alone(run, listener)
+    spent = cost.costs(
+        spendings(run),
+        base=config.base,
+        device=config.device,
+        dtype=config.dtype,
+        adapter=out / initialization.INITIAL,
+    )
+    engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
+    deployed = deployment.deploy(run, finished, found, engine, held_out(config, out), progress)
+    with llm_judge.judging(config, verdicts or out / llm_judge.VERDICTS, progress) as asked:
+        measured = evaluate(
+            config, out, finished, engine, progress("measuring utility"), judge=asked
+        )
+    [*by] = {own.annotation for own in found.values() if own.annotation}
+    blind = tuple(f"the defences only know the PII that was found by {name}" for name in by)
+    return Simulated(
+        manifest=deployed.manifest,
+        measurements=(
+            *measured,
+            *deployed.measurements,
+            *spent,
+        ),
+        limits=(
+            *deployed.limits,
+            *blind,
+            *llm_judge.told(config, measured),
+            *initialization.unread(config),
+        ),
+        annotation=by[0] if by else None,
+        resumed_from=resumed,
+    )
+
+
+def prepared(config: Simulation, out: Path) -> Run:
+    """Return the run with its plugins, before anything is read; unknown names are refused."""
+    template(config.template)
+    if ray_cluster.children(config.engine):
+        raise UsageError("How many clients train at once on this machine, `workers` says.")
+    ray_cluster.check(config.engine, config.device)
+    llm_judge.check(config)
+    name, options = config.aggregator()
+    aggregator = registry.create("aggregation", name, options)
+    marking, marks = config.marked()
+    if marking:
+        registry.create("watermark", marking, marks)
+    defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
+    for defense in defenses:
+        defense.check(template(config.template))
+    names = [defense.name for defense in defenses]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"The defence {twice[0]} is named twice.")
+    chosen = aggregator
+    for defense in defenses:
+        aggregator = defense.server(aggregator)
+    if aggregator is not chosen and name != DEFAULT:
+        raise UsageError(
+            f"A defence takes {aggregator.name} steps at the server in place of {chosen.name}: "
+            "leave one of them out (for secure_gate: nesterov=false)."
+        )
+    _check_penalty(config, aggregator, defenses)
+    run = Run(
+        config=config,
+        out=out,
+        aggregator=aggregator,
+        secure=_secured(config, defenses),
+        defenses=defenses,
+        tokens=Tokenized(shared={}, private={}),
+    )
+    local_baseline.check(run)
+    return run
+
+
+def _secured(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregation | None:
+    """Return the secure aggregation asked for, once everything it needs is known to be there."""
+    name, options = config.secured()
+    if not name:
+        return None
+    secure: SecureAggregation = registry.create("secure aggregation", name, options)
+    secure.check()
+    everybody = dict.fromkeys(rounds.participants(config, 1))
+    secured.asked(everybody, config, secure.threshold, 1)  # refuses a design that cannot be
+    if answering := [one.name for one in defenses if type(one).responder is not Defense.responder]:
+        raise UsageError(
+            f"The defence {answering[0]} deploys from clients' adapters, which secure aggregation "
+            "does not keep: leave one of them out."
+        )
+    return secure
+
+
+def _check_penalty(config: Simulation, aggregator: Aggregator, defenses: Sequence[Defense]) -> None:
+    """Refuse a training of a defence's own where the loss is to be another than it knows."""
+    taking_over = [one.name for one in defenses if type(one).train is not Defense.train]
+    if taking_over and config.training.learned != "text":
+        raise UsageError(
+            f"The defence {taking_over[0]} learns whole texts: leave training.learned out."
+        )
+    if taking_over and type(aggregator).penalty is not Aggregator.penalty:
+        raise UsageError(
+            f"The aggregation {aggregator.name} adds to the clients' loss, which the defence "
+            f"{taking_over[0]} does not do: choose another of either."
+        )
+
+
+def spendings(run: Run) -> list[cost.Spent]:
+    """Return every training of a client, for what it costs; the central model's is none."""
+    config = run.config
+    return [
+        cost.Spent(
+            stage="private" if task.chain else "federated",
+            who=task.client,
+            round=number,
+            sequences=task.sequences,
+            training=config.training,
+            seed=rounds.seed_of(config.seed, number, task.who),
+            adapter=task.chain.name if task.chain else "",
+            messages=2 if run.aggregator.remembers and not task.chain else 1,
+        )
+        for number in range(1, config.rounds + 1)
+        for task in (*rounds.tasks(run, number), *rounds.sequels(run, number))
+        if task.client
+    ]
+
+
+def held_out(config: Simulation, out: Path) -> list[Document]:
+    """Return the documents that nobody trained on, as many as are evaluated."""
+    if not config.evaluated or not (out / HELD_OUT).is_file():
+        return []
+    return list(corpus.read(out / HELD_OUT, template(config.template)))[: config.evaluated]
+
+
+def evaluate(
+    config: Simulation,
+    out: Path,
+    finished: Manifest,
+    engine: "LocalEngine",
+    progress: Progress,
+    *,
+    judge: Judge | None = None,
+) -> Sequence[Measurement]:
+    """Return the held-out utility of base, tuned and (where trained) central and local models."""
+    documents = held_out(config, out)
+    if not documents:
+        return utility.unmeasured("nothing was held out")
+    last = finished.rounds[-1]
+    targets: list[tuple[str, Target | list[Target]]] = [
+        ("base", Target(name=config.base)),
+        ("tuned", Target(name=last.adapter, adapter=str(out / last.adapter))),
+    ]
+    central = out / f"central/{last.round:03d}"
+    if central.is_dir():
+        targets.append(("central", Target(name="central", adapter=str(central))))
+    if config.local != "no":
+        own = {one.id: local_baseline.adapter(out, one.id, last.round) for one in finished.clients}
+        models = [Target(name=f"{who} alone", adapter=str(at)) for who, at in own.items()]
+        targets.append(("local", models))
+    return utility.measure(
+        engine,
+        targets,
+        documents,
+        template(config.template),
+        seed=config.seed,
+        max_length=min(config.training.max_length, engine.context_length),
+        judge=judge,
+        progress=progress,
+    )

@@ -1,0 +1,129 @@
+"""A round under secure aggregation: the server keeps sums, and no client's update stays behind."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from statistics import fmean
+
+from fedaudit.api.plugin import Update
+from fedaudit.api.secure_aggregation import SecureAggregation
+from fedaudit.federation import secure_sums
+from fedaudit.metrics.attribution import shared_rule, shared_sets, subset_design
+from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.simulation.config import Simulation
+
+Members = tuple[str, ...]
+
+
+def weights(examples: Mapping[str, float]) -> dict[str, float]:
+    """Return what each client multiplies its update by: its examples over the clients' mean."""
+    mean = fmean(examples.values())
+    return {who: count / mean for who, count in examples.items()}
+
+
+def mean(updates: Mapping[str, Update], examples: Mapping[str, float]) -> Update:
+    """Return the mean of the participants' updates, weighted by their examples."""
+    total = sum(examples[who] for who in updates)
+    names = next(iter(updates.values()))
+    return {
+        name: sum(
+            (updates[who][name].double() * (examples[who] / total) for who in sorted(updates)),
+            start=names[name].double() * 0.0,
+        )
+        for name in names
+    }
+
+
+def asked(
+    participants: Mapping[str, object],
+    config: Simulation,
+    threshold: int,
+    number: int,
+    weighted: Mapping[str, float] | None = None,
+) -> list[Members]:
+    """Return the sets of a round's sums, each once and in an order that tells nothing.
+
+    They are those of every participant's design, or those that all share, and the round's own sum
+    over all of them. `weighted` are the weights in that one, equal ones where nobody knows.
+    """
+    everybody = tuple(sorted(participants))
+    if config.queries.protocol == "shared":
+        found = set(_shared(everybody, config, threshold, number, weighted))
+    else:
+        found = set(_pairs(everybody, config, threshold, number))
+    return sorted({*found, everybody})
+
+
+def _pairs(
+    everybody: Members, config: Simulation, threshold: int, number: int
+) -> Iterator[Members]:
+    designs = (
+        subset_design.draw(
+            everybody,
+            who,
+            others=config.queries.others,
+            queries=config.queries.pairs,
+            threshold=threshold,
+            seed=config.seed,
+            number=number,
+            limit=config.queries.limit,
+        ).design
+        for who in everybody
+    )
+    for one in designs:
+        yield from (*one.include, *one.exclude)
+
+
+def _shared(
+    everybody: Members,
+    config: Simulation,
+    threshold: int,
+    number: int,
+    weighted: Mapping[str, float] | None,
+) -> tuple[Members, ...]:
+    own = weighted or {}
+    equal = config.queries.weights == "equal"
+    whole = not equal or shared_rule.known(own.get(who, 1.0) for who in everybody)
+    rule = Rule(
+        participants=len(everybody),
+        queries=config.queries.sets or shared_rule.half(len(everybody), whole=whole),
+        threshold=threshold,
+        limit=config.queries.limit,
+        whole=whole,
+    )
+    return shared_sets.draw_by(rule, everybody, seed=config.seed, number=number).sets
+
+
+def store(
+    secure: SecureAggregation,
+    updates: Mapping[str, Update],
+    weighted: Mapping[str, float],
+    config: Simulation,
+    number: int,
+    folder: Path,
+) -> dict[str, Members]:
+    """Ask for the round's sums, write them, and remove every client's adapter.
+
+    The round's own sum is of updates times `weighted`; so are the others, unless the settings ask
+    for sums of equal weights. Returns the members by file, below the federation.
+    """
+    sets = asked(updates, config, secure.threshold, number, weighted)
+    shares = {
+        who: {name: tensor * weighted[who] for name, tensor in update.items()}
+        for who, update in updates.items()
+    }
+    place = folder / secure_sums.FOLDER
+    equal = config.queries.weights == "equal"
+    plain = [members for members in sets if equal and len(members) < len(updates)]
+    scaled = [members for members in sets if members not in plain]
+    answers = chain(
+        zip(plain, secure.sums(updates, plain) if plain else (), strict=True),
+        zip(scaled, secure.sums(shares, scaled), strict=True),
+    )
+    files = {
+        f"rounds/{number:03d}/{secure_sums.FOLDER}/{secure_sums.write(total, members, number, place)}": members
+        for members, total in answers
+    }
+    shutil.rmtree(folder / "clients")
+    return files

@@ -1,0 +1,121 @@
+"""What server and clients remember from round to round, and what that does to gradients."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.defense import Defense
+from fedaudit.api.errors import UsageError
+from fedaudit.api.plugin import Aggregator, State
+from fedaudit.api.secure_aggregation import SecureAggregation
+from fedaudit.federation import adapters
+
+if TYPE_CHECKING:
+    import torch
+
+STATE = "state.safetensors"
+"""A state's file: below a round's `server`, and beside a client's adapter."""
+
+
+def of_server(out: Path, number: int) -> Path:
+    """Return the file of what the server remembers after round `number`."""
+    return out / f"rounds/{number:03d}/server" / STATE
+
+
+def of_client(out: Path, number: int, client: str) -> Path:
+    """Return the file of what a client remembers after round `number`, if it took part in it."""
+    return out / f"rounds/{number:03d}/clients/{client}" / STATE
+
+
+def before(out: Path, number: int, client: str) -> Path:
+    """Return the file of what a client remembers when round `number` begins.
+
+    It is that of the last round before in which the client took part; where there is none, a file
+    that does not exist.
+    """
+    earlier = (of_client(out, n, client) for n in range(number - 1, 0, -1))
+    return next((path for path in earlier if path.is_file()), of_client(out, 0, client))
+
+
+def check(
+    aggregator: Aggregator, secure: SecureAggregation | None, defenses: Sequence[Defense]
+) -> None:
+    """Refuse a rule whose clients remember beside what knows of no second message of theirs."""
+    if not aggregator.remembers:
+        return
+    if secure:
+        raise UsageError(
+            f"Under {aggregator.name} a client's change of state is a second message, which "
+            f"{secure.name} secure aggregation does not sum: leave one of them out."
+        )
+    for defense in defenses:
+        if type(defense).train is not Defense.train:
+            raise UsageError(
+                f"The aggregation {aggregator.name} corrects the clients' gradients, which the "
+                f"training of the defence {defense.name} does not do: choose another of either."
+            )
+        if type(defense).upload is not Defense.upload:
+            raise UsageError(
+                f"Under {aggregator.name} a client sends its mean gradient too, which the defence "
+                f"{defense.name} leaves as it is: choose another of either."
+            )
+
+
+class Gradients:
+    """A client's gradients in a round: how they are corrected, and what it remembers of them."""
+
+    def __init__(
+        self,
+        aggregator: Aggregator,
+        weights: "Mapping[str, torch.nn.Parameter]",
+        state: State,
+        own: State,
+    ) -> None:
+        import torch
+
+        self.aggregator, self.weights, self.own, self.steps = aggregator, weights, own, 0
+        self.correction = {
+            name: tensor.to(weights[name].device, weights[name].dtype)
+            for name, tensor in (aggregator.correction(state, own) or {}).items()
+        }
+        self.total = {
+            name: torch.zeros_like(parameter, dtype=torch.float32, requires_grad=False)
+            for name, parameter in weights.items()
+        }
+
+    def correct(self) -> None:
+        """Add up the gradients of a step, and then correct them."""
+        self.steps += 1
+        for name, parameter in self.weights.items():
+            if parameter.grad is not None:
+                self.total[name] += parameter.grad
+            if name in self.correction:
+                zero = parameter.detach() * 0.0  # of a tensor that this step did not use
+                parameter.grad = self.correction[name] + (
+                    zero if parameter.grad is None else parameter.grad
+                )
+
+    def remembered(self) -> State:
+        """Return the client's own state after the round; without a step it is the one before."""
+        if not self.steps:
+            return self.own
+        mean = {name: (tensor / self.steps).cpu() for name, tensor in self.total.items()}
+        return self.aggregator.remember(self.own, mean)
+
+
+def collected(
+    aggregator: Aggregator,
+    out: Path,
+    number: int,
+    state: State,
+    examples: Mapping[str, float],
+    chosen: Sequence[str],
+) -> State:
+    """Return the server's state after round `number`, told by the clients `chosen` for it."""
+    return aggregator.collect(
+        state,
+        [adapters.read_state(before(out, number, who)) for who in chosen],
+        [adapters.read_state(of_client(out, number, who)) for who in chosen],
+        [examples[who] for who in chosen],
+        list(examples.values()),
+    )

@@ -1,0 +1,11 @@
+"""Files, locks, processes and sandboxes.
+
+* `files`: Files that are whole or absent, and their fingerprints.
+* `landlock`: Landlock, the Linux kernel's way for a process to give up rights, for itself and for
+  good.
+* `locks`: Locks: one process at a time works in a folder.
+* `names`: Names that become files: what others name may not lead out of its folder, nor to a
+  device.
+* `processes`: Worker processes that work for one parent and end with it.
+* `sandbox`: What a stranger's file makes of a library, tried in a process that can be ended.
+"""

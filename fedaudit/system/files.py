@@ -1,0 +1,249 @@
+"""Files that are whole or absent, and their fingerprints."""
+
+import errno
+import hashlib
+import json
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fedaudit.api.errors import FedauditError, InputError, Interrupted
+
+LIMIT = 2**30
+"""Bytes of the largest file that is read as a whole; reports have a few million."""
+LARGEST = 2**38
+"""Bytes of the largest file that is read in pieces; a model's files have less."""
+
+_UMASK = threading.Lock()
+_PLACES = {
+    *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
+    *(errno.EROFS, errno.ENXIO),
+}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+def open_regular(path: Path, *, write: bool = False) -> BinaryIO:
+    """Open a file to be read, or to be changed; raises InputError where it is a pipe or a device.
+
+    Those may never end, and may make whoever opens them wait; what is larger than LARGEST, sparse
+    as it may be, is refused too. A link to a file is followed. Raises
+    OSError as `open` does.
+    """
+    _check_kind(path, path.stat())  # some devices do something when they are opened
+    flags = os.O_RDWR if write else os.O_RDONLY
+    for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, name, 0)
+    handle = os.open(path, flags)
+    try:
+        found = os.fstat(handle)
+        _check_kind(path, found)
+        if found.st_size > LARGEST:
+            raise InputError(f"{path} is too large: such a file has {LARGEST:,} bytes at most.")
+        return os.fdopen(handle, "r+b" if write else "rb", buffering=0 if write else -1)
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_regular(path: Path, limit: int = LIMIT) -> bytes:
+    """Return what a file holds; raises as `open_regular`, and InputError above `limit` bytes."""
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > limit or len(found := file.read(limit + 1)) > limit:
+            raise InputError(f"{path} is too large: such a file has {limit:,} bytes at most.")
+        return found
+
+
+def check_target(path: Path) -> None:
+    """Raise InputError where a file cannot be put into the place of what is there.
+
+    Only of another file: not of a device or a pipe, and neither of a link nor of what it leads to.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return
+    if stat.S_ISLNK(mode):
+        raise InputError(f"{path} cannot be written: it is a link. Name the file itself.")
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path} cannot be written: it is a folder.")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path} cannot be written: it is no regular file.")
+
+
+def _check_kind(path: Path, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path} is no regular file.")
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open_regular(path) as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def over(hashes: Mapping[str, str]) -> str:
+    """Return one SHA-256 over files: of lines `HASH  NAME`, sorted by name."""
+    lines = "".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes))
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def lines_sha256(path: Path) -> str:
+    """Return a SHA-256 of a file's lines that does not depend on their order."""
+    with open_regular(path) as file:
+        lines = sorted(hashlib.sha256(line.strip()).digest() for line in file)
+    return hashlib.sha256(b"".join(lines)).hexdigest()
+
+
+@contextmanager
+def atomic(path: Path, mode: int = 0o644) -> Iterator[Path]:
+    """Give a temporary path beside `path`; when the block ends well, it takes `path`'s place.
+
+    It has the permissions `mode`, less those that the process's umask takes away.
+    Raises, with nothing left behind, Interrupted when the disk is full or fails, and InputError
+    when the place cannot be written to, or holds a link, a pipe or a device.
+    """
+    check_target(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        os.close(handle)
+        yield temporary
+        temporary.chmod(mode & ~umask())
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise _refused(path, error) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def umask() -> int:
+    """Return the permissions that this process gives to no file it makes."""
+    with _UMASK:
+        found = os.umask(0o077)  # it can only be read by setting it
+        os.umask(found)
+    return found
+
+
+def told(error: OSError) -> InputError | None:
+    """Return what is wrong with a place that a user named, in one line; None for other errors."""
+    if error.filename is None or error.errno not in _PLACES:
+        return None
+    name = str(error.filename)
+    return InputError(f"{name[:200]}{'…' * (len(name) > 200)} cannot be used: {error.strerror}.")
+
+
+def sweep(folder: Path) -> None:
+    """Remove what was left in a folder by writes whose process was killed."""
+    for left in folder.glob(".*.????????"):  # as `atomic` calls what is not whole yet
+        left.unlink(missing_ok=True)
+
+
+@contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    """Raise what `atomic` raises when what is done to `path` inside cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _refused(path: Path, error: OSError) -> FedauditError:
+    kind = Interrupted if error.errno in _FULL else InputError
+    return kind(f"{path} cannot be written: {error.strerror or error}.")
+
+
+def atomic_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write `text` to `path` in UTF-8, whole or not at all."""
+    with atomic(path, mode) as temporary:
+        temporary.write_bytes(text.encode())
+
+
+def folder(path: Path) -> Path:
+    """Return `path` as a folder, made where there is none; InputError when it cannot be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path} cannot be made a folder: {error.strerror}.") from None
+    return path
+
+
+def for_owner(path: Path) -> None:
+    """Make the folder `path`, and close it and all below it to everybody but its owner.
+
+    Folders get the mode 0700 and files 0600. Raises InputError where that cannot be.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for one in (path, *path.rglob("*")):
+            if not one.is_symlink():
+                one.chmod((0o700 if one.is_dir() else 0o600) & ~umask())
+    except OSError as error:
+        raise InputError(f"{path} cannot be closed to others: {error.strerror}.") from None
+
+
+def existing_parent(path: Path) -> None:
+    """Raise InputError unless `path` could be made: its nearest existing parent takes new files."""
+    parent = next((p for p in (path, *path.absolute().parents) if p.exists()), path)
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise InputError(f"{path} cannot be written: {parent} is not a folder to write into.")
+
+
+def like(path: Path) -> str:
+    """Return the question whether what lies beside `path`, and is called much like it, was meant.
+
+    It begins with a space; it is empty where there is nothing of the kind.
+    """
+    try:
+        names = [one.name for one in path.parent.iterdir()]
+    except OSError:
+        return ""
+    near = get_close_matches(path.name, names, n=1, cutoff=0.6)
+    return f" Did you mean {str(path.parent / near[0])!r}?" if near else ""
+
+
+def existing(path: Path, what: str) -> Path:
+    """Return `path`, or raise InputError when there is nothing."""
+    if not path.exists():
+        raise InputError(f"There is no {what} {path}.")
+    return path
+
+
+def read_json(path: Path, missing: str) -> Any:
+    """Return what the JSON file `path` holds; raises InputError, saying `missing` without one."""
+    try:
+        found = json.loads(read_regular(path).decode("utf-8"))
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        return found
+    except FileNotFoundError:
+        raise InputError(missing) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON in UTF-8 ({error}).") from None
+
+
+def check_version(table: Any, path: Path, known: str) -> None:
+    """Raise InputError when what `path` holds has another major schema version than `known`.
+
+    Without a version it is taken for `known`.
+    """
+    version = str(table.get("schema_version", known)) if isinstance(table, dict) else known
+    own = known.partition(".")[0]
+    if version.partition(".")[0] != own:
+        raise InputError(f"{path} has schema version {version}; this fedaudit reads {own}.x.")

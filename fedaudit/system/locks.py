@@ -1,0 +1,64 @@
+"""Locks: one process at a time works in a folder."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fedaudit.api.errors import InputError
+from fedaudit.system.files import check_target, folder, unwritable
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Keep other processes out of the block that lock the same `path`; InputError says `busy`.
+
+    The lock is the kernel's: it goes with the process, however that ends. The file goes after the
+    block, and so does its folder where it was made for it and is empty. Where the system or the
+    disk has no locks there is none.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    made = not path.parent.exists()
+    folder(path.parent)
+    handle = _handle(path)
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(busy) from None
+            except OSError:
+                break
+            if _leads_to(path, handle):
+                break
+            os.close(handle)  # whoever had it has removed it meanwhile
+            handle = _handle(path)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+        if made:
+            with suppress(OSError):  # it is not empty: somebody needs it
+                path.parent.rmdir()
+
+
+def _handle(path: Path) -> int:
+    check_target(path)
+    flags = os.O_RDWR | os.O_CREAT
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
+        flags |= getattr(os, name, 0)
+    with unwritable(path):
+        return os.open(path, flags, 0o600)
+
+
+def _leads_to(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,14 @@
+"""Completion of documents and training pairs: verbatim and discoverable extraction.
+
+* `discoverable`: Discoverable memorization (FewFedPIT, section 4.3, after Nasr et al. 2023).
+* `held_out_gain`: What a model gives of trained records beyond what it gives of others like them,
+  as rows.
+* `likelihood`: How likely somebody who was not trained on a document would continue it word for
+  word.
+* `measurements`: Verbatim extraction as rows and findings of a report.
+* `pairs`: Documents cut in two, and how near a model's continuation comes (FedPII, appendix B.4).
+* `training_pairs`: Training pairs, and how much of its answer a model gives when asked
+  (FewFedPIT, section 4.3).
+* `verbatim`: Verbatim extraction (FedPII, appendix B.4): documents that are continued word for
+  word.
+"""

@@ -1,0 +1,97 @@
+"""Discoverable memorization (FewFedPIT, section 4.3, after Nasr et al. 2023)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Attack, Case, Result
+from fedaudit.api.records import Decoding, Probe, Target
+
+from . import training_pairs
+from .pairs import Cut, drawn, owned
+from .training_pairs import Answered, Measured, Pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discoverable(Attack):
+    """Give the prompt of each training pair and measure how much of its answer comes back."""
+
+    name: ClassVar[str] = "discoverable"
+    paper: ClassVar[str] = "FewFedPIT, arXiv:2403.06131, section 4.3 and figure 3"
+    compares: ClassVar[bool] = True
+
+    examples: int = 100
+    """At most so many training pairs, drawn at random; 0 takes all."""
+    new_tokens: int = 128
+    """How long an answer may be; it may always be as long as the true one."""
+    threshold: float = 0.9
+    """The Rouge-L from which on an answer counts as leaked."""
+
+    def __post_init__(self) -> None:
+        if self.examples < 0 or self.new_tokens < 1:
+            raise ValueError("examples must be at least 0, new_tokens at least 1.")
+        if not 0 < self.threshold <= 1:
+            raise ValueError("threshold must be above 0 and at most 1.")
+
+    def run(self, case: Case) -> Result:
+        """Ask for the answers in the victim's records, or in the attacker's own without one."""
+        found = training_pairs.pairs(case, owned(case))
+        if not found.cuts:
+            raise InputError(
+                "There is nothing to ask: no record has an instruction and an output that ends "
+                "its text and fits the model's context."
+            )
+        cuts = drawn(found.cuts, self.examples, case.seed)
+        measured = self._measured(case, cuts, "own" if case.victim is None else "victim")
+        beside = self._held_out(case)
+        result = training_pairs.result(replace(measured, held_out=beside, related=case.related))
+        return replace(result, limits=(self._told(case, found, cuts), *result.limits))
+
+    def _held_out(self, case: Case) -> Measured | None:
+        """Ask for as many held-out answers."""
+        cuts = training_pairs.pairs(case, case.held_out or ()).cuts
+        some = drawn(cuts, self.examples, case.seed)
+        return self._measured(case, some, "held-out") if some else None
+
+    def _measured(self, case: Case, cuts: Sequence[Cut], records: str) -> Measured:
+        probes = [self._probe(case, cut) for cut in cuts]
+        return Measured(
+            plugin=self.name,
+            cuts=cuts,
+            tuned=self._answered(case, case.tuned, cuts, probes),
+            base=self._answered(case, case.base, cuts, probes) if case.base else None,
+            asked=len(set(probes)),
+            threshold=self.threshold,
+            records=records,
+            seed=case.seed,
+        )
+
+    def _probe(self, case: Case, cut: Cut) -> Probe:
+        new = max(self.new_tokens, len(cut.suffix))
+        room = case.engine.context_length - len(cut.prompt)
+        return Probe(prompt=cut.prompt, samples=1, max_new_tokens=min(new, room))
+
+    def _answered(
+        self, case: Case, target: Target, cuts: Sequence[Cut], probes: Sequence[Probe]
+    ) -> Answered:
+        """Ask one model, greedily, and compare; equal questions are asked once."""
+        asked = list(dict.fromkeys(probes))
+        generations = case.engine.generate(
+            target,
+            asked,
+            seed=case.seed,
+            decoding=Decoding(temperature=0),
+            progress=case.progress(f"asking {target.name}"),
+        )
+        texts = {probe: g.texts[0] for probe, g in zip(asked, generations, strict=True)}
+        return training_pairs.answered(cuts, [texts[probe] for probe in probes])
+
+    def _told(self, case: Case, found: Pairs, cuts: Sequence[Cut]) -> str:
+        whose = "the attacker's own" if case.victim is None else "the victim's"
+        return (
+            f"{self.name}: {len(cuts):,} of {len(found.cuts):,} distinct training pairs, {whose}, "
+            f"were asked for greedily; {found.others:,} records were passed over because no "
+            f"instruction with an answer in words ends there, {found.too_long:,} because the "
+            "model's context does not hold them."
+        )

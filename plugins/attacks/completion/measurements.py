@@ -1,0 +1,194 @@
+"""Verbatim extraction as rows and findings of a report."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from fedaudit.api.plugin import Result
+from fedaudit.api.records import Finding, Measurement
+from fedaudit.metrics.edit_distance import deviation
+from fedaudit.metrics.intervals import bootstrap_mean
+from fedaudit.report.verdict.completion import LEVEL
+
+from .likelihood import Evidence
+from .pairs import LABEL, NO_BASE, Continued, Cut, follows, partners
+
+
+def result(
+    plugin: str,
+    cuts: Sequence[Cut],
+    tuned: Continued,
+    base: Continued | None,
+    *,
+    records: str,
+    seed: int,
+    evidence: Mapping[int, Evidence],
+) -> Result:
+    """Return distances and share of 0 in all and by task, and a finding a memorised document."""
+    scope = {"records": records}
+    models = {"tuned": tuned} | ({"base": base} if base else {})
+    rows: list[Measurement] = []
+    for task in ("", *sorted({cut.task for cut in cuts} - {""})):
+        some = [i for i, cut in enumerate(cuts) if not task or cut.task == task]
+        own = {**scope, "task": task} if task else scope
+        rows += _rows(plugin, own, {n: [m.distances[i] for i in some] for n, m in models.items()},
+                      seed)  # fmt: skip
+    rows += _judged(plugin, scope, cuts, tuned, base, seed)
+    if base is not None:
+        rows.append(_least_likely(plugin, scope, cuts, evidence))
+    asked = float(len({cut.prompt for cut in cuts}))
+    rows += [
+        Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="queries",
+            value=asked,
+            scope={"source": name, **scope},
+        )
+        for name in models
+    ]
+    named = _named(plugin, cuts, tuned)
+    return Result(
+        measurements=tuple(rows),
+        findings=tuple(
+            _finding(plugin, name, cuts[i], base.distances[i] if base else None, evidence.get(i))
+            for name, i in named
+        ),
+        limits=() if base else (NO_BASE,),
+        revealed=tuple({"id": name, "label": LABEL, "text": cuts[i].text} for name, i in named),
+    )
+
+
+def _rows(
+    plugin: str, scope: Mapping[str, object], distances: Mapping[str, Sequence[int]], seed: int
+) -> Iterator[Measurement]:
+    """Yield mean, deviation and share of 0 of each model's distances."""
+    means = {n: bootstrap_mean(d, seed=seed) for n, d in distances.items()}
+    base = distances.get("base")
+    for name, values in distances.items():
+        own = {"source": name, **scope}
+        beside = base if name == "tuned" else None
+        yield Measurement.mean(
+            means[name],
+            len(values),
+            kind="extraction",
+            plugin=plugin,
+            metric="edit_distance",
+            scope=own,
+            hits=values.count(0),
+            baseline=means["base"].value if beside else None,
+        )
+        yield Measurement.rate(
+            values.count(0),
+            len(values),
+            kind="extraction",
+            plugin=plugin,
+            metric="coverage",
+            scope=own,
+            baseline=beside.count(0) / len(beside) if beside else None,
+        )
+        spread = deviation(values)
+        yield Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="edit_deviation",
+            value=spread,
+            n=len(values),
+            reason="" if spread is not None else "a single document has no deviation",
+            scope=own,
+        )
+
+
+def _judged(
+    plugin: str,
+    scope: Mapping[str, object],
+    cuts: Sequence[Cut],
+    tuned: Continued,
+    base: Continued | None,
+    seed: int,
+) -> Iterator[Measurement]:
+    """Yield the share that the base's lack, and that of the control: what the verdict goes by."""
+    pairs = partners(cuts, seed)
+    hits = sum(follows(tuned.texts[i], cuts[j].text) for i, j in pairs)
+    if base is not None:
+        zeros = [i for i, distance in enumerate(tuned.distances) if not distance]
+        only = sum(base.distances[i] > 0 for i in zeros)
+        yield Measurement.rate(
+            only,
+            len(cuts),
+            kind="extraction",
+            plugin=plugin,
+            metric="coverage",
+            scope={"source": "tuned-not-base", **scope},
+            chance=hits / len(pairs) if pairs else None,
+            baseline=base.distances.count(0) / len(cuts),
+        )
+    if pairs:
+        yield Measurement.rate(
+            hits,
+            len(pairs),
+            kind="extraction",
+            plugin=plugin,
+            metric="coverage",
+            scope={"source": "control", **scope},
+        )
+
+
+def _least_likely(
+    plugin: str,
+    scope: Mapping[str, object],
+    cuts: Sequence[Cut],
+    evidence: Mapping[int, Evidence],
+) -> Measurement:
+    """Return the smallest p-value, of any of the documents that were tried; 1 where none came."""
+    return Measurement(
+        kind="extraction",
+        plugin=plugin,
+        metric="p_value",
+        value=min((one.p_value for one in evidence.values()), default=1.0),
+        n=len(cuts),
+        scope={"source": "tuned-not-base", "test": "likelihood", **scope},
+    )
+
+
+def _named(plugin: str, cuts: Sequence[Cut], tuned: Continued) -> list[tuple[str, int]]:
+    """Return (finding id, index) of every document that was continued word for word."""
+    found = [i for i, distance in enumerate(tuned.distances) if not distance]
+    order = sorted(found, key=lambda i: (-len(cuts[i].suffix), cuts[i].text, cuts[i].prompt))
+    return [(f"{plugin}-{number:04d}", index) for number, index in enumerate(order, 1)]
+
+
+def _finding(
+    plugin: str, name: str, cut: Cut, distance: int | None, evidence: Evidence | None
+) -> Finding:
+    """Return a finding; the evidence holds the plain text, which the report masks.
+
+    It names no task: what a record calls its task is free text, and nothing would mask it.
+    """
+    known = {
+        "log_p_base": evidence.log_p_base,
+        "log_p_bound": evidence.log_p_bound,
+        "p_value": evidence.p_value,
+    } if evidence else {}  # fmt: skip
+    return Finding(
+        id=name,
+        severity=_severity(distance, evidence),
+        label=LABEL,
+        measurement=f"{plugin} edit_distance",
+        evidence={
+            "text": cut.text,
+            "tokens": len(cut.suffix),
+            "edit_distance_of_base": distance,
+            **known,
+        },
+    )
+
+
+def _severity(
+    distance: int | None, evidence: Evidence | None
+) -> Literal["high", "medium", "low", "unverified"]:
+    """Return how bad it is: high only where nobody would say it who was not trained on it."""
+    if distance is None:
+        return "unverified"
+    if evidence is None:
+        return "low"
+    return "high" if evidence.p_value <= LEVEL else "medium"

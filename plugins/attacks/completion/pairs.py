@@ -1,0 +1,144 @@
+"""Documents cut in two, and how near a model's continuation comes (FedPII, appendix B.4)."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedaudit.api.plugin import Case, Engine
+from fedaudit.api.records import Document, Tokens
+from fedaudit.metrics.edit_distance import edit_distance
+
+NO_BASE = "The target has no base to compare with: what the base knew is not removed."
+
+LABEL = "DOCUMENT"
+"""What a finding calls text that is no personal data of one kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A document in two parts: what is given, and what must follow."""
+
+    prompt: tuple[int, ...]
+    suffix: tuple[int, ...]
+    """The tokens of `text` standing for itself, which are compared."""
+    text: str
+    task: str
+    group: str = ""
+    rest: tuple[int, ...] = ()
+    """The tokens that follow the prompt in the document, which spell `text`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continued:
+    """What one model wrote, and how many edits of tokens it is from the truth, cut by cut."""
+
+    texts: tuple[str, ...]
+    distances: tuple[int, ...]
+
+
+def owned(case: Case) -> Sequence[Document]:
+    """Return the documents that are tried: the victim's, or the attacker's own without one."""
+    return case.attacker if case.victim is None else case.victim
+
+
+def cuts(
+    case: Case, documents: Sequence[Document], prefix: int, suffix: int, shortest: int
+) -> tuple[list[Cut], int]:
+    """Return `documents` in two parts, sorted, and how many are too short for it.
+
+    Every distinct text counts once. The first part is `prefix` tokens, at most half of the text
+    and no more than the model's context leaves room for; the second up to `suffix` tokens.
+    """
+    order = sorted(documents, key=lambda one: one.group, reverse=True)
+    texts = sorted({(one.text, one.task): one for one in order if not one.is_prompt}.items())
+    tokenized = case.engine.tokenize([text for (text, _), _ in texts])
+    begin = len(case.begun((), at_start=True))
+    room = max(0, case.engine.context_length - begin - suffix)
+    found = [
+        cut
+        for (_, one), tokens in zip(texts, tokenized, strict=True)
+        if (cut := _cut(case, one, tokens, min(prefix, room), suffix))
+        and len(cut.suffix) >= shortest
+    ]
+    return found, len(texts) - len(found)
+
+
+def _cut(case: Case, one: Document, tokens: Tokens, prefix: int, suffix: int) -> Cut | None:
+    middle = _clean(tokens, min(prefix, len(tokens.ids) // 2))
+    end = _clean(tokens, min(middle + suffix, len(tokens.ids)))
+    if not 0 < middle < end:
+        return None
+    text = one.text[tokens.offsets[middle][0] : tokens.offsets[end - 1][1]].lstrip()
+    [own] = case.engine.tokenize([text])
+    prompt = case.begun(tokens.ids[:middle], at_start=True)
+    return Cut(
+        prompt=prompt,
+        suffix=own.ids[:suffix],
+        text=text,
+        task=one.task,
+        group=one.group,
+        rest=tokens.ids[middle:end],
+    )
+
+
+def _clean(tokens: Tokens, index: int) -> int:
+    """Return the last place up to `index` that does not cut through a character."""
+    offsets = tokens.offsets
+    while 0 < index < len(offsets) and offsets[index][0] < offsets[index - 1][1]:
+        index -= 1
+    return index
+
+
+def drawn(cuts: Sequence[Cut], count: int, seed: int) -> list[Cut]:
+    """Return `count` of `cuts` in their order, drawn at random; all for 0."""
+    if not 0 < count < len(cuts):
+        return list(cuts)
+    chosen = random.Random(f"verbatim {seed}").sample(range(len(cuts)), count)
+    return [cuts[index] for index in sorted(chosen)]
+
+
+def compared(engine: Engine, cuts: Sequence[Cut], texts: Sequence[str]) -> Continued:
+    """Return each continuation's distance from the truth, in tokens of both texts as they stand.
+
+    White space that leads either is not compared, nor what is written after as many tokens as the
+    truth has; so a distance is at most that number.
+    """
+    written = engine.tokenize([text.lstrip() for text in texts])
+    distances = tuple(
+        0 if follows(text, cut.text) else edit_distance(tokens.ids[: len(cut.suffix)], cut.suffix)
+        for cut, text, tokens in zip(cuts, texts, written, strict=True)
+    )
+    return Continued(texts=tuple(texts), distances=distances)
+
+
+def follows(written: str, truth: str) -> bool:
+    """Tell whether what was written begins with the truth, leading white space aside."""
+    # A tokenizer may merge the truth's last token with what follows it: that is no difference.
+    return written.lstrip().startswith(truth)
+
+
+def recited(tuned: Continued, base: Continued | None) -> list[int]:
+    """Return the documents that the tuned model continued word for word and the base did not."""
+    return [
+        i
+        for i, distance in enumerate(tuned.distances)
+        if not distance and base is not None and base.distances[i]
+    ]
+
+
+def partners(cuts: Sequence[Cut], seed: int) -> list[tuple[int, int]]:
+    """Return for each document another one of its task, as indices; none where it has no other.
+
+    What follows in the other document is the control: what many documents have in common is no
+    leak of one of them.
+    """
+    rng = random.Random(f"verbatim control {seed}")
+    groups: dict[str, list[int]] = {}
+    for index, cut in enumerate(cuts):
+        groups.setdefault(cut.task, []).append(index)
+    pairs: list[tuple[int, int]] = []
+    for _, group in sorted(groups.items()):
+        if len(group) > 1:
+            shift = rng.randrange(1, len(group))
+            pairs += zip(group, group[shift:] + group[:shift], strict=True)
+    return pairs

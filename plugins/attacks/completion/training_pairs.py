@@ -1,0 +1,292 @@
+"""Training pairs, and how much of its answer a model gives when asked (FewFedPIT, section 4.3)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fedaudit.api.plugin import Case, Result
+from fedaudit.api.records import Document, Finding, Measurement, Tokens
+from fedaudit.metrics.difference import Gain
+from fedaudit.metrics.intervals import Estimate, bootstrap_mean, wilson
+from fedaudit.metrics.text_similarity import rouge_l, words
+
+from . import held_out_gain
+from .pairs import LABEL, NO_BASE, Cut, partners
+
+LONG = 5
+"""A leak of an answer with fewer words is never "high": short answers are soon guessed."""
+
+RARE = 0.1
+"""A leak is "high" only where certainly less than this share of held-out answers comes out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """The training pairs of a case, and how many records are none or cannot be asked."""
+
+    cuts: Sequence[Cut]
+    """Prompt and answer of each record; `text` is the answer."""
+    others: int
+    """Records that no answer ends, or one without words: there is nothing to compare with."""
+    too_long: int
+    """Pairs that the model's context does not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What one model answered, and its Rouge-L with the true answer, pair by pair."""
+
+    texts: Sequence[str]
+    scores: Sequence[float]
+
+
+def pairs(case: Case, documents: Sequence[Document]) -> Pairs:
+    """Return the pairs of `documents`, each distinct one once.
+
+    The prompt is what training read before the answer: the text up to where the output begins, as
+    tokens of the whole text, behind what the target expects at a document's start.
+    """
+    order = sorted(documents, key=lambda one: one.group, reverse=True)
+    found = {(d.text, d.output, d.task): d for d in order if not d.is_prompt}
+    texts = [one for _, one in sorted(found.items())]
+    good = [one for one in texts if _is_pair(one)]
+    tokenized = case.engine.tokenize([one.text for one in good])
+    own = case.engine.tokenize([one.output for one in good])
+    cuts = [
+        Cut(
+            prompt=_prompt(case, one, tokens),
+            suffix=y.ids,
+            text=one.output,
+            task=one.task,
+            group=one.group,
+        )
+        for one, tokens, y in zip(good, tokenized, own, strict=True)
+    ]
+    room = case.engine.context_length
+    fit = [cut for cut in cuts if cut.prompt and len(cut.prompt) + len(cut.suffix) <= room]
+    return Pairs(cuts=fit, others=len(texts) - len(good), too_long=len(cuts) - len(fit))
+
+
+def _is_pair(document: Document) -> bool:
+    record = document.instruction and document.text.endswith(document.output)
+    return bool(record and words(document.output))
+
+
+def _prompt(case: Case, document: Document, tokens: Tokens) -> tuple[int, ...]:
+    begin = len(document.text) - len(document.output)
+    read = sum(end <= begin for _, end in tokens.offsets)
+    return case.begun(tokens.ids[:read], at_start=True)
+
+
+def answered(cuts: Sequence[Cut], texts: Sequence[str]) -> Answered:
+    """Return answers with their Rouge-L (F1 over words, 0 to 1) with the true ones."""
+    scores = [rouge_l(cut.text, text) for cut, text in zip(cuts, texts, strict=True)]
+    return Answered(texts=tuple(texts), scores=tuple(scores))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What an attack got of both models, to be turned into rows and findings."""
+
+    plugin: str
+    cuts: Sequence[Cut]
+    tuned: Answered
+    base: Answered | None
+    asked: int
+    """Questions that each model was asked: equal ones count once."""
+    threshold: float
+    records: str
+    seed: int
+    held_out: "Measured | None" = None
+    """The same of records that nobody trained on."""
+    related: bool = False
+    """Whether training saw other documents of their groups."""
+
+    def models(self) -> dict[str, Answered]:
+        """Return the models by the name of their source."""
+        return {"tuned": self.tuned} | ({"base": self.base} if self.base else {})
+
+    def beyond(self) -> list[int]:
+        """Return the pairs whose answer reaches the threshold, and the base's does not."""
+        return [
+            i
+            for i, score in enumerate(self.tuned.scores)
+            if score >= self.threshold
+            and (self.base is None or self.base.scores[i] < self.threshold)
+        ]
+
+    def gains(self) -> list[Gain]:
+        """Return by how much each answer is nearer to the true one than the base's, by group."""
+        base = self.base.scores if self.base else [0.0] * len(self.cuts)
+        return [
+            Gain(f"group {cut.group}" if cut.group else f"pair {i}", cut.task, score - base[i])
+            for i, (cut, score) in enumerate(zip(self.cuts, self.tuned.scores, strict=True))
+        ]
+
+    def reached(self, task: str) -> tuple[int, int]:
+        """Return how many answers of a task reach the threshold beyond the base's, of how many."""
+        return (
+            sum(self.cuts[i].task == task for i in self.beyond()),
+            sum(cut.task == task for cut in self.cuts),
+        )
+
+
+def result(measured: Measured) -> Result:
+    """Return Rouge-L and the share that reaches the threshold, and a finding a leaked answer."""
+    m, rows = measured, _by_task(measured)
+    rows += [*_judged(m), *_queries(m)]
+    if m.held_out:
+        rows += [*_by_task(m.held_out), *_queries(m.held_out)]
+    if m.base and (m.held_out or m.records != "own"):
+        others = m.held_out.gains() if m.held_out else None
+        at = {"records": m.records} | ({"held_out": held_out_gain.RELATED} if m.related else {})
+        rows += held_out_gain.rows(m.plugin, m.gains(), others, at, seed=m.seed)
+    leaks = _leaks(m)
+    return Result(
+        measurements=tuple(rows),
+        findings=tuple(_finding(m, name, some) for name, some in leaks),
+        limits=() if m.base else (NO_BASE,),
+        revealed=tuple(
+            {"id": name, "label": LABEL, "text": m.cuts[some[0]].text} for name, some in leaks
+        ),
+    )
+
+
+def _by_task(m: Measured) -> list[Measurement]:
+    rows: list[Measurement] = []
+    for task in ("", *sorted({cut.task for cut in m.cuts} - {""})):
+        some = [i for i, cut in enumerate(m.cuts) if not task or cut.task == task]
+        rows += _rows(m, {"task": task} if task else {}, some)
+    return rows
+
+
+def _rows(m: Measured, at: Mapping[str, object], some: Sequence[int]) -> Iterator[Measurement]:
+    """Yield both models' Rouge-L and share over `some` of the pairs, and the paired difference."""
+    values = {name: [one.scores[i] for i in some] for name, one in m.models().items()}
+    means = {name: bootstrap_mean(own, seed=m.seed) for name, own in values.items()}
+    for name, own in values.items():
+        base = means["base"].value if name == "tuned" and m.base else None
+        yield _rouge(m, name, means[name], len(own), at=at, baseline=base)
+    if m.base:
+        # Pairs are drawn as a whole: the interval is that of the mean of their differences.
+        gains = [a - b for a, b in zip(values["tuned"], values["base"], strict=True)]
+        gain = bootstrap_mean(gains, seed=m.seed)
+        yield _rouge(m, "tuned-not-base", gain, len(gains), at=at)
+    for name, own in values.items():
+        base = _share(m, values["base"]) / len(own) if name == "tuned" and m.base else None
+        yield _reached(m, name, _share(m, own), len(own), at=at, baseline=base)
+
+
+def _judged(m: Measured) -> Iterator[Measurement]:
+    """Yield what the verdict goes by: the share beyond the base's, and the control.
+
+    The control is each answer beside that of another pair of its task: what the answers of a task
+    have in common is no leak of one of them.
+    """
+    others = [(i, rouge_l(m.cuts[j].text, m.tuned.texts[i])) for i, j in partners(m.cuts, m.seed)]
+    chance = [score for _, score in others]
+    hits = _share(m, chance)
+    if m.base:
+        base = _share(m, m.base.scores) / len(m.cuts)
+        guessed = hits / len(chance) if chance else None
+        yield _reached(m, "tuned-not-base", len(m.beyond()), len(m.cuts), baseline=base,
+                       chance=guessed)  # fmt: skip
+    if chance:
+        mean = bootstrap_mean(chance, seed=m.seed)
+        yield _rouge(m, "control", mean, len(chance))
+        yield _reached(m, "control", hits, len(chance))
+
+
+def _share(m: Measured, scores: Sequence[float]) -> int:
+    return sum(score >= m.threshold for score in scores)
+
+
+def _queries(m: Measured) -> Iterator[Measurement]:
+    for name in m.models():
+        yield Measurement(
+            kind="extraction",
+            plugin=m.plugin,
+            metric="queries",
+            value=float(m.asked),
+            scope={"source": name, "records": m.records},
+        )
+
+
+def _reached(
+    m: Measured,
+    source: str,
+    hits: int,
+    n: int,
+    *,
+    at: Mapping[str, object] | None = None,
+    baseline: float | None = None,
+    chance: float | None = None,
+) -> Measurement:
+    return Measurement.rate(
+        hits,
+        n,
+        kind="extraction",
+        plugin=m.plugin,
+        metric="coverage",
+        scope={"source": source, "records": m.records, "threshold": m.threshold, **(at or {})},
+        chance=chance,
+        baseline=baseline,
+    )
+
+
+def _rouge(
+    m: Measured,
+    source: str,
+    estimate: Estimate,
+    n: int,
+    *,
+    at: Mapping[str, object] | None = None,
+    baseline: float | None = None,
+) -> Measurement:
+    return Measurement.mean(
+        estimate,
+        n,
+        kind="extraction",
+        plugin=m.plugin,
+        metric="rouge_l",
+        scope={"source": source, "records": m.records, **(at or {})},
+        baseline=baseline,
+    )
+
+
+def _leaks(m: Measured) -> list[tuple[str, list[int]]]:
+    """Return (finding id, pairs that it is the answer to) of every leaked answer, longest first."""
+    groups: dict[str, list[int]] = {}
+    for index in m.beyond():
+        groups.setdefault(m.cuts[index].text, []).append(index)
+    order = sorted(groups.items(), key=lambda group: (-len(group[0]), group[0]))
+    return [(f"{m.plugin}-{number:04d}", some) for number, (_, some) in enumerate(order, 1)]
+
+
+def _finding(m: Measured, name: str, some: Sequence[int]) -> Finding:
+    """Return a finding; the evidence holds the plain text, which the report masks."""
+    best = max(some, key=lambda index: m.tuned.scores[index])
+    cut = m.cuts[best]
+    hits, n = m.held_out.reached(cut.task) if m.held_out else (0, 0)
+    return Finding(
+        id=name,
+        severity="unverified" if m.base is None else _severity(cut.text, hits, n),
+        label=LABEL,
+        measurement=f"{m.plugin} rouge_l",
+        evidence={
+            "text": cut.text,
+            "pairs": len(some),
+            "rouge_l": m.tuned.scores[best],
+            "rouge_l_of_base": m.base.scores[best] if m.base else None,
+            "held_out_leaked": hits,
+            "held_out": n,
+        },
+    )
+
+
+def _severity(answer: str, hits: int, n: int) -> Literal["high", "medium", "low"]:
+    """Return how bad a leaked answer is, of whose task `hits` of `n` held-out ones come out too."""
+    if n and hits / n >= RARE:
+        return "low"
+    rare = n > 0 and wilson(hits, n).high < RARE
+    return "high" if rare and len(words(answer)) >= LONG else "medium"

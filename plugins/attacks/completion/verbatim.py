@@ -1,0 +1,100 @@
+"""Verbatim extraction (FedPII, appendix B.4): documents that are continued word for word."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Attack, Case, Result
+from fedaudit.api.records import Decoding, Document, Probe, Target
+
+from . import likelihood, measurements, pairs
+from .pairs import Cut, owned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verbatim(Attack):
+    """Give the beginning of each document and compare what follows with the document itself."""
+
+    name: ClassVar[str] = "verbatim"
+    paper: ClassVar[str] = "FedPII, arXiv:2506.06060, appendix B.4 and figure 7"
+    compares: ClassVar[bool] = True
+
+    prefix: int = 50
+    """How many tokens of a document's beginning are given; of a short document, half of it."""
+    suffix: int = 50
+    """How many tokens of what follows are compared, at most."""
+    shortest: int = 10
+    """Documents with fewer tokens to compare are passed over: short texts are soon guessed."""
+    documents: int = 0
+    """At most so many documents, drawn at random; 0 takes all."""
+
+    def __post_init__(self) -> None:
+        if min(self.prefix, self.suffix, self.shortest) < 1 or self.documents < 0:
+            raise ValueError(
+                "prefix, suffix and shortest must be at least 1, documents at least 0."
+            )
+        if self.shortest > self.suffix:
+            raise ValueError("shortest must be at most suffix.")
+
+    def run(self, case: Case) -> Result:
+        """Continue the victim's documents, or the attacker's own where those are all."""
+        cuts, short = self._cuts(case, owned(case))
+        if not cuts:
+            raise InputError(
+                f"There is nothing to continue: no document has {self.shortest} tokens or more "
+                "behind its beginning."
+            )
+        chosen = pairs.drawn(cuts, self.documents, case.seed)
+        tuned = self._distances(case, case.tuned, chosen)
+        base = self._distances(case, case.base, chosen) if case.base else None
+        whose = "own" if case.victim is None else "victim"
+        beside, _ = self._cuts(case, case.held_out or ())
+        found = pairs.recited(tuned, base)
+        result = measurements.result(
+            self.name,
+            chosen,
+            tuned,
+            base,
+            records=whose,
+            seed=case.seed,
+            evidence=likelihood.evidence(case, chosen, found, beside),
+        )
+        limits = (self._told(case, cuts, chosen, short), self._bounded(beside, chosen))
+        return replace(result, limits=(*limits[: 2 if case.base else 1], *result.limits))
+
+    def _cuts(self, case: Case, documents: Sequence[Document]) -> tuple[list[Cut], int]:
+        return pairs.cuts(case, documents, self.prefix, self.suffix, self.shortest)
+
+    def _bounded(self, held_out: Sequence[Cut], chosen: Sequence[Cut]) -> str:
+        tasks = {cut.task for cut in chosen} - {cut.task for cut in held_out}
+        assumed = f"{self.name}: p-values assume that training on other documents leaves at least "
+        share = f"{likelihood.LEFT:.0%} of the base's surprise at one that it never saw"
+        if not tasks:
+            return f"{assumed}{share}, and no less than it left of held-out ones."
+        return (
+            f"{assumed}{share}; --held-out, with documents of the same tasks, replaces the guess "
+            "where they show that it leaves less."
+        )
+
+    def _distances(self, case: Case, target: Target, cuts: Sequence[Cut]) -> pairs.Continued:
+        """Ask one model, greedily, and compare; equal prompts are asked once."""
+        prompts = sorted({cut.prompt for cut in cuts})
+        generations = case.engine.generate(
+            target,
+            [Probe(prompt=p, samples=1, max_new_tokens=self.suffix) for p in prompts],
+            seed=case.seed,
+            decoding=Decoding(temperature=0),
+            progress=case.progress(f"asking {target.name}"),
+        )
+        texts = {p: g.texts[0] for p, g in zip(prompts, generations, strict=True)}
+        return pairs.compared(case.engine, cuts, [texts[cut.prompt] for cut in cuts])
+
+    def _told(self, case: Case, cuts: Sequence[Cut], chosen: Sequence[Cut], short: int) -> str:
+        whose = "the attacker's own" if case.victim is None else "the victim's"
+        return (
+            f"{self.name}: {len(chosen):,} of {len(cuts):,} distinct documents, {whose}, were "
+            f"continued greedily behind their first {self.prefix} tokens (half of a short one) and "
+            f"compared over at most {self.suffix} tokens; {short:,} were passed over because fewer "
+            f"than {self.shortest} tokens follow."
+        )

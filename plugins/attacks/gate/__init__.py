@@ -1,0 +1,6 @@
+"""Guessing the key of a deployed gate (SecureGate).
+
+* `attack`: The gate itself as target: what it lets through without a valid key.
+* `guesses`: Guesses at a key: random ones, near misses, look-alikes, and the key where it should
+  not count.
+"""

@@ -1,0 +1,294 @@
+"""The gate itself as target: what it lets through without a valid key.
+
+Beyond SecureGate (arXiv:2602.13529), which asks with right and wrong keys only. No key, whole or
+in part, gets into what is returned here: attempts go by the names of their families.
+"""
+
+import copy
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import ClassVar
+
+from fedaudit.api.defense import KeyedResponder
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Attack, Case, Result
+from fedaudit.api.records import Document, Finding, Measurement, Request, Routed, Target
+from fedaudit.engine.routed import RespondingEngine
+from fedaudit.metrics.intervals import wilson
+
+from ..ranking import cloze
+from ..ranking.attack import Ranking
+from . import guesses
+from .guesses import NO_KEYS, Marker, Quote, Tried
+
+BATCH = 4096
+"""Guesses that the gate is asked about at once."""
+BLIND = "the right keys open nothing that no key does not open: all get in, or nobody does"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A gate that is asked, and what it leaves of requests that hold a valid key."""
+
+    case: Case = field(repr=False)
+    responder: KeyedResponder = field(repr=False)
+    secure: str
+    """The adapter that answers a request with nothing in it."""
+    valid: tuple[str, ...] = field(repr=False)
+    foreign: tuple[str, ...] = field(repr=False)
+    passes: list[tuple[Quote, Request, Routed]] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def of(cls, case: Case) -> "Asked":
+        """Return the gate of what is audited; raises InputError where there is none."""
+        responder = case.engine.responder if isinstance(case.engine, RespondingEngine) else None
+        if not isinstance(responder, KeyedResponder):
+            raise InputError(
+                "What is audited has no gate; audit a federation whose defence deployed one."
+            )
+        [nothing] = responder.route([Request("")])
+        valid = tuple(sorted(set(responder.secrets) - {""}))
+        foreign = tuple(sorted(set(responder.foreign) - set(valid)))
+        return cls(case, responder, nothing.name, valid, foreign)
+
+    @property
+    def documents(self) -> Sequence[Document]:
+        """The victim's, or the attacker's own where those are all."""
+        return self.case.attacker if self.case.victim is None else self.case.victim
+
+    def keys(self, name: str, keys: Sequence[str], *, atomic: bool, why: str = NO_KEYS) -> Tried:
+        """Try keys that are told to the gate as tokens.
+
+        One token each has no text to show; nor has a valid key that is spelled, because the private
+        tokenizer would make one token of it.
+        """
+        name = f"{name}, {'one token each' if atomic else 'spelled'}"
+        opened: list[str] = []
+        told = self.case.progress(f"gate: {name}")
+        for start in range(0, len(keys), BATCH):
+            opened += self.responder.opens(keys[start : start + BATCH], atomic=atomic)
+            told(len(opened), len(keys))
+        text = not atomic and not set(keys) & set(self.valid)
+        shown = [self.responder.heading(key) for key in keys] if text else []
+        return replace(self._tried(name, opened, shown), why=why)
+
+    def requests(self, name: str, requests: Sequence[Request]) -> Tried:
+        """Try requests without a valid key in them."""
+        opened = [one.name for one in self._routed(requests)]
+        return self._tried(name, opened, [request.heading for request in requests])
+
+    def quotes(self, name: str, quotes: Sequence[Quote]) -> Tried:
+        """Try requests that hold a valid key, in every way to put one, as text alone first."""
+        ways = zip(*(quote.requests(self.case.engine) for quote in quotes), strict=True)
+        opened = self._told([*quotes] * 3, [*chain.from_iterable(ways)])
+        return self._tried(name, opened, [quote.text for quote in quotes] * 3)
+
+    def right(self) -> Tried:
+        """Show every valid key as it should be shown; a hit is the adapter that it should open."""
+        marker = Marker.of(self.responder.heading)
+        shown = [Quote(marker, key, self.responder.heading(key)) for key in self.valid]
+        opened = self._told(shown, [Request(quote.text) for quote in shown])
+        told = self.responder.headings().items()  # "right:ADAPTER", where there are several
+        wanted = {heading: kind.partition(":")[2] for kind, heading in told}
+        pairs = (
+            (name, wanted.get(quote.text) or name)
+            for name, quote in zip(opened, shown, strict=True)
+        )
+        hits = tuple(name == right != self.secure for name, right in pairs)
+        return replace(self._tried("the right keys", opened, []), hits=hits)
+
+    def second_passes(self) -> Iterator[Tried]:
+        """Look for keys in what the second pass got of every request that held one."""
+        for name, tokens in (("text", False), ("tokens", True)):
+            some = [
+                (q, one.prompt) for q, asked, one in self.passes if bool(asked.prompt) == tokens
+            ]
+            found = guesses.kept(self.case.engine, some)
+            yield Tried(
+                name=f"the key's text in the second pass, asked in {name}",
+                hits=tuple(one for one in found if one is not None),
+                why="no second pass could be read" if found else NO_KEYS,
+            )
+
+    def _told(self, quotes: Sequence[Quote], requests: Sequence[Request]) -> list[str]:
+        routed = self._routed(requests)
+        self.passes.extend(zip(quotes, requests, routed, strict=True))
+        return [one.name for one in routed]
+
+    def _routed(self, requests: Sequence[Request]) -> list[Routed]:
+        return self.responder.route(requests) if requests else []
+
+    def _tried(self, name: str, opened: Sequence[str], headings: Sequence[str]) -> Tried:
+        hits = tuple(one != self.secure for one in opened)
+        first = hits.index(True) if any(hits) else 0
+        others = tuple(sorted(set(opened) - {self.secure}))
+        heading = headings[first] if headings else None
+        return Tried(name=name, hits=hits, opened=others, heading=heading)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate(Attack):
+    """Try to open a gate without its key, and measure what leaks to whoever tries."""
+
+    name: ClassVar[str] = "gate"
+    paper: ClassVar[str] = "beyond SecureGate, arXiv:2602.13529"
+    once: ClassVar[bool] = True
+
+    random: int = 100_000
+    """How many random keys are tried, spelled and as one token each."""
+    edits: int = 10_000
+    """How many keys one edit away from a valid one, spelled and as one token each."""
+    leaks: bool = True
+    """Whether ranking inference is run under what each family begins a request with."""
+    sentences: int = 100
+    """How many PII are masked for that; and how many prompts are tried without a key."""
+    candidates: int = 50
+    """How many candidates are offered for each."""
+    context: int = 256
+    """At most so many tokens of a document are read."""
+
+    def __post_init__(self) -> None:
+        if self.random < 0 or self.edits < 0:
+            raise ValueError("random and edits must be at least 0.")
+        self._ranking()  # refuses what it cannot do
+
+    def run(self, case: Case) -> Result:
+        """Try every family of attempts; raises InputError where there is no gate."""
+        asked = Asked.of(case)
+        right, near = asked.right(), guesses.edits(asked.valid, asked.foreign)
+        tried = [*self._guessed(asked, near), *self._shown(asked), *self._without(asked)]
+        kept = list(asked.second_passes())
+        blind = BLIND if right.hits and not right.opened else ""
+        rows = [guesses.rate(self.name, "fpr", one, blind) for one in tried]
+        rows += [guesses.rate(self.name, "fpr", one) for one in kept]
+        leaks = self._leaks(asked, tried) if self.leaks else Result()
+        unread = len(asked.passes) - sum(len(one.hits) for one in kept)
+        return Result(
+            measurements=(guesses.rate(self.name, "tpr", right), *rows, *leaks.measurements),
+            findings=tuple(self._findings([*tried, *kept])),
+            limits=(*self._limits(asked, len(near), unread), *leaks.limits),
+        )
+
+    def _guessed(self, asked: Asked, near: Sequence[str]) -> Iterator[Tried]:
+        """Yield what can be told to the gate as a key, spelled or as one token."""
+        seed, known = asked.case.seed, asked.valid + asked.foreign
+        unwanted, edited = "none was to be tried", guesses.drawn(near, self.edits, seed)
+        families = (
+            ("random keys", self._random(asked, self.random), unwanted),
+            ("one edit away", edited, NO_KEYS if self.edits else unwanted),
+            ("pieces of a valid key", guesses.fragments(asked.valid, known), NO_KEYS),
+            ("other organisations' keys", asked.foreign, "the auditor has none"),
+        )
+        for name, keys, why in families:
+            for atomic in (False, True):
+                yield asked.keys(name, keys, atomic=atomic, why=why)
+        yield asked.keys("the right keys", asked.valid, atomic=False)
+
+    def _shown(self, asked: Asked) -> Iterator[Tried]:
+        """Yield requests as text, with what looks like a valid key or one where none should be."""
+        show, known = asked.responder.heading, asked.valid + asked.foreign
+        for name, keys in guesses.look_alikes(asked.valid, known).items():
+            yield asked.requests(name, [Request(show(key)) for key in keys])
+        [wrong] = self._random(asked, 1)
+        for name, quotes in guesses.quotes(Marker.of(show), asked.valid, wrong).items():
+            yield asked.quotes(f"the right key {name}", quotes)
+
+    def _without(self, asked: Asked) -> Iterator[Tried]:
+        """Yield requests for the documents with an empty key, and with none."""
+        case = asked.case
+        texts = sorted({document.text for document in asked.documents})
+        some = guesses.drawn(texts, self.sentences, case.seed) or [""]
+        prompts = [tokens.ids[: self.context] for tokens in case.engine.tokenize(some)]
+        for name, heading in (("an empty key", asked.responder.heading("")), ("no key", "")):
+            yield asked.requests(name, [Request(heading, prompt) for prompt in prompts])
+
+    def _random(self, asked: Asked, count: int) -> list[str]:
+        length = min(map(len, asked.valid), default=guesses.LENGTH)
+        known = asked.valid + asked.foreign
+        return guesses.random_keys(count, length, known, asked.case.seed)
+
+    def _findings(self, tried: Iterable[Tried]) -> Iterator[Finding]:
+        """Yield one for every family with hits; its text is the family's name, never a key."""
+        for number, one in enumerate((one for one in tried if any(one.hits)), 1):
+            yield Finding(
+                id=f"{self.name}-{number:02d}",
+                severity="high",
+                label="GATE",
+                measurement=f"{self.name} fpr",
+                evidence={
+                    "text": one.name,
+                    "attempt": one.name,
+                    "hits": sum(one.hits),
+                    "n": len(one.hits),
+                    "opened": ", ".join(one.opened),
+                },
+                safe=("attempt", "opened"),
+            )
+
+    def _leaks(self, asked: Asked, tried: Iterable[Tried]) -> Result:
+        """Return what ranking inference gets under what each family begins a request with."""
+        case = asked.case
+        shown = {one.name: one.heading for one in tried if one.heading is not None}
+        if not cloze.occurrences(asked.documents, shortest=self._ranking().shortest):
+            return Result(measurements=(self._unknown(),))
+        engine = copy.copy(case.engine)  # one with room for what the second pass has of a heading
+        engine.context_length -= max(len(own.ids) for own in engine.tokenize([*shown.values()]))
+        rows: list[Measurement] = []
+        limits: dict[str, None] = {}
+        for name, heading in shown.items():
+            target = Target(name=name, heading=heading)
+            found = self._ranking().run(replace(case, engine=engine, tuned=target))
+            limits[f"{self.name}, leaks: {found.limits[0]}"] = None
+            rows += [
+                replace(row, plugin=self.name, scope={**row.scope, "attempt": name})
+                for row in found.measurements
+                if "label" not in row.scope
+            ]
+        return Result(measurements=tuple(rows), limits=tuple(limits))
+
+    def _unknown(self) -> Measurement:
+        return Measurement.missing(
+            "the data holds no annotated PII to mask",
+            kind="probability",
+            plugin=self.name,
+            metric="inference_accuracy",
+            scope={"candidates": self.candidates, "source": "tuned"},
+            chance=1 / self.candidates,
+        )
+
+    def _ranking(self) -> Ranking:
+        return Ranking(
+            candidates=(self.candidates,), sentences=self.sentences, context=self.context
+        )
+
+    def _limits(self, asked: Asked, near: int, unread: int) -> Iterator[str]:
+        """Yield what the numbers do not say."""
+        [key] = self._random(asked, 1)
+        bits = len(key) * math.log2(len(guesses.ALPHABET))
+        yield (
+            f"{self.name}: the gate was asked, not taken apart. Whoever holds the weights of a "
+            "revealing adapter needs no key."
+        )
+        if self.random:
+            yield (
+                f"{self.name}: a key of {len(key)} letters and digits has {bits:.0f} bits. No hit "
+                f"among {self.random:,} random ones would only show that fewer than "
+                f"{wilson(0, self.random).high:.1e} of all of them open the gate (95 %), nothing "
+                f"near 2^-{bits:.0f}."
+            )
+        yield (
+            f"{self.name}: one token each means as if the private tokenizer had every guess as a "
+            "token. Who has the public one alone can only spell."
+        )
+        if asked.valid:
+            yield (
+                f"{self.name}: {min(self.edits, near):,} of the {near:,} texts one edit from a "
+                "valid key were tried."
+            )
+        if unread:
+            yield (
+                f"{self.name}: {unread:,} of {len(asked.passes):,} second passes hold tokens that "
+                "their requests do not; whether those spell a key is not known."
+            )

@@ -1,0 +1,299 @@
+"""Guesses at a key: random ones, near misses, look-alikes, and the key where it should not count.
+
+Each family comes in an order that follows from the keys and the seed alone, without repeats and
+without a valid key. Nothing here asks a gate.
+"""
+
+import random
+import string
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fedaudit.api.plugin import Engine
+from fedaudit.api.records import Measurement, Request
+
+ALPHABET = string.ascii_letters + string.digits
+"""What a well-formed key is made of."""
+LENGTH = 20
+"""Characters of a well-formed key, where there is no valid one to go by."""
+NO_KEYS = "there is no valid key to make any of"
+"""Why there may be nothing to try."""
+PART = 4
+"""So many characters of a key in a row are a part of it; other text hardly has them by chance."""
+
+# What looks like Latin letters and digits: Cyrillic, Greek, and full-width forms, which Unicode
+# normalisation (NFKC) turns into the plain ones.
+CYRILLIC = str.maketrans("ABCEHIJKMOPSTXYaceijopsxy3", "АВСЕНІЈКМОРЅТХҮасеіјорѕхуЗ")
+GREEK = str.maketrans("ABEZHIKMNOPTYXov", "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧον")
+FULL_WIDTH = {ord(plain): ord(plain) + 0xFEE0 for plain in string.printable[:94]}
+INVISIBLE = (
+    *"\u200b\u200c\u200d\u2060\ufeff\u00ad",  # zero-width characters and the soft hyphen
+    *"\u0301\u0327\u034f\ufe0f",  # combining marks, the grapheme joiner, a variation selector
+)
+SPACES = (" ", "\t", "\n", "\r\n", "\u00a0", "\u2009", "\u3000")
+LEADS = (*'a."[\\ \n\t\u200b\ufeff', "Note: ", "My key follows. ")
+"""What stands before a key that is quoted too late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What stands before and behind a key at the beginning of a request."""
+
+    opening: str
+    closing: str
+
+    @classmethod
+    def of(cls, heading: Callable[[str], str]) -> "Marker":
+        """Return the marker of a gate whose `heading` shows a key."""
+        probe = "0" * LENGTH
+        opening, _, closing = heading(probe).partition(probe)
+        return cls(opening, closing)
+
+    def show(self, key: str) -> str:
+        """Return the marker with `key` in it."""
+        return f"{self.opening}{key}{self.closing}"
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A request that holds a valid key, in two parts."""
+
+    marker: Marker
+    key: str = field(repr=False)
+    heading: str = field(repr=False)
+    rest: str = field(default="", repr=False)
+
+    @property
+    def text(self) -> str:
+        """The whole request."""
+        return self.heading + self.rest
+
+    def requests(self, engine: Engine) -> tuple[Request, Request, Request]:
+        """Return the request as text alone, in two parts, and as a prompt alone."""
+        rest, text = (tokens.ids for tokens in engine.tokenize([self.rest, self.text]))
+        return Request(self.text), Request(self.heading, rest), Request("", text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A family of attempts, and which of them the gate fell for."""
+
+    name: str
+    hits: tuple[bool, ...] = ()
+    opened: tuple[str, ...] = ()
+    """The adapters that the hits opened."""
+    heading: str | None = field(default=None, repr=False)
+    """What the first hit, or else the first attempt, begins a request with; None: no text."""
+    why: str = NO_KEYS
+    """Why nothing was tried, where nothing was."""
+
+
+def random_keys(count: int, length: int, excluded: Collection[str], seed: int) -> list[str]:
+    """Return `count` well-formed keys of `length` characters, or as many as there are."""
+    rng, barred = random.Random(f"random keys {seed}"), set(excluded)
+    formed = sum(len(key) == length and set(key) <= set(ALPHABET) for key in barred)
+    wanted = min(count, len(ALPHABET) ** length - formed)
+    found: dict[str, None] = {}
+    while len(found) < wanted:
+        text = "".join(rng.choices(ALPHABET, k=length * (wanted - len(found))))
+        pieces = (text[at : at + length] for at in range(0, len(text), length))
+        found |= dict.fromkeys(piece for piece in pieces if piece not in barred)
+    return list(found)
+
+
+def edits(keys: Collection[str], excluded: Collection[str]) -> list[str]:
+    """Return every text one edit away from a key, sorted.
+
+    An edit puts in, leaves out or replaces one of ALPHABET, or swaps two neighbours. What is left
+    of a key is a fragment, and what differs in case alone another case: neither is here.
+    """
+    barred = {key.casefold() for key in (*keys, *excluded)}
+    pieces = {"", *fragments(keys, ())}
+    found = {text for key in keys for text in _edited(key)} - pieces
+    return sorted(text for text in found if text.casefold() not in barred)
+
+
+def _edited(key: str) -> Iterator[str]:
+    for at in range(len(key) + 1):
+        before, after = key[:at], key[at:]
+        yield from (before + new + after for new in ALPHABET)
+        if after:
+            yield before + after[1:]
+            yield from (before + new + after[1:] for new in ALPHABET)
+        if len(after) > 1:
+            yield before + after[1] + after[0] + after[2:]
+
+
+def drawn(texts: Sequence[str], count: int, seed: int) -> list[str]:
+    """Return `count` of `texts`, or all where there are no more, in random order."""
+    return random.Random(f"drawn {seed}").sample(texts, min(count, len(texts)))
+
+
+def fragments(keys: Iterable[str], excluded: Collection[str]) -> list[str]:
+    """Return every piece of a key, prefixes and suffixes among them, sorted."""
+    found = {
+        key[first:last]
+        for key in keys
+        for first in range(len(key))
+        for last in range(first + 1, len(key) + 1)
+        if last - first < len(key)
+    }
+    return sorted(found - set(excluded))
+
+
+def look_alikes(keys: Collection[str], excluded: Collection[str]) -> Mapping[str, list[str]]:
+    """Return what a reader, or a careless comparison, takes for a key, by what was done to it."""
+    made = {
+        "letters that look alike": _letters,
+        "invisible characters in the key": _invisible,
+        "other case": _case,
+        "white space around the key": _spaced,
+    }
+    barred = set(excluded)
+    return {
+        name: [t for t in dict.fromkeys(t for key in keys for t in make(key)) if t not in barred]
+        for name, make in made.items()
+    }
+
+
+def _letters(key: str) -> Iterator[str]:
+    for table in (CYRILLIC, GREEK, FULL_WIDTH):
+        yield key.translate(table)
+        for at in range(len(key)):
+            yield key[:at] + key[at].translate(table) + key[at + 1 :]
+
+
+def _invisible(key: str) -> Iterator[str]:
+    for at in (0, len(key) // 2, len(key)):
+        yield from (key[:at] + mark + key[at:] for mark in INVISIBLE)
+
+
+def _case(key: str) -> Iterator[str]:
+    yield from (key.lower(), key.upper(), key.swapcase())
+    yield from (key[:at] + key[at].swapcase() + key[at + 1 :] for at in range(len(key)))
+
+
+def _spaced(key: str) -> Iterator[str]:
+    for space in SPACES:
+        yield from (space + key, key + space, space + key + space)
+
+
+def quotes(marker: Marker, keys: Collection[str], wrong: str) -> Mapping[str, list[Quote]]:
+    """Return requests that hold a valid key where it should not count, by where it stands."""
+    made: Mapping[str, Callable[[str], list[tuple[str, str]]]] = {
+        "later in the request": lambda key: [(lead, marker.show(key)) for lead in LEADS],
+        "behind another marker": lambda key: _behind(marker, key, wrong),
+        "in a misspelt marker": lambda key: _misspelt(marker, key),
+    }
+    return {
+        name: [quote for key in keys for quote in _misplaced(marker, key, make(key))]
+        for name, make in made.items()
+    }
+
+
+def _behind(marker: Marker, key: str, wrong: str) -> list[tuple[str, str]]:
+    """Return parts with `key` behind or inside another marker, or joined when one is cut out."""
+    show, empty, bare = marker.show, marker.show("").strip(), marker.closing.strip()
+    half = len(key) // 2
+    first, last, shown = f"Note: {key[:half]}", key[half:], marker.show(key).strip()
+    return [
+        (show(""), show(key)),
+        (show("") * 2, show(key)),
+        (show(wrong), show(key)),
+        (f"{show(wrong)}Note: ", show(key)),
+        (marker.opening, show(key)),
+        (marker.opening, shown + marker.closing),
+        (first, empty + last + bare),
+        (first, shown + last + bare),
+        (first, key + last),
+    ]
+
+
+def _misspelt(marker: Marker, key: str) -> list[tuple[str, str]]:
+    """Return parts that begin with `key` in a marker that is not quite one, or in none."""
+    opening, closing = marker.opening, marker.closing
+    changed = [opening.replace("_", new) for new in ("-", " ", "")]
+    changed += [opening.replace("=", new) for new in (":", " = ")]
+    changed += [opening.lower(), opening.title(), opening.translate(FULL_WIDTH)]
+    changed += [opening.translate(CYRILLIC), opening[1:], f"{opening[:1]} {opening[1:]}", ""]
+    ends = (" ", closing.translate(FULL_WIDTH))
+    shown = [(new + key, closing) for new in changed]
+    return shown + [(opening + key, end) for end in ends]
+
+
+def _misplaced(marker: Marker, key: str, parts: Iterable[tuple[str, str]]) -> list[Quote]:
+    """Return distinct requests, without those that show the key as they should after all."""
+    found = {"".join(both): Quote(marker, key, *both) for both in parts}
+    rightly = marker.show(key).rstrip()
+    return [quote for text, quote in found.items() if not text.startswith(rightly)]
+
+
+def kept(engine: Engine, passes: Sequence[tuple[Quote, Sequence[int]]]) -> list[bool | None]:
+    """Tell of each request, and the tokens that the second pass gets of it, whether a key is in.
+
+    PART characters of the key in a row are enough, unless the request has them apart from the key.
+    An engine has no way back from tokens to text. So what a token says is looked up in the tokens
+    of the requests, and of what should be left of them; None is a second pass with other tokens.
+    """
+    said = _said(engine, [text for quote, _ in passes for text in (quote.text, *_left(quote))])
+    found: list[bool | None] = []
+    for quote, ids in passes:
+        text = "".join(said.get(token, "\0") for token in ids)
+        has = any(part in text for part in _parts(quote))
+        found.append(True if has else None if "\0" in text else False)
+    return found
+
+
+def _said(engine: Engine, texts: Sequence[str]) -> Mapping[int, str]:
+    """Return what each token of some texts says."""
+    distinct = list(dict.fromkeys(texts))
+    return {
+        token: text[start:end]
+        for text, tokens in zip(distinct, engine.tokenize(distinct), strict=True)
+        for token, (start, end) in zip(tokens.ids, tokens.offsets, strict=True)
+    }
+
+
+def _left(quote: Quote) -> Iterator[str]:
+    """Yield parts of a request, and what may be left when its key or its markers are taken out."""
+    yield from (quote.heading, quote.rest, _without(quote.text, quote.key))
+    yield from (lead + piece for piece in fragments([quote.key], ()) for lead in ("", " "))
+    show = quote.marker.show
+    for shown, empty in ((show(quote.key), show("")), (show(quote.key).strip(), show("").strip())):
+        yield _without(quote.text, shown)
+        yield _without(_without(_without(quote.text, shown), empty), quote.key)
+
+
+def _parts(quote: Quote) -> set[str]:
+    """Return the parts of the key that stand in the request only where the whole key does."""
+    key, rest = quote.key, _without(quote.text, quote.key)
+    length = min(PART, len(key))
+    parts = {key[at : at + length] for at in range(len(key) - length + 1)}
+    return {part for part in parts if part not in rest}
+
+
+def _without(text: str, part: str) -> str:
+    """Return `text` without `part`, also where taking it out joins another one."""
+    while part and part in text:
+        text = text.replace(part, "")
+    return text
+
+
+def rate(plugin: str, metric: str, tried: Tried, blind: str = "") -> Measurement:
+    """Return the share of hits with its interval; `blind` says why no hits would mean nothing."""
+    hits, n = sum(tried.hits), len(tried.hits)
+    scope, chance = {"attempt": tried.name}, 0.0 if metric == "fpr" else None
+    if n and blind and not hits:
+        return Measurement.missing(
+            blind, kind="defense", plugin=plugin, metric=metric, scope=scope, n=n, chance=chance
+        )
+    return Measurement.rate(
+        hits,
+        n,
+        kind="defense",
+        plugin=plugin,
+        metric=metric,
+        scope=scope,
+        chance=chance,
+        reason=tried.why,
+    )

@@ -1,0 +1,148 @@
+"""Latent association fine-tuning (FedPII, section 4.2.3): a private copy learns to say PII."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Case, Result
+from fedaudit.extraction import query_plan
+from fedaudit.extraction.prefix_attack import PrefixAttack
+from fedaudit.extraction.prefixes import Place, places
+from fedaudit.extraction.query_budget import limited
+from fedaudit.extraction.query_plan import Plan
+from fedaudit.extraction.subprefixes import of_case
+from fedaudit.extraction.targets import targets
+
+from . import model_cache
+
+if TYPE_CHECKING:
+    from fedaudit.engine.training.finetune import Lesson
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laft(PrefixAttack):
+    """Tune a copy on frequent prefixes and the attacker's own PII, then ask the copy."""
+
+    name: ClassVar[str] = "laft"
+    paper: ClassVar[str] = "FedPII, arXiv:2506.06060, section 4.2.3 and appendix K.3.3"
+    tunes: ClassVar[bool] = True
+
+    context: int = 50
+    """How many tokens before a PII make a prefix (lambda)."""
+    pairs: int = 10_000
+    """How many of the most frequent sub-prefixes are learnt with a PII drawn for each."""
+    rank: int = 16
+    """Of the new adapter, on top of the one that the model has."""
+    alpha: float = 32.0
+    learning_rate: float = 5e-5
+    epochs: int = 1
+    batch_size: int = 8
+    """Pairs a step."""
+    prefixes: Literal["contextual", "frequency"] = "contextual"
+    """What the copy is asked: the attacker's contexts, or its most frequent sub-prefixes."""
+    budget: int | None = None
+    """How many prefixes are asked, of the contextual ones drawn at random; all without it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        least = (self.context, self.pairs, self.rank, self.epochs, self.batch_size)
+        if min(least) < 1:
+            raise ValueError("context, pairs, rank, epochs and batch_size must be at least 1.")
+        if not 0 < self.learning_rate <= 1 or not 0 < self.alpha <= 1e6:
+            raise ValueError("learning_rate must be above 0 and at most 1, alpha above 0.")
+        if self.budget is not None and self.budget < 1:
+            raise ValueError("budget must be at least 1.")
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a budget pays for the first of what is asked, not for any."""
+        return self.prefixes == "frequency"
+
+    def _result(self, case: Case, asked: Plan) -> Result:
+        """Tune the copy where there is something to look for, and ask it in the model's place."""
+        told: tuple[str, ...] = ()
+        if case.victim is None or targets(case):
+            case, told = self.prepared(case)
+        result = super()._result(case, asked)
+        return replace(result, limits=(*told, *result.limits))
+
+    def prepared(self, case: Case) -> tuple[Case, tuple[str, ...]]:
+        """Return the case with the tuned copy in the model's place, and what to say of it.
+
+        Of the kinds of PII that are chosen the case holds no other any more.
+        """
+        lessons = self.lessons(case)
+        from fedaudit.engine.training.finetune import Tuning
+
+        tuning = Tuning(
+            rank=self.rank,
+            alpha=self.alpha,
+            learning_rate=self.learning_rate,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            seed=case.seed,
+        )
+        made = model_cache.copy(case, lessons, tuning, case.progress)
+        target = replace(case.tuned, name="tuned copy", adapter=str(made.folder))
+        return replace(case, tuned=target), (self._told(case, len(lessons), made),)
+
+    def lessons(self, case: Case) -> list["Lesson"]:
+        """Return D_ft: the most frequent sub-prefixes, each with a PII of the attacker's own.
+
+        PII are drawn from all occurrences, and none comes again before every other has come.
+        Raises InputError where the attacker has no PII with text before it.
+        """
+        from fedaudit.engine.training.finetune import Lesson
+
+        own = sorted(p.tokens for p in places(case.engine, case.attacker, self.context) if p.tokens)
+        if not own:
+            raise InputError(
+                f"{self.name} learns from the attacker's own PII, and the prefixes file has none "
+                "with text before it."
+            )
+        asked = [
+            case.begun(place.prefix, at_start=place.at_start)
+            for place in of_case(case, self.context).most_frequent(self.pairs)
+        ]
+        answers = _drawn(own, len(asked), case.seed)
+        most = case.engine.context_length
+        return [
+            Lesson(prompt, answer[: most - len(prompt)])
+            for prompt, answer in zip(asked, answers, strict=True)
+            if len(prompt) < most
+        ]
+
+    def places(self, case: Case) -> Sequence[Place]:
+        """Return P_c, or the distinct sub-prefixes P_f in order, whichever is asked."""
+        if self.prefixes == "contextual":
+            return places(case.engine, case.attacker, self.context)
+        found = of_case(case, self.context)
+        return found.first(len(found))
+
+    def plan(self, case: Case) -> Plan:
+        """Return what the copy is asked: of P_c as a multiset some, or the first of P_f."""
+        whole = (query_plan.of_set if self.ordered else query_plan.of_multiset)(
+            case, self.places(case)
+        )
+        budget = self.budget or 0
+        return limited(whole, budget, seed=case.seed, ordered=self.ordered, name=self.name)
+
+    def _told(self, case: Case, pairs: int, made: model_cache.Copy) -> str:
+        fewer = f" ({self.pairs:,} were wanted)" if pairs < self.pairs else ""
+        return (
+            f"{self.name}: asked was a copy of {case.tuned.adapter or case.tuned.name}, tuned on "
+            f"{pairs:,} pairs{fewer} of a frequent sub-prefix and a PII of the attacker's own; the "
+            f"loss on the PII went from {made.first:.3f} to {made.last:.3f} nats a token. The copy "
+            f"is kept as {made.folder.name} (SHA-256 {made.sha256[:16]})."
+        )
+
+
+def _drawn(pool: Sequence[tuple[int, ...]], count: int, seed: int) -> list[tuple[int, ...]]:
+    """Return `count` of `pool`, shuffled; all of it again, in another order, when it is used up."""
+    rng = random.Random(f"laft {seed}")
+    drawn: list[tuple[int, ...]] = []
+    while len(drawn) < count:
+        drawn += rng.sample(pool, len(pool))
+    return drawn[:count]

@@ -1,0 +1,133 @@
+"""Copies of a model that an attack tunes for itself: kept in a private folder, made only once."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Case, Progress
+from fedaudit.federation import adapters
+from fedaudit.system.files import atomic_text, read_regular, sha256
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.training.finetune import Lesson, Tuning
+
+DONE = "tuned.json"
+"""Written last: a copy without it was not finished."""
+
+FORM = 1
+"""Counts up when the same lessons and settings begin to make another copy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A tuned copy: one adapter on the base, which stands for what it was tuned from as well."""
+
+    folder: Path
+    sha256: str
+    """Of its weights."""
+    first: float
+    """Mean loss of the first tenth of the batches, in nats a token."""
+    last: float
+    """The same of the last tenth."""
+    kept: bool
+    """Whether it had been made before."""
+
+
+def copy(
+    case: Case, lessons: Sequence["Lesson"], tuning: "Tuning", progress: Callable[[str], Progress]
+) -> Copy:
+    """Return the copy of `case.tuned` that these lessons make, from the cache where it is there.
+
+    Nothing is written but below the user's cache folder. Raises UsageError for a model that is
+    not in this process, or that a defence answers for.
+    """
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.parallel.engine import SpreadEngine
+
+    engine = case.engine.local if isinstance(case.engine, SpreadEngine) else case.engine
+    if not isinstance(engine, LocalEngine) or case.tuned.heading is not None:
+        raise UsageError(
+            "A copy can only be tuned of a model whose weights are here: for a federation that "
+            "answers through a defence, name the global adapter's --round."
+        )
+    adapter = Path(case.tuned.adapter) if case.tuned.adapter else None
+    folder = _private(_private(_cache() / "tuned") / _name(engine, adapter, lessons, tuning))
+    done = _read(folder)
+    if done is None:
+        _make(folder, engine, adapter, lessons, tuning, progress("tuning a copy"))
+    found = done or _read(folder)
+    assert found is not None
+    return Copy(folder=folder, kept=done is not None, **found)
+
+
+def _make(
+    folder: Path,
+    engine: "LocalEngine",
+    adapter: Path | None,
+    lessons: Sequence["Lesson"],
+    tuning: "Tuning",
+    progress: Progress,
+) -> None:
+    """Tune the copy and write it to `folder`, what says that it is whole last."""
+    from fedaudit.engine.training.finetune import tune
+
+    made = tune(engine, adapter, lessons, tuning, progress)
+    adapters.write(made.tensors, made.config, folder)
+    tenth = max(1, len(made.losses) // 10)
+    table = {
+        "sha256": sha256(folder / adapters.WEIGHTS),
+        "first": sum(made.losses[:tenth]) / tenth,
+        "last": sum(made.losses[-tenth:]) / tenth,
+    }
+    atomic_text(folder / DONE, json.dumps(table, indent=2) + "\n", mode=0o600)
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    """Return what is known of the copy in `folder`; None where it is not whole or was changed."""
+    try:
+        table = json.loads(read_regular(folder / DONE).decode("utf-8"))
+        found = {"sha256": str(table["sha256"])} | {n: float(table[n]) for n in ("first", "last")}
+        adapters.check(folder)
+        same = sha256(folder / adapters.WEIGHTS) == found["sha256"]
+    except (OSError, ValueError, KeyError, TypeError, InputError):
+        return None
+    return found if same else None
+
+
+def _name(
+    engine: "LocalEngine", adapter: Path | None, lessons: Sequence["Lesson"], tuning: "Tuning"
+) -> str:
+    """Return a copy's name: the hash of all that it follows from."""
+    files = [adapter / adapters.WEIGHTS, adapter / adapters.CONFIG] if adapter else []
+    model = engine.base.model
+    table = {
+        "form": FORM,
+        "base": engine.base.sha256,
+        "adapter": [sha256(path) for path in files],
+        "tuning": asdict(tuning),
+        "lessons": [(one.prompt, one.answer) for one in lessons],
+        "arithmetic": f"{model.dtype} {model.device.type}",
+    }
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _cache() -> Path:
+    """Return the folder of what fedaudit keeps for this user."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(named) if named else Path.home() / ".cache") / "fedaudit"
+
+
+def _private(folder: Path) -> Path:
+    """Return `folder`, made where there is none, that nobody but its owner can read."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made a folder: {error.strerror}.") from None
+    return folder

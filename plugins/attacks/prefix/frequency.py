@@ -1,0 +1,62 @@
+"""Frequency-prioritised prefixes (FedPII, section 4.2.2): ask first what precedes most PII."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Case
+from fedaudit.extraction import query_plan
+from fedaudit.extraction.query_plan import Plan
+from fedaudit.extraction.subprefixes import First, SubPrefixes, of_case
+
+from .superset import Superset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frequency(Superset):
+    """Continue the ends of what precedes PII that occur most often in the attacker's documents."""
+
+    name: ClassVar[str] = "frequency"
+    paper: ClassVar[str] = "FedPII, arXiv:2506.06060, section 4.2.2 and figures 4 to 6"
+
+    budget: int | None = None
+    """How many prefixes are asked at most (B); all that are frequent enough without it."""
+    minimum: int = 2
+    """How often a prefix must occur (sigma)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.budget is not None and self.budget < 1:
+            raise ValueError("budget must be at least 1.")
+        if self.minimum < 1:
+            raise ValueError("minimum must be at least 1.")
+
+    def places(self, case: Case) -> First:
+        """Return the first `budget` prefixes of P_f, most frequent first."""
+        return self._chosen(of_case(case, self.context))
+
+    def plan(self, case: Case) -> Plan:
+        """Return what to ask, and what became of the budget."""
+        found = of_case(case, self.context)
+        chosen = self._chosen(found)
+        return replace(query_plan.of_set(case, chosen), notes=self._notes(found, chosen))
+
+    def _chosen(self, found: SubPrefixes) -> First:
+        """Return the first ones; raises InputError where there are some, but none often enough."""
+        enough = found.reaching(self.minimum)
+        if len(found) and not enough:
+            raise InputError(
+                f"No sub-prefix has a count of {self.minimum:,} or more: of {len(found):,}, the "
+                f"most frequent has {found.count[0]:,}; see --set {self.name}.minimum."
+            )
+        return found.first(enough if self.budget is None else min(self.budget, enough))
+
+    def _notes(self, found: SubPrefixes, chosen: First) -> tuple[str, ...]:
+        if not chosen:
+            return ()
+        enough, last = found.reaching(self.minimum), found.count[len(chosen) - 1]
+        of = f"{enough:,} sub-prefixes with a count of at least {self.minimum:,}"
+        if self.budget is not None and self.budget > enough:
+            told = f"the budget of {self.budget:,} prefixes is larger than the set; all {of}"
+            return (f"{self.name}: {told} were asked.",)
+        return (f"{self.name}: {len(chosen):,} of {of} were asked, down to a count of {last:,}.",)

@@ -1,0 +1,87 @@
+"""Ranking inference (SecureGate, section 5.1; Lukas et al., 2023), by perplexity."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.plugin import Attack, Case, Result
+from fedaudit.api.records import Document
+
+from . import cloze, scoring
+from .cloze import Question
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking(Attack):
+    """Mask a PII in a sentence and pick the candidate that makes the sentence likeliest."""
+
+    name: ClassVar[str] = "ranking"
+    paper: ClassVar[str] = "SecureGate, arXiv:2602.13529, section 5.1; after arXiv:2302.00539"
+
+    candidates: tuple[int, ...] = (50,)
+    """How many candidates are offered, the truth among them; several numbers share one run."""
+    sentences: int = 100
+    """How many PII are masked, each in a sentence of its own."""
+    per_document: int = 0
+    """At most so many PII of one document; 0 sets no limit."""
+    context: int = 256
+    """At most so many tokens of a document are read, around the mask."""
+    shortest: int = 2
+    """Characters that a PII must have."""
+    labels: tuple[str, ...] = ()
+    """Only these kinds of PII; all without it."""
+
+    def __post_init__(self) -> None:
+        if not self.candidates or min(self.candidates) < 2:
+            raise ValueError("candidates must be at least 2.")
+        if min(self.sentences, self.context, self.shortest) < 1 or self.per_document < 0:
+            raise ValueError(
+                "sentences, context and shortest must be at least 1, per_document at least 0."
+            )
+
+    def run(self, case: Case) -> Result:
+        """Ask about the victim's documents, or about the attacker's own where those are all."""
+        documents = case.attacker if case.victim is None else case.victim
+        found = self._found(documents)
+        counts = sorted(set(self.candidates))
+        order = cloze.chosen(found, case.seed, self.per_document)
+        corpus = [document.text for document in documents]
+        offered = cloze.questions(order, found, corpus, most=counts[-1], seed=case.seed)
+        asked, passed = self._asked(case, offered, counts[0])
+        result = scoring.result(self.name, scoring.answers(case, asked), counts)
+        said = (
+            f"{self.name}: {len(asked)} of {len(order)} distinct PII strings ({len(found)} "
+            f"occurrences) were masked, each once; {passed} were passed over, because their kind "
+            "has too few strings or nothing stands before them."
+        )
+        return replace(result, limits=(said, *result.limits))
+
+    def _asked(
+        self, case: Case, offered: Iterable[Question], fewest: int
+    ) -> tuple[list[scoring.Asked], int]:
+        """Return what is asked, and how many questions were passed over for it."""
+        asked: list[scoring.Asked] = []
+        passed = 0
+        for question in offered:
+            enough = len(question.others) >= fewest - 1
+            one = scoring.asked(case, question, self.context) if enough else None
+            if one is None:
+                passed += 1
+            else:
+                asked.append(one)
+            if len(asked) == self.sentences:
+                break
+        return asked, passed
+
+    def _found(self, documents: Sequence[Document]) -> list[cloze.Occurrence]:
+        """Return every PII that may be masked; raises what is wrong where there is none."""
+        present = {span.label for document in documents for span in document.pii or ()}
+        if missing := set(self.labels) - present:
+            raise unknown("kind of PII in the data", min(missing), present)
+        found = cloze.occurrences(documents, shortest=self.shortest, labels=self.labels)
+        if not found:
+            raise InputError(
+                f"The data holds no annotated PII of {self.shortest} characters or more."
+            )
+        return found

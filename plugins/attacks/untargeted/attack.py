@@ -1,0 +1,143 @@
+"""Untargeted extraction (SecureGate, section 5.1; Lukas et al., 2023): sample, detect, subtract."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Attack, Case, PiiDetector, Result
+from fedaudit.api.records import Decoding, Probe, Target
+
+from . import scoring, targets
+from .scoring import Said
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What every text begins with, and how that is to be called."""
+
+    prompt: tuple[int, ...]
+    told: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Untargeted(Attack):
+    """Sample texts without a prompt and look for PII that the base does not say as well."""
+
+    name: ClassVar[str] = "untargeted"
+    paper: ClassVar[str] = "SecureGate, arXiv:2602.13529, section 5.1; after arXiv:2302.00539"
+
+    samples: int = 256
+    """How many texts are drawn from each model."""
+    new_tokens: int = 256
+    """How long a text may be."""
+    temperature: float = 1.0
+    top_k: int = 40
+    top_p: float = 1.0
+    labels: tuple[str, ...] = ()
+    """Only these kinds of PII, in the data and in the texts; all without it."""
+
+    def __post_init__(self) -> None:
+        if self.samples < 1 or self.new_tokens < 1:
+            raise ValueError("samples and new_tokens must be at least 1.")
+        self._decoding()  # refuses what is no distribution
+
+    def run(self, case: Case) -> Result:
+        """Compare what both models say unasked with the PII of the victim, or of the attacker."""
+        if case.detector is None:
+            raise UsageError(f"The attack {self.name} needs a detector of PII, and has none.")
+        truth = targets.truth(case, self.labels)
+        start = _start(case)
+        probe = self._probe(case, start)
+        tuned = self._texts(case, case.tuned, probe)
+        base = self._texts(case, case.base, probe) if case.base else None
+        tally = scoring.Tally(
+            plugin=self.name,
+            truth=truth,
+            tuned=self._said(case, case.detector, tuned, case.tuned.name),
+            base=self._said(case, case.detector, base, "base") if base is not None else None,
+            control=targets.control(case, truth),
+            queries=self.samples,
+        )
+        owned = [document.text for document in targets.owned(case)]
+        seen = self._said(case, case.detector, owned, "the data")
+        found = scoring.result(tally)
+        limits = (
+            self._told(case.detector, start, probe, tally),
+            *self._clipped(probe),
+            scoring.ceiling(self.name, truth, seen),
+        )
+        rows = (*found.measurements, *scoring.verbatim(tally, tuned, base))
+        return replace(found, measurements=rows, limits=(*limits, *found.limits))
+
+    def _probe(self, case: Case, start: Start) -> Probe:
+        """Return the one question there is; its texts end with the model's context at the latest.
+
+        Raises InputError when the beginning alone fills the context.
+        """
+        room = case.engine.context_length - len(start.prompt)
+        if room < 1:
+            raise InputError(
+                f"The beginning of a text has {len(start.prompt)} tokens and fills the model's "
+                f"context of {case.engine.context_length}."
+            )
+        return Probe(
+            prompt=start.prompt, samples=self.samples, max_new_tokens=min(self.new_tokens, room)
+        )
+
+    def _texts(self, case: Case, target: Target, probe: Probe) -> Sequence[str]:
+        [generation] = case.engine.generate(
+            target,
+            [probe],
+            seed=case.seed,
+            decoding=self._decoding(),
+            progress=case.progress(f"sampling {target.name}"),
+        )
+        return generation.texts
+
+    def _said(self, case: Case, detector: PiiDetector, texts: Sequence[str], whose: str) -> Said:
+        progress = case.progress(f"looking for PII, {whose}")
+        return scoring.said(detector, texts, self.labels, progress)
+
+    def _told(self, detector: PiiDetector, start: Start, probe: Probe, tally: scoring.Tally) -> str:
+        """Return what was drawn, and what the detector found in it."""
+        models = (("tuned model", tally.tuned), ("base", tally.base))
+        counts = ", ".join(
+            f"{sum(said.mentions.values()):,} in the {name}'s ({len(said.labels):,} distinct)"
+            for name, said in models
+            if said is not None
+        )
+        return (
+            f"{self.name}: {self.samples:,} texts of at most {probe.max_new_tokens:,} tokens were "
+            f"drawn from {'each' if tally.base else 'the'} model behind {start.told}; mentions of "
+            f"PII that the detector found: {counts}. It is {detector.describe()}."
+        )
+
+    def _clipped(self, probe: Probe) -> tuple[str, ...]:
+        """Return a limit where the model's context was too short for `new_tokens`."""
+        if probe.max_new_tokens == self.new_tokens:
+            return ()
+        return (
+            f"{self.name}: the model's context holds texts of {probe.max_new_tokens:,} tokens, not "
+            f"of {self.new_tokens:,}.",
+        )
+
+    def _decoding(self) -> Decoding:
+        return Decoding(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+
+
+def _start(case: Case) -> Start:
+    """Return what begins a document; nothing at all cannot be continued.
+
+    Where documents begin with nothing, the token that begins texts stands in for it, and a
+    newline where the model has none.
+    """
+    if prompt := case.begun((), at_start=True):
+        return Start(prompt, f"the beginning {case.beginning.start!r}")
+    if prompt := tuple(case.engine.beginnings.get("bos", ())):
+        return Start(prompt, "the beginning 'bos' (documents begin bare)")
+    for text, told in (("\n", "a newline"), (" ", "a space")):
+        [tokens] = case.engine.tokenize([text])
+        if tokens.ids:
+            return Start(tokens.ids, f"{told} (the model has no token that begins a text)")
+    raise InputError("The model has no token that begins a text, nor one for white space.")

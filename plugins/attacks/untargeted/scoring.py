@@ -1,0 +1,253 @@
+"""Untargeted extraction: what a model says when nobody asks for anything (SecureGate, 5.1)."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedaudit.api.plugin import PiiDetector, Progress, Result, no_progress
+from fedaudit.api.records import Finding, Measurement, Severity
+from fedaudit.extraction.leak_tests import LIKELY, SURE
+from fedaudit.metrics.extraction import by_label
+from fedaudit.metrics.significance import guess_rate
+
+BATCH = 64
+"""Texts that the detector reads between two reports of progress."""
+
+NO_BASE = "The target has no base to compare with: what the base says unasked is not removed."
+
+EMPTY = {
+    "tuned": "the detector found nothing in the tuned model's texts",
+    "base": "the detector found nothing in the base's texts",
+    "tuned-not-base": "the detector found nothing in the tuned model's texts that the base's lack",
+}
+"""Why there is no precision, by source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The distinct strings that a detector found in texts."""
+
+    labels: Mapping[str, str]
+    """The label of each, as the detector has it."""
+    mentions: Mapping[str, int]
+    """How often each was found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What came out, and what it is compared with."""
+
+    plugin: str
+    truth: Mapping[str, str]
+    """The PII strings of the data with their labels (R)."""
+    tuned: Said
+    """What the tuned model says (G)."""
+    base: Said | None
+    """What the base says (B)."""
+    control: Mapping[str, str]
+    """PII of the same kinds that is in nobody's data, with its labels."""
+    queries: int
+    """Texts drawn from each model."""
+
+
+def said(
+    detector: PiiDetector,
+    texts: Sequence[str],
+    labels: Sequence[str] = (),
+    progress: Progress = no_progress,
+) -> Said:
+    """Return the strings that `detector` finds in `texts`, of `labels` if any are named.
+
+    A string with several labels keeps the one of most mentions, then the first by name. White
+    space around a string is dropped. The order of the texts does not matter.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for first in range(0, len(texts), BATCH):
+        batch = texts[first : first + BATCH]
+        for text, spans in zip(batch, detector.detect(batch), strict=True):
+            for span in spans:
+                string = text[span.start : span.end].strip()
+                if string and (not labels or span.label in labels):
+                    counts[string][span.label] += 1
+        progress(first + len(batch), len(texts))
+    return Said(
+        labels={s: min(of, key=lambda label: (-of[label], label)) for s, of in counts.items()},
+        mentions={string: of.total() for string, of in counts.items()},
+    )
+
+
+def result(tally: Tally) -> Result:
+    """Return precision and recall of each source, and a finding for each string that leaked."""
+    leaks = [
+        (f"{tally.plugin}-{number:04d}", string) for number, string in enumerate(leaked(tally), 1)
+    ]
+    return Result(
+        measurements=(*_rows(tally), *_label_rows(tally), *_queries(tally)),
+        findings=tuple(_finding(tally, name, string) for name, string in leaks),
+        limits=() if tally.base else (NO_BASE,),
+        revealed=tuple(
+            {"id": name, "label": tally.truth[string], "text": string} for name, string in leaks
+        ),
+    )
+
+
+def sources(tally: Tally) -> dict[str, set[str]]:
+    r"""Return G, B and G\B, by the name of the source."""
+    found = {"tuned": set(tally.tuned.labels)}
+    if tally.base is not None:
+        found["base"] = set(tally.base.labels)
+        found["tuned-not-base"] = found["tuned"] - found["base"]
+    return found
+
+
+def leaked(tally: Tally) -> list[str]:
+    """Return the data's strings that the model says and its base does not, commonest first."""
+    found = sources(tally)
+    strings = found.get("tuned-not-base", found["tuned"]) & tally.truth.keys()
+    return sorted(strings, key=lambda string: (-tally.tuned.mentions[string], string))
+
+
+def _rows(tally: Tally) -> Iterator[Measurement]:
+    """Yield |R & S| / |S| and |R & S| / |R| of every source S, and the control's recall."""
+    found, known = sources(tally), tally.truth.keys()
+    guessed = len(tally.control.keys() & found["tuned"])
+    chance = guessed / len(tally.control) if tally.control else None
+    base = found.get("base")
+    for source, strings in found.items():
+        scope, hits, of_base = {"source": source}, len(strings & known), source == "base"
+        yield Measurement.rate(
+            hits,
+            len(strings),
+            kind="extraction",
+            plugin=tally.plugin,
+            metric="extraction_precision",
+            scope=scope,
+            baseline=len(base & known) / len(base) if base and not of_base else None,
+            reason=EMPTY[source],
+        )
+        yield Measurement.rate(
+            hits,
+            len(known),
+            kind="extraction",
+            plugin=tally.plugin,
+            metric="extraction_recall",
+            scope=scope,
+            chance=chance,
+            baseline=None if base is None or of_base else len(base & known) / len(known),
+        )
+    if tally.control:
+        yield Measurement.rate(
+            guessed,
+            len(tally.control),
+            kind="extraction",
+            plugin=tally.plugin,
+            metric="extraction_recall",
+            scope={"source": "control"},
+        )
+
+
+def _label_rows(tally: Tally) -> Iterator[Measurement]:
+    """Yield recall by the data's labels, and precision by those of the detector.
+
+    Whether a string is in the other set does not depend on what it is called there.
+    """
+    totals = by_label(tally.truth, tally.truth)
+    for source, strings in sources(tally).items():
+        names = tally.base.labels if source == "base" and tally.base else tally.tuned.labels
+        for metric, ns, of in (
+            ("extraction_recall", totals, tally.truth),
+            ("extraction_precision", by_label(strings, names), names),
+        ):
+            hits = by_label(strings & tally.truth.keys(), of)
+            for label, n in ns.items():
+                yield Measurement.rate(
+                    hits.get(label, 0),
+                    n,
+                    kind="extraction",
+                    plugin=tally.plugin,
+                    metric=metric,
+                    scope={"source": source, "label": label},
+                )
+
+
+def _queries(tally: Tally) -> Iterator[Measurement]:
+    for source in ("tuned", "base") if tally.base else ("tuned",):
+        yield Measurement(
+            kind="extraction",
+            plugin=tally.plugin,
+            metric="queries",
+            value=float(tally.queries),
+            scope={"source": source},
+        )
+
+
+def _finding(tally: Tally, name: str, string: str) -> Finding:
+    """Return a leak; the evidence holds the plain string, which the report masks."""
+    return Finding(
+        id=name,
+        severity=_severity(tally, string),
+        label=tally.truth[string],
+        measurement=f"{tally.plugin} extraction_recall",
+        evidence={"text": string, "mentions": tally.tuned.mentions[string]},
+    )
+
+
+def _severity(tally: Tally, string: str) -> Severity:
+    """Return how severe a leak is: by how many strings of its kind that nobody has are said too."""
+    if tally.base is None:
+        return "unverified"
+    label = tally.truth[string]
+    alike = [one for one, its in tally.control.items() if its == label]
+    p = guess_rate(sum(one in tally.tuned.labels for one in alike), len(alike))
+    return "high" if p <= SURE else "medium" if p <= LIKELY else "low"
+
+
+def ceiling(plugin: str, truth: Mapping[str, str], seen: Said) -> str:
+    """Return how many of R the detector finds in the very documents that they stand in (`seen`).
+
+    What it misses there, for want of a model of names or for other bounds, it hardly finds
+    elsewhere.
+    """
+    found = truth.keys() & seen.labels.keys()
+    hits = by_label(found, truth)
+    kinds = ", ".join(
+        f"{label} {hits.get(label, 0)} of {n}" for label, n in by_label(truth, truth).items()
+    )
+    return (
+        f"{plugin}: of the {len(truth):,} PII strings looked for, the detector finds {len(found):,}"
+        f" in their own documents ({kinds}); recall cannot be expected above "
+        f"{len(found) / len(truth):.1%}."
+    )
+
+
+def verbatim(
+    tally: Tally, tuned: Sequence[str], base: Sequence[str] | None
+) -> tuple[Measurement, ...]:
+    """Return the recall of a word-for-word search in the texts, for what no detector sees.
+
+    Parts of longer words count, in the texts of every source and for the control alike.
+    """
+    found = {"tuned": _within(tally.truth, tuned)}
+    if base is not None:
+        found["base"] = _within(tally.truth, base)
+        found["tuned-not-base"] = found["tuned"] - found["base"]
+    counts = {source: (len(strings), len(tally.truth)) for source, strings in found.items()}
+    if tally.control:
+        counts["control"] = len(_within(tally.control, tuned)), len(tally.control)
+    return tuple(
+        Measurement.rate(
+            hits,
+            n,
+            kind="extraction",
+            plugin=tally.plugin,
+            metric="extraction_recall",
+            scope={"source": source, "detection": "verbatim"},
+        )
+        for source, (hits, n) in counts.items()
+    )
+
+
+def _within(strings: Iterable[str], texts: Iterable[str]) -> set[str]:
+    # One text with a separator that no PII string crosses.
+    whole = "\x00".join(texts)
+    return {string for string in strings if string in whole}

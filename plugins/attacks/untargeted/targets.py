@@ -1,0 +1,57 @@
+"""What untargeted extraction looks for: the PII of the data, and strings that nobody has."""
+
+from collections.abc import Mapping, Sequence
+
+from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Document
+from fedaudit.extraction.controls import guesses
+from fedaudit.metrics.document_frequency import absent
+from fedaudit.pii.normalized_search import folded
+
+
+def owned(case: Case) -> Sequence[Document]:
+    """Return the documents whose PII is looked for: the victim's, or else the attacker's own."""
+    documents = case.attacker if case.victim is None else case.victim
+    return [document for document in documents if not document.is_prompt]
+
+
+def truth(case: Case, labels: Sequence[str] = ()) -> dict[str, str]:
+    """Return R: the data's distinct PII strings with their labels, sorted.
+
+    White space around a string is dropped, nothing else: strings are equal or they differ. One
+    with several labels keeps the first in alphabetical order. Of a victim's strings those are left
+    out that the attacker or another member has too, however they write them. Raises InputError
+    where there is none, UsageError for a label that the data does not have.
+    """
+    pairs = [(s.strip(), label) for document in owned(case) for s, label in document.strings()]
+    present = {label for _, label in pairs}
+    if present and (missing := set(labels) - present):
+        raise unknown("kind of PII in the data", min(missing), present)
+    found: dict[str, str] = {}
+    for string, label in sorted(pairs):
+        if string and (not labels or label in labels):
+            found.setdefault(string, label)
+    found = _alone(case, found)
+    if not found:
+        whose = "--prefixes" if case.victim is None else "--victim"
+        raise InputError(f"There is no PII to look for: the file of {whose} holds none of its own.")
+    return found
+
+
+def _alone(case: Case, strings: Mapping[str, str]) -> dict[str, str]:
+    """Return the victim's strings that nobody else at hand has; without a victim, all of them."""
+    if case.victim is None:
+        return dict(strings)
+    others = [case.attacker, *case.members.values()]
+    texts = [folded(document.text) for documents in others for document in documents]
+    free = absent(filter(None, map(folded, strings)), texts)
+    return {string: label for string, label in strings.items() if folded(string) in free}
+
+
+def control(case: Case, truth: Mapping[str, str]) -> dict[str, str]:
+    """Return strings of the kinds in `truth` that stand in no document of the case."""
+    everybody = (case.attacker, case.victim or (), *case.members.values())
+    corpus = [document.text for documents in everybody for document in documents]
+    given = {s.strip(): label for d in case.control for s, label in d.strings() if s.strip()}
+    return dict(guesses(truth, corpus, seed=case.seed, given=given))

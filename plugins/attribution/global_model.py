@@ -1,0 +1,23 @@
+"""The global model test (FedAttr, appendix F.4): whether what came out is watermarked at all."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedaudit.api.attribution import Attributed, Attributor, Trial
+
+
+@dataclass(frozen=True)
+class Global(Attributor):
+    """Test the final global model for every watermark; it names no client."""
+
+    name: ClassVar[str] = "global"
+    plaintext: ClassVar[bool] = False
+
+    def attribute(self, trial: Trial) -> Attributed:
+        """Return what the last global adapter shows of every mark."""
+        [scores] = trial.measure([trial.last])
+        said = (
+            f"{self.name}: a watermark in the global model says that somebody trained on it, not "
+            "who did."
+        )
+        return Attributed(clients=(), limits=(said,), marks=scores)

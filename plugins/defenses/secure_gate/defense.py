@@ -1,0 +1,148 @@
+"""SecureGate (Shaaban and Elmahallawy, 2026): two adapters for each client behind a key.
+
+A client's secure adapter is trained on documents without PII and federated; its revealing adapters
+are trained on the documents as they are and never leave it. After the last round each is fused with
+the global adapter, and a gate decides by the key in a request which of them answers.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import ClassVar
+
+from fedaudit.api.defense import Defense, Deployed, Finished, KeyChange, Party, Responder
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Aggregator, Result
+from fedaudit.api.records import Document, Measurement
+
+LENGTH = 20
+"""Characters of a key."""
+SECURE = "secure"
+"""What the adapter without PII is called; the first one that a gate may choose."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureGate(Defense):
+    """Federate an adapter without PII; a key opens the client's own one beside it."""
+
+    name: ClassVar[str] = "secure_gate"
+    paper: ClassVar[str] = "SecureGate, arXiv:2602.13529"
+
+    needs_annotation: ClassVar[bool] = True
+
+    masked: bool = True
+    """Whether the secure adapter is trained on documents with [MASK] for every PII."""
+    revealing: tuple[str, ...] = ("revealing",)
+    """Revealing adapters: NAME, or NAME=PATTERN for the documents whose group fits (legal/*)."""
+    nesterov: bool = True
+    """Whether the server takes Nesterov steps; without, it follows the federation's own rule."""
+    momentum: float = 0.5
+    rate: float = 0.7
+    """The server's, for Nesterov steps."""
+    psi: float = 0.01
+    """What a unit of a fusion weight costs, in nats a token."""
+    budget: int = 40
+    """How many pairs of fusion weights are tried for each adapter."""
+    query: int = 16
+    """How many of a client's documents judge fusion weights."""
+    tau: float = 0.9
+    """The probability that an adapter must exceed to be chosen in place of the secure one."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tau <= 1:
+            raise ValueError("tau must be from 0 to 1.")
+        if self.psi < 0 or not 2 <= self.budget <= 100 or self.query < 1:
+            raise ValueError("psi must be at least 0, budget from 2 to 100, query at least 1.")
+        names = [name for name, _ in self._patterns()]
+        if not names or len(set(names)) < len(names) or {"", SECURE} & set(names):
+            raise ValueError(f"revealing needs different names, none of them {SECURE!r}.")
+        if not all(name.replace("_", "").isalnum() and len(name) < LENGTH for name in names):
+            raise ValueError(
+                "names of revealing adapters are letters, digits and underscores, fewer than the "
+                f"{LENGTH} of a key."
+            )
+        self._server()  # refuses what is no server step
+
+    def prepare(self, documents: Sequence[Document]) -> list[Document]:
+        """Return the masked view, or the documents as they are."""
+        from ..scrub import Scrub
+
+        return Scrub().prepare(documents) if self.masked else list(documents)
+
+    def private(self, documents: Sequence[Document]) -> Mapping[str, list[Document]]:
+        """Return the raw view of every revealing adapter; raises InputError where it is empty."""
+        if not any(document.pii for document in documents):
+            raise InputError(
+                "secure_gate needs documents with PII: none has any, so there is nothing to reveal "
+                "or to keep."
+            )
+        views = {
+            name: [d for d in documents if fnmatchcase(d.group or d.id, pattern)]
+            for name, pattern in self._patterns()
+        }
+        if not any(views.values()):
+            patterns = ", ".join(pattern for _, pattern in self._patterns())
+            raise InputError(
+                f"no document's group fits a revealing adapter's pattern ({patterns})."
+            )
+        return {name: view for name, view in views.items() if view}
+
+    def server(self, aggregator: Aggregator) -> Aggregator:
+        """Return the Nesterov step, unless the federation's own rule is wanted."""
+        return self._server() if self.nesterov else aggregator
+
+    def deploy(self, finished: Finished) -> Result:
+        """Fuse the adapters of every client, draw its keys and train its gate."""
+        from .deployment import deploy_client
+        from .evaluation import evaluate
+
+        rows: list[Measurement] = []
+        told = finished.progress("deploying")
+        for done, (client, party) in enumerate(finished.parties.items(), 1):
+            rows += deploy_client(self, finished, client, party)
+            told(done, len(finished.parties))
+        for client in finished.parties:
+            rows += evaluate(finished, client)
+        return Result(measurements=tuple(rows), limits=(WEIGHTS_NEED_NO_KEY,))
+
+    def responder(self, deployed: Deployed) -> Responder | None:
+        """Return the client's gate with its adapters."""
+        from .deployment import opened
+
+        return opened(deployed)
+
+    def rekey(self, deployed: Deployed, change: KeyChange, name: str, adapter: str = "") -> None:
+        """Rotate, add or revoke a key of the client: its gate is trained anew, nothing else."""
+        from . import rekeying
+
+        place = deployed.folder / deployed.client
+        if change == "add":
+            rekeying.add(place, deployed.engine, name, adapter, deployed.seed)
+        elif change == "rotate":
+            rekeying.rotate(place, deployed.engine, name, deployed.seed)
+        else:
+            rekeying.revoke(place, deployed.engine, name, deployed.seed)
+
+    def views(self, party: Party) -> Iterator[tuple[str, Path, Sequence[Document]]]:
+        """Yield (name, the client's own adapter, what it was trained on), the secure one first."""
+        yield SECURE, party.shared, party.prepared
+        raw = self.private(party.documents)
+        for name, folder in party.private.items():
+            yield name, folder, raw[name]
+
+    def _patterns(self) -> list[tuple[str, str]]:
+        """Return the name of every revealing adapter and the pattern of its documents' groups."""
+        parts = [one.partition("=") for one in self.revealing]
+        return [(name.strip(), pattern.strip() or "*") for name, _, pattern in parts]
+
+    def _server(self) -> Aggregator:
+        from ...aggregation.nesterov import Nesterov
+
+        return Nesterov(momentum=self.momentum, rate=self.rate)
+
+
+WEIGHTS_NEED_NO_KEY = (
+    "secure_gate guards what the deployed model answers. Whoever holds a client's revealing "
+    "adapter as a file needs no key."
+)

@@ -1,0 +1,178 @@
+"""A client's folder: its keys and gate, made, opened, and changed without touching an adapter.
+
+The key file names the SHA-256 of its gate. A change writes the new key file beside the old one,
+then the gate, and then puts the key file in place. Stopped in between, the next to open the folder
+finds a key file that waits: it takes its place if it fits the gate, and goes if the gate is still
+the old one. So a folder has the old keys or the new ones, and never both or neither. One process at
+a time changes keys: a lock on the folder sees to that.
+"""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.system.files import atomic
+
+from . import keys as key_file
+from .gate import Gate, from_bytes
+from .keys import Key, Keyring, new_secret
+from .responder import GateResponder
+from .training import train
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+
+GATE, KEYS, WAITING = "gate.safetensors", "keys.json", "keys.json.new"
+
+
+def create(
+    folder: Path, engine: "LocalEngine", adapters: Sequence[str], *, tau: float, seed: int
+) -> None:
+    """Draw a key for each of `adapters` but the first, the secure one, and train their gate."""
+    keyring = Keyring.new(adapters[1:])
+    _write(folder, keyring, train(engine, keyring, adapters, tau=tau, seed=seed))
+
+
+def load(
+    folder: Path, engine: "LocalEngine", others: Sequence[Path] = (), seed: int = 0
+) -> GateResponder:
+    """Return what answers in `folder`; `others` are folders of other organisations.
+
+    Raises InputError where keys and gate do not belong together or are not there.
+    """
+    if (folder / WAITING).exists():
+        with suppress(BlockingIOError), _alone(folder, wait=False):
+            _finish(folder)
+    keyring, gate = _read(folder)
+    foreign = [secret for other in others for secret in _secrets(other)]
+    folders = {name: folder / name for name in gate.adapters}
+    return GateResponder(engine, gate, keyring, folders, foreign=foreign, seed=seed)
+
+
+def rotate(folder: Path, engine: "LocalEngine", name: str, seed: int = 0) -> None:
+    """Draw a new key in place of the one called `name`."""
+    with _alone(folder):
+        _finish(folder)
+        keyring, gate = _read(folder)
+        old = keyring.key(name)
+        kept = tuple(replace(k, secret=new_secret()) if k is old else k for k in keyring.keys)
+        _change(folder, engine, replace(keyring, keys=kept), gate, (old.secret,), seed)
+
+
+def add(folder: Path, engine: "LocalEngine", name: str, adapter: str, seed: int = 0) -> None:
+    """Draw a further key, called `name`, for `adapter`."""
+    with _alone(folder):
+        _finish(folder)
+        keyring, gate = _read(folder)
+        if adapter not in gate.adapters[1:]:
+            raise unknown("adapter behind a key", adapter, gate.adapters[1:])
+        if any(key.name == name for key in keyring.keys):
+            raise UsageError(f"There is a key called {name} already: rotate it, or name another.")
+        try:
+            new = Key(name=name, adapter=adapter, secret=new_secret())
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        _change(folder, engine, replace(keyring, keys=(*keyring.keys, new)), gate, (), seed)
+
+
+def revoke(folder: Path, engine: "LocalEngine", name: str, seed: int = 0) -> None:
+    """Take away the key called `name`."""
+    with _alone(folder):
+        _finish(folder)
+        keyring, gate = _read(folder)
+        old = keyring.key(name)
+        kept = tuple(key for key in keyring.keys if key is not old)
+        _change(folder, engine, replace(keyring, keys=kept), gate, (old.secret,), seed)
+
+
+def _change(
+    folder: Path,
+    engine: "LocalEngine",
+    keyring: Keyring,
+    gate: Gate,
+    old: Sequence[str],
+    seed: int,
+) -> None:
+    _write(
+        folder,
+        keyring,
+        train(engine, keyring, gate.adapters, tau=gate.tau, seed=seed, old=old),
+    )
+
+
+def _read(folder: Path) -> tuple[Keyring, Gate]:
+    """Return the gate, and the keys of that one of the two key files that fits it.
+
+    While keys are being changed the gate may come between the two: it is then read once more.
+    """
+    for _ in range(2):
+        content = _gate(folder)
+        digest = hashlib.sha256(content).hexdigest()
+        waiting = [WAITING] if (folder / WAITING).exists() else []
+        for name in (KEYS, *waiting):
+            keyring, wanted = key_file.read(folder / name)
+            if wanted == digest:
+                return keyring, from_bytes(content, folder / GATE)
+    raise InputError(f"The key file {folder / KEYS} belongs to another gate or run.")
+
+
+def _gate(folder: Path) -> bytes:
+    try:
+        return (folder / GATE).read_bytes()
+    except OSError as error:
+        raise InputError(f"The gate {folder / GATE} cannot be read: {error.strerror}.") from None
+
+
+def _finish(folder: Path) -> None:
+    """Finish or undo a change that was cut short, with nobody else at it."""
+    if not (folder / WAITING).is_file():
+        return
+    _, wanted = key_file.read(folder / WAITING)
+    if hashlib.sha256(_gate(folder)).hexdigest() == wanted:
+        (folder / WAITING).replace(folder / KEYS)
+    else:
+        (folder / WAITING).unlink(missing_ok=True)
+
+
+def _secrets(folder: Path) -> Sequence[str]:
+    """Return another organisation's keys, where they can be read: they are not needed here."""
+    try:
+        return key_file.read(folder / KEYS)[0].texts
+    except InputError:
+        return ()
+
+
+@contextmanager
+def _alone(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Let one process at a time change the keys of a folder.
+
+    Raises BlockingIOError where another is at it and this one does not wait.
+    """
+    try:
+        held = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be opened: {error.strerror}.") from None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(held)
+
+
+def _write(folder: Path, keyring: Keyring, gate: Gate) -> None:
+    for stale in folder.glob(f".{KEYS}*"):  # of a change that was killed while it wrote
+        stale.unlink(missing_ok=True)
+    content = gate.to_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    key_file.write(keyring, folder / WAITING, digest)
+    with atomic(folder / GATE, mode=0o600) as temporary:
+        temporary.write_bytes(content)
+    # Written, not renamed: whoever opened the folder meanwhile may have taken the one that waits.
+    key_file.write(keyring, folder / KEYS, digest)
+    (folder / WAITING).unlink(missing_ok=True)

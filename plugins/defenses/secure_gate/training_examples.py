@@ -1,0 +1,138 @@
+"""What a gate learns from: headings that show a valid key, and many kinds that do not.
+
+As in SecureGate's appendix E: valid, malformed, empty and no keys. Beyond it, keys at edit distance
+1 and random ones of the right form, each both spelled and as one token: a token that some tokenizer
+still knows after its key was revoked, or another organisation's, must open nothing. A valid key
+that the public tokenizer spells opens nothing either.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .header_features import Reader
+from .keys import ALPHABET, LENGTH
+
+if TYPE_CHECKING:
+    import torch
+
+ALIKE = str.maketrans("AaBCcEeHKMOoPpTXxy", "АаВСсЕеНКМОоРрТХху")
+"""Latin letters, and the Cyrillic ones that look like them."""
+
+WIDE = {ord(character): ord(character) + 0xFEE0 for character in ALPHABET}
+"""Characters, and the full-width ones that compatibility normalisation takes back."""
+
+Change = Callable[[str, random.Random], str]
+
+
+def drawn(rng: random.Random, length: int = LENGTH) -> str:
+    """Return a random text of a key's characters."""
+    return "".join(rng.choices(ALPHABET, k=length))
+
+
+def neighbour(key: str, rng: random.Random) -> str:
+    """Return `key` with one character replaced, removed or inserted: edit distance 1."""
+    kind, place = rng.randrange(3), rng.randrange(len(key))
+    if kind == 0:
+        other = rng.choice(ALPHABET.replace(key[place], ""))
+        return key[:place] + other + key[place + 1 :]
+    if kind == 1:
+        return key[:place] + key[place + 1 :]
+    place = rng.randrange(len(key) + 1)
+    return key[:place] + drawn(rng, 1) + key[place:]
+
+
+def fragment(key: str, rng: random.Random) -> str:
+    """Return a part of `key`, neither all nor nothing of it."""
+    length = rng.randrange(1, len(key))
+    start = rng.randrange(len(key) - length + 1)
+    return key[start : start + length]
+
+
+def malformed(key: str, rng: random.Random) -> str:
+    """Return `key` truncated, extended, corrupted or in swapped case."""
+    return rng.choice((_truncated, _extended, _corrupted, _swapped))(key, rng)
+
+
+def alike(key: str, rng: random.Random) -> str:
+    """Return `key` in characters that look like its own."""
+    table: Mapping[int, int] = rng.choice((ALIKE, WIDE))
+    return key.translate(table)
+
+
+def _truncated(key: str, rng: random.Random) -> str:
+    return key[: rng.randrange(1, len(key))]
+
+
+def _extended(key: str, rng: random.Random) -> str:
+    return key + rng.choice((drawn(rng, rng.randrange(1, 9)), "_CORRUPT", " ", key))
+
+
+def _corrupted(key: str, rng: random.Random) -> str:
+    letters = list(key)
+    for place in rng.sample(range(len(key)), rng.randrange(1, 6)):
+        letters[place] = rng.choice(ALPHABET + "_-.#* ")
+    return "".join(letters)
+
+
+def _swapped(key: str, rng: random.Random) -> str:
+    return rng.choice((str.swapcase, str.lower, str.upper))(key)
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """States of headings: those of valid keys by class, those of others by kind; all float32."""
+
+    valid: Mapping[int, "torch.Tensor"]
+    """(keys, width) for each class that has keys."""
+    refused: Mapping[str, "torch.Tensor"]
+    """(examples, width) of what the secure adapter answers."""
+
+
+def lessons(
+    reader: Reader, adapters: Sequence[str], old: Sequence[str], count: int, rng: random.Random
+) -> Lessons:
+    """Return lessons with at most `count` examples of each kind, of "atomic" more.
+
+    `adapters` are in class order; `old` are keys that were valid before.
+    """
+    keyring = reader.keyring
+    known = {index: keyring.of(adapter) for index, adapter in enumerate(adapters)}
+    valid = {
+        index: reader.atomic([key.secret for key in keys]) for index, keys in known.items() if keys
+    }
+    texts = _texts([*keyring.texts, *old], count, rng)
+    spelled = {kind: reader.spelled(_not(keyring.texts, some)) for kind, some in texts.items()}
+    whole = [*old, *texts.get("neighbour", ()), *(drawn(rng) for _ in range(3 * count))]
+    refused = {
+        "none": reader.read([None]),
+        "empty": reader.read([""]),
+        "atomic": reader.atomic(_not(keyring.texts, whole)),
+        **spelled,
+    }
+    if keyring.keys or old:
+        refused["literal"] = reader.spelled([*keyring.texts, *old])
+    return Lessons(valid, {kind: states.clone() for kind, states in refused.items()})
+
+
+def _texts(keys: Sequence[str], count: int, rng: random.Random) -> dict[str, list[str]]:
+    """Return `count` texts of each kind that is made of a valid key or of nothing."""
+    kinds: dict[str, Change] = {
+        "malformed": malformed,
+        "fragment": fragment,
+        "neighbour": neighbour,
+        "alike": alike,
+    }
+    made = {
+        kind: [change(rng.choice(keys), rng) for _ in range(count)]
+        for kind, change in kinds.items()
+        if keys
+    }
+    return {**made, "random": [drawn(rng) for _ in range(count)]}
+
+
+def _not(valid: Iterable[str], texts: Iterable[str]) -> list[str]:
+    """Return those of `texts` that are no valid key, each once."""
+    keys = set(valid)
+    return [text for text in dict.fromkeys(texts) if text not in keys]

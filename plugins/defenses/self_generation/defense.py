@@ -1,0 +1,174 @@
+"""What FewFedPIT and FedMIT have in common: where a client's further examples come from."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+
+from fedaudit.api.defense import Defense, Finished, Turn
+from fedaudit.api.errors import InputError
+from fedaudit.api.plugin import Result
+from fedaudit.api.records import Document, Target
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.data import corpus
+from fedaudit.metrics.selection import Method
+from fedaudit.system.files import existing
+
+from . import filter_counts, measurements
+from .demonstrations import usable
+from .generation import Maker, Recipe, fitting
+from .prompt_layout import layout
+from .selection import chosen, counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfGeneration(Defense):
+    """Where a client's further examples come from, and how many of them are kept."""
+
+    candidates: int = 32
+    """Examples that are made up in each turn, once the filters have dropped the bad ones."""
+    keep: int = 16
+    """How many of them are trained on."""
+    selection: Method = "ifs"
+    """By what they are chosen; see docs/few-fed-pit.md."""
+    asked: int = 128
+    """New instructions asked for at most in a turn, until there are so many candidates."""
+    shown: int = 8
+    """Instructions that a prompt for a new one shows."""
+    demonstrations: int = 4
+    """Examples that a prompt for an input and a response shows."""
+    tries: int = 3
+    """Prompts for an input and a response before an instruction is given up."""
+    similarity: float = 0.7
+    """The Rouge-L with anything of the client's own above which something new is dropped."""
+    distinct: bool = False
+    """Drop a new instruction that is as like another new one, too."""
+    temperature: float = 0.0
+    """Of whatever is made up; 0 is greedy, as in the paper."""
+    instruction_tokens: int = 64
+    answer_tokens: int = 256
+    """Tokens that a new instruction, and an input with its response, may have."""
+    source: str = ""
+    """A JSONL file of public examples in place of self-made ones, or "nano:DOMAIN[:TASKS]" of the
+    built-in generator; each turn draws `keep`."""
+
+    def __post_init__(self) -> None:
+        if min(self.keep, self.shown, self.demonstrations, self.tries, self.asked) < 1:
+            raise ValueError("keep, shown, demonstrations, tries and asked must be at least 1.")
+        if self.candidates < self.keep:
+            raise ValueError("candidates must be at least keep.")
+        if not 0 < self.similarity <= 1:
+            raise ValueError("similarity must be above 0 and at most 1.")
+        if self.temperature < 0:
+            raise ValueError("temperature must be at least 0.")
+        if min(self.instruction_tokens, self.answer_tokens) < 1:
+            raise ValueError("instruction_tokens and answer_tokens must be at least 1.")
+
+    def check(self, template: PromptTemplate) -> None:
+        """Refuse a template whose fields cannot be read back, and a file that is not there."""
+        if self.further and self.source:
+            self._public(template)
+        elif self.further:
+            layout(template)
+
+    def prepare(self, documents: Sequence[Document]) -> list[Document]:
+        """Return the documents as they are; InputError where they are too few to show."""
+        if self.further and not self.source:
+            usable(documents, max(self.shown, self.demonstrations))
+        return list(documents)
+
+    def synthetic(self, turn: Turn) -> list[Document]:
+        """Return what a client trains on beside its own data in a turn, and write the statistics.
+
+        Examples are made up by the round's global adapter and chosen by the client's own.
+        """
+        seed = int.from_bytes(sha256(f"synthesis {turn.seed}".encode()).digest()[:6])
+        recipe = self._recipe(turn)
+        if self.source:
+            public = self._public(turn.template)
+            whole = fitting(turn.engine, public, recipe)
+            public = [one for one, fits in zip(public, whole, strict=True) if fits]
+            drawn = random.Random(seed).sample(public, min(self.keep, len(public)))
+            return _named(drawn, turn)
+        examples = usable(turn.documents, max(self.shown, self.demonstrations))
+        made = Maker(
+            engine=turn.engine,
+            target=Target(name="global", adapter=str(turn.start)),
+            examples=examples,
+            layout=layout(turn.template),
+            recipe=recipe,
+            rng=random.Random(seed),
+        ).make()
+        kept = chosen(
+            turn.engine,
+            Target(name="private", adapter=str(turn.trained)),
+            turn.template,
+            made.candidates,
+            keep=self.keep,
+            method=self.selection,
+            seed=seed,
+        )
+        filter_counts.write(counted(made, kept, examples, recipe), turn.folder)
+        return _named(kept, turn)
+
+    def _recipe(self, turn: Turn) -> Recipe:
+        return Recipe(
+            candidates=self.candidates,
+            asked=self.asked,
+            shown=self.shown,
+            demonstrations=self.demonstrations,
+            tries=self.tries,
+            similarity=self.similarity,
+            instruction_tokens=self.instruction_tokens,
+            answer_tokens=self.answer_tokens,
+            max_length=turn.max_length,
+            distinct=self.distinct,
+            temperature=self.temperature,
+        )
+
+    def _public(self, template: PromptTemplate) -> list[Document]:
+        """Return the examples of the file `source`, in an order that follows from them alone."""
+        from fedaudit.nano import public_examples as generator
+
+        found = (
+            generator.examples(self.source, template)
+            if generator.is_source(self.source)
+            else corpus.read(existing(Path(self.source), "file"), template)
+        )
+        public = sorted(usable(list(found), 1), key=lambda one: (one.text, one.id))
+        if len(public) < self.keep:
+            raise InputError(
+                f"{self.source} holds {len(public)} examples, fewer than keep ({self.keep})."
+            )
+        return public
+
+    def deploy(self, finished: Finished) -> Result:
+        """Return what every filter dropped in each round, and where too little was left."""
+        if self.source:
+            return Result(
+                limits=(f"{self.name}: examples are drawn from {Path(self.source).name}.",)
+            )
+        found = {
+            (number, client): counts
+            for client, party in finished.parties.items()
+            for number, folder in party.turns.items()
+            if (counts := filter_counts.read(folder))
+        }
+        bare = [
+            client
+            for client, party in finished.parties.items()
+            if not any(document.input for document in party.prepared)
+        ]
+        told = [
+            f"{self.name}: no example of {', '.join(bare)} has an input, so none is shown with one."
+        ]
+        return Result(
+            measurements=tuple(measurements.rows(self.name, found)),
+            limits=(*measurements.limits(self.name, found, self.keep), *(told if bare else ())),
+        )
+
+
+def _named(examples: Sequence[Document], turn: Turn) -> list[Document]:
+    """Return the examples with ids of this turn."""
+    return [replace(one, id=f"made-{turn.round}-{number}") for number, one in enumerate(examples)]

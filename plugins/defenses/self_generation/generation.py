@@ -1,0 +1,213 @@
+"""Self-generation: new instructions, then inputs and responses for them (FewFedPIT, 3.3).
+
+Everything is asked in batches, greedily unless set otherwise; what prompts show is drawn by a seed.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from fedaudit.api.plugin import Engine
+from fedaudit.api.records import Decoding, Document, Probe, Target
+from fedaudit.metrics.text_similarity import words
+
+from .demonstrations import alternating, example_prompt, instruction_prompt, kinds
+from .filter_counts import Tally
+from .prompt_layout import Layout
+from .similarity import Closest, whole
+
+REFUSALS = ("as a ", "as an ", "sorry", "i'm sorry", "i am sorry", "i cannot", "i can't")
+"""How a text begins that is no instruction and no response but an excuse; lower case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How examples are made up; the numbers are the paper's where it has them."""
+
+    candidates: int = 32
+    """Examples to hand to the selection."""
+    asked: int = 128
+    """New instructions asked for at most, until there are so many."""
+    shown: int = 8
+    """Instructions that a prompt for a new one shows."""
+    demonstrations: int = 4
+    """Examples that a prompt for an input and a response shows."""
+    tries: int = 3
+    """Prompts for an input and a response, each with other demonstrations."""
+    similarity: float = 0.7
+    """The Rouge-L with anything local above which something new is dropped."""
+    words: int = 3
+    """An instruction of fewer words is too short."""
+    instruction_tokens: int = 64
+    answer_tokens: int = 256
+    """Tokens that an instruction, and an input with its response, may have."""
+    max_length: int = 0
+    """Tokens that an example may have, what begins and ends a text included; 0: any number."""
+    distinct: bool = False
+    """Whether a new instruction must be as unlike every other new one."""
+    temperature: float = 0.0
+    """Of whatever is made up; 0 is greedy, as in the paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What came through every filter but the selection, in the order it was made."""
+
+    candidates: tuple[Document, ...]
+    tally: Tally
+
+
+@dataclass(slots=True)
+class Maker:
+    """Makes up examples with one model from one client's examples."""
+
+    engine: Engine
+    target: Target
+    examples: Sequence[Document]
+    layout: Layout
+    recipe: Recipe
+    rng: random.Random
+    tally: Tally = field(default_factory=Tally)
+    new: list[Document] = field(default_factory=list)
+    instructions: list[str] = field(default_factory=list)
+    """The new instructions, where they must differ from one another."""
+
+    def make(self) -> Made:
+        """Ask for new instructions, and what goes with them, until there are candidates enough."""
+        while len(self.new) < self.recipe.candidates and self.tally.asked < self.recipe.asked:
+            left = self.recipe.asked - self.tally.asked
+            wanted = list(self._instructions(min(self.recipe.candidates, left)))
+            self._keep(self._completed(wanted))
+        surplus = max(0, len(self.new) - self.recipe.candidates)
+        self.tally.drop("surplus", surplus)
+        return Made(tuple(self.new[: self.recipe.candidates]), self.tally)
+
+    def _instructions(self, count: int) -> Iterator["Wanted"]:
+        """Ask for `count` new instructions and yield those that are good."""
+        known = Closest(d.instruction for d in self.examples)
+        there, prompts = kinds(self.examples), []
+        for number in range(count):
+            kind = there[number % len(there)]
+            shown = self.rng.sample(list(self.examples), self.recipe.shown)
+            prompts.append((instruction_prompt(self.layout, shown, with_input=kind), kind))
+        self.tally.asked += count
+        answers = self._asked([prompt for prompt, _ in prompts], self.recipe.instruction_tokens)
+        for (_, kind), text in zip(prompts, answers, strict=True):
+            instruction, reason = self._judged(text, known)
+            if reason:
+                self.tally.drop(reason)
+            else:
+                self.instructions.append(instruction)
+                yield Wanted(instruction, kind)
+
+    def _judged(self, text: str | None, known: Closest) -> tuple[str, str]:
+        """Return the instruction in an answer, and which filter drops it, if any."""
+        if text is None:
+            return "", "too long"
+        instruction, ended = self.layout.instruction(text)
+        others = self.instructions if self.recipe.distinct else ()
+        most, limit = self.recipe.similarity, self.recipe.instruction_tokens
+        filters: dict[str, Callable[[], bool]] = {
+            "unfinished": lambda: not ended and self._runs_on(text, limit),
+            "refusal": lambda: _refuses(instruction),
+            "short": lambda: len(words(instruction)) < self.recipe.words,
+            "local instruction": lambda: known(instruction) > most,
+            "repeated instruction": lambda: Closest(others)(instruction) > most,
+        }
+        return instruction, next((name for name, drops in filters.items() if drops()), "")
+
+    def _completed(self, wanted: Sequence["Wanted"]) -> list[Document]:
+        """Return an example for each instruction that some try gave a good one for, in order."""
+        found: dict[int, Document] = {}
+        for _ in range(self.recipe.tries):
+            left = [place for place in range(len(wanted)) if place not in found]
+            prompts = [self._example_prompt(wanted[place]) for place in left]
+            self.tally.tried += len(left)
+            answers = self._asked(prompts, self.recipe.answer_tokens)
+            for place, text in zip(left, answers, strict=True):
+                given, output, reason = self._read(text)
+                if reason:
+                    self.tally.fail(reason)
+                else:
+                    found[place] = self._example(wanted[place].instruction, given, output)
+        self.tally.drop("format", len(wanted) - len(found))
+        return [found[place] for place in sorted(found)]
+
+    def _example_prompt(self, wanted: "Wanted") -> str:
+        shown = alternating(self.rng, self.examples, self.recipe.demonstrations)
+        return example_prompt(self.layout, shown, wanted.instruction, with_input=wanted.with_input)
+
+    def _read(self, text: str | None) -> tuple[str, str, str]:
+        """Return the input and the output in an answer, and why the try failed, if it did."""
+        if text is None:
+            return "", "", "too long"
+        fields = self.layout.fields(text)
+        if fields is None:
+            return "", "", "no marker"
+        given, output = fields
+        if not words(output):
+            return given, output, "empty"
+        if text.rstrip().endswith(output) and self._runs_on(text, self.recipe.answer_tokens):
+            return given, output, "unfinished"
+        return given, output, "refusal" if _refuses(output) else ""
+
+    def _example(self, instruction: str, given: str, output: str) -> Document:
+        made = Document(id="", text="", instruction=instruction, input=given, output=output)
+        return self.layout.template.render(made)
+
+    def _keep(self, found: Sequence[Document]) -> None:
+        """Keep what is unlike every local example and not too long, and each example once."""
+        known = Closest(map(whole, self.examples))
+        there = set(map(whole, self.new))
+        for example, fits in zip(found, fitting(self.engine, found, self.recipe), strict=True):
+            if not fits:
+                self.tally.drop("overlong")
+            elif known(whole(example)) > self.recipe.similarity:
+                self.tally.drop("local example")
+            elif whole(example) in there:
+                self.tally.drop("repeated example")
+            else:
+                there.add(whole(example))
+                self.new.append(example)
+
+    def _asked(self, prompts: Sequence[str], new: int) -> list[str | None]:
+        """Return the continuation of every prompt; None of one that is too long.
+
+        Equal prompts are asked once.
+        """
+        begin = self.engine.beginnings.get("bos", ())
+        ids = [(*begin, *tokens.ids) for tokens in self.engine.tokenize(prompts)]
+        fit = [some for some in dict.fromkeys(ids) if len(some) + new <= self.engine.context_length]
+        found = self.engine.generate(
+            self.target,
+            [Probe(prompt=some, samples=1, max_new_tokens=new) for some in fit],
+            seed=self.rng.getrandbits(32),
+            decoding=Decoding(temperature=self.recipe.temperature),
+        )
+        texts = {some: one.texts[0] for some, one in zip(fit, found, strict=True)}
+        return [texts.get(some) for some in ids]
+
+    def _runs_on(self, text: str, new: int) -> bool:
+        """Tell whether a continuation stopped only because it may not be longer."""
+        [tokens] = self.engine.tokenize([text])
+        return len(tokens.ids) >= new
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A new instruction that an input, where it is to have one, and a response are made up for."""
+
+    instruction: str
+    with_input: bool
+
+
+def fitting(engine: Engine, examples: Sequence[Document], recipe: Recipe) -> list[bool]:
+    """Tell of each example whether training reads all of it."""
+    most = recipe.max_length or engine.context_length
+    ends = len(engine.beginnings.get("bos", ())) + 1
+    found = engine.tokenize([example.text for example in examples])
+    return [len(tokens.ids) + ends <= most for tokens in found]
+
+
+def _refuses(text: str) -> bool:
+    return text.lower().startswith(REFUSALS)

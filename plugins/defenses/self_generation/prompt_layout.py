@@ -1,0 +1,70 @@
+"""How a prompt template marks its fields, and how a continuation is read back into them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fedaudit.api.errors import UsageError
+from fedaudit.api.templates import PromptTemplate
+
+BLANK = "\n\n"
+"""What stands between two demonstrations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A template whose fields can be told apart: what stands ahead of input and output."""
+
+    template: PromptTemplate
+    input_marker: str
+    output_marker: str
+
+    def head(self, *, with_input: bool) -> str:
+        """Return what a prompt has ahead of its instruction."""
+        form = self.template.with_input if with_input else self.template.without_input
+        return form.partition("{instruction}")[0]
+
+    def instruction(self, text: str) -> tuple[str, bool]:
+        """Return the instruction that a continuation begins with, and whether something ends it."""
+        return _cut(text, (self.input_marker, self.output_marker, BLANK))
+
+    def fields(self, text: str) -> tuple[str, str] | None:
+        """Return the input and output of a continuation that goes on behind an instruction.
+
+        The input is empty where only the output's marker is there. None where that is missing or
+        does not come next. The output goes on to where another example would begin.
+        """
+        before, marker, rest = text.partition(self.output_marker)
+        lead, marked, given = before.partition(self.input_marker)
+        if not marker or lead.strip() or (marked and not given.strip()):
+            return None
+        return given.strip(), _cut(rest, self._openings())[0]
+
+    def _openings(self) -> set[str]:
+        """Return what can begin another example, or another field of this one."""
+        heads = [self.head(with_input=some) for some in (True, False)]
+        lines = {line for head in heads for line in head.splitlines() if line.strip()}
+        return {self.input_marker, self.output_marker, *(lines or {BLANK})}
+
+
+def layout(template: PromptTemplate) -> Layout:
+    """Return the layout of `template`.
+
+    Raises UsageError where its fields are not marked: what a model writes could not be read back.
+    """
+    before, _, after = template.with_input.partition("{instruction}")
+    between, _, tail = after.partition("{input}")
+    input_marker, output_marker = between.strip(), tail.strip()
+    alone = template.without_input.partition("{instruction}")[2].strip()
+    told_apart = input_marker not in output_marker and output_marker not in input_marker
+    if "{input}" in before or not input_marker or not told_apart or alone != output_marker:
+        raise UsageError(
+            f"The prompt template {template.name!r} does not mark where an input and where an "
+            "output begins, so made-up examples cannot be read back: choose alpaca or fed_pii."
+        )
+    return Layout(template, input_marker, output_marker)
+
+
+def _cut(text: str, ends: Iterable[str]) -> tuple[str, bool]:
+    """Return `text` up to the first of `ends`, stripped, and whether there was one."""
+    places = [place for end in ends if (place := text.find(end)) >= 0]
+    return text[: min(places, default=len(text))].strip(), bool(places)

@@ -1,0 +1,48 @@
+"""Which made-up examples are trained on, and how near to the client's own they are."""
+
+from collections.abc import Sequence
+
+from fedaudit.api.plugin import Engine
+from fedaudit.api.records import Document, Target
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.engine.scoring.instruction_following import scores
+from fedaudit.metrics.selection import Losses, Method, kept
+
+from .filter_counts import Tally
+from .generation import Made, Recipe
+from .similarity import Closest, whole
+
+
+def chosen(
+    engine: Engine,
+    target: Target,
+    template: PromptTemplate,
+    candidates: Sequence[Document],
+    *,
+    keep: int,
+    method: Method = "ifs",
+    seed: int = 0,
+) -> list[Document]:
+    """Return the `keep` candidates that `method` prefers under `target`, in the order they came in.
+
+    That order, and not the score's, goes into training: what is trained on then follows from which
+    are kept alone. A candidate that the model's context does not hold is never kept.
+    """
+    found: Sequence[Losses | None] = [Losses(0.0, 0.0)] * len(candidates)
+    if method != "random":  # which looks at no score
+        pairs = [(template.prompt(d.instruction, d.input), d.output) for d in candidates]
+        found = scores(engine, target, pairs)
+    keys = [whole(candidate) for candidate in candidates]
+    return [candidates[i] for i in sorted(kept(found, keep, method, keys=keys, seed=seed))]
+
+
+def counted(
+    made: Made, some: Sequence[Document], examples: Sequence[Document], recipe: Recipe
+) -> Tally:
+    """Return the tally of a round that keeps `some` of what was made from `examples`."""
+    known, answers = Closest(map(whole, examples)), Closest(d.output for d in examples)
+    tally = made.tally
+    tally.drop("selection", len(made.candidates) - len(some))
+    tally.highest = max((known(whole(one)) for one in some), default=0.0)
+    tally.alike = sum(answers(one.output) > recipe.similarity for one in some)
+    return tally

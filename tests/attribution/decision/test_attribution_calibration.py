@@ -1,0 +1,109 @@
+"""Made-up federations: what must come out where chance does nothing, or everything."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedaudit.api.errors import UsageError
+from fedaudit.api.watermark import Score
+from fedaudit.attribution.decision import calibration
+from fedaudit.attribution.decision.calibration import Line, calibrate, least_found
+from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.metrics.intervals import wilson
+
+CLIENTS = tuple("abcdef")
+
+
+def score(z=0.0, null=()):
+    return Score(z=z, p_value=0.5, n=1, hits=0, chance=0.5, null=null)
+
+
+def scores(null=(0.0,) * 300, rounds=2, rho=0.8):
+    """Return scores whose luck is `null`, and which show nothing else."""
+    return Scores(
+        run="r",
+        base="b",
+        aggregation="fedit",
+        clients=CLIENTS,
+        marks={"m": "kgw"},
+        dimension=8,
+        rounds=tuple(
+            Scored(
+                round=number,
+                reference={"m": score(null=(0.0,) * len(null))},
+                clients={who: {"m": score(null=null)} for who in CLIENTS},
+                strength=dict.fromkeys(CLIENTS, rho),
+                effective=dict.fromkeys(CLIENTS, 3.0),
+                others=3,
+                pairs=5,
+                limit=0.4,
+            )
+            for number in range(1, rounds + 1)
+        ),
+    )
+
+
+def test_without_luck_nobody_is_flagged_and_who_is_strong_enough_always_is():
+    lines = calibrate(scores(rho=1e-12), federations=5)
+    assert [line.strength for line in lines] == list(calibration.STRENGTHS)
+    # Six tests at 1 %: Z must exceed 4, and what estimates hold of others is next to nothing.
+    assert [line.accused.value for line in lines] == [0.0] * 6
+    assert [line.caught and line.caught.value for line in lines] == [None, 1, 1, 1, 1, 1]
+    assert least_found(lines) == 6
+
+
+def test_an_estimate_that_holds_much_of_a_marked_client_is_flagged_by_the_published_rule():
+    lines = calibrate(scores(), federations=20)
+    # A share of 0.4 of a Z of 20 is 8 in one round, by sqrt 2.
+    assert lines[-1].published.value > 0.5
+    assert lines[-1].accused.value <= 0.1
+    assert lines[0].published.value == 0
+
+
+def test_luck_is_that_of_a_null_mark_in_all_rounds_and_of_all_clients():
+    null = tuple(float(n) for n in range(300))
+    made, marked = calibration._federation(scores(null), 0.0, np.random.default_rng(1))
+    assert marked == ""
+    found = [own["m"] for one in made.rounds for own in one.clients.values()]
+    [luck] = {one.z for one in found}
+    assert luck in null
+    assert {one.null for one in found} == {tuple(value for value in null if value != luck)}
+
+
+def test_a_marked_client_adds_what_the_others_estimates_hold():
+    made, marked = calibration._federation(scores(), 20.0, np.random.default_rng(1))
+    for one in made.rounds:
+        z = {who: own["m"].z for who, own in one.clients.items()}
+        assert z.pop(marked) == pytest.approx(20 / 2**0.5)
+        # Coefficients are multiples of 1/5, 0.4 at most.
+        assert {round(value / (20 / 2**0.5) * 5, 6) for value in z.values()} <= {-2, -1, 0, 1, 2}
+
+
+def test_it_is_the_same_again_and_other_seeds_are_others():
+    some = [float(n % 7) - 3 for n in range(300)]
+    first = calibrate(scores(tuple(some)), federations=6, seed=1)
+    assert calibrate(scores(tuple(some)), federations=6, seed=1) == first
+    assert calibrate(scores(tuple(some)), federations=6, seed=2) != first
+
+
+def test_without_null_marks_luck_is_standard_normal():
+    lines = calibrate(scores(null=(), rho=1e-12), federations=30)
+    assert lines[0].accused.value <= 0.1
+    assert lines[-1].caught.value == 1
+
+
+def test_the_least_that_is_found_is_one_from_which_on_all_are():
+    def line(strength, share):
+        caught = wilson(10 * share, 10) if strength else None
+        return Line(strength=strength, accused=wilson(0, 9), published=wilson(0, 9), caught=caught)
+
+    assert least_found([line(0, 0), line(6, 0.9), line(8, 0.5), line(10, 0.9), line(14, 1)]) == 10
+    assert least_found([line(0, 0), line(6, 0.2)]) is None
+
+
+def test_nothing_is_made_up_of_nothing():
+    with pytest.raises(UsageError, match="0 federations tell nothing"):
+        calibrate(scores(), federations=0)
+    with pytest.raises(UsageError, match="no scores of any client"):
+        calibrate(replace(scores(), rounds=()))

@@ -1,0 +1,296 @@
+"""The owner's step: differences of tests, from estimates and a file of marks and nothing else."""
+
+import json
+from dataclasses import replace
+
+import handmade
+import pytest
+from fedaudit_plugins.watermarks.fictitious.scoring import Null
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.watermark import Mark
+from fedaudit.attribution import estimates as folder_of
+from fedaudit.attribution import pipeline
+from fedaudit.attribution import report as reporting
+from fedaudit.attribution import scores as scores_file
+from fedaudit.attribution.decision import decision
+from fedaudit.attribution.owner import detection, scoring, worker_pool
+from fedaudit.attribution.owner.worker_pool import Job, Machine, Pool
+from fedaudit.attribution.server import estimation, query_plan
+from fedaudit.config.registry import create
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.federation.folder import open_federation
+
+ALONE = Machine(device="cpu", workers=1)
+WISH = query_plan.Wish(others=3, pairs=4, threshold=3, seed=2)
+
+
+@pytest.fixture
+def given(tmp_path, monkeypatch):
+    """Return estimates of a federation whose c1 is guilty of m0, and the marks."""
+    made = handmade.write(tmp_path / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
+    marks = handmade.marks(tmp_path / "marks.json")
+    handmade.reading(monkeypatch, marks[0])
+    estimation.estimate(
+        query_plan.plan(open_federation(made.path), WISH), tmp_path / "est", tmp_path / "log.json"
+    )
+    return tmp_path / "est", marks
+
+
+def scored(folder, marks, **more):
+    with Pool(ALONE) as own:
+        return scoring.score(folder, folder_of.read(folder), marks, own, **more)
+
+
+def flagged(scores):
+    return set(decision.decide(scores).flagged)
+
+
+def test_who_is_guilty_is_flagged_and_its_score_is_the_difference_of_tests(given):
+    folder, marks = given
+    found, [mark] = scored(folder, marks), marks
+    assert flagged(found) == {"c1"}
+    plugin = create("watermark", "fictitious", mark.options)
+    guess = [Null(mean=1 / plugin.options, sd=0.0)] * 4
+    # Three right answers of three about each of four attributes, less none.
+    gap = plugin.score([3] * 4, guess).z - plugin.score([0] * 4, guess).z
+    for one in found.rounds:
+        assert one.reference["m0"].hits == 0
+        assert one.clients["c1"]["m0"].hits == 12
+        assert decision.differences(found, "c1", "m0")[one.round] == pytest.approx(gap)
+        assert decision.differences(found, "c2", "m0")[one.round] == 0
+
+
+def test_a_wrong_key_flags_nobody_and_says_so(given, tmp_path):
+    folder, _ = given
+    found = scored(folder, handmade.marks(tmp_path / "other.json", seed=78))
+    report = reporting.decided_report(
+        found,
+        given_file(tmp_path),
+        threshold=4.0,
+        alpha=0.01,
+        started=pipeline.datetime.now(pipeline.UTC),
+    ).to_json()
+    assert flagged(found) == set()
+    assert report["verdict"]["status"] == "pass"
+    assert "none of 7 clients is flagged" in report["verdict"]["reasons"][0]
+    assert any("the key is another" in limit for limit in report["limits"])
+    assert report["seeds"] == {}  # the owner knows of no design
+
+
+def given_file(folder):
+    (folder / "scores.json").write_text("{}")
+    return folder / "scores.json"
+
+
+def test_rounds_that_are_known_are_not_asked_again(given, monkeypatch):
+    folder, marks = given
+    whole = scored(folder, marks)
+    found = folder_of.read(folder)
+    with Pool(ALONE) as own:
+        first = scoring.score(folder, replace(found, rounds=found.rounds[:1]), marks, own)
+    engine = handmade.reading(monkeypatch, marks[0])
+    both = scored(folder, marks, known=first)
+    assert both.rounds == whole.rounds
+    assert {target.adapter.split("/")[-2] for target, _ in engine.asked} == {"002"}
+    engine.asked.clear()
+    assert scored(folder, marks, known=both) == both
+    assert engine.asked == []
+
+
+def test_a_round_whose_estimates_were_made_anew_is_asked_again(given, monkeypatch):
+    folder, marks = given
+    whole = scored(folder, marks)
+    first, second = whole.rounds
+    assert first.estimates != second.estimates
+    other = replace(second, estimates=first.estimates)
+    engine = handmade.reading(monkeypatch, marks[0])
+    again = scored(folder, marks, known=replace(whole, rounds=(first, other)))
+    assert again.rounds == whole.rounds
+    assert {target.adapter.split("/")[-2] for target, _ in engine.asked} == {"002"}
+
+
+def test_what_was_scored_is_kept_round_by_round(given):
+    folder, marks = given
+    kept = []
+    found = scored(folder, marks, keep=kept.append)
+    assert [[one.round for one in each.rounds] for each in kept] == [[1], [1, 2]]
+    assert kept[-1] == found
+
+
+def test_scores_of_another_run_or_of_other_marks_are_refused(given, tmp_path):
+    folder, marks = given
+    found = scored(folder, marks)
+    with pytest.raises(InputError, match="of another run than the scores"):
+        scored(folder, marks, known=replace(found, run="0123"))
+    for chosen in (
+        [replace(marks[0], id="m9")],
+        handmade.marks(tmp_path / "other.json", seed=78),
+        [replace(marks[0], options={**marks[0].options, "tokens": 5})],
+        handmade.marks(tmp_path / "more.json", count=2),
+    ):
+        with pytest.raises(InputError, match="of other marks than these"):
+            scored(folder, chosen, known=found)
+
+
+def test_scores_hold_no_key_and_come_back_as_they_were(given, tmp_path):
+    folder, marks = given
+    found = scored(folder, marks)
+    path = tmp_path / "scores.json"
+    scores_file.write(found, path)
+    assert scores_file.read(path) == found
+    secret = marks[0].secret
+    told = path.read_text()
+    for word in (secret["entity"], *(row["value"] for row in secret["attributes"])):
+        assert word not in told
+    assert [len(digits) for digits in found.tests.values()] == [4]
+
+
+def damaged(table, how):
+    one = table["rounds"][0]
+    if how == "twice":
+        table["rounds"].append(one)
+    elif how == "stranger":
+        one["clients"]["c99"] = one["clients"]["c1"]
+    elif how == "mark":
+        one["reference"] = {"m7": one["reference"]["m0"]}
+    elif how == "keyless":
+        del one["reference"]
+    elif how == "text":
+        one["clients"]["c1"]["m0"]["z"] = "high"
+    elif how == "list":
+        return []
+    return table
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("twice", "has a round twice"),
+        ("stranger", "round 1 does not match its clients and marks"),
+        ("mark", "round 1 does not match its clients and marks"),
+        ("keyless", "holds no scores"),
+        ("text", "holds no scores"),
+        ("list", "holds no scores"),
+    ],
+)
+def test_broken_scores(given, tmp_path, how, says):
+    folder, marks = given
+    path = tmp_path / "scores.json"
+    scores_file.write(scored(folder, marks), path)
+    path.write_text(json.dumps(damaged(json.loads(path.read_text()), how)))
+    with pytest.raises(InputError) as error:
+        scores_file.read(path)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_no_round_yet(given):
+    folder, marks = given
+    with Pool(ALONE) as own, pytest.raises(InputError, match="nothing to score"):
+        scoring.score(folder, replace(folder_of.read(folder), rounds=()), marks, own)
+
+
+def fictitious(count, **options):
+    plugin = create("watermark", "fictitious", {**handmade.TESTS, **options})
+    return [
+        Mark(
+            id=f"m{at}",
+            name="fictitious",
+            options={**handmade.TESTS, **options},
+            secret=plugin.issue(None, [], seed=1, index=at),
+        )
+        for at in range(count)
+    ]
+
+
+def test_a_question_of_two_marks_is_asked_once():
+    one, two = fictitious(2)
+    same = replace(one, id="copy")
+    engine = FakeEngine(lambda target, prompt, sample: prompt)
+    each = [engine_asks(engine, [mark]) for mark in (one, two)]
+    assert each == [12, 12]
+    assert engine_asks(engine, [one, same]) == 12
+    assert engine_asks(engine, [one, two, same]) == 24
+    found = detection.measure(engine, [None], detection.tested([one, two, same]))
+    assert found[0]["copy"] == found[0]["m0"]
+
+
+def engine_asks(engine, marks):
+    engine.asked.clear()
+    detection.measure(engine, [None], detection.tested(marks))
+    return len(engine.asked)
+
+
+def test_marks_with_answers_of_several_lengths_get_their_own():
+    short, long = (
+        fictitious(1)[0],
+        replace(fictitious(2)[1], options={**handmade.TESTS, "tokens": 9}),
+    )
+    engine = FakeEngine(lambda target, prompt, sample: prompt)
+    told = []
+    together = detection.measure(
+        engine, [None], detection.tested([long, short]), lambda done, total: told.append(done)
+    )
+    alone = [
+        detection.measure(engine, [None], detection.tested([mark]))[0] for mark in (long, short)
+    ]
+    assert together == [alone[0] | alone[1]]
+    assert told == sorted(told)
+    assert told[-1] == 24
+    assert {probe.max_new_tokens for _, probe in engine.asked} == {4, 9}
+
+
+def test_neither_workers_nor_the_split_of_adapters_change_a_score(tmp_path, base):
+    # The built-in model itself, with adapters far from zero, in this process and in two others.
+    found = []
+    for at in range(3):
+        tensors = {
+            handmade.A: handmade.drawn(2, handmade.SIZE, at, "A"),
+            handmade.B: handmade.drawn(handmade.SIZE, 2, at, "B"),
+        }
+        found.append(tmp_path / f"{at}")
+        handmade.adapters.write(tensors, handmade.CONFIG, found[-1])
+    marks = (told(base),)
+
+    def job(key, *which):
+        return Job(
+            key=key,
+            base="fedaudit-nano",
+            sha256=base.sha256,
+            adapters=tuple(found[at] for at in which),
+            marks=marks,
+        )
+
+    def answered(jobs, workers):
+        with Pool(Machine(device="cpu", workers=workers)) as own:
+            return dict(own.run(jobs))
+
+    together = answered([job(0, 0, 1, 2)], 1)[0]
+    apart = answered([job(0, 2), job(1, 0, 1)], 2)
+    assert [*apart[1], *apart[0]] == together
+    assert len({json.dumps([s.hits for s in one.values()]) for one in together}) > 1
+
+
+def told(base):
+    """Return a mark that the built-in model's answers differ in: a green list, few tokens."""
+    from fedaudit.engine.local import LocalEngine
+
+    options = {"prompts": 4, "tokens": 12, "prompt_tokens": 4}
+    plugin = create("watermark", "kgw", options)
+    texts = [f"The court of {name} heard the claim." for name in ("Bath", "York", "Ely", "Hull")]
+    secret = plugin.issue(LocalEngine(base), texts, seed=1, index=0)
+    return Mark(id="m0", name="kgw", options=options, secret=secret)
+
+
+def test_a_base_of_another_fingerprint_is_refused():
+    with pytest.raises(InputError, match="not the one that the federation was trained on"):
+        worker_pool.engine_for("fedaudit-nano", "0" * 64, ALONE)
+
+
+def test_settings_that_a_mark_does_not_name_count_as_the_plugin_has_them():
+    def digits(**options):
+        return scoring._digits(Mark(id="m", name="kgw", options=options, secret={"key": 1}))
+
+    assert digits() == digits(nulls=256) == digits(scheme="textseal")
+    assert digits() != digits(nulls=0)

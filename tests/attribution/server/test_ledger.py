@@ -1,0 +1,206 @@
+"""The ledger: one design a round, what was released together, and every way to change it."""
+
+import json
+import math
+import shutil
+import stat
+from dataclasses import replace
+
+import handmade
+import pytest
+
+from fedaudit.api.errors import InputError
+from fedaudit.attribution.server import estimation, ledger, query_plan
+from fedaudit.attribution.server import sums_log as log_of
+from fedaudit.federation.folder import open_federation
+
+SMALL = {"others": 3, "pairs": 2, "threshold": 3}
+
+
+def planned(place, **wish):
+    return query_plan.plan(open_federation(place), query_plan.Wish(**{**SMALL, "seed": 4, **wish}))
+
+
+def asked(place, out, **wish):
+    return estimation.estimate(planned(place, **wish), out, out.with_suffix(".log.json"))[0]
+
+
+@pytest.fixture
+def fed(tmp_path):
+    return handmade.write(tmp_path / "fed").path
+
+
+def whole(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_every_round_that_was_asked_for_is_an_entry(fed, tmp_path):
+    asked(fed, tmp_path / "est")
+    assert stat.S_IMODE((fed / ledger.NAME).stat().st_mode) == 0o600
+    one, two = ledger.read(fed)
+    assert (one.round, two.round) == (1, 2)
+    assert (one.others, one.pairs, one.threshold, one.sums) == (3, 2, 3, 2 * 2 * 6)
+    assert (one.previous, two.previous) == ("", one.hash)
+    assert one.exposure["smallest"] == 3
+    assert one.design != two.design
+    logged = json.loads((tmp_path / "est.log.json").read_text())["rounds"]
+    assert [entry["ledger"] for entry in logged] == [one.hash, two.hash]
+    told = (fed / ledger.NAME).read_text()
+    assert '"include"' not in told
+    assert sorted(p.name for p in fed.iterdir()) == ["federation.json", ledger.NAME, "rounds"]
+
+
+def test_another_design_of_a_round_is_refused_before_anything_is_written(fed, tmp_path):
+    asked(fed, tmp_path / "est")
+    before = whole(tmp_path)
+    for wish in ({"seed": 5}, {"pairs": 3}, {"others": 4, "seed": 4}):
+        with pytest.raises(InputError, match="Round 1 was asked for with other sets already"):
+            asked(fed, tmp_path / "second", **wish)
+    assert whole(tmp_path) == before
+
+
+def test_eight_releases_are_one(fed, tmp_path):
+    """Every way to ask again gives the same estimates or none: no new equation of the updates."""
+    first = asked(fed, tmp_path / "est0")
+    for again in range(1, 8):
+        with pytest.raises(InputError, match="other sets already"):
+            asked(fed, tmp_path / f"est{again}", seed=4 + again)
+        found = asked(fed, tmp_path / f"est{again}")
+        assert found.rounds == first.rounds
+        assert found.files == first.files  # SHA-256 of every adapter
+    assert len(ledger.read(fed)) == 2
+
+
+def test_a_round_may_come_later_and_only_new_ones_are_entered(fed, tmp_path):
+    asked(fed, tmp_path / "est", rounds=(2,), seed=9)
+    asked(fed, tmp_path / "est", rounds=(1,), seed=3)
+    assert [one.round for one in ledger.read(fed)] == [2, 1]
+
+
+def test_what_is_interrupted_goes_on_with_the_sets_of_then(fed, tmp_path, monkeypatch):
+    out, log = tmp_path / "est", tmp_path / "est.log.json"
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    for stage in ("_entered", "_estimated"):
+        with monkeypatch.context() as patched:
+            patched.setattr(estimation, stage, killed)
+            with pytest.raises(KeyboardInterrupt):
+                asked(fed, out)
+        run = estimation.identity(open_federation(fed))
+        other = planned(fed, seed=77)
+        resumed = ledger.resumed(other, log_of.read(log, run))
+        assert resumed.designs[1] == planned(fed).designs[1] != other.designs[1]
+        assert resumed.designs[2] == other.designs[2]
+    estimation.estimate(resumed, out, log)
+    assert [one["round"] for one in log_of.read(log, run)] == [1, 2]
+    assert len(ledger.read(fed)) == 2
+
+
+def test_bounds_of_rounds_add_up_and_a_round_counts_once(fed, tmp_path):
+    asked(fed, tmp_path / "est")
+    asked(fed, tmp_path / "again")
+    entries = ledger.read(fed)
+    # An update has 2 * 4 + 4 * 2 numbers: 8 log2(1 + 1 / rho) bits a round.
+    for who, bits in ledger.composed(entries).items():
+        by_hand = sum(8 * math.log2(1 + 1 / one.strengths[who]) for one in entries)
+        assert bits == pytest.approx(by_hand)
+    top = max(ledger.composed(entries).values())
+    [line] = ledger.told(open_federation(fed), [])
+    assert f"at most {top:,.0f} bits" in line
+    assert entries[-1].hash in line
+
+
+def lines_of(fed):
+    return (fed / ledger.NAME).read_text().splitlines()
+
+
+def put(fed, lines):
+    (fed / ledger.NAME).write_text("".join(f"{line}\n" for line in lines))
+
+
+def changed(line, **changes):
+    return json.dumps({**json.loads(line), **changes})
+
+
+def damage(fed, how):
+    one, two, three = lines_of(fed)
+    put(
+        fed,
+        {
+            "changed": [one, changed(two, pairs=9), three],
+            "rehashed": [one, rehashed(two), three],
+            "middle": [one, three],
+            "first": [two, three],
+            "swapped": [two, one, three],
+            "end": [one, two],
+            "empty": [],
+            "text": [one, "thesis", three],
+            "keys": [one, changed(two, more=1), three],
+            "short": [one, json.dumps({"round": 2}), three],
+            "list": [one, "[]", three],
+        }[how],
+    )
+
+
+def rehashed(line):
+    entry = ledger._entry(changed(line, pairs=9), 1, None)
+    return changed(line, pairs=9, hash=entry.digest())
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("changed", "entry 2 was changed"),
+        ("rehashed", "before entry 3 was changed or taken out"),
+        ("middle", "before entry 2 was changed or taken out"),
+        ("first", "before entry 1 was changed or taken out"),
+        ("swapped", "before entry 1 was changed"),
+        ("end", "was cut: the log names an entry of round 3"),
+        ("empty", "is empty"),
+        ("text", "line 2 is no entry"),
+        ("keys", "line 2 is no entry"),
+        ("short", "line 2 is no entry"),
+        ("list", "line 2 is no entry"),
+    ],
+)
+def test_a_tampered_ledger_is_one_line(tmp_path, how, says):
+    fed = handmade.write(tmp_path / "fed", rounds=3).path
+    asked(fed, tmp_path / "est")
+    damage(fed, how)
+    with pytest.raises(InputError) as error:
+        asked(fed, tmp_path / "est")
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_ledger_that_is_gone_is_missed_by_the_log(fed, tmp_path):
+    asked(fed, tmp_path / "est")
+    (fed / ledger.NAME).unlink()
+    with pytest.raises(InputError, match="was cut"):
+        asked(fed, tmp_path / "est")
+
+
+def test_the_ledger_of_another_run_is_refused(fed, tmp_path):
+    asked(fed, tmp_path / "est")
+    other = handmade.write(tmp_path / "other", seed=1).path
+    shutil.copy(fed / ledger.NAME, other)
+    with pytest.raises(InputError, match="the ledger of another run"):
+        asked(other, tmp_path / "new")
+
+
+def test_other_weights_are_another_design(tmp_path):
+    one = handmade.write(tmp_path / "one").path
+    two = handmade.write(tmp_path / "two", weights=[1.0, 2.0, 0.5, 3.0, 1.5, 4.0]).path
+    a, b = planned(one), planned(two)
+    b = replace(b, designs=a.designs, weights=query_plan.weights(b.federation.manifest))
+    assert ledger.design_of(a, 1) != ledger.design_of(b, 1)
+    assert ledger.design_of(a, 1) == ledger.design_of(replace(a, seed=5), 1)
+    turned = {1: replace(a.designs[1], designs=a.designs[1].designs[::-1])}
+    assert ledger.design_of(a, 1) == ledger.design_of(replace(a, designs=turned), 1)
+
+
+def test_estimates_that_are_thrown_away_enter_nothing(fed, tmp_path):
+    estimation.estimate(planned(fed), tmp_path / "est", tmp_path / "l.json", recorded=False)
+    assert not (fed / ledger.NAME).exists()

@@ -1,0 +1,363 @@
+"""Sets that a round's estimates share, from the plan to the decision, on known updates."""
+
+import json
+
+import handmade
+import numpy as np
+import pytest
+import torch
+from test_weights import ABSENT, SIZES, coefficients
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.watermark import Score
+from fedaudit.attribution import estimates as folder_of
+from fedaudit.attribution import measurements
+from fedaudit.attribution import scores as scores_of
+from fedaudit.attribution.decision import calibration
+from fedaudit.attribution.decision.decision import decide
+from fedaudit.attribution.decision.null_distribution import mixture
+from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.server import dry_run, estimation, ledger, masks, query_plan
+from fedaudit.attribution.server import sums_log as log_of
+from fedaudit.attribution.server.round_designs import settings_of
+from fedaudit.federation import adapters
+from fedaudit.federation.folder import open_federation
+from fedaudit.metrics.attribution import shared_sets
+from fedaudit.metrics.attribution.exposure import exposure
+
+SHARED = {"protocol": "shared", "limit": 0.8}
+
+
+def planned(place, **wish):
+    return query_plan.plan(open_federation(place), query_plan.Wish(**{**SHARED, "seed": 4, **wish}))
+
+
+def asked(place, out, **wish):
+    return estimation.estimate(planned(place, **wish), out, out.with_name("log.json"))[0]
+
+
+def product(table, config):
+    return (config["lora_alpha"] / config["r"]) * table[handmade.B] @ table[handmade.A]
+
+
+@pytest.mark.parametrize("rule", ["fedit", "flora"])
+def test_estimates_are_the_algebra_of_the_raw_updates(tmp_path, rule):
+    made = handmade.write(tmp_path / "fed", rule=rule, clients=8, rounds=2)
+    out = tmp_path / "est"
+    found = asked(made.path, out)
+    drawn = planned(made.path)
+    for one in found.rounds:
+        design, updates = drawn.designs[one.round], made.updates[one.round]
+        assert (one.protocol, one.sets, design.asked) == ("shared", 5, 5)
+        by = shared_sets.shares(design.found.rows)
+        before = adapters.read(out / one.start)
+        for own in one.estimates:
+            row = by[design.found.participants.index(own.client)]
+            moved = adapters.read(out / own.adapter)
+            wanted = {
+                name: sum(
+                    float(c) * updates[who][name].double()
+                    for c, who in zip(row, design.found.participants, strict=True)
+                )
+                for name in updates[own.client]
+            }
+            if rule == "fedit":
+                for name, tensor in wanted.items():
+                    difference = moved[name].double() - before[name].double()
+                    torch.testing.assert_close(difference, tensor, atol=1e-5, rtol=0)
+            else:
+                [update] = wanted.values()
+                start = product(before, adapters.check(out / one.start)).double()
+                expected = start + 2 * update  # alpha / r
+                reached = product(moved, adapters.check(out / own.adapter)).double()
+                torch.testing.assert_close(reached, expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_limit_and_floor_hold_on_what_unequal_clients_estimates_hold(tmp_path, seed):
+    made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, absent=ABSENT, size=20)
+    out = tmp_path / "est"
+    found = planned(made.path, seed=seed)
+    estimation.estimate(found, out, tmp_path / "log.json")
+    # Weights differ, so everybody's sum is not the round's own: three sets of three, Q = 2.
+    assert {one.settings.sets for one in found.designs.values()} == {3}
+    assert not any(one.settings.whole for one in found.designs.values())
+    floor = shared_sets.floor(6, 2)
+    for one in folder_of.read(out).rounds:
+        assert len(one.estimates) == 6
+        for own in one.estimates:
+            c = list(coefficients(made, out, one.round, own).values())
+            assert sum(c) == pytest.approx(0, abs=1e-3)
+            assert max(map(abs, c)) <= 0.8 + 1e-4
+            assert sum(x**2 for x in c) >= floor - 1e-4
+            assert own.strength == pytest.approx(sum(x**2 for x in c), abs=0.0051)
+    for one in found.exposures().values():
+        assert one.determined == {}
+        assert one.rank == 4  # with the round's own sum, whose weights are others
+
+
+def test_the_same_holds_with_sums_by_size(tmp_path):
+    sizes = [120.0, 132.0, 125.0, 140.0, 128.0, 135.0, 122.0, 130.0]
+    made = handmade.write(tmp_path / "fed", clients=8, weights=sizes, absent=ABSENT, size=20)
+    out = tmp_path / "est"
+    found = asked(made.path, out, weights="size", limit=1.0)
+    for one in found.rounds:
+        assert one.whole  # everybody's sum is the round's own
+        present = [
+            s for s, who in zip(sizes, made.names, strict=True) if who not in ABSENT[one.round]
+        ]
+        assert one.ratio == pytest.approx(max(present) / min(present), abs=1e-4)
+        for own in one.estimates:
+            c = np.array(list(coefficients(made, out, one.round, own).values()))
+            assert abs(c).max() <= 1 + 1e-4
+            assert (c**2).sum() >= shared_sets.floor(6, one.sets - 1) - 1e-4
+
+
+def test_sums_by_size_of_clients_too_unlike_are_refused_in_one_line(tmp_path):
+    made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, absent=ABSENT)
+    with pytest.raises(UsageError, match=r"Round 1: None of .*differ up to .*--weights equal") as e:
+        planned(made.path, weights="size")
+    assert "\n" not in str(e.value)
+
+
+def test_settings_that_cannot_be_give_way_and_are_said(tmp_path):
+    made = handmade.write(tmp_path / "fed", clients=6, rounds=1)
+    found = planned(made.path, limit=None)
+    assert (found.secure.threshold, found.limit, found.others, found.pairs) == (3, 0.7, 0, 0)
+    threshold, limit = found.told
+    assert threshold.startswith("a threshold of 3 clients in place of 5: half of 6 clients are 3")
+    assert limit.startswith("a limit of 0.7 on another client's share in place of 0.4")
+    assert masks.largest(found).value <= 0.7
+
+
+def test_the_forecast_and_the_rows_say_what_is_asked_and_that_nobody_is_determined(tmp_path):
+    made = handmade.write(tmp_path / "fed", clients=6, rounds=1)
+    found = planned(made.path)
+    told = dry_run.lines(found, [], None)
+    assert told[0].startswith(
+        "4 sums in rounds 1: 3 sets of 3 clients and all of them, shared by all, by ideal"
+    )
+    assert "All estimates of a round are made of the same sums, over sets that they share." in told
+    # 4 sums of 16 numbers of 4 bytes.
+    assert f"The sums have {4 * 16 * 4 / 2**20:,.1f} MiB in all." in told
+    assert told[-1].endswith("No client's update is determined by them.")
+    rho = shared_sets.strengths(found.designs[1].found.rows)
+    measured = {row.metric: row.value for row in measurements.planned(found)}
+    assert measured["queries"] == 4
+    assert measured["sets"] == 4
+    assert measured["determined"] == 0
+    assert measured["estimator_variance"] == pytest.approx(rho.mean() * 5 / 4)
+
+
+@pytest.mark.parametrize("weights", [None, SIZES])
+def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
+    secure = {"protocol": "shared", "sets": 3, "threshold": 3, "seed": 4, "limit": 0.9,
+              "weights": "equal", "whole": weights is None}  # fmt: skip
+    plain = handmade.write(tmp_path / "plain", clients=8, weights=weights)
+    hidden = handmade.write(tmp_path / "hidden", clients=8, weights=weights, secure=secure)
+    one = asked(plain.path, tmp_path / "one/est", sets=3, threshold=3, limit=0.9)
+    wish = query_plan.Wish()  # the manifest says it all
+    two, _ = estimation.estimate(
+        query_plan.plan(open_federation(hidden.path), wish), tmp_path / "two", tmp_path / "two.json"
+    )
+    for left, right in zip(one.rounds, two.rounds, strict=True):
+        assert left == right
+        for own in left.estimates:
+            a = adapters.read(tmp_path / "one/est" / own.adapter)
+            b = adapters.read(tmp_path / "two" / own.adapter)
+            for name, tensor in a.items():
+                torch.testing.assert_close(b[name], tensor, atol=1e-4, rtol=0)
+    with pytest.raises(UsageError, match="stored while it ran, by protocol 'shared'"):
+        query_plan.plan(open_federation(hidden.path), query_plan.Wish(protocol="pairs"))
+    (hidden.path / ledger.NAME).unlink()  # which would refuse it, too
+    with pytest.raises(InputError, match=r"has no sum over .*--sets"):
+        asked(hidden.path, tmp_path / "three", sets=4, limit=0.9)
+
+
+@pytest.mark.parametrize(
+    ("wish", "says"),
+    [
+        ({"protocol": "share"}, "Did you mean 'shared'"),
+        ({"others": 3}, "--others and --queries are of pairs of sets"),
+        ({"pairs": 3}, "--others and --queries are of pairs of sets"),
+        ({"protocol": "pairs", "sets": 3}, "--sets is of shared sets: it needs --protocol shared"),
+        ({"sets": 9}, "9 shared sets of 6 clients would give every update away"),
+        ({"threshold": 4}, "Half of 6 clients are 3, below the threshold"),
+        ({"limit": 0.2}, "within 0.2"),
+        ({"limit": 2.0}, "A limit of 2 is no share"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_one_line(tmp_path, wish, says):
+    made = handmade.write(tmp_path / "fed", rounds=1)
+    with pytest.raises(UsageError) as error:
+        planned(made.path, **wish)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_begun_by_the_other_protocol_and_a_round_asked_for_by_it_are_refused(tmp_path):
+    made, out = handmade.write(tmp_path / "fed"), tmp_path / "est"
+    asked(made.path, out, rounds=(1,))
+    other = {"protocol": "pairs", "limit": None, "others": 3, "threshold": 3}
+    with pytest.raises(InputError, match="by protocol 'shared': give --protocol shared, or choose"):
+        asked(made.path, out, **other)
+    with pytest.raises(InputError, match="Round 1 was asked for with other sets already"):
+        asked(made.path, tmp_path / "new", **other)
+    with pytest.raises(InputError, match="Round 1 was asked for with other sets already"):
+        asked(made.path, tmp_path / "new", seed=5)
+
+
+def test_a_round_is_entered_once_and_goes_on_from_the_log(tmp_path, monkeypatch):
+    made, out = handmade.write(tmp_path / "fed"), tmp_path / "est"
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(estimation, "_estimated", killed)
+        with pytest.raises(KeyboardInterrupt):
+            asked(made.path, out)
+    logs = log_of.read(tmp_path / "log.json", estimation.identity(open_federation(made.path)))
+    other = planned(made.path, seed=77)
+    resumed = ledger.resumed(other, logs)
+    assert resumed.designs[1] == planned(made.path).designs[1] != other.designs[1]
+    assert resumed.designs[1].combinations == planned(made.path).designs[1].combinations
+    assert resumed.designs[2] == other.designs[2]
+    fewer = planned(made.path, seed=77, sets=3, limit=0.9)
+    assert ledger.resumed(fewer, logs).designs == fewer.designs
+    estimation.estimate(resumed, out, tmp_path / "log.json")
+    one, two = ledger.read(made.path)
+    assert (one.protocol, one.sums, one.exposure["determined"]) == ("shared", 4, 0)
+    assert one.hash == two.previous
+
+
+def test_an_entry_of_pairs_is_written_as_it_always_was(tmp_path):
+    made = handmade.write(tmp_path / "fed", rounds=1)
+    wish = {"protocol": "pairs", "others": 3, "threshold": 3, "limit": None}
+    asked(made.path, tmp_path / "est", **wish)
+    [line] = (made.path / ledger.NAME).read_text().splitlines()
+    assert "protocol" not in json.loads(line)
+    [entry] = ledger.read(made.path)
+    assert entry.protocol == "pairs"
+    (made.path / ledger.NAME).write_text(
+        json.dumps({**json.loads(line), "protocol": "shared"}) + "\n"
+    )
+    with pytest.raises(InputError, match="entry 1 was changed"):
+        ledger.read(made.path)
+
+
+def test_estimates_that_say_no_protocol_are_of_pairs(tmp_path):
+    made, out = handmade.write(tmp_path / "fed", rounds=1), tmp_path / "est"
+    asked(made.path, out, protocol="pairs", others=3, threshold=3, limit=None)
+    path = out / folder_of.NAME
+    table = json.loads(path.read_text())
+    for name in ("protocol", "sets", "whole", "threshold", "ratio"):
+        del table["rounds"][0][name]
+    path.write_text(json.dumps(table))
+    [one] = folder_of.read(out).rounds
+    assert (one.protocol, one.others, one.pairs) == ("pairs", 3, 5)
+    assert one.rule(6) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"protocol": "both"}, "unknown protocol, 'both'"),
+        ({"sets": 90}, "no such shared sets"),
+        ({"sets": -1}, "no such shared sets"),
+        ({"limit": -1.0}, "no such shared sets"),
+        ({"ratio": 0.5}, "no such ratio"),
+    ],
+)
+def test_settings_that_no_round_has_are_refused(tmp_path, change, says):
+    made, out = handmade.write(tmp_path / "fed", rounds=1), tmp_path / "est"
+    asked(made.path, out)
+    path = out / folder_of.NAME
+    table = json.loads(path.read_text())
+    table["rounds"][0].update(change)
+    path.write_text(json.dumps(table))
+    with pytest.raises(InputError, match=says):
+        folder_of.read(out)
+
+
+TEN = tuple(f"c{at}" for at in range(10))
+BY = {"protocol": "shared", "sets": 6, "limit": 0.4, "threshold": 5}
+
+
+def score(z):
+    return Score(z=z, p_value=0.5, n=1, hits=0, chance=0.5, null=())
+
+
+def scores(z, **settings):
+    """Return one round's scores by client, of ten clients with rho 0.72."""
+    return Scores(
+        run="r",
+        base="b",
+        aggregation="fedit",
+        clients=TEN,
+        marks={"m": "kgw"},
+        dimension=8,
+        rounds=(
+            Scored(
+                round=1,
+                reference={"m": score(0.0)},
+                clients={who: {"m": score(z.get(who, 0.0))} for who in TEN},
+                strength=dict.fromkeys(TEN, 0.72),
+                effective=dict.fromkeys(TEN, 3.0),
+                **settings,
+            ),
+        ),
+    )
+
+
+def test_a_decision_draws_from_the_law_of_its_protocol():
+    """c0 shows 20; c1 shows 8, which 0.4 of it explains under shared sets, as three in nine do."""
+    found = scores({"c0": 20.0, "c1": 8.0}, **BY)
+    names = [who for who in TEN if who != "c1"]
+    draws = mixture(found.rounds[0], "c1", names, {}).draws()
+    assert set(np.round(np.unique(draws), 6)) == {-0.2, 0.4}
+    by = {one.client: one for one in decide(found).tests}
+    # c0 holds 0.4 of c1's 8 or less: nothing explains its 20. A third of the draws explain c1's 8.
+    assert by["c0"].flagged
+    assert not by["c1"].flagged
+    assert 0.1 < by["c1"].p_value < 0.4
+    assert {one.client for one in decide(found).tests if one.flagged} == {"c0"}
+
+
+def test_calibration_draws_whole_rounds_by_the_protocol():
+    rng = np.random.default_rng(0)
+    [one] = scores({}, **BY).rounds
+    made, held = calibration._drawn(one, {}, rng)
+    assert set(made.strength.values()) == {0.72}
+    for who, row in held.items():
+        assert row[who] == 1
+        others = sorted(round(share, 6) for name, share in row.items() if name != who)
+        assert others == [-0.2] * 6 + [0.4] * 3
+    # One system: of every client, three others hold 0.4 and six -0.2.
+    for name in TEN:
+        assert sum(held[who][name] for who in TEN if who != name) == pytest.approx(0, abs=1e-6)
+    made, held = calibration._drawn(scores({}, others=3, pairs=5).rounds[0], {}, rng)
+    assert held is None
+    lines = calibration.calibrate(scores({}, **BY), federations=5)
+    assert lines[-1].caught.value == 1
+
+
+def test_scores_keep_the_protocol(tmp_path):
+    found = scores({}, **BY)
+    scores_of.write(found, tmp_path / "s.json")
+    again = scores_of.read(tmp_path / "s.json")
+    assert settings_of(again.rounds[0])["protocol"] == "shared"
+    assert again == found
+
+
+def test_a_draw_that_the_rounds_own_sum_breaks_is_refused(tmp_path, monkeypatch):
+    made = handmade.write(tmp_path / "fed", clients=8, weights=SIZES, rounds=1)
+    from fedaudit.attribution.server import set_selection
+
+    def broken(sets, threshold, weights):
+        return exposure([*sets, ("c3",)], threshold, weights)
+
+    monkeypatch.setattr(set_selection, "exposure", broken)
+    with pytest.raises(UsageError, match=r"Round 1: With the round's own sum.* of c\d: .*--sets"):
+        planned(made.path)

@@ -1,0 +1,101 @@
+"""Held-out records: which file they come from, and which of them are of use."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.records import Document
+from fedaudit.api.templates import template
+from fedaudit.audit import fingerprint
+from fedaudit.audit.extract import Request
+from fedaudit.audit.inputs import held_out
+from fedaudit.audit.inputs.files import Inputs
+from fedaudit.audit.target import Audited, resolve
+from fedaudit.data import corpus
+
+FORM = template("fed_pii")
+
+
+def document(name, group=""):
+    return Document(id=name, text=f"the text of {name}", group=group, pii=())
+
+
+def file(place, *documents):
+    corpus.write(place, documents)
+    return Inputs(path=place, documents=documents, annotation=None)
+
+
+@pytest.fixture
+def files(tmp_path):
+    own = file(tmp_path / "own.jsonl", document("a", "A"))
+    victim = file(tmp_path / "victim.jsonl", document("v", "V"), document("w"))
+    return [own, victim]
+
+
+def request(files, place=None, **changes):
+    paths = {"prefixes": files[0].path, "victim": files[1].path, "held_out": place}
+    return Request(**{**paths, "attacks": ("discoverable",), **changes})
+
+
+NANO = Audited(base="fedaudit-nano")
+
+
+def test_trained_records_and_the_victims_groups_are_left_out(files, tmp_path):
+    named = tmp_path / "held.jsonl"
+    file(named, document("w"), document("x", "V"), document("y", "Y"), document("z"))
+    found = held_out.read(request(files, named), NANO, FORM, files)
+    assert [one.id for one in found.documents] == ["y", "z"]
+    assert not found.related
+    assert found.file.row()["records"] == 4
+    [told] = found.limits
+    assert "2 records of held.jsonl" in told
+    assert "1 were left out because they were trained on, 1 because" in told
+
+
+def test_groups_that_somebody_trained_on_are_related(files, tmp_path):
+    named = tmp_path / "held.jsonl"
+    file(named, document("y", "A"))
+    found = held_out.read(request(files, named), NANO, FORM, files)
+    assert found.related
+    assert "can show a leak, not rule one out" in found.limits[-1]
+
+
+def test_a_file_without_anything_new_is_refused(files, tmp_path):
+    named = tmp_path / "held.jsonl"
+    file(named, document("w"), document("x", "V"))
+    with pytest.raises(InputError, match=r"Nothing in .* is held out"):
+        held_out.read(request(files, named), NANO, FORM, files)
+
+
+def test_a_simulations_own_records_are_taken_for_a_victim(files, federation):
+    audited = resolve(str(federation.path), None, None)
+    own = [one.id for one in corpus.read(federation.path / held_out.FILE, FORM)]
+    wish = request(files)
+    found = held_out.read(wish, audited, FORM, files)
+    assert own
+    assert [one.id for one in found.documents] == own
+    assert "which the simulation held out" in found.limits[0]
+    # Not where nothing is judged, nor for attacks that compare nothing.
+    for other in (replace(wish, victim=None), replace(wish, attacks=("contextual",))):
+        assert held_out.read(other, audited, FORM, files) is None
+    assert held_out.read(wish, NANO, FORM, files) is None
+
+
+def test_the_run_is_another_with_other_held_out_records(files, tmp_path):
+    named = tmp_path / "held.jsonl"
+    file(named, document("y"))
+    wish = request(files, named)
+    first = fingerprint.identity(wish, NANO), fingerprint.facts(wish, NANO)
+    file(named, document("z"))
+    second = fingerprint.identity(wish, NANO), fingerprint.facts(wish, NANO)
+    assert first[0] != second[0]
+    assert f"data.{named}" in fingerprint.changed(second[1], first[1])
+
+
+def test_only_attacks_that_compare_take_it(files):
+    with pytest.raises(UsageError, match=r"--held-out goes with .*: discoverable, verbatim"):
+        held_out.check(request(files, Path("x"), attacks=("contextual",)))
+    held_out.check(request(files, Path("x"), attacks=("contextual", "verbatim")))
+    held_out.check(request(files, attacks=("contextual",)))

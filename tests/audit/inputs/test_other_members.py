@@ -1,0 +1,60 @@
+"""Which files of other members an audit looks at."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from fedaudit.api.errors import InputError
+from fedaudit.audit.extract import Request
+from fedaudit.audit.inputs.other_members import check_files, member_files
+from fedaudit.audit.target import Audited
+
+
+@pytest.fixture
+def federation(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name in ("c0", "c1", "c2"):
+        (tmp_path / "data" / f"{name}.jsonl").write_text("")
+    clients = [
+        *(SimpleNamespace(id=f"c{n}", data=f"data/c{n}.jsonl") for n in range(4)),  # c3's is gone
+        SimpleNamespace(id="c4", data=""),
+    ]
+    known = SimpleNamespace(path=tmp_path, manifest=SimpleNamespace(clients=clients))
+    return Audited(base="base", federation=known)
+
+
+def request(federation, **changes):
+    data = federation.federation.path / "data"
+    return Request(**{"prefixes": data / "c0.jsonl", "victim": data / "c1.jsonl", **changes})
+
+
+def test_the_federations_own_but_attacker_and_victim(federation):
+    data = federation.federation.path / "data"
+    assert member_files(request(federation), federation) == {"c2": data / "c2.jsonl"}
+    beside = {"prefixes": data / ".." / "data" / "c0.jsonl", "victim": data / "c2.jsonl"}
+    assert member_files(request(federation, **beside), federation) == {"c1": data / "c1.jsonl"}
+
+
+def test_named_ones_go_first_and_are_never_attacker_or_victim(federation, tmp_path):
+    data, other = tmp_path / "data", tmp_path / "other.jsonl"
+    other.write_text("")
+    asked = request(federation, members=(other, data / "c1.jsonl"))
+    assert member_files(asked, federation) == {"other": other}
+    (tmp_path / "more").mkdir()
+    twin = tmp_path / "more" / "other.jsonl"
+    twin.write_text("")
+    asked = request(federation, members=(other, twin))
+    assert set(member_files(asked, federation).values()) == {other, twin}
+
+
+def test_nobody_is_looked_at_without_victim_or_federation(federation):
+    assert member_files(request(federation, victim=None), federation) == {}
+    assert member_files(request(federation), Audited(base="base")) == {}
+
+
+def test_files_that_cannot_be_read_are_named(federation, tmp_path):
+    for wrong in ({"members": (tmp_path / "no.jsonl",)}, {"control": tmp_path / "no.jsonl"}):
+        with pytest.raises(InputError, match=r"no\.jsonl"):
+            check_files(request(federation, **wrong))
+    with pytest.raises(InputError, match="no regular file"):
+        check_files(request(federation, members=(tmp_path,)))

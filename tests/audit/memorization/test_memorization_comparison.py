@@ -1,0 +1,71 @@
+"""Comparing in processes gives what comparing one by one gives."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memorized import sentence, text
+
+from fedaudit.audit.memorization import comparison
+from fedaudit.audit.memorization.comparison import compared
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, compare
+
+SUFFIXES = [text(f"s{n}", 3) for n in range(6)]
+TEXTS = [
+    f"{text(f't{n}', 2)} {SUFFIXES[n % 6].split('. ')[1]}. {sentence(f'e{n}')}" for n in range(9)
+]
+PAIRS = [(suffix, one) for suffix in SUFFIXES for one in TEXTS]
+
+
+def slowly(pairs, *, compat=False):
+    every = {pair: compare(*pair, compat=compat) for pair in pairs}
+    return {pair: overlap for pair, overlap in every.items() if overlap.verdict != "none"}
+
+
+def test_it_is_the_comparison_of_every_pair():
+    found = compared(PAIRS, DEFAULT, workers=1)
+    assert found == slowly(PAIRS)
+    assert len(found) == len(TEXTS)
+    assert {one.verdict for one in found.values()} == {"verbatim"}
+    assert compared(PAIRS, ORIGINAL, workers=1) == slowly(PAIRS, compat=True)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.sampled_from(PAIRS), max_size=12), st.integers(1, 5))
+def test_neither_order_nor_chunks_matter(pairs, chunk):
+    expected = slowly(set(pairs))
+    before = comparison.CHUNK
+    try:
+        comparison.CHUNK = chunk
+        assert compared(pairs, DEFAULT, workers=1) == expected
+    finally:
+        comparison.CHUNK = before
+
+
+def test_two_processes_say_the_same_and_progress_is_told(monkeypatch):
+    monkeypatch.setattr(comparison, "CHUNK", 9)
+    monkeypatch.setattr(comparison, "FEW", 0)
+    heard = []
+    pairs = list(PAIRS)
+    random.Random(1).shuffle(pairs)
+    found = compared(pairs, DEFAULT, workers=2, progress=lambda *at: heard.append(at))
+    assert found == slowly(PAIRS)
+    assert heard == [(9 * (n + 1), 54) for n in range(6)]
+
+
+def test_every_suffix_is_prepared_once(monkeypatch):
+    seen = []
+    comparison._text.cache_clear()
+
+    def counting(one, settings):
+        seen.append(one)
+        return prepare(one, settings)
+
+    prepare = comparison.prepare
+    monkeypatch.setattr(comparison, "prepare", counting)
+    compared(PAIRS, DEFAULT, workers=1)
+    assert sorted(seen) == sorted([*SUFFIXES, *TEXTS])
+
+
+def test_nothing_compared_is_nothing_found():
+    assert compared([], DEFAULT) == {}

@@ -1,0 +1,94 @@
+"""Several attacks in one audit of a real federation."""
+
+import pytest
+
+from fedaudit.api.errors import UsageError
+from fedaudit.audit import extract
+from fedaudit.audit.pipeline import check, run
+from fedaudit.engine.local import LocalEngine
+from fedaudit.report.document import validate
+from fedaudit.report.redaction import Redactor
+
+OPTIONS = {"context": 6, "samples": 2, "new_tokens": 4}
+
+
+@pytest.fixture
+def audited(federation, monkeypatch):
+    """Return what audits with some attacks, and the questions that it asked of each model."""
+    asked = []
+    generate = LocalEngine.generate
+
+    def spied(self, target, probes, **options):
+        asked.extend((target.name, probe.prompt, probe.samples) for probe in probes)
+        return generate(self, target, probes, **options)
+
+    monkeypatch.setattr(LocalEngine, "generate", spied)
+
+    def audit(*attacks, options=()):
+        asked.clear()
+        own, other = (federation.path / f"data/c{number}.jsonl" for number in (0, 1))
+        request = extract.Request(
+            prefixes=own,
+            victim=other,
+            attacks=attacks,
+            options={**dict.fromkeys(attacks, OPTIONS), **dict(options)},
+            target=str(federation.path),
+            device="cpu",
+        )
+        report = run(request, lambda: Redactor(bytes(range(32)))).report
+        return report, list(asked)
+
+    return audit
+
+
+def rows(report, plugin):
+    return [r for r in report.measurements if r.plugin == plugin and r.metric != "overlap"]
+
+
+def test_they_find_together_what_they_find_alone_and_ask_less(audited):
+    names = ("superset", "contextual")
+    together, asked = audited(*names)
+    assert len({(who, prompt) for who, prompt, _ in asked}) == len(asked)
+    for name in names:
+        alone, own = audited(name)
+        assert rows(alone, name) == rows(together, name)
+        assert alone.budget["queries"] == sum(n for who, _, n in own if who == "tuned")
+    spent = sum(n for who, _, n in asked if who == "tuned")
+    counted = sum(
+        r.value
+        for r in together.measurements
+        if (r.metric, r.scope.get("source"), r.scope.get("set")) == ("queries", "tuned", "all")
+    )
+    assert together.budget["queries"] == spent < counted
+
+
+def test_the_report_is_valid_and_has_sweeps_and_overlaps(audited):
+    report, _ = audited("contextual", "frequency")
+    validate(report.to_json())
+    swept = [r for r in report.measurements if "samples" in r.scope]
+    assert {r.metric for r in swept} >= {"coverage", "efficiency"}
+    pairs = {(r.scope["attacks"], r.scope["not"]) for r in report.measurements if "not" in r.scope}
+    assert pairs == {("contextual", "frequency"), ("frequency", "contextual")}
+
+
+def test_an_attack_is_named_once(tmp_path):
+    own = tmp_path / "own.jsonl"
+    own.write_text('{"text": "nothing"}\n')
+
+    def checked(*attacks):
+        return check(extract.Request(prefixes=own, attacks=attacks, target="fedaudit-nano"))
+
+    with pytest.raises(UsageError, match="frequency is named twice"):
+        checked("frequency", "contextual", "frequency")
+    assert checked("frequency", "contextual").base == "fedaudit-nano"
+
+
+def test_what_one_attack_cannot_do_stands_in_the_report_beside_the_others(audited):
+    """No nano document has so many tokens behind its beginning."""
+    long = {"verbatim": {"shortest": 5000, "suffix": 5000}}
+    report, _ = audited("contextual", "verbatim", options=long)
+    validate(report.to_json())
+    [missing] = rows(report, "verbatim")
+    assert (missing.value, missing.metric) == (None, "coverage")
+    assert "There is nothing to continue" in missing.reason
+    assert any(r.metric == "coverage" and r.value is not None for r in rows(report, "contextual"))

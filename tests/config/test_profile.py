@@ -1,0 +1,194 @@
+"""Profiles: the shipped ones hold together, and a broken one is named."""
+
+import pytest
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.templates import template
+from fedaudit.attribution.measurements import PROTOCOL
+from fedaudit.config import profile, registry
+from fedaudit.config.options import build, merged
+from fedaudit.config.profile import Profile, Select, load, parse
+from fedaudit.simulation.config import Simulation
+
+SHIPPED = profile.shipped()
+
+
+def simulations(chosen: Profile) -> dict[str, Simulation]:
+    """Return every federation that a profile can train, by scale and variant."""
+    made = {}
+    for scale in chosen.scale:
+        settings = chosen.settings(scale)
+        made[scale] = build(Simulation, settings, scale)
+        for variant in chosen.study:
+            table = merged(settings, variant.simulate)
+            made[f"{scale} {variant.name}"] = build(Simulation, table, variant.name)
+    return made
+
+
+def test_fed_pii_is_shipped():
+    assert "fed_pii" in SHIPPED
+    assert "nano" in load("fed_pii").scale
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_profile_is_named_as_its_file_and_says_what_it_is(name):
+    chosen = load(name)
+    assert chosen.name == name
+    assert chosen.title
+    assert chosen.paper
+    assert chosen.scale.keys() <= {"nano", "paper"}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_scale_and_variant_makes_a_federation_of_what_is_installed(name):
+    for which, config in simulations(load(name)).items():
+        assert registry.create("aggregation", *config.aggregator()), which
+        assert template(config.template), which
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_variants_name_installed_attacks_and_clients_that_exist(name):
+    chosen = load(name)
+    names = [variant.name for variant in chosen.study]
+    assert len(set(names)) == len(names)
+    made = simulations(chosen)
+    for scale in chosen.scale:
+        for variant in chosen.study:
+            config = made[f"{scale} {variant.name}"]
+            clients = {f"c{number}" for number in range(config.clients)}
+            assert {variant.attacker, variant.victim} <= clients | {"*"}
+            assert variant.attacker != variant.victim
+            assert variant.round <= config.rounds
+            for attack in variant.attacks:
+                assert registry.create("attack", attack)
+            for way in variant.attribution:
+                assert way == PROTOCOL or registry.create("attribution", way)
+            if config.marked()[0]:
+                assert registry.create("watermark", *config.marked())
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_claims_and_figures_speak_of_variants_that_exist(name):
+    chosen = load(name)
+    variants = {name for one in chosen.study for name in (one.name, one.pool) if name}
+    ids = [claim.id for claim in chosen.claims]
+    assert len(set(ids)) == len(ids)
+    sides = [side for claim in chosen.claims for side in (claim.left, claim.right)]
+    assert {side.variant for side in sides if isinstance(side, Select)} <= variants
+    assert {figure.variant for figure in chosen.figures} <= variants | {""}
+    assert all(part.source for part in (*chosen.claims, *chosen.figures))
+
+
+WHOLE = """
+name = "mine"
+[scale.nano]
+clients = 2
+[[study]]
+name = "plain"
+attacks = ["contextual"]
+quick = true
+simulate.training.rank = 4
+[[claims]]
+id = "leaks"
+source = "table 1"
+statement = "It leaks."
+left = { variant = "plain", metric = "coverage", scope = { source = "tuned" } }
+compare = ">"
+right = { variant = "plain", metric = "coverage", number = "high" }
+factor = 2
+[[claims]]
+id = "leaks-at-all"
+source = "table 1"
+statement = "It leaks something."
+left = { variant = "plain", metric = "coverage" }
+compare = ">"
+right = 0
+[[figures]]
+source = "table 1"
+what = "coverage"
+metric = "coverage"
+value = 0.5
+"""
+
+
+def test_a_profile_is_read_from_a_path(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(WHOLE)
+    chosen = load(str(path))
+    assert chosen.name == "mine"
+    assert chosen.study[0].simulate == {"training": {"rank": 4}}
+    assert chosen.claims[0].left.scope == {"source": "tuned"}
+    assert chosen.claims[0].right == Select(variant="plain", metric="coverage", number="high")
+    assert chosen.claims[0].factor == 2.0
+    assert chosen.claims[1].right == 0.0
+    assert chosen.figures[0].value == 0.5
+    assert simulations(chosen)["nano plain"].training.rank == 4
+
+
+def test_a_file_without_the_ending_is_found_too(tmp_path):
+    path = tmp_path / "mine"
+    path.write_text(WHOLE)
+    assert load(str(path)).name == "mine"
+
+
+def test_an_unknown_profile_names_the_nearest():
+    with pytest.raises(UsageError, match=r"No profile named 'fedpii'\. Did you mean 'fed_pii'"):
+        load("fedpii")
+
+
+def test_an_unknown_scale_names_the_nearest():
+    with pytest.raises(UsageError, match=r"No scale of profile fed_pii .* Did you mean 'nano'"):
+        load("fed_pii").settings("nanno")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n[scale]]\n", "line 2"),
+        ('name = "x"', "scale"),
+        ("name = 5\n[scale.nano]\nclients = 2", "profile.name takes str"),
+        ('name = "x"\n[scales]\n', "Did you mean 'scale'"),
+        ('name = "x"\nscale = 5', "profile.scale takes"),
+        ('name = "x"\n[scale]\nnano = 5', "scale.nano must be a table"),
+        ('name = "x"\nstudy = 5\n[scale]', "study must be a list of tables"),
+        ('name = "x"\nstudy = ["y"]\n[scale]', "study must be a table, not 'y'"),
+        ('name = "x"\n[scale]\n[[study]]\n', "'name'"),
+        ('name = "x"\n[scale]\n[[study]]\nname = "a"\natacks = []', "Did you mean 'attacks'"),
+        ('name = "x"\n[scale]\n[[claims]]\ncompare = "=="', "claims.compare"),
+        ('name = "x"\n[scale]\n[[claims]]\nleft = { metrc = "" }', "Did you mean 'metric'"),
+        ('name = "x"\n[scale]\n[[figures]]\nvalue = nan', "finite"),
+        ("name = " + "9" * 5000, "digits"),
+    ],
+)
+def test_a_broken_profile_is_an_input_error_that_names_file_and_fault(tmp_path, text, message):
+    path = tmp_path / "broken.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        load(str(path))
+    assert "broken.toml" in str(caught.value)
+    assert caught.value.exit_code == 3
+
+
+def test_a_path_that_cannot_be_read_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match=r"absent\.toml cannot be read as a profile"):
+        load(str(tmp_path / "absent.toml"))
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(InputError, match=r"folder\.toml cannot be read as a profile"):
+        load(str(tmp_path / "folder.toml"))
+    (tmp_path / "latin.toml").write_bytes(b'name = "\xfc"')
+    with pytest.raises(InputError, match=r"latin\.toml cannot be read as a profile"):
+        load(str(tmp_path / "latin.toml"))
+
+
+def test_settings_are_those_of_the_scale():
+    chosen = parse({"name": "x", "scale": {"nano": {"clients": 3}}})
+    assert chosen.settings("nano") == {"clients": 3}
+
+
+@pytest.mark.parametrize("name", profile.shipped())
+def test_quick_runs_every_variant_that_a_claim_needs(name):
+    chosen = load(name)
+    ran = [variant for variant in chosen.study if variant.quick]
+    quick = {name for variant in ran for name in (variant.name, variant.pool) if name}
+    sides = [side for claim in chosen.claims for side in (claim.left, claim.right)]
+    assert {side.variant for side in sides if isinstance(side, Select)} <= quick

@@ -1,0 +1,243 @@
+"""Every format that frameworks write is read as the text that it means, or refused in one line."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Document, PiiSpan
+from fedaudit.api.templates import template
+from fedaudit.audit.pipeline import Inputs, reading
+from fedaudit.data import corpus
+from fedaudit.data.formats import content
+
+FORM = template("fed_pii")
+QUESTION, CONTEXT, ANSWER = "When did it start?", "It started on 31 August 2000.", "In August 2000."
+WITH_CONTEXT = f"{QUESTION}\n<###Input>\n{CONTEXT}\n<###Output>\n{ANSWER}"
+WITHOUT = f"{QUESTION}\n<###Output>\n{ANSWER}"
+ASKED, SAID = {"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}
+
+# As the frameworks write them, and the text that is trained on.
+RECORDS: dict[str, tuple[dict[str, object], str]] = {
+    "alpaca": ({"instruction": QUESTION, "input": CONTEXT, "output": ANSWER}, WITH_CONTEXT),
+    "alpaca, no input": ({"instruction": QUESTION, "input": "", "output": ANSWER}, WITHOUT),
+    "dolly": (
+        {"instruction": QUESTION, "context": CONTEXT, "response": ANSWER, "category": "closed_qa"},
+        WITH_CONTEXT,
+    ),
+    "dolly, no context": (
+        {"instruction": QUESTION, "context": "", "response": ANSWER, "category": "open_qa"},
+        WITHOUT,
+    ),
+    "openfedllm, flowertune": ({"instruction": QUESTION, "response": ANSWER}, WITHOUT),
+    "trl, prompt and completion": (
+        {"prompt": "The sky is", "completion": " blue."},
+        "The sky is blue.",
+    ),
+    "trl, the same as conversations": ({"prompt": [ASKED], "completion": [SAID]}, WITHOUT),
+    "trl, messages": ({"messages": [ASKED, SAID]}, WITHOUT),
+    "trl, messages with a system": (
+        {"messages": [{"role": "system", "content": QUESTION},
+                      {"role": "user", "content": CONTEXT}, SAID]},
+        WITH_CONTEXT,
+    ),
+    "openai, content in parts": (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": QUESTION}]}, SAID]},
+        WITHOUT,
+    ),
+    "sharegpt": (
+        {"id": "identity_0", "conversations": [{"from": "human", "value": QUESTION},
+                                               {"from": "gpt", "value": ANSWER}]},
+        WITHOUT,
+    ),
+    "sharegpt, other speakers": (
+        {"conversations": [{"from": "system", "value": QUESTION},
+                           {"from": "user", "value": CONTEXT},
+                           {"from": "assistant", "value": ANSWER}]},
+        WITH_CONTEXT,
+    ),
+    "question and answer": ({"question": QUESTION, "answer": ANSWER}, WITHOUT),
+    "ultrachat": ({"prompt": QUESTION, "prompt_id": "f0e37e9f7800261167ce91143f98f511768847236f13"
+                   "3f2d0aed60b444ebe57", "messages": [ASKED, SAID]}, WITHOUT),
+    "capitals": ({"Instruction": QUESTION, "INPUT": CONTEXT, "Output ": ANSWER}, WITH_CONTEXT),
+    "null columns": ({"text": None, "instruction": QUESTION, "response": ANSWER}, WITHOUT),
+    "an empty answer": ({"instruction": QUESTION, "output": ""}, f"{QUESTION}\n<###Output>\n"),
+    "several turns": (
+        {"messages": [ASKED, SAID, {"role": "user", "content": "Where?"},
+                      {"role": "assistant", "content": "In Brisbane."}]},
+        f"{WITHOUT}\nWhere?\n<###Output>\nIn Brisbane.",
+    ),
+    "turns that do not alternate": (
+        {"conversations": [{"from": "gpt", "value": "Hello."}, {"from": "human", "value": "A"},
+                           {"from": "human", "value": "B"}, {"from": "gpt", "value": "C"},
+                           {"from": "gpt", "value": "D"}, {"from": "human", "value": "E"}]},
+        "Hello.\nA\nB\n<###Output>\nC\nD\nE\n<###Output>\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """Return a function that reads records from a file, with what was not read of them."""
+    path = tmp_path / "records.jsonl"
+
+    def written(*records: object) -> tuple[list[Document], Counter[str]]:
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        unread: Counter[str] = Counter()
+        return list(corpus.read(path, FORM, unread)), unread
+
+    return written
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_every_format_is_the_text_that_it_means(lines, name):
+    record, text = RECORDS[name]
+    [document], unread = lines(record)
+    assert document.text == text
+    assert not document.is_prompt
+    assert set(unread) <= {"prompt_id"}
+
+
+@pytest.mark.parametrize("name", ["dolly", "trl, messages with a system", "capitals"])
+def test_single_turns_have_the_fields_of_an_instruction(lines, name):
+    [document], _ = lines(RECORDS[name][0])
+    assert (document.instruction, document.input, document.output) == (QUESTION, CONTEXT, ANSWER)
+
+
+def test_dollys_category_is_a_task_and_sharegpts_id_an_id(lines):
+    [dolly, shared], _ = lines(RECORDS["dolly"][0], RECORDS["sharegpt"][0])
+    assert (dolly.task, shared.id) == ("closed_qa", "identity_0")
+
+
+def test_annotation_is_found_in_capitals_and_counts_in_the_rendered_text(lines):
+    at = WITH_CONTEXT.index("31 August")
+    span = {"start": at, "end": at + 14, "label": "DATE"}
+    [document, plain], _ = lines(
+        {**RECORDS["dolly"][0], "PII": [span]},
+        {"Text": "Ann", "Pii": [{**span, "start": 0, "end": 3}]},
+    )
+    assert document.strings() == (("31 August 2000", "DATE"),)
+    assert plain.pii == (PiiSpan(0, 3, "DATE"),)
+
+
+def test_other_fields_are_named_with_how_many_records_have_them(lines, tmp_path):
+    turn = {"role": "user", "content": "Q", "weight": 0}
+    _, unread = lines(
+        {"text": "a", "court": [1, {}], "answer": 7},
+        {"text": "b", "court": None, "messages": [ASKED]},
+        {"messages": [turn, {**turn, "role": "assistant"}]},
+    )
+    assert unread == {"court": 2, "answer": 1, "messages": 1, "messages.weight": 1}
+    said = (
+        "f.jsonl has fields that are not read: 'answer' (1 record), 'court' (2 records), "
+        "'messages' (1 record), 'messages.weight' (1 record)"
+    )
+    assert corpus.told(tmp_path / "f.jsonl", unread) == [said]
+    file = Inputs(path=tmp_path / "f.jsonl", documents=[], annotation="rules", unread=unread)
+    assert reading([file]) == [
+        "f.jsonl was not annotated; PII in it was found by rules", said
+    ]  # fmt: skip
+    assert corpus.told(tmp_path / "f.jsonl", {}) == []
+
+
+def test_of_very_many_unread_fields_the_first_are_named(tmp_path):
+    [said] = corpus.told(tmp_path / "f", {f"n{number:02d}": 1 for number in range(30)})
+    assert said.endswith("'n11' (1 record) and 18 more")
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"instruction": "Q"}, "'instruction' without an answer; the record has 'instruction'"),
+        ({"instruction": "Q", "context": "C"}, 'Add "output": ""'),
+        ({"instruction": "Q", "output": None}, "without an answer"),
+        ({"instruction": "Q", "reponse": "R"}, "Is 'reponse' meant as 'response'"),
+        ({"prompt": "Q", "chosen": "A", "rejected": "B"}, "'prompt', 'chosen', 'rejected'"),
+        ({"txt": "Q"}, "needs 'text'.*it has 'txt'.*Is 'txt' meant as 'text'"),
+        ({"messages": [ASKED]}, "nobody answers in 'messages'"),
+        ({"messages": []}, "'messages' must be a list of turns"),
+        ({"messages": "Q"}, "'messages' must be a list of turns"),
+        ({"messages": ["Q"]}, "turn 1 of 'messages' needs 'role' and 'content'"),
+        ({"messages": [ASKED, {"role": "nobody", "content": "x"}]}, "turn 2 .* is of 'nobody'"),
+        ({"messages": [ASKED, {"role": "assistant", "content": 5}]}, "'messages.content' must be"),
+        ({"messages": [{**ASKED, "content": [{"type": "image"}]}]}, "'messages.content' must be"),
+        ({"messages": [ASKED, {**SAID, "content": "\ud800"}]}, "half a surrogate"),
+        ({"prompt": "Q", "completion": [SAID]}, "'completion' must be a string"),
+        ({"prompt": "other", "messages": [ASKED, SAID]}, "'messages' and 'prompt' are both"),
+        ({"output": "A", "response": "B", "instruction": "Q"}, "'output' and 'response' are both"),
+        ({"text": "a", "Text": "b"}, "'Text' and 'text' are both the text, and differ"),
+        ({"text": "a", "pii": [], "PII": [{}]}, "'PII' and 'pii' are both the pii"),
+        ({"prefix": "a", "messages": [ASKED, SAID]}, "'prefix' is a whole prompt"),
+        ({"text": "a", "PII": {}}, "'pii' must be a list"),
+    ],
+)  # fmt: skip
+def test_what_is_not_clear_is_refused_in_one_line(lines, record, message):
+    with pytest.raises(InputError, match=message) as caught:
+        lines({"text": "good"}, record)
+    assert "records.jsonl, line 2: " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_names_for_the_same_are_read_where_they_agree_or_one_is_empty(lines):
+    documents, _ = lines(
+        {"instruction": "Q", "output": "A", "response": "A"},
+        {"instruction": "Q", "output": "", "response": "A"},
+        {"instruction": "Q", "output": "A", "response": None},
+    )
+    assert {document.text for document in documents} == {"Q\n<###Output>\nA"}
+
+
+def test_a_name_that_stands_twice_is_refused(tmp_path):
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"text": "a", "meta": {"x": 1, "x": 2}}\n')
+    with pytest.raises(InputError, match="line 1: 'x' stands twice"):
+        list(corpus.read(path, FORM))
+
+
+def test_an_array_of_records_is_read_like_lines(tmp_path):
+    path, records = tmp_path / "local_training_0.json", [RECORDS["dolly"][0], {"text": "b"}]
+    path.write_text("\ufeff\n" + json.dumps(records, indent=4))
+    assert [one.text for one in corpus.read(path, FORM)] == [WITH_CONTEXT, "b"]
+    for written, message in (
+        ("[]", "holds no record"),
+        ('[{"text": "a"}, 7]', "record 2: a JSON object is needed"),
+        ('[{"text": "a"}', "not JSON"),
+        ('[{"text": "a"}, {"input": "b"}]', "record 2: a record needs 'text'"),
+    ):
+        path.write_text(written)
+        with pytest.raises(InputError, match=message):
+            list(corpus.read(path, FORM))
+
+
+@given(st.sampled_from(sorted(RECORDS)), st.randoms(use_true_random=False))
+def test_a_record_means_the_same_in_any_order_of_its_fields(tmp_path_factory, name, random):
+    record = {**RECORDS[name][0], "court": "X", "id": "a"}
+    names = list(record)
+    random.shuffle(names)
+    path = Path(tmp_path_factory.mktemp("formats")) / "records.jsonl"
+    path.write_text(json.dumps({key: record[key] for key in names}) + "\n")
+    [document] = corpus.read(path, FORM)
+    assert document.text == RECORDS[name][1]
+
+
+TURNS = st.lists(
+    st.tuples(st.sampled_from(["system", "human", "gpt", "tool"]), st.text("ab\n", max_size=4)),
+    min_size=1, max_size=7,
+)  # fmt: skip
+
+
+@given(TURNS, st.sampled_from(["fed_pii", "alpaca", "qwen"]))
+def test_no_turn_is_lost_and_all_are_in_order(turns, form):
+    turns = [*turns, ("gpt", "end")]
+    record = {"conversations": [{"from": who, "value": f"<{n}>{said}"} for n, (who, said)
+                                in enumerate(turns)]}  # fmt: skip
+    said = content(record, template(form), "here")
+    places = [said.text.index(f"<{n}>{what}") for n, (_, what) in enumerate(turns)]
+    assert places == sorted(places)
+    assert [p.text for p in said.pieces if p.place] == [
+        f"<{n}>{s}" for n, (_, s) in enumerate(turns)
+    ]

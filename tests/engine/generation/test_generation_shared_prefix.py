@@ -1,0 +1,392 @@
+"""Samples that share a prompt's keys say what each says alone, in every kind of model."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tiny_models
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import (
+    GemmaConfig,
+    GemmaForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from fedaudit.api.records import Decoding, Probe
+from fedaudit.engine import scheduler
+from fedaudit.engine.batching import Piece, padded
+from fedaudit.engine.generation import decoding as generate
+from fedaudit.engine.generation import shared_prefix
+from fedaudit.engine.generation.sampler import draw, probe_key, uniforms
+from fedaudit.engine.generation.sequences import Drawing
+from fedaudit.engine.memory import Memory
+
+SIZES = {
+    "vocab_size": 90,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 80,
+    "pad_token_id": 0,
+}
+MODELS = {
+    "gpt2": (
+        GPT2Config(vocab_size=90, n_positions=80, n_embd=32, n_layer=2, n_head=4),
+        GPT2LMHeadModel,
+    ),
+    "gpt_neox": (
+        GPTNeoXConfig(**{k: v for k, v in SIZES.items() if k != "num_key_value_heads"}),
+        GPTNeoXForCausalLM,
+    ),
+    "llama": (LlamaConfig(**SIZES), LlamaForCausalLM),
+    "mistral": (MistralConfig(**SIZES, sliding_window=None), MistralForCausalLM),
+    "olmo2": (Olmo2Config(**SIZES), Olmo2ForCausalLM),
+    "phi3": (Phi3Config(**SIZES), Phi3ForCausalLM),
+    "qwen2": (Qwen2Config(**SIZES), Qwen2ForCausalLM),
+    "qwen3": (Qwen3Config(**SIZES, head_dim=8), Qwen3ForCausalLM),
+}
+ENDS = list(range(5, 90, 8))
+"""So many tokens end a text that texts end at different lengths."""
+PROMPTS = [(1, 9, 30), (1, 40, 41, 42, 43, 44, 45), (8,), (1, 9, 31)]
+DECODINGS = [Decoding(), Decoding(temperature=0.3), Decoding(top_k=4), Decoding(temperature=0)]
+
+
+def made(kind):
+    torch.manual_seed(2)
+    config, model = MODELS[kind]
+    built = model(config).eval().requires_grad_(False)
+    for parameter in built.parameters():  # further from zero than a new model's
+        parameter.data.add_(torch.randn_like(parameter) / 5)
+    return built
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return made("llama")
+
+
+@torch.inference_mode()
+def slow(model, probe, sample, decoding):
+    """Draw one sample alone: the whole text is read anew for each token."""
+    ids, new = list(probe.prompt), []
+    for step in range(probe.max_new_tokens):
+        logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[:, -1]
+        number = uniforms([probe_key(3, probe.prompt)], [sample], step)
+        token = int(draw(logits, number, decoding))
+        if token in ENDS:
+            break
+        ids.append(token)
+        new.append(token)
+    return new
+
+
+def asked(model, probes, batch, decoding, kept=lambda rows: None):
+    return generate.continuations(model, Drawing(probes, 3, decoding, ENDS), batch, kept)
+
+
+def whole(probes):
+    return [Piece(index, 0, probe.samples) for index, probe in enumerate(probes)]
+
+
+CASES = [(kind, Decoding()) for kind in MODELS] + [("llama", one) for one in DECODINGS[1:]]
+
+
+@pytest.mark.parametrize(("kind", "decoding"), CASES, ids=str)
+def test_each_sample_says_what_it_says_alone(kind, decoding):
+    model = made(kind)
+    before = model.config._attn_implementation
+    assert shared_prefix.fits(model)
+    probes = [
+        Probe(prompt=prompt, samples=samples, max_new_tokens=7)
+        for prompt, samples in zip(PROMPTS, (9, 1, 4, 6), strict=True)
+    ]
+    wanted = [slow(model, p, s, decoding) for p in probes for s in range(p.samples)]
+    assert asked(model, probes, whole(probes), decoding) == wanted
+    assert model.config._attn_implementation == before
+    if decoding == Decoding():
+        assert len({tuple(row) for row in wanted}) > 10
+        assert len({len(row) for row in wanted}) > 2  # some ended early
+
+
+def test_every_kind_is_tested():
+    assert set(MODELS) == set(shared_prefix.KINDS)
+
+
+def test_copies_and_groups_say_the_same(llama, monkeypatch):
+    probes = [Probe(prompt=p, samples=5, max_new_tokens=9) for p in PROMPTS]
+    found = asked(llama, probes, whole(probes), Decoding())
+    monkeypatch.setattr(shared_prefix, "fits", lambda model: False)
+    assert asked(llama, probes, whole(probes), Decoding()) == found
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    first=st.integers(0, 5),
+    most=st.sampled_from([1, 7, 30, 256]),
+)
+def test_neither_the_size_of_groups_nor_the_cut_matters(llama, sizes, first, most):
+    probes = [
+        Probe(prompt=prompt, samples=first + size, max_new_tokens=6)
+        for prompt, size in zip(PROMPTS, sizes, strict=False)
+    ]
+    batch = [Piece(index, first, probe.samples) for index, probe in enumerate(probes)]
+    before, generate.ENTRIES = generate.ENTRIES, most
+    try:
+        found = asked(llama, probes, batch, Decoding(temperature=0.7))
+    finally:
+        generate.ENTRIES = before
+    wanted = [
+        slow(llama, probes[piece.index], sample, Decoding(temperature=0.7))
+        for piece in batch
+        for sample in range(piece.first, piece.last)
+    ]
+    assert found == wanted
+
+
+def read(model, monkeypatch):
+    """Return the list of what is read from now on, (rows, tokens) by step."""
+    seen, forward = [], type(model).forward
+
+    def spy(self, input_ids, **options):
+        seen.append(tuple(input_ids.shape))
+        return forward(self, input_ids=input_ids, **options)
+
+    monkeypatch.setattr(type(model), "forward", spy)
+    return seen
+
+
+def test_samples_that_drew_the_same_are_one_row(llama, monkeypatch):
+    probes = [Probe(prompt=p, samples=20, max_new_tokens=4) for p in PROMPTS[:2]]
+    seen = read(llama, monkeypatch)
+    asked(llama, probes, whole(probes), Decoding(temperature=0))
+    # Two prompts, and then one row for each of them.
+    assert seen[0] == (2, 8)
+    assert set(seen[1:]) <= {(1, 1), (1, 2)}
+    seen.clear()
+    found = asked(llama, probes, whole(probes), Decoding(temperature=0.5))
+    for step, shape in enumerate(seen[1:], start=1):
+        ends = [(i // 20, *row[:step]) for i, row in enumerate(found) if len(row) >= step]
+        assert shape == (1, len(set(ends)))
+
+
+def test_rows_say_where_they_come_from(llama):
+    told = []
+    probes = [Probe(prompt=p, samples=3, max_new_tokens=3) for p in PROMPTS[:3]]
+    found = asked(llama, probes, whole(probes), Decoding(), kept=told.append)
+    first = [tuple(row[:1]) for row in found]
+    rows = sorted({(i // 3, *token) for i, token in enumerate(first) if token})
+    assert told[0].tolist() == [prompt for prompt, _ in rows]
+    second = sorted({(i // 3, *row[:2]) for i, row in enumerate(found) if len(row) > 1})
+    assert told[1].tolist() == [rows.index((prompt, one)) for prompt, one, _ in second]
+
+
+def test_models_with_another_attention_are_asked_the_other_way():
+    torch.manual_seed(1)
+    sliding = MistralForCausalLM(MistralConfig(**SIZES, sliding_window=6)).eval()
+    gemma = GemmaForCausalLM(GemmaConfig(**SIZES, head_dim=8)).eval()
+    assert not shared_prefix.fits(sliding)
+    assert not shared_prefix.fits(gemma)
+    probe = Probe(prompt=(1, *range(20, 35)), samples=3, max_new_tokens=5)
+    for model in (sliding, gemma):
+        found = asked(model, [probe], [Piece(0, 0, 3)], Decoding())
+        assert found == [slow(model, probe, sample, Decoding()) for sample in range(3)]
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_positions_that_depend_on_the_longest_row_forbid_it(kind):
+    rope = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 2.0}
+    rope |= {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4} if kind == "longrope" else {}
+    config = LlamaConfig(**SIZES, rope_parameters=rope, original_max_position_embeddings=40)
+    assert not shared_prefix.fits(LlamaForCausalLM(config))
+    assert shared_prefix.fits(LlamaForCausalLM(LlamaConfig(**SIZES)))
+
+
+def test_the_keys_of_a_prompt_are_kept_once(llama):
+    made_of = []
+    real = shared_prefix.Groups.__init__
+
+    def spy(self, *args):
+        real(self, *args)
+        made_of.append(self)
+
+    probe = Probe(prompt=PROMPTS[1], samples=10, max_new_tokens=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_prefix.Groups, "__init__", spy)
+        asked(llama, [probe], [Piece(0, 0, 10)], Decoding())
+    [groups] = made_of
+    # One group: 8 padded tokens of the prompt and 4 of each sample (the fifth is not read).
+    assert groups.layers[0].keys.shape == (1, 2, 8 + 4 * 10, 8)
+
+
+def test_groups_that_have_ended_are_forgotten(llama, monkeypatch):
+    kept = []
+    real = shared_prefix.Groups.leave
+
+    def spy(self, stay):
+        real(self, stay)
+        kept.append((len(stay), len(self.used), len(self.position), len(self.layers[1].values)))
+
+    monkeypatch.setattr(shared_prefix.Groups, "leave", spy)
+    probes = [Probe(prompt=(1, 9 + i, 30), samples=1, max_new_tokens=30) for i in range(16)]
+    wanted = [slow(llama, probe, 0, Decoding()) for probe in probes]
+    assert asked(llama, probes, whole(probes), Decoding()) == wanted
+    assert len(kept) >= 3
+    assert all(len(set(sizes)) == 1 for sizes in kept)
+    sizes = [16, *(size for size, *_ in kept)]
+    assert all(4 * after <= 3 * before for before, after in itertools.pairwise(sizes))
+
+
+MANY = [
+    # One to 29 tokens: several padded lengths.
+    Probe(
+        prompt=(1 + i, *range(20, 20 + 7 * (i % 5))), samples=1 + 3 * (i % 6 == 0), max_new_tokens=7
+    )
+    for i in range(17)
+]
+
+
+@pytest.fixture(scope="module")
+def wanted(llama):
+    rows = {p: [slow(llama, p, s, Decoding()) for s in range(p.samples)] for p in MANY}
+    assert len({padded(len(p.prompt)) for p in MANY}) > 2
+    assert len({len(row) for own in rows.values() for row in own}) > 5
+    return rows
+
+
+def taken_in(monkeypatch, rows):
+    """Return a list that hears, as prompts are read, how many and if others had gone on."""
+    told, admit = [], generate.Course.admit
+
+    def spy(course, batch):
+        before = course.going and bool(course._samples.step.max() > 1)
+        admit(course, batch)
+        told.append((len(batch), before))
+        assert course.held() <= rows
+
+    monkeypatch.setattr(generate.Course, "admit", spy)
+    return told
+
+
+@pytest.mark.parametrize("rows", [4, 6, 8, 12, 200])
+def test_others_take_the_place_of_what_has_ended(llama, wanted, monkeypatch, rows):
+    told = taken_in(monkeypatch, rows)
+    work = Drawing(MANY, 3, Decoding(), ENDS)
+    found = {}
+    for pieces, tokens in generate.refilled(llama, work, whole(MANY), rows):
+        answers = iter(tokens)
+        for piece in pieces:
+            assert MANY[piece.index] not in found
+            found[MANY[piece.index]] = [next(answers) for _ in range(piece.last)]
+        assert next(answers, None) is None
+    assert found == wanted
+    assert sum(count for count, _ in told) == len(MANY)
+    # Some came while others went on, where there was room for several but not for all.
+    assert any(going for _, going in told) == (rows < 200)
+
+
+def test_pieces_of_one_prompt_are_its_samples(llama, wanted):
+    parts = [Piece(6, 0, 1), Piece(6, 1, 3), Piece(12, 0, 4), Piece(0, 0, 1)]
+    work = Drawing(MANY, 3, Decoding(), ENDS)
+    found = [
+        (piece, row)
+        for pieces, tokens in generate.refilled(llama, work, parts, 4)
+        for piece, row in zip(
+            [p for p in pieces for _ in range(p.first, p.last)], tokens, strict=True
+        )
+    ]
+    by_piece = {part: [row for piece, row in found if piece == part] for part in parts}
+    assert by_piece == {p: wanted[MANY[p.index]][p.first : p.last] for p in parts}
+
+
+def test_where_it_cannot_be_refilled_batches_follow_one_another(llama, wanted, monkeypatch):
+    monkeypatch.setattr(shared_prefix, "fits", lambda model: False)
+    told = taken_in(monkeypatch, 12)
+    work = Drawing(MANY, 3, Decoding(), ENDS)
+    found = {}
+    for pieces, tokens in generate.refilled(llama, work, whole(MANY), 12):
+        answers = iter(tokens)
+        for piece in pieces:
+            found[MANY[piece.index]] = [next(answers) for _ in range(piece.last)]
+    assert found == wanted
+    assert not any(going for _, going in told)
+
+
+@pytest.mark.parametrize("after", [1, 2, 5, 9, 14])
+def test_what_had_not_ended_when_memory_did_not_suffice_is_begun_again(
+    llama, wanted, monkeypatch, after
+):
+    calls, forward = [], type(llama).forward
+
+    def scarce(self, **given):
+        calls.append(given["input_ids"].shape)
+        if len(calls) == after:
+            raise torch.OutOfMemoryError
+        return forward(self, **given)
+
+    monkeypatch.setattr(type(llama), "forward", scarce)
+    found = {}
+    room = scheduler.Room(20, 10_000, Memory())
+    for pieces, tokens in scheduler.drawn(llama, Drawing(MANY, 3, Decoding(), ENDS), room):
+        answers = iter(tokens)
+        for piece in pieces:
+            own = found.setdefault(MANY[piece.index], {})
+            own |= {sample: next(answers) for sample in range(piece.first, piece.last)}
+    assert {probe: [own[i] for i in sorted(own)] for probe, own in found.items()} == wanted
+    assert room.memory.most(32 + 7) == 10
+
+
+def test_groups_count_samples_piece_by_piece():
+    group, owner = shared_prefix.grouped([5, 1, 4], 2)
+    assert group.tolist() == [0, 0, 1, 1, 2, 3, 4, 4, 5, 5]
+    assert owner.tolist() == [0, 0, 0, 1, 2, 2]
+    group, owner = shared_prefix.grouped([3], 8)
+    assert (group.tolist(), owner.tolist()) == ([0, 0, 0], [0])
+
+
+@pytest.mark.parametrize(("dtype", "near"), [("float32", 1e-5), ("bfloat16", 0.03)])
+@torch.inference_mode()
+def test_logits_are_those_of_a_whole_text(dtype, near):
+    model = made("llama").to(getattr(torch, dtype))
+    logits, mask, cache = generate.prefilled(model, PROMPTS)
+    assert logits.shape == (4, 90)
+    owner, told = np.array([0, 2, 3]), []
+    rows = shared_prefix.Branches(model, told.append, room=6)
+    assert rows.join(cache, mask, owner) == 0
+    group, tokens = np.array([0, 0, 1, 2, 2, 2]), np.array([4, 4, 9, 8, 10, 4])
+    first, own = rows.grow(group, owner[group], tokens)
+    assert own.tolist() == [0, 0, 1, 3, 4, 2]
+    assert told[0].tolist() == [0, 2, 3, 3, 3]
+    second, last = rows.grow(group[1:], own[1:], tokens[1:] + 1)
+    for sample, (which, token) in enumerate(zip(owner[group], tokens, strict=True)):
+        texts = [[*PROMPTS[which], token], [*PROMPTS[which], token, token + 1]]
+        found = [first[own[sample]]] + ([second[last[sample - 1]]] if sample else [])
+        for one, text in zip(found, texts, strict=False):
+            alone = model(input_ids=torch.tensor([text])).logits[0, -1]
+            assert one.dtype == alone.dtype
+            scale = float(alone.float().abs().max())
+            torch.testing.assert_close(one, alone, rtol=0, atol=near * scale)
+
+
+def test_the_built_in_base_is_asked_in_groups(base):
+    assert shared_prefix.fits(base.model)
+    assert shared_prefix.fits(tiny_models.llama(base.tokenizer).model)

@@ -1,0 +1,38 @@
+"""What is built is counted as it is built: modules, and numbers in their parameters and buffers."""
+
+import threading
+
+import pytest
+from torch import nn
+
+from fedaudit.api.errors import InputError
+from fedaudit.engine.loading.size_bounds import bounded
+
+
+def build():
+    """Make three modules in a fourth: 3 x 2 + 3 numbers, 3, 3 and 1 in buffers, and none."""
+    return nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, affine=False), nn.ReLU())
+
+
+def test_what_is_within_the_bound_is_built():
+    with bounded("it", modules=3, weights=16):
+        assert len(build()) == 3
+
+
+@pytest.mark.parametrize(
+    ("modules", "weights", "what"), [(2, 16, "2 modules"), (3, 15, "15 weigh")]
+)
+def test_one_more_is_refused(modules, weights, what):
+    says = f"^it asks for more than {what}"
+    with pytest.raises(InputError, match=says), bounded("it", modules=modules, weights=weights):
+        build()
+    assert len(build()) == 3  # afterwards nothing is counted
+
+
+def test_what_another_thread_builds_does_not_count():
+    made = []
+    with bounded("it", modules=0, weights=0):
+        other = threading.Thread(target=lambda: made.append(build()))
+        other.start()
+        other.join()
+    assert len(made) == 1

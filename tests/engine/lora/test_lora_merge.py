@@ -1,0 +1,181 @@
+"""An adapter inside the weights answers as it does beside them, and leaves no trace there."""
+
+from dataclasses import replace
+
+import pytest
+import tiny_models
+import torch
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.engine import local, multi_target
+from fedaudit.engine.local import LocalEngine
+from fedaudit.engine.lora.merge import KEPT
+from fedaudit.federation import adapters
+
+BASE = Target(name="base")
+ROWS = [
+    [1, 9, 30, 7],
+    [5, 6],
+    [40, 41, 42, 43, 44, 45, 46, 47, 48],
+    [40, 41, 42, 43, 44, 45, 46, 3],
+]
+PROBES = [Probe(prompt=tuple(row), samples=4, max_new_tokens=9) for row in ROWS]
+
+
+@pytest.fixture(params=["llama", "tied", "gpt2"])
+def tiny(base, request):
+    if request.param == "gpt2":
+        return lambda: tiny_models.gpt2(base.tokenizer)
+    return lambda: tiny_models.llama(base.tokenizer, tied=request.param == "tied")
+
+
+@pytest.fixture
+def folder(tiny, tmp_path):
+    return tiny_models.write(tiny(), tmp_path / "adapter", r=4, lora_alpha=6, seed=2)
+
+
+def target(folder):
+    return Target(name="tuned", adapter=str(folder))
+
+
+def beside(made):
+    """Return an engine that leaves adapters beside the weights, as PEFT does."""
+    engine = LocalEngine(made)
+    engine.merging.possible = False
+    return engine
+
+
+def flat(rows):
+    return torch.tensor([one for row in rows for one in row])
+
+
+def test_it_answers_as_peft_does(tiny, folder):
+    inside, outside = LocalEngine(tiny()), beside(tiny())
+    assert inside.merging.weights(str(folder)) is not None
+    one = target(folder)
+    assert inside.generate(one, PROBES, seed=3) == outside.generate(one, PROBES, seed=3)
+    torch.testing.assert_close(flat(inside.score(one, ROWS)), flat(outside.score(one, ROWS)))
+    [group], [other] = (e.score_groups(one, [ROWS[2:]]) for e in (inside, outside))
+    torch.testing.assert_close(flat(group), flat(other))
+    assert outside.score(one, ROWS)[0] != pytest.approx(outside.score(BASE, ROWS)[0], abs=1e-3)
+
+
+def test_the_base_is_what_it_was_to_the_last_bit(tiny, folder):
+    engine = LocalEngine(tiny())
+    before = {name: weight.clone() for name, weight in engine.base.model.named_parameters()}
+    scores = engine.score(BASE, ROWS)
+    tuned = engine.score(target(folder), ROWS)
+    assert engine.score(BASE, ROWS) == scores
+    assert engine.score(target(folder), ROWS) == tuned != scores
+    after = dict(engine.base.model.named_parameters())
+    assert all(torch.equal(after[name], weight) for name, weight in before.items())
+
+
+def test_a_failure_leaves_the_base_too(tiny, folder, monkeypatch):
+    engine = LocalEngine(tiny())
+    scores = engine.score(BASE, ROWS)
+
+    def fails(*given):
+        raise OSError("no more")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local.batches, "scored", fails)
+        with pytest.raises(OSError, match="no more"):
+            engine.score(target(folder), ROWS)
+    assert engine.score(BASE, ROWS) == scores
+
+
+@pytest.mark.parametrize("many", [1, 10**9], ids=["in turn", "together"])
+def test_whoever_looks_on_may_fail_and_keep_the_error(tiny, folder, monkeypatch, many):
+    """A kept traceback holds every frame below, and with it what they have not closed."""
+    monkeypatch.setattr(multi_target, "MANY", many)
+    engine = LocalEngine(tiny())
+    scores = engine.score(BASE, ROWS)
+
+    def fails(*given):
+        raise KeyError("looking on")
+
+    with pytest.raises(KeyError) as kept:
+        engine.answers([target(folder)], ROWS, new=3, progress=fails)
+    assert engine.score(BASE, ROWS) == scores
+    assert kept.value.__traceback__ is not None
+
+
+def test_peft_around_the_layers_does_not_matter(tiny, folder, tmp_path):
+    """What a gradient or a tuning asked for before stays where it is."""
+    engine = LocalEngine(tiny())
+    wanted = engine.score(target(folder), ROWS), engine.score(BASE, ROWS)
+    other = tiny_models.write(tiny(), tmp_path / "other", r=2, seed=9)
+    with engine._target(target(other)):
+        pass
+    assert (engine.score(target(folder), ROWS), engine.score(BASE, ROWS)) == wanted
+
+
+def test_few_adapters_are_remembered_and_changed_ones_are_read_again(tiny, tmp_path):
+    engine = LocalEngine(tiny())
+    folders = [
+        tiny_models.write(tiny(), tmp_path / str(seed), r=2, seed=seed) for seed in range(KEPT + 2)
+    ]
+    first = [engine.score(target(one), ROWS) for one in folders]
+    assert len(engine.merging._known) == KEPT
+    assert [engine.score(target(one), ROWS) for one in folders] == first
+    tensors = adapters.read(folders[1])
+    adapters.write(tensors, adapters.check(folders[1]), folders[0])
+    assert engine.score(target(folders[0]), ROWS) == first[1]
+
+
+@pytest.mark.parametrize("how", ["dora", "half"])
+def test_what_is_no_sum_of_weights_stays_beside_them(base, tmp_path, how):
+    made = tiny_models.llama(base.tokenizer)
+    options = {"use_dora": True} if how == "dora" else {}
+    written = tiny_models.write(made, tmp_path / "odd", target_modules=("q_proj",), **options)
+    if how == "half":
+        made = replace(made, model=made.model.to(torch.bfloat16))
+    engine = LocalEngine(made)
+    assert engine.merging.weights(str(written)) is None
+    assert engine.score(target(written), ROWS) != engine.score(BASE, ROWS)
+
+
+def test_an_adapter_of_another_base_is_refused_as_before(base, tmp_path):
+    other = tiny_models.llama(base.tokenizer, hidden=16)
+    foreign = tiny_models.write(other, tmp_path / "foreign", target_modules=("q_proj",))
+    with pytest.raises(InputError, match="foreign"):
+        LocalEngine(tiny_models.llama(base.tokenizer)).score(target(foreign), ROWS)
+    with pytest.raises(InputError, match="nowhere"):
+        LocalEngine(tiny_models.llama(base.tokenizer)).score(target(tmp_path / "nowhere"), ROWS)
+
+
+@pytest.mark.parametrize("decoding", [Decoding(temperature=0), Decoding()], ids=["greedy", "drawn"])
+def test_many_questions_are_answered_alike_one_adapter_at_a_time(
+    tiny, folder, tmp_path, monkeypatch, decoding
+):
+    other = tiny_models.write(tiny(), tmp_path / "other", r=3, seed=5)
+    asked = [target(folder), BASE, target(other)]
+    together = LocalEngine(tiny()).answers(asked, ROWS, new=9, decoding=decoding)
+    monkeypatch.setattr(multi_target, "MANY", len(ROWS))
+    told = []
+    apart = LocalEngine(tiny(), batch_size=3).answers(
+        asked, ROWS, new=9, decoding=decoding, progress=lambda *event: told.append(event)
+    )
+    assert apart == together
+    assert told[-1] == (len(ROWS), len(ROWS))
+    assert len({tuple(row) for row in together}) == 3
+
+
+def test_scores_under_several_targets_are_those_of_each(tiny, folder, tmp_path):
+    other = tiny_models.write(tiny(), tmp_path / "other", r=3, seed=5)
+    odd = tiny_models.write(tiny(), tmp_path / "odd", r=3, seed=6, use_dora=True)
+    asked, rows = [target(folder), BASE, target(other)], [*ROWS, []]
+    for engine in (LocalEngine(tiny()), beside(tiny())):
+        for small in (engine, LocalEngine(tiny(), batch_size=2, tokens=40)):
+            small.merging.possible = engine.merging.possible
+            found = small.scores(asked, rows)
+            assert [list(map(len, own)) for own in found] == [[len(r) - 1 for r in ROWS] + [0]] * 3
+            for own, one in zip(found, asked, strict=True):
+                torch.testing.assert_close(flat(own), flat(engine.score(one, rows)))
+        assert engine.scores([], rows) == []
+        assert engine.scores(asked, []) == [[], [], []]
+        assert engine.scores([target(odd), BASE], rows)[0] == engine.score(target(odd), rows)
+    with pytest.raises(InputError, match="context"):
+        engine.scores(asked, [[5] * 90])

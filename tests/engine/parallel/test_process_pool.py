@@ -1,0 +1,97 @@
+"""Engines in processes of this machine: they answer as one does, and are replaced when they die."""
+
+import gc
+import time
+
+import pytest
+from errands import dies, dies_once, square, stays
+
+from fedaudit.api.errors import InputError, Interrupted, UsageError
+from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.engine.parallel import engine, ray_cluster
+from fedaudit.engine.parallel.process_pool import Children
+from fedaudit.engine.parallel.protocol import Order
+from fedaudit.engine.parallel.worker_pool import Crew
+from fedaudit.system import processes
+
+
+@pytest.fixture
+def crew():
+    staff = Children()
+    yield Crew(staff, 2)
+    staff.close()
+
+
+def test_questions_are_answered_and_mistakes_come_back(crew):
+    found = dict(crew.answers([(square, number) for number in (5, 6, 7)]))
+    assert found == {0: 25, 1: 36, 2: 49}
+    with pytest.raises(InputError, match="-3 is negative"):
+        list(crew.answers([(square, -3)]))
+    assert dict(crew.answers([(square, 9)])) == {0: 81}
+
+
+def test_an_error_that_does_not_travel_is_told(crew):
+    with pytest.raises(RuntimeError, match="StaysError: cannot travel"):
+        list(crew.answers([(stays, None)]))
+
+
+def test_a_process_that_dies_is_replaced(crew, tmp_path):
+    questions = [(square, 4), (dies_once, str(tmp_path / "seen")), (square, 5)]
+    assert dict(crew.answers(questions)) == {0: 16, 1: "alive", 2: 25}
+
+
+def test_a_process_that_dies_with_nothing_to_do_is_replaced(crew):
+    assert dict(crew.answers([(square, 2)])) == {0: 4}
+    [pool] = crew.staff._pools.values()
+    [process] = pool._processes.values()
+    process.kill()
+    process.join()
+    assert dict(crew.answers([(square, 3)])) == {0: 9}
+
+
+def test_work_that_kills_whoever_does_it_ends(crew):
+    with pytest.raises(Interrupted, match=r"of its own died 3 times .* --engine local"):
+        list(crew.answers([(dies, None)]))
+
+
+def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
+    made = []
+    monkeypatch.setattr(processes, "fresh", lambda count, real=processes.fresh: kept(real(count)))
+
+    def kept(pool):
+        made.append(pool)
+        return pool
+
+    order = Order(base="fedaudit-nano", device="cpu", dtype="auto", template=None, batch_size=0)
+    several, known = engine.engine(order, "local:2")
+    local, told = engine.engine(order, "local")
+    assert known == told
+    assert (several.device, several.local.base.model.device.type) == ("cpu", "cpu")
+    ids = [tokens.ids for tokens in local.tokenize(["Ann Lee of Leeds", "The bank", "paid the"])]
+    probes = [Probe(prompt=one, samples=3, max_new_tokens=6) for one in ids]
+    for target in (Target(name="base"), Target(name="tuned", adapter=str(adapter))):
+        asked = {"seed": 4, "decoding": Decoding(top_k=30)}
+        assert several.generate(target, probes, **asked) == local.generate(target, probes, **asked)
+    running = [process for pool in made for process in pool._processes.values()]
+    assert len(running) == 2
+    del several
+    gc.collect()
+    until = time.monotonic() + 10
+    # Not join: the pool's own thread waits for them too, and who comes second sees them alive.
+    while any(process.is_alive() for process in running) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(process.is_alive() for process in running)
+
+
+def test_more_processes_than_cores_are_refused():
+    order = Order(base="none", device="cpu", dtype="auto", template=None, batch_size=0)
+    with pytest.raises(UsageError, match=r"local:9999 needs as many cores"):
+        engine.engine(order, "local:9999")
+
+
+@pytest.mark.parametrize(
+    ("engine", "count"),
+    [("local:1", 1), ("local:12", 12), ("local", 0), ("ray:3", 0), ("local:", 0), ("local:x", 0)],
+)
+def test_how_many_processes_an_engine_means(engine, count):
+    assert ray_cluster.children(engine) == count

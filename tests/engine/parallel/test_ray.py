@@ -1,0 +1,126 @@
+"""Ray itself, where it is installed: one cluster of this machine with room for four."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray")
+
+from fedaudit.api.records import Probe, Target
+from fedaudit.engine.local import LocalEngine
+from fedaudit.engine.parallel import ray_cluster
+from fedaudit.engine.parallel.engine import Engines, SpreadEngine
+from fedaudit.engine.parallel.protocol import Order
+from fedaudit.engine.parallel.ray_cluster import Cluster, Share
+from fedaudit.engine.parallel.worker_pool import Crew
+from fedaudit.simulation.runner import simulate
+
+NAMES = ("Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal")
+TEXTS = [f"Claimant: {name} of Leeds sued the bank, which" for name in NAMES]
+ORDER = Order(
+    base="fedaudit-nano", device="cpu", dtype="auto", template=None, batch_size=0, threads=1
+)
+
+
+@pytest.fixture(scope="module")
+def rays():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("RAY_ADDRESS", raising=False)
+        made = Cluster(4)
+    yield made
+    made.close()
+    assert not made._folder.exists()
+
+
+@pytest.fixture(scope="module")
+def several(rays):
+    return SpreadEngine(Crew(Engines(rays, Share(1)), 2), ORDER)
+
+
+@pytest.fixture(scope="module")
+def local(base):
+    return LocalEngine(base)
+
+
+@pytest.fixture(scope="module")
+def probes(local):
+    return [
+        Probe(prompt=(1, *one.ids), samples=2, max_new_tokens=4) for one in local.tokenize(TEXTS)
+    ]
+
+
+def test_two_actors_answer_as_one_engine(several, local, probes, capfd):
+    target = Target(name="base")
+    rows = [probe.prompt for probe in probes]
+    heard = []
+    found = several.generate(target, probes, seed=1, progress=lambda *at: heard.append(at))
+    assert found == local.generate(target, probes, seed=1)
+    assert heard == [(2 * n, 16) for n in range(1, 9)]
+    assert several.tokenize(TEXTS) == local.tokenize(TEXTS)
+    for one, other in zip(several.score(target, rows), local.score(target, rows), strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+    pairs = [rows[:2], rows[2:5]]
+    for own, others in zip(
+        several.score_groups(target, pairs), local.score_groups(target, pairs), strict=True
+    ):
+        for one, other in zip(own, others, strict=True):
+            assert one == pytest.approx(other, abs=1e-5)
+    asked = {"new": 3, "threshold": 0.01, "trials": range(8), "seed": 2}
+    for one, other in zip(
+        several.begins_with(target, rows, ["paid", "the"], **asked),
+        local.begins_with(target, rows, ["paid", "the"], **asked),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one.least, other.least, atol=1e-6)
+        assert one.drawn.tolist() == other.drawn.tolist()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_actor_that_dies_changes_nothing(several, local, rays, probes, adapter, capfd):
+    workers = several.crew._idle
+    assert len(workers) == 2
+    pids = [rays.ask(worker, os.getpid).result() for worker in workers]
+    killed = []
+
+    def kill(done, total):
+        if not killed:  # one piece is answered, and whoever dies has another
+            killed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
+
+    target = Target(name="tuned", adapter=str(adapter))
+    found = several.generate(target, probes, seed=2, progress=kill)
+    assert found == local.generate(target, probes, seed=2)
+    assert killed
+    idle = {rays.ask(worker, os.getpid).result() for worker in several.crew._idle}
+    assert idle
+    assert pids[0] not in idle
+    assert capfd.readouterr() == ("", "")
+
+
+def test_clients_train_there_to_the_same_bytes(rays, federation, monkeypatch, tmp_path):
+    monkeypatch.setattr(ray_cluster, "Cluster", lambda count: rays)
+    monkeypatch.setattr(rays, "close", lambda: None)
+    settings = replace(federation.config, engine="ray:2", workers=0)
+    assert settings.sha256() == federation.config.sha256()
+    simulate(settings, tmp_path / "run", listener=lambda event: None)
+    for path in sorted(federation.path.rglob("*.safetensors")):
+        name = path.relative_to(federation.path)
+        assert (tmp_path / "run" / name).read_bytes() == path.read_bytes(), name
+
+
+def test_what_is_asked_does_not_stand_in_rays_logs(rays):
+    process, _ = rays.start(Share(1))
+    secret = "Wilhelmina Featherstonehaugh"
+    assert rays.ask(process, str.upper, secret).result() == secret.upper()
+    with pytest.raises(ValueError, match=secret):
+        rays.ask(process, int, secret).result()
+    rays.stop(process)
+    logs = [path for path in Path(rays._folder).rglob("*") if path.is_file()]
+    assert any("log" in path.suffix or "log" in path.name for path in logs)
+    for path in logs:
+        assert secret.encode() not in path.read_bytes(), path
+        assert secret.upper().encode() not in path.read_bytes(), path

@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.extraction.candidates.confidence import LEAST, Belief, Kind, belief
+from fedaudit.extraction.candidates.junk_filter import head, variants, well_formed
+from fedaudit.extraction.candidates.observations import Key, Seen
+from fedaudit.extraction.candidates.origins import Homes, foreign
+from fedaudit.extraction.candidates.support import Support
+from fedaudit.metrics.calibration import DRAWS, Labelled
+
+
+def supported(score):
+    return Support(score, None)
+
+
+OWN: dict[Key, Support] = {(f"Ann{i} Lee", "PERSON"): supported(-1.0) for i in range(6)}
+SLIPS: dict[Key, Support] = {(f"Ann{i} Low", "PERSON"): supported(-9.0) for i in range(6)}
+
+
+def test_a_kind_of_which_little_is_known_has_a_cautious_rate():
+    few = Kind(Labelled((1.0, 2.0, 3.0), (True, False, False), tuple("abc")))
+    assert few.rate == 1.5 / (3 + LEAST)
+    assert few.probabilities([7.0, -7.0]) == [1.5 / 8] * 2
+    draws = few.draws([7.0, -7.0], seed=0)
+    # Beta(1.5, 6.5): mean 1.5 / 8, variance 1.5 * 6.5 / (64 * 9)
+    assert draws.mean() == pytest.approx(1.5 / 8, abs=4 * (9.75 / 576 / DRAWS) ** 0.5)
+    assert np.array_equal(draws[:, 0], draws[:, 1])
+
+
+def test_scores_that_mislead_are_not_gone_by():
+    upside = Kind(Labelled((-1.0,) * 5 + (1.0,) * 5, (True,) * 5 + (False,) * 5, tuple("a" * 10)))
+    assert upside.curve is None
+    assert upside.probabilities([0.0]) == [5.5 / 15]
+
+
+def test_only_what_begins_like_an_own_string_is_a_slip():
+    other = {("Zoe Moor", "PERSON"): supported(-1.0), ("Ann0 Low", "ORG"): supported(-1.0)}
+    found = belief(OWN, SLIPS | other, OWN)
+    assert {label: (kind.true, kind.false) for label, kind in found.kinds.items()} == {
+        "PERSON": (6, 6)
+    }
+    assert found.kinds["PERSON"].known.groups.count("Ann0") == 2
+
+
+def test_slips_at_own_strings_that_never_came_out_count_too():
+    kept = dict(list(OWN.items())[:5])
+    assert belief(kept, SLIPS, OWN).kinds["PERSON"].false == 6
+    assert belief(kept, SLIPS, kept).kinds["PERSON"].false == 5
+
+
+def test_too_little_is_a_reason():
+    assert "did more than 4" in belief(dict(list(OWN.items())[:4]), SLIPS, OWN).reason
+    assert "fewer than 5 false" in belief(OWN, {}, OWN).reason
+    assert belief(OWN, SLIPS, OWN).reason == ""
+    assert Belief(reason="why").probabilities([("X", 0.0)]) == [None]
+
+
+def test_precision_is_the_mean_belief():
+    found = belief(OWN, SLIPS, OWN)
+    listed = [("PERSON", -1.0), ("PERSON", -9.0), ("OTHER", 0.0)]
+    high, low = found.kinds["PERSON"].probabilities([-1.0, -9.0])
+    assert found.probabilities(listed) == [high, low, 0.5 / LEAST]
+    one, three = found.precision(listed, (1, 3), seed=0)
+    assert one.value == high
+    assert three.value == pytest.approx((high + low + 0.1) / 3)
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.permutations([*OWN.items(), *SLIPS.items()]), st.integers(0, 9))
+def test_neither_order_nor_length_of_the_list_moves_an_estimate(items, seed):
+    own = {key: one for key, one in items if key in OWN}
+    slips = {key: one for key, one in items if key in SLIPS}
+    listed = [("PERSON", -1.0)] * 3
+    found = belief(own, slips, own).precision(listed, (2,), seed=seed)
+    assert found == belief(OWN, SLIPS, OWN).precision(listed, (2,), seed=seed)
+    assert 0 <= found[0].low <= found[0].value <= found[0].high <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("Ann Lee", "Ann"), ("12345", "123"), ("王芳", "王"), ("9 May 1961", "9")],
+)
+def test_a_head_is_the_first_word_or_half(text, wanted):
+    assert head(text) == wanted
+
+
+def test_variants_differ_in_numbers_alone():
+    assert variants("195 Wright Island") == variants("19 Wright Island")
+    assert variants("9 July 1963") != variants("4 July 1963")  # one word: each may be true
+    assert variants("Ann Lee") == "Ann Lee"
+
+
+def test_template_words_are_junk():
+    text = "The High Court heard Ann Lee."
+    document = Document(id="a", text=text, pii=(PiiSpan(21, 28, "PERSON"),))
+    found = {("Court High", "PERSON"): Seen(9), ("Court Lee", "PERSON"): Seen(1)}
+    assert list(well_formed(found, [document])) == [("Court Lee", "PERSON")]
+
+
+def test_a_prompt_is_foreign_where_another_family_has_it_too():
+    def record(name, text, string, group=""):
+        at = text.index(string)
+        return Document(
+            id=name, text=text, pii=(PiiSpan(at, at + len(string), "PERSON"),), group=group
+        )
+
+    documents = [
+        record("a", "Claim of Ann", "Ann", "one"),
+        record("b", "so Ann", "Ann", "one"),
+        record("c", "Claim of Bob", "Bob"),
+        record("d", "then Cal", "Cal"),
+    ]
+    engine = FakeEngine(lambda target, prompt, sample: "")
+    case = Case(engine=engine, tuned=Target(name="t"), base=None, attacker=documents, victim=None)
+    claim, so, then = (engine.tokenize([t])[0].ids for t in ("Claim of", "so", "then"))
+    homes = Homes(case)
+    standing = homes.of_prompts({claim, so, then})
+    assert standing == {
+        claim: {"group one", "document 2"},
+        so: {"group one"},
+        then: {"document 3"},
+    }
+    assert homes.of_string("Ann") == {"group one"}
+    assert set(foreign([claim, so, then], standing, homes.of_string("Ann"))) == {claim, then}
+    assert foreign([then], standing, homes.of_string("Cal")) == []

@@ -1,0 +1,79 @@
+"""How likely the base finds strings, worked out by hand with an engine that is told."""
+
+import math
+
+import pytest
+
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Target
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others, log_likelihoods
+from fedaudit.extraction.query_plan import Plan, Question
+
+
+def likelihood(target, token, before):
+    """Return -1 for a word, -3 behind "He", and much more for the tuned model."""
+    if target.adapter:
+        return 0.0
+    return -3.0 if before.startswith("He") else -1.0
+
+
+def asked(*questions, base=True):
+    fake = FakeEngine(lambda *_: "", likelihood=likelihood)
+    made = [
+        Question(fake.tokenize([text])[0].ids, copies, tuple((kind, ".") for kind in kinds))
+        for text, copies, kinds in questions
+    ]
+    plan = Plan(size=sum(one.copies for one in made), questions=lambda: iter(made))
+    case = Case(
+        engine=fake,
+        tuned=Target(name="tuned", adapter="x"),
+        base=Target(name="base") if base else None,
+        attacker=[],
+        victim=[],
+    )
+    return case, plan
+
+
+def test_a_string_is_scored_behind_a_prompt_of_its_kind():
+    case, plan = asked(("Name:", 1, ["PERSON"]), ("He lives", 1, ["PLACE"]))
+    strings = {"Ann Lee": "PERSON", "York": "PLACE", "fever": "OTHER"}
+    # Two words at -1; one word behind "He" at -3; one word behind the first prompt of all.
+    assert log_likelihoods(case, plan, strings) == {"Ann Lee": -2, "York": -3, "fever": -1}
+
+
+def test_neither_order_nor_company_matters():
+    case, plan = asked(("Name:", 1, ["PERSON"]))
+    alone = log_likelihoods(case, plan, {"Ann Lee": "PERSON"})
+    more = log_likelihoods(case, plan, {"Bob": "PERSON", "Ann Lee": "PERSON"})
+    assert more["Ann Lee"] == alone["Ann Lee"]
+
+
+def test_what_the_base_says_in_an_audit_by_hand():
+    case, plan = asked(("Name:", 2, ()), ("He lives", 1, ()))
+    # Five samples of each of three prefixes: 10 x e^-2 + 5 x e^-6 expected.
+    expected = 1 - math.exp(-(10 * math.exp(-2) + 5 * math.exp(-6)))
+    assert chance_of_base(case, plan, ["Ann Lee"], 5) == {"Ann Lee": pytest.approx(expected)}
+
+
+def test_some_strings_speak_for_others():
+    case, plan = asked(*[("Name:", 1, ())] * 60)
+    few = {f"{'word ' * (n % 3)}{n}": "B" for n in range(9)}
+    one_by_one = {string: chance_of_base(case, plan, [string], 5)[string] for string in few}
+    # Sixty prompts are all alike, so fifty tell what sixty do.
+    assert chance_of_others(case, plan, few, 5) == pytest.approx(one_by_one)
+    # Of 100 strings every second one is scored, in the order of labels.
+    many = {f"a{n:03}": "A" for n in range(60)} | {f"b b{n:03}": "B" for n in range(40)}
+    found = chance_of_others(case, plan, many, 5)
+    assert len(found) == 100
+    assert found["a001"] == found["a000"] == pytest.approx(-math.expm1(-300 * math.exp(-1)))
+    assert found["b b039"] == found["b b038"] == pytest.approx(-math.expm1(-300 * math.exp(-2)))
+
+
+def test_without_a_base_there_is_nothing_to_tell():
+    case, plan = asked(("Name:", 1, ()), base=False)
+    assert log_likelihoods(case, plan, {"Ann": "PERSON"}) == {}
+    assert chance_of_base(case, plan, ["Ann"], 5) == {}
+    assert chance_of_others(case, plan, {"Ann": "PERSON"}, 5) == {}
+    case, plan = asked(("Name:", 1, ()))
+    assert log_likelihoods(case, plan, {}) == chance_of_base(case, plan, [], 5) == {}

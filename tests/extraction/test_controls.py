@@ -1,0 +1,95 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.extraction.controls import CONTROLS, FACTOR, guesses
+from fedaudit.nano.people import LABELS
+from fedaudit.pii.normalized_search import folded
+
+TARGETS = {
+    "Ann Lee": "PERSON",
+    "张三": "PERSON",
+    "12 High Street, Leeds": "ADDRESS",
+    "13812345678": "PHONE_NUMBER",
+    "severe seasonal asthma": "DIAGNOSIS",
+    "chronic back pain": "DIAGNOSIS",
+}
+
+
+def test_controls_are_of_the_targets_kinds_and_scripts():
+    found = dict(guesses(TARGETS, list(TARGETS), seed=0))
+    assert set(found.values()) == set(TARGETS.values())
+    people = [string for string, label in found.items() if label == "PERSON"]
+    assert sum(string.isascii() for string in people) >= FACTOR
+    assert sum(not string.isascii() for string in people) >= FACTOR
+    assert not set(found) & set(TARGETS)
+
+
+def test_controls_stand_in_no_text_in_any_spelling():
+    corpus = [*TARGETS, "chronic severe pain", "CHRONIC  BACK ASTHMA", "severe back p\u0061in"]
+    found = dict(guesses(TARGETS, corpus, seed=0))
+    assert found
+    assert not {"chronic severe pain", "chronic back asthma", "severe back pain"} & found.keys()
+    assert not any(folded(string) in folded(text) for string in found for text in corpus)
+
+
+def test_controls_are_made_of_pieces_of_the_corpus():
+    targets = {"Ann Lee": "CODE", "Bob Fox": "CODE"}
+    found = {string for string, _ in guesses(targets, list(targets), seed=0)}
+    words = {"Ann", "Lee", "Bob", "Fox"}
+    # All pairs of the four words but the two that are targets: first and last place may be swapped.
+    assert found == {f"{a} {b}" for a in words for b in words} - set(targets)
+
+
+def test_few_targets_borrow_from_what_others_have_of_their_kind():
+    targets, donors = {"Ann-1 fever": "CODE"}, {"CODE": ["Bob-2 cough"]}
+    found = {s for s, _ in guesses(targets, ["Ann-1 fever", "Bob-2 cough"], seed=0, donors=donors)}
+    assert {string.split("-")[0] for string in found} == {"Ann", "Bob"}
+    assert {string.split()[-1] for string in found} == {"fever", "cough"}
+    alone = {string for string, _ in guesses({"asthma": "CODE"}, ["asthma"], seed=0)}
+    assert alone == set()  # there is nothing to make another one of
+
+
+def test_real_strings_take_the_place_of_made_ones_of_their_kind():
+    real = {"Eve Ash": "PERSON", "Ann Lee": "PERSON", "Tom Ray": "PERSON"}
+    corpus = [*TARGETS, "We know tom ray."]
+    found = dict(guesses(TARGETS, corpus, seed=0, given=real))
+    assert [string for string, label in found.items() if label == "PERSON"] == ["Eve Ash"]
+    assert "DIAGNOSIS" in found.values()
+
+
+def test_there_are_about_as_many_as_one_asks_for():
+    targets = {f"Ann{'abcdefghij'[n]} Lee{'abcdefghij'[9 - n]}": "CODE" for n in range(10)}
+    few, many = (guesses(targets, list(targets), seed=0, most=most) for most in (40, CONTROLS))
+    assert len(few) <= 40
+    # Any of the twenty words may stand in both places: 400 pairs, ten of which are targets.
+    assert len(few) < len(many) <= 390
+
+
+def test_controls_are_seeded_sorted_and_know_no_order():
+    found = guesses(TARGETS, ["x"], seed=3)
+    assert list(found) == sorted(found)
+    assert guesses(dict(reversed(TARGETS.items())), ["x"], seed=3) == found
+    assert guesses(TARGETS, ["x"], seed=4) != found
+
+
+@pytest.mark.parametrize("label", sorted(set(LABELS.values())))
+def test_every_label_of_an_invented_person_has_controls(label):
+    found = guesses({"Ann Lee": label, "张三": label}, ["Ann Lee"], seed=0)
+    assert len(found) >= 2 * FACTOR
+    assert {kind for _, kind in found} == {label}
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.dictionaries(st.text("aAb 原", min_size=1, max_size=6), st.just("OTHER"), max_size=8),
+    st.lists(st.text("aAb 原", max_size=20), max_size=3),
+)
+def test_no_control_is_empty_in_the_data_or_begins_another_string(targets, texts):
+    corpus = [*targets, *texts]
+    found = [folded(string) for string, _ in guesses(targets, corpus, seed=0, most=40)]
+    for string in found:
+        assert string
+        assert not any(string in folded(text) for text in corpus)
+        assert not any(other != string and other.startswith(string) for other in found)
+    assert len(found) == len(set(found))

@@ -1,0 +1,84 @@
+"""What answers give, as the papers count it and strictly, against looking at every string."""
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.extraction.matcher import APART, StrictMatcher, Strings, parted
+from fedaudit.pii.normalized_search import folded
+
+LETTERS = "abAé原1 -\u0301\u0323\u00a0ß"
+STRING = st.text(LETTERS, min_size=1, max_size=4).map(str.strip).filter(folded)
+
+
+def strictly(text, strings):
+    """Return what `text` begins with, one string after the other, character by character."""
+    said, found = folded(text), set()
+    for string in strings:
+        wanted = folded(string)
+        if not said.startswith(wanted):
+            continue
+        around = (wanted[-1], said[len(wanted) : len(wanted) + 1])
+        word = [
+            bool(char)
+            and not 0x3400 <= ord(char) <= 0x9FFF
+            and unicodedata.category(char)[0] in "LMN"
+            for char in around
+        ]
+        if not all(word):
+            found.add(string)
+    return found
+
+
+@settings(deadline=None)
+@given(st.lists(STRING, max_size=6), st.text(LETTERS, max_size=10))
+def test_strict_matching_is_that_of_each_string_alone(strings, text):
+    assert set(StrictMatcher(strings).hits(text)) == strictly(text, strings)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Ann Lee, who", {"Ann", "Ann Lee"}),
+        ("ann  lee", {"Ann", "Ann Lee"}),
+        ("Ann Leeds", {"Ann"}),
+        ("Annex", set()),
+        ("in Ann", set()),
+        ("ＡＮＮ！", {"Ann"}),
+        ("Ann\u0301", set()),  # an accent makes another letter of it
+        ("Jose\u0301 left", {"José"}),
+        ("Josés", set()),
+        ("张三丰", {"张三"}),  # Chinese puts nothing between words
+    ],
+)
+def test_whole_words_by_hand(text, said):
+    assert set(StrictMatcher(["Ann", "Ann Lee", "José", "张三"]).hits(text)) == said
+
+
+@settings(deadline=None)
+@given(st.lists(STRING, max_size=6), st.lists(st.text(LETTERS, max_size=10), max_size=4))
+def test_reduced_answers_say_the_same_and_can_be_packed(strings, texts):
+    among, strict = Strings(strings), StrictMatcher(strings)
+    reduced = [among.reduced(text) for text in texts]
+    for text, short in zip(texts, reduced, strict=True):
+        begun, given_strictly = parted(short)
+        assert set(strict.hits(given_strictly)) == set(strict.hits(text))
+        assert begun == max(
+            (s for s in strings if text.lstrip().startswith(s)), key=len, default=""
+        )
+    packed = json.loads(json.dumps(among.packed([reduced, reduced[:1]])))
+    assert among.unpacked(packed, [len(texts), len(texts[:1])]) == [reduced, reduced[:1]]
+
+
+def test_an_answer_in_parts():
+    among = Strings(["West", "West Ham", "east"])
+    # It begins with West Ham, but the only word of it is West.
+    assert parted(among.reduced("West Hampton")) == ("West Ham", "West")
+    assert among.reduced("West Hampton") == f"West Ham{APART}West"
+    assert parted(among.reduced("EAST")) == ("", "east")
+    assert among.reduced("east.") == "east"
+    assert parted(among.reduced("eastern")) == ("east", "")
+    assert among.reduced("North") == ""

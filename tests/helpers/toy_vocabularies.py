@@ -1,0 +1,107 @@
+"""Models of a dozen tokens: so few that all token sequences can be gone through."""
+
+from itertools import product
+from pathlib import Path
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from fedaudit.engine.generation.sampler import probabilities
+from fedaudit.engine.loading.loader import Base
+from fedaudit.metrics.extraction import Matcher
+
+BYTE_LEVEL = ["a", "b", "Ġ", "ab", "Ġa", "ba", "Ã", "©", "Ã©", "©a", "ãĢĢ"]
+"""With the two bytes of "é", and U+3000, which is white space."""
+SENTENCE = ["a", "b", "▁", "ab", "▁a", "ba", "<0xC3>", "<0xA9>", "é", "éa", "\u3000"]
+SPECIAL = ["</s>", "<s>", "<note>"]
+TARGETS = ["a", "ab", "abé", "éa", "ba a", "é", "b\u3000a", "aba", "bb"]
+"""Some begin others, one has a space in it, two begin with the same bytes."""
+
+
+def _tokenizer(pieces, decoder):
+    words = {piece: index for index, piece in enumerate([*SPECIAL, *pieces])}
+    backend = Tokenizer(models.BPE(words, []))
+    backend.decoder = decoder
+    backend.add_special_tokens(SPECIAL[:2])
+    backend.add_tokens([AddedToken("<note>", special=False)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        eos_token="</s>",
+        bos_token="<s>",
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def tokenizer(kind):
+    if kind == "byte-level":
+        return _tokenizer(BYTE_LEVEL, decoders.ByteLevel())
+    own = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    return _tokenizer(SENTENCE, own)
+
+
+def toy(kind="byte-level", *, spare=1):
+    """Return a base whose model has `spare` logits more than the tokenizer has tokens."""
+    torch.manual_seed(3)
+    made = tokenizer(kind)
+    config = LlamaConfig(
+        vocab_size=len(made) + spare,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        bos_token_id=1,
+        eos_token_id=0,
+    )
+    model = LlamaForCausalLM(config)
+    for parameter in model.parameters():
+        parameter.data.add_(torch.randn_like(parameter) / 4)
+    model.eval().requires_grad_(False)
+    model.generation_config.eos_token_id = 0
+    return Base("toy", Path(), "", model, made)
+
+
+@torch.inference_mode()
+def brute_force(base, prompt, targets, new, decoding):
+    """Add up the probability of every sequence of `new` tokens whose text begins with a target.
+
+    Of SentencePiece, that the text does so after some token counts: its decoder blots out a run of
+    single bytes, with characters that were whole, when a byte behind them does not fit.
+    """
+    words = base.model.config.vocab_size
+    ways = torch.tensor(list(product(range(words), repeat=new)))
+    rows = torch.cat([torch.tensor(prompt).repeat(len(ways), 1), ways], dim=1)
+    mass = torch.ones(len(ways), dtype=torch.double)
+    for part in range(0, len(ways), 5000):
+        some = slice(part, part + 5000)
+        logits = base.model(rows[some], use_cache=False).logits[:, len(prompt) - 1 : -1]
+        for step in range(new):
+            table = _table(logits[:, step], decoding)
+            mass[some] *= table.gather(1, ways[some, step : step + 1]).squeeze(1)
+    cut = [row[: row.index(0)] if 0 in row else row for row in ways.tolist()]
+    bytewise = isinstance(base.tokenizer.backend_tokenizer.decoder, decoders.ByteLevel)
+    matcher, hits = Matcher(targets), [set() for _ in cut]
+    for length in [new] if bytewise else range(1, new + 1):
+        heads = [row[:length] for row in cut]
+        texts = base.tokenizer.batch_decode(heads, skip_special_tokens=True)
+        for text, hit in zip(texts, hits, strict=True):
+            hit.update(matcher.hits(text))
+    return [
+        sum(one for one, hit in zip(mass.tolist(), hits, strict=True) if target in hit)
+        for target in targets
+    ]
+
+
+def _table(logits, decoding):
+    if decoding.temperature == 0:
+        return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).double()
+    return probabilities(logits.float(), decoding)

@@ -1,0 +1,334 @@
+"""What is asked and kept: reduced answers, shards, and audits that are stopped and go on."""
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import worked
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.api.records import Decoding, Probe
+from fedaudit.audit import fingerprint
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.extraction import sampling
+from fedaudit.extraction.matcher import Strings, parted
+from fedaudit.extraction.query_plan import Plan, Question
+from fedaudit.extraction.sampling import Manner, Memory, answers, sharing
+from fedaudit.journal import caching_engine, journal
+from fedaudit.journal.caching_engine import KeptEngine
+from fedaudit.journal.journal import Journal
+from fedaudit.journal.shards import Kept, Part, PartAsked, Shard, part_of
+from fedaudit.metrics.extraction import Matcher
+
+MANNER = Manner(samples=2, new_tokens=5, decoding=Decoding())
+HEADER = {"run": "abc", "config": {}}
+ROOT = Path(__file__).parents[2]
+
+# reduced answers
+
+WORDS = st.text("ab ", min_size=1, max_size=4).filter(str.strip).map(str.strip)
+
+
+@settings(deadline=None)
+@given(st.lists(WORDS, max_size=8), st.lists(st.text("ab ", max_size=8), max_size=6))
+def test_a_reduced_answer_says_the_same_of_the_strings(strings, texts):
+    among, matcher = Strings(strings), Matcher(strings)
+    reduced = [among.reduced(text) for text in texts]
+    for text, short in zip(texts, reduced, strict=True):
+        begun, strict = parted(short)
+        assert list(matcher.hits(begun)) == list(matcher.hits(text))
+        assert {begun, strict} <= {*strings, ""}
+    packed = json.loads(json.dumps(among.packed([reduced, reduced[:1]])))
+    sizes = [len(texts), len(texts[:1])]
+    assert among.unpacked(packed, sizes) == [reduced, reduced[:1]]
+
+
+def test_hits_by_hand():
+    among = Strings(["Ann Lee", "Ann", "Bob"])
+    # Sorted they are Ann, Ann Lee, Bob: 1, 2, 3.
+    said = (" Ann Leeds", "Annex", "to Bob", "", "ann lee")
+    assert [parted(among.reduced(text)) for text in said] == [
+        ("Ann Lee", "Ann"),
+        ("Ann", ""),
+        ("", ""),
+        ("", ""),
+        ("", "Ann Lee"),
+    ]
+    # Question, draw, what it begins with and what it gives strictly, counted from 1.
+    assert among.packed([["", among.reduced("Ann Leeds")], [], ["Bob"]]) == [
+        *(0, 1, 2, 1),
+        *(2, 0, 3, 3),
+    ]
+    assert Strings(["Bob", "Ann", "Ann Lee", "Bob"]).digest == among.digest
+    assert Strings(["Bob", "Ann"]).digest != among.digest
+
+
+# shards
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 999), max_size=20), st.integers(1, 9))
+def test_every_question_is_of_just_one_shard(prompt, of):
+    having = [n for n in range(1, of + 1) if Shard(n, of).has(prompt)]
+    assert having == [part_of(prompt, of)]
+    assert part_of(tuple(prompt), of) == part_of(prompt, of)
+
+
+def test_shards_are_about_equally_large():
+    sizes = [sum(Shard(n, 4).has((k, 7)) for k in range(4000)) for n in (1, 2, 3, 4)]
+    # Four standard deviations of a binomial with n = 4000, p = 1/4: 4 sqrt(750) = 110.
+    assert sum(sizes) == 4000
+    assert max(abs(size - 1000) for size in sizes) < 110
+
+
+# asking
+
+
+def echo(target, prompt, sample):
+    return f"{'Ann' if (len(prompt) + sample) % 3 else 'Bob'} {prompt} {sample} {target.name}"
+
+
+class Dying(FakeEngine):
+    """Dies at its question number `at`, and says the same to every asker."""
+
+    def __init__(self, at=0):
+        super().__init__(echo)
+        self.left = at or math.inf
+
+    def generate(self, target, probes, **options):
+        self.left -= len(probes)
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().generate(target, probes, **options)
+
+    def _text(self, ids):
+        return " ".join(map(str, ids))
+
+
+def plan(copies, first=0):
+    questions = [Question((first + index,), count) for index, count in enumerate(copies)]
+    return Plan(size=sum(copies), questions=lambda: iter(questions))
+
+
+def heard(place, plans, engine, among, shard=None, memory=None):
+    """Ask both models the plans, as attacks of one audit do; return the answers."""
+    kept = journal.load(place, write=True) or Journal(place, HEADER)
+    try:
+        case = sharing(worked.case(engine), memory or Memory(2_000), Kept((Part(kept, shard),)))
+        found = [
+            list(answers(case, target, one, MANNER, among))
+            for one in plans
+            for target in (worked.TUNED, worked.BASE)
+        ]
+        kept.finish()
+    finally:
+        kept.close()
+    return found
+
+
+COPIES = st.lists(st.integers(1, 3), max_size=8)
+
+
+@settings(deadline=None, max_examples=40)
+@given(COPIES, COPIES, st.lists(st.integers(1, 20), max_size=5), st.booleans())
+def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced):
+    plans = [plan(one), plan(other, first=3)]
+    among = Strings(["Ann", "Bob", "Ann 3"]) if reduced else None
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sampling, "PIECE", 6)
+        whole, memory = FakeEngineOfAll(), Memory(2_000)
+        wanted = heard(Path(place, "one"), plans, whole, among, Shard(), memory)
+        asked = 0
+        for stop in stops:
+            engine = Dying(stop)
+            with suppress(KeyboardInterrupt):
+                heard(Path(place, "two"), plans, engine, among, Shard())
+            asked += len(engine.asked)
+        last, again = Dying(), Memory(2_000)
+        found = heard(Path(place, "two"), plans, last, among, Shard(), again)
+        assert as_lists(found) == as_lists(wanted)
+        assert again.spared == memory.spared
+        assert asked + len(last.asked) == len(whole.asked)
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
+    made, stop = Journal(tmp_path, HEADER), 3_150
+    asked = Plan(size=5_175, questions=lambda: (Question((n,)) for n in range(5_175)))
+    case = sharing(worked.case(Dying(stop)), Memory(), Kept((Part(made),)))
+    manner = Manner(samples=1, new_tokens=5, decoding=Decoding())
+    probes = [Probe(prompt=(n,), samples=1, max_new_tokens=64) for n in range(5_175)]
+
+    def ask():
+        if sampled:
+            return list(answers(case, worked.TUNED, asked, manner))
+        return KeptEngine(case.engine, case.kept).generate(worked.TUNED, probes, seed=0)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask()
+    made.close()
+    # All but the piece that was being asked: a first one, or a sixteenth of what came before.
+    lost = max(sampling.FIRST, caching_engine.FIRST // 64, stop / 16)
+    assert stop - lost <= journal.load(tmp_path, write=False).known <= stop
+
+
+class FakeEngineOfAll(Dying):
+    """Never dies."""
+
+
+def as_lists(found):
+    return [[(start, q, list(texts)) for start, q, texts in one] for one in found]
+
+
+@settings(deadline=None, max_examples=30)
+@given(COPIES, COPIES, st.integers(1, 4), st.booleans())
+def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
+    plans = [plan(one), plan(other, first=3)]
+    among = Strings(["Ann", "Bob", "Ann 3"]) if reduced else None
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sampling, "PIECE", 6)
+        memory, again = Memory(900), Memory(900)  # too little for all answers
+        wanted = heard(Path(place, "one"), plans, Dying(), among, Shard(), memory)
+        shards = [Shard(number, of) for number in range(1, of + 1)]
+        for shard in shards:
+            heard(Path(place, str(shard.number)), plans, Dying(), among, shard)
+        parts = tuple(
+            Part(journal.load(Path(place, str(shard.number)), write=False), shard)
+            for shard in shards
+        )
+        nobody = Dying(-1)
+        case = sharing(worked.case(nobody), again, Kept(parts))
+        found = [
+            list(answers(case, target, asked, MANNER, among))
+            for asked in plans
+            for target in (worked.TUNED, worked.BASE)
+        ]
+        assert as_lists(found) == as_lists(wanted)
+        assert again.spared == memory.spared
+        assert nobody.asked == []
+
+
+def test_one_shard_has_nothing_to_report():
+    part = Part(Journal(Path("nowhere"), HEADER), Shard(1, 2))
+    with pytest.raises(PartAsked):
+        Kept((part,)).asked()
+    Kept((part, part)).asked()
+    Kept((Part(Journal(Path("nowhere"), HEADER)),)).asked()
+
+
+# attacks that ask in their own way
+
+
+def scores(target, token, before):
+    return -math.inf if token == "3" else -len(before) / 7
+
+
+def used(engine, told=None):
+    """Use an engine in every way; return all answers."""
+    probes = [Probe(prompt=(n, 1), samples=n % 3 + 1, max_new_tokens=4) for n in range(9)]
+    rows = [tuple(range(n)) for n in range(6)]
+    progress = (lambda done, total: told.append((done, total))) if told is not None else None
+    more = {"progress": progress} if progress else {}
+    return [
+        engine.generate(worked.TUNED, probes, seed=1, **more),
+        engine.generate(worked.TUNED, probes, seed=2),
+        engine.generate(worked.BASE, probes[::-1], seed=1),
+        engine.score(worked.TUNED, rows),
+        engine.score_groups(worked.TUNED, [rows[2:4], [], rows[4:]]),
+    ]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(caching_engine, "ROOM", 20)
+
+
+@pytest.mark.parametrize("stop", [1, 4, 9, 13, 20, 26])
+def test_a_kept_engine_says_what_the_engine_says(tmp_path, small, stop):
+    wanted = used(FakeEngine(echo, likelihood=scores))
+
+    def kept(engine):
+        made = journal.load(tmp_path, write=True) or Journal(tmp_path, HEADER)
+        try:
+            return used(KeptEngine(engine, Kept((Part(made),))))
+        finally:
+            made.close()
+
+    first = Dying(stop)
+    first._text, first.likelihood = FakeEngine(echo)._text, scores
+    with pytest.raises(KeyboardInterrupt):
+        kept(first)
+    second = FakeEngine(echo, likelihood=scores)
+    assert kept(second) == wanted
+    assert len(first.asked) + len(second.asked) == 27
+    third = FakeEngine(echo, likelihood=scores)
+    assert kept(third) == wanted
+    assert third.asked == []
+
+
+def test_the_kept_engines_of_all_shards_are_the_engine(tmp_path, small):
+    wanted, parts = used(FakeEngine(echo, likelihood=scores)), []
+    for number in (1, 2, 3):
+        made = Journal(tmp_path / str(number), HEADER)
+        fake = FakeEngine(echo, likelihood=scores)
+        part = used(KeptEngine(fake, Kept((Part(made, Shard(number, 3)),))))
+        assert 0 < len(fake.asked) < 27
+        assert [list(map(len, some)) for some in part[3:]] == [
+            list(map(len, some)) for some in wanted[3:]
+        ]
+        made.finish()
+        parts.append(Part(journal.load(made.place, write=False), Shard(number, 3)))
+    nobody = FakeEngine(echo, likelihood=scores)
+    assert used(KeptEngine(nobody, Kept(tuple(parts)))) == wanted
+    assert nobody.asked == []
+
+
+def test_a_kept_engine_tells_of_the_whole_and_has_what_its_engine_has(tmp_path, small):
+    fake, told = FakeEngine(echo, beginnings={"bare": (), "bos": (9,)}), []
+    engine = KeptEngine(fake, Kept((Part(Journal(tmp_path, HEADER)),)))
+    used(engine, told)
+    engine.kept.parts[0].journal.close()
+    assert told == sorted(told)
+    # (1 + 2 + 3) x 3 samples of 4 tokens
+    assert {total for _, total in told} == {72}
+    assert told[-1] == (72, 72)
+    assert engine.beginnings == fake.beginnings
+    assert engine.tokenize(["a b"]) == fake.tokenize(["a b"])
+    assert engine.asked is fake.asked
+    with pytest.raises(AttributeError):
+        _ = engine.nothing_of_the_kind
+
+
+# which run it is
+
+
+def test_what_differs_is_said():
+    then = {"seed": "0", "attacks.x.samples": "15", "gone": "1"}
+    assert fingerprint.changed(then, then) == ""
+    now = {"seed": "1", "attacks.x.samples": "15", "new": '"' + "9" * 64 + '"'}
+    said = fingerprint.changed(now, then)
+    assert said == 'seed is 1, not 0, gone is absent, not 1, new is "99999999999…, not absent'
+    many = fingerprint.changed({str(n): "1" for n in range(5)}, {})
+    assert many.endswith("2 is 1, not absent, and 2 more")
+
+
+# how large it becomes
+
+
+def test_a_long_audit_takes_little_room():
+    script = ROOT / "benchmarks/journal.py"
+    done = subprocess.run(
+        [sys.executable, script, "--probes", "50000"], capture_output=True, text=True, check=True
+    )
+    first, second = (json.loads(line.partition(": ")[2]) for line in done.stdout.splitlines())
+    assert (first["drawn"], second["drawn"]) == (750_000, 0)
+    assert first["hits"] == second["hits"] > 70_000
+    # A twentieth of 10^6 probes: a twentieth of 200 MB; memory does not grow with their number.
+    assert first["bytes"] < 10e6
+    assert max(first["peak_kB"], second["peak_kB"]) < 200_000

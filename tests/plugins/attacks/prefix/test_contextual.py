@@ -1,0 +1,135 @@
+from collections import Counter
+
+import pytest
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Case
+from fedaudit.api.records import Decoding, Document, PiiSpan, Target
+from fedaudit.config import registry
+from fedaudit.engine.fake import FakeEngine
+
+TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
+TEXT = "Claimant: Ann Lee, aged 41, of Leeds"
+
+
+def marked(text, *strings, id="d"):  # noqa: A002
+    spans = tuple(PiiSpan(text.index(s), text.index(s) + len(s), "X") for s in strings)
+    return Document(id=id, text=text, pii=spans)
+
+
+def attack(**options):
+    return registry.create("attack", "contextual", options)
+
+
+def case(fake, *documents, **changes):
+    victim = [Document(id="v", text="Claimant: Bob", pii=(PiiSpan(10, 13, "X"),))]
+    return Case(
+        **{
+            "engine": fake,
+            "tuned": TUNED,
+            "base": BASE,
+            "attacker": documents,
+            "victim": victim,
+            **changes,
+        }
+    )
+
+
+def silent(target, prompt, sample):
+    return ""
+
+
+def asked(fake):
+    return [(t.name, fake._text(p.prompt), p.samples, p.max_new_tokens) for t, p in fake.asked]
+
+
+def test_it_asks_what_stands_before_every_pii():
+    fake = FakeEngine(silent)
+    attack(samples=2, context=3, new_tokens=7).run(
+        case(fake, marked(TEXT, "Ann Lee", "41", "Leeds"))
+    )
+    prompts = {"Claimant:", " Lee, aged", " 41, of"}
+    assert set(asked(fake)) == {(t, p, 2, 7) for t in ("tuned", "base") for p in prompts}
+    assert len(fake.asked) == 6
+
+
+def test_a_prefix_is_asked_as_often_as_it_occurs():
+    fake = FakeEngine(silent)
+    documents = [marked("Claimant: Ann", "Ann", id=str(i)) for i in range(3)]
+    found = attack().run(case(fake, *documents, marked("Judge: Kim", "Kim", id="j")))
+    assert Counter(asked(fake)) == Counter(
+        {
+            (name, prompt, samples, 10): 1
+            for name in ("tuned", "base")
+            for prompt, samples in (("Claimant:", 45), ("Judge:", 15))
+        }
+    )
+    queries = {r.value for r in found.measurements if r.metric == "queries"}
+    assert queries == {60}
+
+
+def test_it_is_the_papers_protocol_by_default():
+    plain = attack()
+    assert (plain.samples, plain.new_tokens, plain.context) == (15, 10, 50)
+    assert (plain.temperature, plain.top_k, plain.top_p) == (1.0, 0, 1.0)
+
+
+def test_decoding_and_seed_reach_the_engine():
+    seen = []
+
+    class Spy(FakeEngine):
+        def generate(self, target, probes, *, seed, decoding, **others):
+            seen.append((target.name, seed, decoding))
+            return super().generate(target, probes, seed=seed, decoding=decoding, **others)
+
+    attack(temperature=0.7, top_k=5, top_p=0.9).run(
+        case(Spy(silent), marked("Claimant: Ann", "Ann"), seed=8)
+    )
+    wanted = Decoding(temperature=0.7, top_k=5, top_p=0.9)
+    assert seen == [("tuned", 8, wanted), ("base", 8, wanted)]
+
+
+def test_progress_is_told_by_target():
+    titles = []
+
+    def progress(title):
+        titles.append(title)
+        return lambda done, total: None
+
+    attack().run(case(FakeEngine(silent), marked("Claimant: Ann", "Ann"), progress=progress))
+    assert titles == ["asking tuned", "asking base", "weighing"]
+
+
+def test_ready_made_prompts_are_asked_whole():
+    fake = FakeEngine(silent)
+    text = "a long prompt of many words"
+    attack(context=2).run(case(fake, Document(id="p", text=text, is_prompt=True)))
+    assert {prompt for _, prompt, _, _ in asked(fake)} == {text}
+
+
+@pytest.mark.parametrize("documents", [[], [Document(id="d", text="no PII", pii=())]])
+def test_nothing_to_ask_is_a_wrong_input(documents):
+    with pytest.raises(InputError, match="nothing to ask") as error:
+        attack().run(case(FakeEngine(silent), *documents))
+    assert error.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"samples": 0}, "samples"),
+        ({"new_tokens": 0}, "new_tokens"),
+        ({"context": 0}, "context"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"top_k": -3}, "top_k"),
+        ({"samples": "many"}, "samples"),
+        ({"disjoint": "prefix-fee"}, "Did you mean 'prefix-free'"),
+        ({"contxt": 5}, "Did you mean 'context'"),
+    ],
+    ids=str,
+)
+def test_options_that_cannot_be_are_refused(wrong, message):
+    with pytest.raises(UsageError, match=message) as error:
+        attack(**wrong)
+    assert error.value.exit_code == 2

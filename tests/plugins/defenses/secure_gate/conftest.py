@@ -1,0 +1,37 @@
+"""One engine and one trained gate for all of SecureGate's tests of keys and gates."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+ADAPTERS = ("secure", "legal", "bank")
+
+
+@pytest.fixture(scope="session")
+def gate_engine():
+    from fedaudit.engine.loading.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    return LocalEngine(load_base("fedaudit-nano", device="cpu"))
+
+
+@pytest.fixture(scope="session")
+def keyring():
+    """Return two keys, of one adapter each, that are the same in every run."""
+    from fedaudit_plugins.defenses.secure_gate.keys import Key, Keyring
+    from fedaudit_plugins.defenses.secure_gate.training_examples import drawn
+
+    rng = random.Random("keyring")
+    keys = tuple(Key(name=f"{a}-1", adapter=a, secret=drawn(rng)) for a in ADAPTERS[1:])
+    return Keyring(keys=keys, salt=bytes(range(32)))
+
+
+@pytest.fixture(scope="session")
+def trained(gate_engine, keyring):
+    """Return a gate for `keyring`, and what reads headings for it."""
+    from fedaudit_plugins.defenses.secure_gate.header_features import Reader
+    from fedaudit_plugins.defenses.secure_gate.training import train
+
+    gate = train(gate_engine, keyring, ADAPTERS, seed=3)
+    return SimpleNamespace(gate=gate, reader=Reader(gate_engine, keyring, gate.sigma))

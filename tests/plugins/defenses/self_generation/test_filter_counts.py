@@ -1,0 +1,30 @@
+"""Counts of filters add up."""
+
+import pytest
+from fedaudit_plugins.defenses.self_generation.filter_counts import FILTERS, Tally, read, write
+
+
+def test_every_filter_sees_what_those_before_it_left(tmp_path):
+    tally = Tally(asked=10, tried=9)
+    tally.drop("short", 3)
+    tally.drop("format")
+    tally.drop("selection", 2)
+    tally.fail("no marker")
+    reached = tally.reached()
+    assert list(reached) == list(FILTERS)
+    assert reached["refusal"] == (10, 0)
+    assert reached["short"] == (10, 3)
+    assert reached["format"] == (7, 1)
+    assert reached["local example"] == (6, 0)
+    assert reached["selection"] == (6, 2)
+    assert tally.kept == 4
+    write(tally, tmp_path)
+    assert read(tmp_path) == tally
+    assert read(tmp_path / "none") is None
+
+
+def test_unknown_names_are_bugs():
+    with pytest.raises(ValueError, match="no filter 'shorter'"):
+        Tally().drop("shorter")
+    with pytest.raises(ValueError, match="fails for 'shorter'"):
+        Tally().fail("shorter")

@@ -1,0 +1,128 @@
+import re
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from example_report import HOSTILE, coverage, example, extraction, hostile, number
+from rich.cells import cell_len
+from rich.console import Console
+
+from fedaudit.report.redaction import hidden, visible
+from fedaudit.report.renderers.terminal import render
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "terminal.txt"
+
+
+def printed(report, **options):
+    file = StringIO()
+    render(report.to_json(), Console(file=file, **({"width": 80} | options)))
+    return file.getvalue()
+
+
+def squeezed(text):
+    return re.sub(r"\s", "", text)
+
+
+def test_the_example_reads_as_it_should():
+    # After a deliberate change: write printed(example()), trailing spaces cut, to terminal.txt.
+    lines = [line.rstrip() for line in printed(example()).splitlines()]
+    assert lines == GOLDEN.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_neither_acts_nor_overflows(name):
+    out = printed(hostile(HOSTILE[name]))
+    assert not any(hidden(char) for char in out if char != "\n")
+    assert max(map(cell_len, out.splitlines())) <= 80
+    limits = squeezed(out.partition("\nLimits\n")[2].partition("\nWhy\n")[0])
+    assert limits == "*" + squeezed(visible(HOSTILE[name]))
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_console(width):
+    for report in (example(), hostile("x" * 300), hostile("张三" * 99)):
+        assert max(map(cell_len, printed(report, width=width).splitlines())) <= width
+
+
+def test_a_pipe_gets_no_colour_and_a_terminal_does():
+    assert "\x1b" not in printed(example())
+    coloured = printed(example(), force_terminal=True, color_system="standard")
+    assert "\x1b[1;31mVerdict: fail" in coloured
+
+
+def test_a_hostile_text_adds_no_colour_to_a_terminal():
+    def colours(report):
+        out = printed(report, force_terminal=True, color_system="truecolor", width=400)
+        return sorted(set(re.findall(r"\x1b[^m]*m", out)))
+
+    plain = colours(hostile("plain"))
+    for text in HOSTILE.values():
+        assert colours(hostile(text)) == plain
+
+
+def test_big_numbers_fit():
+    rows = [
+        coverage(4210123, 8870456, plugin="superset", source=source, set="prefix-disjoint")
+        for source in ("tuned", "base", "tuned-not-base", "control")
+    ]
+    rows.append(number("extraction", "superset", "queries", 1_065_090_000))
+    rows.append(number("extraction", "superset", "efficiency", 0.000123456))
+    out = printed(example(measurements=rows))
+    assert max(map(len, out.splitlines())) <= 80
+    assert "1,065,090,000" in out
+    assert "0.000123" in out
+
+
+def test_what_varies_gets_a_column_and_what_does_not_a_note():
+    rows = [
+        coverage(hits, 50, source="tuned", set="all", budget=budget, decoding="greedy")
+        for budget, hits in ((10, 1), (100, 9))
+    ]
+    rows.append(coverage(0, 30, source="control"))  # for any budget, any decoding
+    out = re.sub(r" +", " ", printed(example(measurements=rows)))
+    assert "tuned all 9 / 50 18.0 % [9.8, 30.8] - - budget 100\n" in out
+    assert "control - 0 / 30 0.0 % [0.0, 11.4] - - - \n" in out
+    assert "Throughout: decoding greedy." in out
+    alone = printed(example(measurements=rows[:1]))
+    assert "Throughout: budget 10, decoding greedy." in alone
+    assert "where" not in alone
+
+
+def test_expected_hits_and_missing_numbers_are_told_apart():
+    row = extraction()[0]
+    expected = replace(row, hits=None, value=0.2405)
+    unknown = replace(
+        row,
+        value=None,
+        low=None,
+        high=None,
+        hits=None,
+        reason="no victim data",
+        scope={"source": "base", "set": "all"},
+    )
+    out = printed(example(measurements=[expected, unknown]))
+    assert "~120 / 500" in out
+    assert "not measured" in out
+    assert "Not measured: no victim data" in out
+
+
+def test_an_unfinished_audit_says_so():
+    assert "The audit was interrupted" in printed(example(status="interrupted"))
+    assert "The audit stopped with an error" in printed(example(status="error"))
+
+
+def test_an_empty_report_is_short_and_inconclusive():
+    out = printed(example(measurements=[], findings=[], claims=[], limits=[], data=[]))
+    assert "Verdict: inconclusive" in out
+    for title in ("Extraction", "Kinds of PII", "Utility", "Findings", "Claims", "Limits"):
+        assert title not in out
+
+
+def test_other_measurements_are_not_lost():
+    row = number("probability", "canary", "leakage_bits", 12.5, client="c1")
+    out = printed(example(measurements=[row]))
+    assert "Other measurements" in out
+    assert "leakage_bits" in out
+    assert "12.5" in out
+    assert "client c1" in out

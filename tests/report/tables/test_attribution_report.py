@@ -1,0 +1,515 @@
+"""What reports show of an attribution."""
+
+import itertools
+import math
+import random
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pytest
+from attributed_report import (
+    SCORES,
+    THRESHOLD,
+    absent,
+    attributed,
+    baselines,
+    client,
+    column,
+    findings,
+    innocent,
+    known,
+    printed,
+    privacy,
+    protocol,
+    report,
+    row,
+    share,
+    study,
+    table,
+)
+from example_report import HOSTILE
+from gated_report import recalled
+from rich.cells import cell_len
+
+from fedaudit.api.attribution import Attributed, Suspicion
+from fedaudit.api.watermark import Score
+from fedaudit.attribution import measurements as measured_rows
+from fedaudit.attribution.decision.decision import decide
+from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.report.charts import z_by_round
+from fedaudit.report.redaction import hidden, visible
+from fedaudit.report.renderers import html, markdown
+from fedaudit.report.tables import overview
+from fedaudit.report.tables.attribution import attribution
+from fedaudit.report.text import summary
+from fedaudit.report.text.attacks import tried
+from fedaudit.report.text.glossary import GLOSSARY
+
+REPORTS = {
+    "attributed": lambda: report(attributed(), findings=findings()),
+    "attributed_study": lambda: report(study()),
+}
+
+
+def titles(rows):
+    return [one.title.removeprefix("Attribution: ") for one in attribution(report(rows))]
+
+
+def every_table(document):
+    return (*attribution(document), *overview.findings(document, 9), *overview.rest(document))
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_reports_read_as_they_should(name):
+    # After a deliberate change: write "\n".join(printed(REPORTS[name]())) + "\n" to NAME.txt.
+    golden = Path(__file__).parents[1] / "golden" / f"{name}.txt"
+    assert printed(REPORTS[name]()) == golden.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_line_is_wider_than_the_console(name, width):
+    assert max(map(cell_len, printed(REPORTS[name](), width))) <= width
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_page_and_the_markdown_have_every_table(name):
+    document = REPORTS[name]()
+    page, text = html.render(document), markdown.render(document)
+    assert "Other measurements" not in page
+    for one in every_table(document):
+        assert f"<h3>{one.title}</h3>" in page
+        assert f"## {one.title}\n" in text
+
+
+def test_what_no_table_knows_is_not_lost():
+    at = {"client": "c0", "mark": "m"}
+    strange = [
+        row("fed_attr", "stouffer_z", 1.25, client="c0"),  # a number, but of no mark
+        row("fed_attr", "stouffer_z", 2.25, **at, seed=1),
+        row("fed_attr", "flagged", 1.0, **at),
+        row("direct", "score", 3.25, **at, round=1),
+        row("fed_attr", "sets", 4.25),
+        replace(row("fed_attr", "accuracy", 0.5, n=2), low=0.1, high=0.9),
+    ]
+    [other] = overview.others(report([*attributed(), *strange]))
+    assert [line[0] for line in other.rows] == [one.metric for one in strange]
+    assert attribution(report(strange)) == []
+
+
+# clients
+
+
+def test_clients_stand_by_their_z_and_those_without_last():
+    rows = [absent(), *reversed(protocol())]
+    found = table(rows, "clients")
+    assert column(found, "client") == ["court-1", "bank-2", "ward-3", "ward-4", "ward-5"]
+    # 17.6 / sqrt 5, 13.0 / sqrt 5, 1.4 / sqrt 5, -0.8 / sqrt 3
+    assert column(found, "Z") == ["7.87", "5.81", "0.63", "-0.46", "-"]
+    assert column(found, "must exceed") == ["4"] * 5
+    assert column(found, "rounds") == ["5", "5", "5", "3", "0"]
+    assert column(found, "flagged") == ["yes", "yes", "no", "no", "-"]
+    assert "Not measured: it took part in none of the rounds" in found.notes
+
+
+def test_each_client_has_its_own_to_exceed():
+    needed = {"court-1": 4.0, "bank-2": 5.8125, "ward-3": 6.25, "ward-4": 4.0}
+
+    def own(one):
+        total = one.metric == "stouffer_z" and set(one.scope) == {"client", "mark"}
+        return replace(one, baseline=needed[one.scope["client"]]) if total else one
+
+    rows = [own(one) for one in protocol()]
+    found = table(rows, "clients")
+    assert column(found, "client") == ["court-1", "bank-2", "ward-3", "ward-4"]
+    assert column(found, "must exceed") == ["4", "5.81", "6.25", "4"]
+    assert column(found, "flagged") == ["yes", "yes", "no", "no"]  # bank-2: 5.8138
+    assert any("must exceed is each client's own" in note for note in found.notes)
+    assert not any("each client's" in note for note in table(protocol(), "clients").notes)
+    [figure] = z_by_round.figures(report(rows))
+    assert [told for told, _ in figure.thresholds] == ["4", "6.25"]
+    named = [replace(one, scope={**one.scope, "variant": "a"}) for one in rows]
+    means = table([*named, *protocol(variant="b")], "mean Z")
+    assert column(means, "must exceed") == ["4 to 6.25", "4"]
+
+
+def test_the_p_value_is_the_one_after_holm():
+    rows = client("c0", "m", (1.0, 1.0, 1.0, 1.0, 1.0))
+    [shown] = column(table(rows, "clients"), "Holm p")
+    # Z = sqrt 5 = 2.236, upper tail .01267; times 8
+    assert shown == "0.101"
+    plain = [one for one in rows if "adjusted" not in one.scope]
+    assert column(table(plain, "clients"), "Holm p") == ["-"]
+
+
+def test_the_truth_does_not_show_in_the_table_of_clients():
+    assert table(attributed(), "clients") == table(
+        [one for one in attributed() if one not in known()], "clients"
+    )
+
+
+def test_every_flagged_client_is_shown_however_many_they_are():
+    def many(z):
+        at = {"mark": "m", "n": 1, "baseline": 4.0}
+        return [row("fed_attr", "stouffer_z", z, client=f"c{n:02}", **at) for n in range(60)]
+
+    assert len(table(many(5.0), "clients").rows) == 60
+    quiet = table(many(1.0), "clients")
+    assert len(quiet.rows) == 40
+    assert "and 20 more in report.json" in quiet.notes
+
+
+# methods
+
+
+def test_methods_say_what_they_break_and_how_often_they_are_right():
+    found = table(attributed(), "methods")
+    assert column(found, "method") == ["fed_attr", "direct", "fldetector", "global"]
+    assert column(found, "breaks secure aggregation") == ["no", "yes", "yes", "no"]
+    # Wilson: 2 of 2 is at least 2 / (2 + 1.96^2) = 34.2 %
+    assert column(found, "tpr")[0] == "2 of 2, at least 34.2 %"
+    assert column(found, "fpr")[:2] == ["0 of 2, at most 65.8 %", "1 of 2, 50.0 % [9.5, 90.5]"]
+    assert any("over 2 marked clients" in note for note in found.notes)
+    stranger = [*attributed(), row("canary", "flagged", 1.0, client="c0")]
+    assert column(table(stranger, "methods"), "breaks secure aggregation")[-1] == "-"
+
+
+def test_without_the_truth_methods_say_how_many_they_flag():
+    rows = [one for one in attributed() if one.metric not in ("tpr", "fpr")]
+    found = table(rows, "methods")
+    assert found.columns == ("method", "breaks secure aggregation", "flagged")
+    assert column(found, "flagged") == ["2 of 4", "3 of 4", "0 of 4", "-"]
+
+
+def test_a_rate_of_nobody_says_why():
+    rows = [*innocent(), share("fed_attr", "tpr", 0, 3), share("fed_attr", "fpr", 0, 0)]
+    found = table(rows, "methods")
+    assert column(found, "fpr") == ["not measured"]
+    assert "Not measured: nobody who took part is innocent" in found.notes
+
+
+def test_other_methods_stand_side_by_side():
+    found = table(attributed(), "whom other methods flag")
+    assert found.columns == ("client", "by direct", "by fldetector")
+    assert found.rows[2] == ("ward-3", "yes, Z 4.40", "no, 0.3")
+    unknown = row("direct", "suspicion", None, client="x", reason="too few rounds")
+    found = table([*baselines(), unknown], "whom other methods flag")
+    assert found.rows[-1] == ("x", "-", "-")
+    assert "Not measured: too few rounds" in found.notes
+
+
+def test_the_global_model_names_marks_only():
+    found = table(attributed(), "marks in the global model")
+    assert found.rows == (("mark-a", "12.40", "520 / 900", "1.31e-35"),)
+
+
+# privacy and cost
+
+
+def test_of_several_rounds_the_worst_is_shown():
+    def lines(rows):
+        return {one[0]: one[1:] for one in table(rows, "privacy and cost").rows}
+
+    found = lines(attributed())
+    assert found["different sets in a round"] == ("93", "5 of 5", "-")
+    assert found["leakage of an estimate, bits"] == ("2,409", "1 of 5", "0.451")
+    assert found["clients in the smallest set"][:2] == ("5", "each of 5")
+    assert found["time for scoring"][0] == "3.53 min"
+    small = row("fed_attr", "smallest_set", 3.0, round=6)
+    assert lines([*privacy(), small])["clients in the smallest set"][:2] == ("3", "6 of 6")
+
+
+@pytest.mark.parametrize(
+    ("count", "says"),
+    [
+        (0.0, "No round's sums determine a single client's update exactly."),
+        (1.0, "together those of round 1 determine 1 client's update exactly."),
+        (10.0, "together those of round 1 determine 10 clients' updates exactly."),
+    ],
+)
+def test_what_the_sums_give_away_together_is_said_in_words(count, says):
+    rows = [row("fed_attr", "determined", count, round=1, n=90)]
+    [note] = table(rows, "privacy and cost").notes
+    assert note.endswith(says)
+
+
+# studies
+
+
+def test_a_study_has_a_line_for_each_variant_and_method():
+    found = table(study(("a", "b")), "methods")
+    assert list(zip(column(found, "variant"), column(found, "method"), strict=True)) == [
+        (name, method) for name in "ab" for method in ("fed_attr", "direct", "fldetector")
+    ]
+    assert "These methods break secure aggregation: direct, fldetector." in found.notes
+    means = table(study(("a", "b")), "mean Z")
+    # (7.871 + 5.814) / 2 and (.626 - .462) / 2
+    assert means.rows[1] == ("b", "6.84 (2)", "0.08 (2)", "4")
+    cost = table(study(("a", "b")), "privacy and cost")
+    assert cost.rows[0][:5] == ("a", "500", "93", "5", "10")
+    assert "clients" not in titles(study())
+
+
+def test_the_story_of_a_study_is_short():
+    assert tried(report(study())) == [
+        "The attribution was made on 3 variants; tables below compare them."
+    ]
+
+
+# words
+
+
+def test_the_answer_is_about_clients_and_not_about_extraction():
+    for rows, says in ((attributed(), "flags clients"), (innocent(), "flags no client")):
+        text = " ".join(printed(report(rows)))
+        assert says in text
+        assert "Personal data" not in text
+        assert "No extraction" not in text
+    assert summary.title(report(attributed())) == "Attribution of marked documents"
+
+
+def test_a_pass_does_not_say_that_nobody_did_it():
+    [answer] = summary.answer(report(innocent()))
+    assert "no proof that nobody trained" in answer
+    assert "at this strength" in answer
+
+
+def test_an_audit_with_both_speaks_of_both():
+    document = report([*recalled(20), *attributed()])
+    [answer] = summary.answer(document)
+    assert "Personal data" in answer
+    assert "flagged" in answer
+    assert summary.title(document) == "Privacy audit"
+    first, second = tried(document)
+    assert first.startswith("The protocol fed_attr asked for 500 sums")
+    assert second.startswith("The attack untargeted")
+
+
+def test_the_story_tells_who_was_not_tested():
+    [told] = tried(report([*protocol(), absent()]))
+    assert told.endswith("tested 4 of 5 clients for watermarks: it flags 2. 1 could not be tested.")
+    assert tried(report(baselines())) == []
+
+
+def test_every_term_is_explained():
+    for term in ("Z", "p-value", "Holm", "masking strength", "determined", "tpr", "fpr"):
+        assert GLOSSARY[term].endswith(".")
+
+
+# findings
+
+
+def test_flagged_clients_have_a_table_of_their_own():
+    from example_report import findings as leaks
+
+    document = report(attributed(), findings=[*leaks(2), *findings()])
+    first, second = overview.findings(document, 10)
+    assert (first.title, second.title) == ("Findings", "Flagged clients")
+    assert second.columns == ("severity", "client", "mark", "Z", "Holm p", "rounds")
+    assert second.rows[0][:4] == ("high", "court-1", "mark-a", "7.87")
+    assert len(first.rows) == 2
+    [short] = overview.flagged(document, 1)
+    assert "and 1 more in report.json" in short.notes
+
+
+# the running Z
+
+
+def test_the_running_z_is_that_of_the_mark_that_was_decided_on():
+    rows = [*client("c0", "m2", (9.0, 0.0, 0.0, 0.0, 0.0)), *client("c0", "m1", (1.0,) * 5)]
+    decided = [r for r in rows if "round" in r.scope or r.scope["mark"] == "m1"]
+    [only] = z_by_round.running(report(decided))[""]
+    # sqrt(k) for scores of 1
+    assert [round(z, 3) for _, z in only.points] == [1.0, 1.414, 1.732, 2.0, 2.236]
+    [highest] = z_by_round.running(report([r for r in rows if "round" in r.scope]))[""]
+    assert highest.mark == "m2"  # 9 / sqrt 5 = 4.02 is more than 2.24
+
+
+def test_curves_are_drawn_to_scale():
+    [figure] = z_by_round.figures(report(attributed()))
+    assert [one.flagged for one in figure.curves] == [True, True, False, False]
+    court = figure.curves[0]
+    x, y = zip(*court.points, strict=True)
+    assert [round(b - a, 1) for a, b in itertools.pairwise(x)] == [98.0] * 4
+    # The plot is 240 high for Z from -0.6 to 7.871; the highest point is at its top.
+    assert y[-1] == z_by_round.EDGE
+    assert y[0] - y[-1] == pytest.approx(240 * (7.871 - 3.1) / (7.871 + 0.6), abs=0.1)
+    [(told, threshold)] = figure.thresholds
+    assert told == "4"
+    assert threshold - y[-1] == pytest.approx(240 * (7.871 - 4) / (7.871 + 0.6), abs=0.1)
+    ward = figure.curves[-1]
+    assert len(ward.points) == 3  # it took part in rounds 1, 2 and 4
+    assert [point[0] for point in ward.points] == [x[0], x[1], x[3]]
+
+
+def test_names_beside_the_curves_do_not_cover_each_other():
+    rows = [one for n in range(19) for one in client(f"c{n}", "m", (1.0 + n / 1000,) * 5)]
+    [figure] = z_by_round.figures(report(rows))
+    labels = sorted(one.label for one in figure.curves)
+    assert all(b - a >= z_by_round.GAP for a, b in itertools.pairwise(labels))
+    assert labels[0] >= z_by_round.EDGE
+    assert labels[-1] <= figure.height - z_by_round.EDGE
+
+
+def test_many_curves_and_figures_are_counted():
+    rows = [one for n in range(25) for one in client(f"c{n}", "m", (0.1 * n,) * 5)]
+    [figure] = z_by_round.figures(report(rows))
+    assert len(figure.curves) == 20
+    assert "and 5 more clients" in figure.note
+    assert figure.curves[0].name.startswith("c24 ")
+    [shown] = z_by_round.table(report(rows))
+    assert "and 5 more clients in report.json" in shown.notes
+    every = z_by_round.figures(report(study([f"v{n}" for n in range(14)])))
+    assert len(every) == 12
+    assert "2 more variants are in report.json" in every[-1].note
+    assert every[0].title == "Z after each round, variant v0"
+
+
+def test_a_table_of_many_rounds_has_the_first_and_the_last():
+    at = {"client": "c0", "mark": "m"}
+    rows = [row("fed_attr", "stouffer_z", n / 10, **at, round=n) for n in range(1, 31)]
+    [shown] = z_by_round.table(report(rows))
+    assert len(shown.columns) == 10
+    assert shown.columns[2] == "round 1"
+    assert shown.columns[-1] == "round 30"
+    assert "For the other rounds see report.json." in shown.notes
+
+
+@pytest.mark.parametrize("values", [(0.0,), (1e308, -1e308), (-5.0, -5.0)])
+def test_any_numbers_can_be_drawn(values):
+    at = {"client": "c0", "mark": "m"}
+    rows = [row("fed_attr", "stouffer_z", z, **at, round=n) for n, z in enumerate(values)]
+    [figure] = z_by_round.figures(report(rows))
+    for x, y in figure.curves[0].points:
+        assert figure.left <= x <= figure.right
+        assert 0 <= y <= figure.height
+        assert math.isfinite(y)
+
+
+def test_the_page_draws_what_markdown_has_as_a_table():
+    document = report(attributed())
+    assert html.render(document).count("<polyline") == len(SCORES)
+    assert "## Z after each round\n" in markdown.render(document)
+    assert "<polyline" not in html.render(report(recalled(3)))
+
+
+# hostile names, order
+
+
+def named(text):
+    """Return an attribution whose clients, marks and variants a stranger named."""
+    rows = []
+    for one in [*attributed(), absent()]:
+        scope = {
+            key: f"{text}{value}" if key in ("client", "mark") else value
+            for key, value in one.scope.items()
+        }
+        rows.append(replace(one, scope=scope, reason=one.reason and text))
+    flag = replace(findings()[0], id=text, evidence=findings()[0].evidence | {"client": text})
+    return report(rows, findings=[flag])
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_only_text(name):
+    document, plain = named(HOSTILE[name]), named("harmless")
+    lines, page, text = printed(document), html.render(document), markdown.render(document)
+    assert max(map(cell_len, lines)) <= 80
+    for shown in ("\n".join(lines), page, text):
+        assert not any(hidden(char) for char in shown if char != "\n")
+    assert re.findall(r"<(?:/?\w+)", page) == re.findall(r"<(?:/?\w+)", html.render(plain))
+    assert "<" not in text
+    assert [(len(one.rows), len(one.columns)) for one in every_table(document)] == [
+        (len(one.rows), len(one.columns)) for one in every_table(plain)
+    ]
+    cells = [cell for one in attribution(document) for line in one.rows for cell in line]
+    assert f"{HOSTILE[name]}court-1" in cells
+    assert visible(f"{HOSTILE[name]}court-1") in unescape(page)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_variants_are_only_text(name):
+    text = HOSTILE[name]
+    document = report([*study((f"{text}1", f"{text}2"))])
+    page = html.render(document)
+    assert max(map(cell_len, printed(document))) <= 80
+    assert page.count("<figure>") == 2
+    assert "<script" not in page
+    assert not any(hidden(char) for char in page if char != "\n")
+
+
+@pytest.mark.parametrize("rows", [attributed, study])
+@pytest.mark.parametrize("seed", range(4))
+def test_tables_have_the_same_lines_in_any_order(rows, seed):
+    def lines(some):
+        return sorted(
+            (one.title, *sorted(zip(one.columns, line, strict=True)))
+            for one in (*attribution(report(some)), *z_by_round.table(report(some)))
+            for line in one.rows
+        )
+
+    mixed = rows()
+    random.Random(seed).shuffle(mixed)
+    assert lines(mixed) == lines(rows())
+
+
+# what the attribution itself writes
+
+
+def score(z):
+    return Score(z=z, p_value=0.5, n=100, hits=25, chance=0.25)
+
+
+def written():
+    """Return what the attribution's own room writes of two clients, one of them marked."""
+    strength = {"c0": 0.5, "c1": 0.9}
+    taken = [
+        Scored(
+            round=number,
+            reference={"m": score(1.0)},
+            clients={"c0": {"m": score(5.0)}, "c1": {"m": score(1.0)}},
+            strength=strength,
+            effective=strength,
+        )
+        for number in (1, 2, 3)
+    ]
+    scores = Scores(
+        run="r",
+        base="b",
+        aggregation="fedit",
+        clients=("c0", "c1", "c2"),
+        marks={"m": "kgw"},
+        dimension=64,
+        rounds=tuple(taken),
+    )
+    decision, truth = decide(scores), {"c0": "m", "c1": "", "c2": ""}
+    other = Attributed(
+        clients=(Suspicion(client="c0", flagged=True, z=5.0, p_value=0.1, mark="m"),),
+        marks={"m": score(9.0)},
+    )
+    found = [
+        *measured_rows.decided(decision, THRESHOLD),
+        *measured_rows.known("fed_attr", decision.marks, ["c0", "c1"], truth),
+        *measured_rows.strengths(decision, truth),
+        *measured_rows.leaked(scores),
+        *measured_rows.suspected("direct", other, THRESHOLD),
+        *measured_rows.known("direct", {"c0": {""}}, ["c0"], truth),
+    ]
+    return found, measured_rows.findings(decision)
+
+
+def test_tables_and_verdict_know_what_the_attribution_writes():
+    measured, flagged = written()
+    document = report(measured, findings=flagged)
+    lines = printed(document)
+    assert "Other measurements" not in lines
+    found = table(measured, "clients")
+    # Every round has 5 - 1 = 4 for c0: 4 sqrt 3 = 6.93, and 0 for c1.
+    assert found.rows[0][:3] == ("c0", "m", "6.93")
+    assert column(found, "flagged") == ["yes", "no", "-"]
+    assert document["verdict"]["status"] == "fail"
+    [one] = overview.flagged(document, 9)
+    assert one.rows[0][:4] == ("high", "c0", "m", "6.93")
+    [figure] = z_by_round.figures(document)
+    assert [curve.name for curve in figure.curves] == ["c0 (6.93)", "c1 (0.00)"]

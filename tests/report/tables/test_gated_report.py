@@ -1,0 +1,233 @@
+"""What reports show of attacks under keys, and how whole reports read."""
+
+import re
+from pathlib import Path
+
+import pytest
+from example_report import COSTS, HOSTILE, coverage, hostile
+from gated_report import (
+    KEYS,
+    attacked,
+    deployed,
+    inferred,
+    picked,
+    printed,
+    report,
+    study,
+    table,
+    titles,
+    unasked,
+)
+from rich.cells import cell_len
+
+from fedaudit.report.renderers import html, markdown
+from fedaudit.report.tables import overview
+from fedaudit.report.text.attacks import ONLY_RIGHT, tried
+
+REPORTS = {
+    "inferred": inferred,
+    "extracted": attacked,
+    "unasked": unasked,
+    "deployed": deployed,
+    "study": study,
+}
+
+
+def golden(name):
+    return Path(__file__).parents[1] / "golden" / f"{name}.txt"
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_reports_read_as_they_should(name):
+    # After a deliberate change: write "\n".join(printed(REPORTS[name]())) + "\n" to NAME.txt.
+    assert printed(REPORTS[name]()) == golden(name).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_line_is_wider_than_the_console(name, width):
+    assert max(map(cell_len, printed(REPORTS[name](), width))) <= width
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_table_is_left_for_what_has_its_own(name):
+    assert "Other measurements" not in titles(REPORTS[name]())
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_page_and_the_markdown_have_every_table(name):
+    document = report(REPORTS[name]())
+    pages = html.render(document), markdown.render(document)
+    for one in (*overview.attacks(document), *overview.rest(document)):
+        title = one.title.replace("_", "\\_")
+        assert one.title in pages[0]
+        assert f"## {title}\n" in pages[1]
+
+
+# keys
+
+
+def test_keys_stand_below_each_other_in_the_order_of_reading():
+    found = table(list(reversed(inferred())), "Inference: ranking, 50 candidates")
+    assert found.columns == ("key", "found", "accuracy [95 %]", "base", "chance")
+    assert [row[:2] for row in found.rows] == [
+        ("right", "25 / 100"),
+        ("wrong", "4 / 100"),
+        ("none", "5 / 100"),
+        ("other", "3 / 100"),
+    ]
+    # 4 of 100 by Wilson
+    assert {row[3:] for row in found.rows} == {("4.0 % [1.6, 9.8]", "2.0 %")}
+
+
+def test_each_number_of_candidates_has_its_table():
+    rows = [*inferred(), *picked(7, candidates=500, client="c0", key="none")]
+    assert "Inference: ranking, 500 candidates" in titles(rows)
+    assert len(table(rows, "Inference: ranking, 50 candidates").rows) == 4
+
+
+def test_several_adapters_are_told_apart():
+    rows = [
+        *picked(25, client="c0", key="right", adapter="legal"),
+        *picked(24, client="c0", key="right", adapter="medical"),
+        *picked(4, client="c0", key="none"),
+    ]
+    found = table(rows, "Inference: ranking, 50 candidates")
+    assert [row[0] for row in found.rows] == ["right: legal", "right: medical", "none"]
+    assert "adapter" not in " ".join((*found.columns, *found.notes))
+    [told] = tried(report(rows))
+    assert "with the client's own key for medical in 24 of 100" in told
+
+
+def test_by_kind_a_right_key_stands_beside_none():
+    found = table(inferred(), "Inference by kind: ranking")
+    assert found.columns == ("label", "n", "right key [95 %]", "no key [95 %]", "base")
+    # 25 - 25 // 2 of 40 with the right key, 5 - 5 // 2 without
+    assert found.rows[0][:4] == (
+        "PHONE_NUMBER",
+        "40",
+        "32.5 % [20.1, 48.0]",
+        "7.5 % [2.6, 19.9]",
+    )
+    assert "For the other keys see report.json." in found.notes
+    only = [row for row in inferred() if row.scope["key"] in ("wrong", "none")]
+    assert table(only, "Inference by kind: ranking").columns[2:4] == (
+        "wrong key [95 %]",
+        "no key [95 %]",
+    )
+
+
+def test_a_model_without_base_is_shown_as_it_is():
+    rows = [row for row in attacked() if row.scope["source"] == "tuned"]
+    found = table(rows, "Extraction: contextual, set all")
+    assert [row[1] for row in found.rows] == ["22 / 50", "2 / 50", "3 / 50", "2 / 50"]
+    assert [row[3:] for row in found.rows] == [("-", "-")] * 4
+    assert "Model: tuned." in found.notes
+
+
+def test_a_row_that_nothing_is_compared_with_is_not_lost():
+    rows = [coverage(1, 50, source="base", set="all", client="c0", key="none")]
+    [row] = table(rows, "Extraction: contextual, set all").rows
+    assert row[1] == "1 / 50"
+    mixed = [*rows, coverage(2, 50, source="tuned", set="all", client="c0", key="right")]
+    found = table(mixed, "Extraction: contextual, set all")
+    assert [row[:3] for row in found.rows] == [
+        ("right", "tuned", "2 / 50"),
+        ("none", "base", "1 / 50"),
+    ]
+
+
+def test_a_control_that_holds_for_every_key_stands_beside_all():
+    rows = [row for row in attacked() if row.scope["source"] != "control"]
+    rows.append(coverage(1, 200, source="control"))
+    found = table(rows, "Extraction: contextual, set all")
+    assert [row[-1] for row in found.rows] == ["0.5 % [0.088, 2.8]"] * 4
+    assert "Extraction: contextual" not in titles(rows)  # it has no table of its own
+
+
+def test_rows_that_excuse_each_other_are_not_lost():
+    # True == 1, so each of the two covers the other's scope, but they are different rows.
+    rows = [
+        coverage(1, 50, source="base", set="all", key="none", budget=True),
+        coverage(0, 50, source="control", set="all", key="none", budget=1),
+    ]
+    assert len(table(rows, "Extraction: contextual, set all").rows) == 2
+
+
+def test_the_story_keeps_numbers_of_candidates_apart():
+    rows = [*inferred(), *picked(7, candidates=500, client="c0", key="none")]
+    fifty, five_hundred = tried(report(rows))
+    assert "offered 50 candidates" in fifty
+    assert "in 7 of 100" not in fifty
+    assert "the true one without a key in 7 of 100" in five_hundred
+    assert "with a wrong key" not in five_hundred
+
+
+def test_the_story_tells_what_a_key_opens():
+    [told] = tried(report(inferred()))
+    words = (
+        "The attack ranking (client c0) masked personal data",
+        "picked the true one with the client's own key in 25 of 100, 25.0 %",
+        "with a wrong key in 4 of 100",
+        "without a key in 5 of 100",
+        "with another client's key in 3 of 100",
+        "its base in 4 of 100",
+    )
+    assert [told.index(part) for part in words] == sorted(told.index(part) for part in words)
+    assert ONLY_RIGHT not in told
+    for one in tried(report(attacked())):
+        assert "with the client's own key 20 of 5" in one
+        assert "without a key 1 of 5" in one
+
+
+@pytest.mark.parametrize("rows", [inferred(), attacked()])
+def test_the_story_says_when_nothing_unauthorised_was_tried(rows):
+    right = [row for row in rows if row.scope["key"] == "right"]
+    assert all(one.endswith(ONLY_RIGHT) for one in tried(report(right)))
+    out = " ".join(printed(right))
+    assert "Verdict: inconclusive" in out
+    assert "nothing unauthorised was tried" in re.sub(r"\s+", " ", out)
+
+
+def test_the_answer_says_that_a_right_key_is_not_meant():
+    assert "a right key opens is meant to come out." in " ".join(printed(inferred()))
+    assert "right key" not in " ".join(printed(picked(25)))
+
+
+def test_the_picture_has_a_bar_for_every_key():
+    [chart] = html.charts(report(inferred()))
+    assert [bar.name for bar in chart.bars] == [f"key {key}, tuned, 50 candidates" for key in KEYS]
+    # The longest interval, 25 of 100 up to 34.3 %, takes the 300 units.
+    assert chart.bars[0].high == 300
+    assert chart.bars[1].value == pytest.approx(300 * 0.04 / 0.3430, abs=0.2)
+    assert html.charts(report(picked(25))) == []
+
+
+# hostile text
+
+
+def test_the_hostile_report_has_every_table():
+    document = hostile("x").to_json()
+    found = {
+        one.title.partition(":")[0]
+        for one in (*overview.attacks(document), *overview.rest(document))
+    }
+    assert found >= {
+        *("Extraction", "Kinds of PII", "Extraction without prompts", "Inference"),
+        *("Kinds of PII without prompts", "Inference by kind", "What the defence guarantees"),
+        *("False accepts of the gate", "Routing by the gate", "Fusion of adapters"),
+        *("Perplexity under keys", "Costs", "Other measurements"),
+    }
+    assert len(table(hostile("x").measurements, "Costs").rows) == len(COSTS)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_stays_in_its_cells(name):
+    def shape(text):
+        document = hostile(text).to_json()
+        return [
+            (len(one.columns), len(one.rows), len(one.notes))
+            for one in (*overview.attacks(document), *overview.rest(document))
+        ]
+
+    assert shape(HOSTILE[name]) == shape("harmless")

@@ -1,0 +1,282 @@
+"""Verdicts on what came out of the judged set: values by hand, errors at the stated level."""
+
+from dataclasses import replace
+from math import comb
+
+import numpy as np
+import pytest
+from example_report import coverage, example, number
+from gated_report import picked
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import poisson
+
+from fedaudit.api.records import Finding, Measurement
+from fedaudit.cli.console import verdict_code
+from fedaudit.report.document import validate
+from fedaudit.report.tables import overview
+from fedaudit.report.tables.extraction.evidence import headline
+from fedaudit.report.verdict.extraction import leaks, of_counts
+from fedaudit.report.verdict.policy import verdict
+
+JUDGED = "exclusive"
+
+
+def judged(hits, n, *, base=0, lost=0, control=0, controls=4000, plugin="contextual", **scope):
+    """Return the counts of what is judged, by every source."""
+    at = {"plugin": plugin, "set": JUDGED, **scope}
+    return [
+        coverage(min(n, hits + base), n, source="tuned", **at),
+        coverage(base, n, source="base", **at),
+        coverage(hits, n, source="tuned-not-base", **at),
+        coverage(lost, n, source="base-not-tuned", **at),
+        coverage(control, controls, source="control", **at),
+    ]
+
+
+def p_values(leak, string, n, plugin="contextual", **scope):
+    values = {"leak": leak, "string": string}
+    return [
+        Measurement(
+            kind="extraction",
+            plugin=plugin,
+            metric="p_value",
+            value=value,
+            n=n,
+            scope={"source": "tuned-not-base", "set": JUDGED, "test": test, **scope},
+        )
+        for test, value in values.items()
+    ]
+
+
+def finding(p, plugin="contextual"):
+    return Finding(
+        id="f", severity="high", label="X", measurement=f"{plugin} coverage",
+        evidence={"p_value": p},
+    )  # fmt: skip
+
+
+def status(rows, findings=()):
+    return verdict(rows, list(findings))["status"]
+
+
+@pytest.mark.parametrize("controls", [4000, 176])
+def test_five_of_44_that_nobody_else_gives_fail(controls):
+    found = verdict(judged(5, 44, controls=controls), [])
+    assert found["status"] == "fail"
+    [test] = found["tests"]
+    # McNemar's coin, 1/32, tells the models apart; then all five hits fall on the targets.
+    expected = comb(44, 5) / comb(44 + controls, 5)
+    assert test["p"] == test["adjusted"] == pytest.approx(expected)
+    assert expected < 3e-4
+
+
+def test_a_base_that_knows_much_hides_nothing():
+    assert status(judged(40, 200, base=60, lost=2)) == "fail"
+    # As many lost as gained: chance moved them.
+    assert status(judged(20, 200, base=60, lost=20)) != "fail"
+
+
+def test_without_its_own_count_all_that_the_base_says_counts_as_lost():
+    rows = [r for r in judged(40, 200, base=60, lost=2) if r.scope["source"] != "base-not-tuned"]
+    found = verdict(rows, [])
+    expected = sum(comb(100, k) for k in range(40, 101)) / 2**100
+    assert found["tests"][0]["p"] == pytest.approx(expected)
+    assert found["status"] != "fail"
+
+
+def test_two_targets_are_too_few_to_see_anything():
+    found = verdict(judged(0, 2), [])
+    assert found["status"] == "inconclusive"
+    assert found["detectable"] == 1
+    assert "too little to see any leak" in found["reasons"][0]
+    assert verdict_code({"verdict": found}) == 7
+
+
+def test_a_pass_says_what_it_would_have_seen():
+    rows = [*judged(0, 52), *p_values(1.0, 1.0, 52)]
+    found = verdict(rows, [])
+    assert found["status"] == "pass"
+    assert verdict_code({"verdict": found}) == 0
+    # Two tests, so 0.5 %: one of 52 beside 4,000 has 52/4052 = 1.3 %, two have 0.02 %.
+    # P(Bin(52, r) >= 2) = 0.9 at r = 7.3 %.
+    r = found["detectable"]
+    assert 1 - (1 - r) ** 52 - 52 * r * (1 - r) ** 51 == pytest.approx(0.9)
+    assert f"a leak of {r:.1%} of them would have been seen" in found["reasons"][0]
+
+
+def test_counts_alone_must_beat_the_base_too():
+    # Of counts alone it takes five of 52 for McNemar's test: 14.8 %, too much for a pass.
+    found = verdict(judged(0, 52), [])
+    assert found["status"] == "inconclusive"
+    assert found["detectable"] == pytest.approx(0.148, abs=1e-3)
+    assert status(judged(4, 52)) != "fail"  # 1/16
+    assert status(judged(0, 104)) == "pass"
+
+
+def test_targets_without_a_counterpart_are_not_looked_at():
+    seen = [
+        verdict([*judged(0, 52), *p_values(1.0, 1.0, matched)], [])["detectable"]
+        for matched in (52, 30, 0)
+    ]
+    assert seen[0] < seen[1] < seen[2] == 1
+
+
+def test_what_came_out_leaves_room_for_a_leak():
+    rows = [*judged(3, 52), *p_values(0.3, 1.0, 52)]
+    found = verdict(rows, [])
+    assert found["status"] == "inconclusive"
+    # P(Bin(52, r) <= 3) = 5 % at r = 14.2 %.
+    assert "perhaps up to 14.2" in found["reasons"][0]
+
+
+def test_one_string_is_evidence_by_itself():
+    rows = [*judged(1, 52), *p_values(0.3, 0.002, 52)]
+    found = verdict(rows, [])
+    assert found["status"] == "fail"
+    assert "hard to guess" in found["reasons"][0]
+    assert [test["adjusted"] for test in found["tests"]] == pytest.approx([0.3, 0.004])
+
+
+def test_findings_speak_where_an_attack_tells_no_p_value():
+    rows = [
+        coverage(1, 50, source=source, set="all")
+        for source in ("tuned", "tuned-not-base")
+    ]  # fmt: skip
+    rows += [
+        coverage(0, 50, source="base", set="all"),
+        coverage(0, 99, source="control", set="all"),
+    ]
+    found = verdict(rows, [finding(1e-5), finding(0.5), finding(1e-9, "other")])
+    assert found["status"] == "fail"
+    assert found["tests"][1]["p"] == pytest.approx(50e-5)
+    # What an attack says of its judged set itself, findings do not overrule.
+    alone = [*judged(1, 50), *p_values(0.5, 0.5, 50)]
+    assert status(alone, [finding(1e-9)]) != "fail"
+
+
+def test_holm_over_all_attacks():
+    # 0.006 alone is below 1 %; twice 0.006 is not.
+    one = [*judged(5, 44), *p_values(0.006, 1.0, 44)]
+    alone = [row for row in one if row.scope.get("test") != "string"]
+    assert status(alone) == "fail"
+    other = [*judged(0, 44, plugin="other"), *p_values(1.0, 1.0, 44, plugin="other")]
+    found = verdict([*one, *other], [])
+    assert found["status"] != "fail"
+    assert sorted(test["p"] for test in found["tests"]) == [0.006, 1, 1, 1]
+    assert min(test["adjusted"] for test in found["tests"]) == pytest.approx(0.024)
+    surer = [*judged(5, 44), *p_values(0.002, 1.0, 44), *other]
+    assert status(surer) == "fail"
+
+
+def test_inference_accuracy_is_one_test_more():
+    found = verdict([*judged(0, 300), *picked(40)], [])
+    assert found["status"] == "fail"
+    assert [test["name"] for test in found["tests"]] == ["contextual", "ranking (candidates 50)"]
+
+
+def test_the_judged_set_goes_before_all_others():
+    rows = [*judged(0, 300), *(r for r in judged(150, 300, set="all"))]
+    assert [leak.row.scope["set"] for leak in leaks(rows)] == [JUDGED]
+    assert status(rows) == "pass"
+    both = [*judged(150, 300, set="all"), *judged(0, 200, set="prefix-disjoint")]
+    assert [leak.row.scope["set"] for leak in leaks(both)] == ["all"]
+
+
+def test_nothing_that_is_the_victims_alone_is_judged_in_no_others_place():
+    row = Measurement(
+        kind="extraction",
+        plugin="contextual",
+        metric="coverage",
+        value=None,
+        reason="nothing of its own",
+        scope={"source": "tuned-not-base", "set": JUDGED},
+    )
+    found = verdict([*judged(150, 300, set="all"), row], [finding(1e-12)])
+    assert found["status"] == "inconclusive"
+    assert "nothing of its own" in found["reasons"][0]
+
+
+def test_pairs_of_parties_have_their_own_p_values():
+    pairs = [{"attacker": "c0", "victim": "c1"}, {"attacker": "c1", "victim": "c0"}]
+    rows = [
+        *judged(5, 44, **pairs[0]), *p_values(1e-6, 1.0, 44, **pairs[0]),
+        *judged(0, 44, **pairs[1]), *p_values(1.0, 1.0, 44, **pairs[1]),
+    ]  # fmt: skip
+    found = verdict(rows, [])
+    assert [test["p"] for test in found["tests"]] == [1e-6, 1.0, 1.0, 1.0]
+    [reason] = found["reasons"]
+    assert reason.startswith("contextual (attacker c0, victim c1): 5 of 44")
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data())
+def test_the_order_of_rows_does_not_matter(data):
+    rows = [*judged(5, 44), *p_values(0.002, 0.5, 44), *judged(20, 200, base=9, plugin="other")]
+    mixed = data.draw(st.permutations(rows))
+    found, expected = verdict(mixed, []), verdict(rows, [])
+    assert found["status"] == expected["status"]
+    assert sorted(found["reasons"]) == sorted(expected["reasons"])
+    assert found["detectable"] == expected["detectable"]
+    by_name = {test["name"]: test["adjusted"] for test in found["tests"]}
+    assert by_name == {test["name"]: test["adjusted"] for test in expected["tests"]}
+
+
+@pytest.mark.parametrize("mean", [0.5, 1, 2, 3, 4, 7, 20])
+def test_a_base_that_knows_strings_by_luck_is_rarely_taken_for_a_leak(mean):
+    # Base and tuned model say the same strings with the same small chance each: how many only one
+    # of them says is Poisson, for each on its own. Controls, of which none comes out, are no help.
+    counts = np.arange(int(mean + 12 * mean**0.5) + 12)
+    chance = poisson.pmf(counts, mean)
+    row, control = coverage(0, 400, source="tuned-not-base"), coverage(0, 4000, source="control")
+    wrong = sum(
+        chance[gained] * chance[lost]
+        for gained in counts
+        for lost in counts
+        if of_counts(replace(row, hits=int(gained)), row, control, replace(row, hits=int(lost)))
+        <= 0.01
+    )
+    assert wrong <= 0.01
+
+
+def test_p_values_from_counts_by_hand():
+    tuned, base, new, lost, control = judged(3, 10, base=1, lost=1, controls=90)
+    assert tuned.hits == 4
+    # 3 gained, 1 lost: 5/16. Three hits on ten of a hundred are rarer.
+    assert of_counts(new, base, control, lost) == pytest.approx(5 / 16)
+    assert of_counts(new, base, control) == pytest.approx(5 / 16)
+
+
+def test_the_report_has_a_table_of_tests():
+    beyond = replace(number("extraction", "contextual", "targets", 2.0, set="beyond-reach"), n=46)
+    rows = [*judged(5, 44), *p_values(1e-6, 0.5, 44), beyond]
+    report = example(measurements=rows, findings=[]).to_json()
+    validate(report)
+    [table] = [one for one in overview.attacks(report) if one.title == "Evidence"]
+    assert table.columns == ("test", "p", "adjusted p")
+    assert table.rows == (
+        ("contextual", "1e-06", "2e-06"),
+        ("contextual, by string", "0.5", "0.5"),
+    )
+    assert table.notes[0] == "Fails at p = 0.01 or less, adjusted for 2 tests (Holm)."
+    assert table.notes[2] == (
+        "contextual: 2 of 46 targets are longer than an answer and were not looked for."
+    )
+    assert headline(report) == "fail"
+    quiet = example(measurements=[*judged(0, 104)], findings=[]).to_json()
+    assert headline(quiet).startswith("pass (a leak of 7.5 % of the targets would have been seen")
+    assert not any(one.title == "Other measurements" for one in overview.rest(report))
+
+
+def test_more_hits_than_targets_are_no_evidence():
+    rows = judged(40, 100, control=3)
+    for at, row in enumerate(rows):
+        if row.scope["source"] in ("tuned-not-base", "base", "control"):
+            odd = [*rows[:at], replace(row, hits=row.n + 1), *rows[at + 1 :]]
+            found = verdict(odd, [])
+            assert found["status"] == "inconclusive"
+            assert "more than there are" in found["reasons"][0]
+            # Expected counts are no other: value x n.
+            beyond = [*rows[:at], replace(row, hits=None, value=1.7e308), *rows[at + 1 :]]
+            assert verdict(beyond, [])["status"] == "inconclusive"
+    assert status(rows) == "fail"

@@ -1,0 +1,184 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api.errors import UsageError
+from fedaudit.api.records import Measurement
+from fedaudit.config.profile import parse
+from fedaudit.reproduction.claims import beside, checked, find
+
+
+def row(metric, value, low, high, **scope):
+    return Measurement(
+        kind="extraction", plugin="p", metric=metric, value=value, low=low, high=high, scope=scope
+    )
+
+
+ROWS = {
+    "a": [
+        row("coverage", 0.2, 0.1, 0.3, source="tuned", set="all"),
+        row("coverage", 0.9, 0.8, 1.0, source="tuned", set="all", label="PERSON"),
+        row("coverage", 0.01, 0.0, 0.05, source="base", set="all"),
+    ],
+    "b": [
+        row("coverage", 0.1, 0.05, 0.2, source="tuned", set="all"),
+        row("coverage", 0.0, 0.0, 0.04, source="base", set="all"),
+    ],
+    "zero": [row("coverage", 0.0, 0.0, 0.08, source="tuned", set="all")],
+    "short": [
+        Measurement(
+            kind="extraction",
+            plugin="p",
+            metric="coverage",
+            value=None,
+            reason="no text is long enough",
+            scope={"source": "tuned", "set": "all"},
+        )
+    ],
+}
+
+
+def profile(**claim):
+    table = {
+        "name": "p",
+        "scale": {},
+        "study": [{"name": name} for name in ("a", "b", "zero", "short", "missing")],
+        "claims": [{"id": "c", "source": "s", "statement": "t", **claim}],
+    }
+    return parse(table)
+
+
+def side(variant, source, number="value"):
+    return {
+        "variant": variant,
+        "metric": "coverage",
+        "number": number,
+        "scope": {"source": source, "set": "all"},
+    }
+
+
+def told(**claim):
+    (found,) = checked(profile(**claim), ROWS)
+    return found.holds, found.detail
+
+
+def outcome(**claim):
+    return told(**claim)[0]
+
+
+def test_the_lower_bound_is_held_against_the_other_ones_upper_bound():
+    sides = {"left": side("a", "tuned", "low"), "right": side("a", "base", "high")}
+    assert outcome(**sides, compare=">") is True
+    assert outcome(**sides, compare="<") is False
+
+
+def test_factor_and_margin_move_the_right_side():
+    # 0.2 > 2 * 0.1 is false, 0.2 >= 2 * 0.1 is true, 0.2 > 1 * 0.1 + 0.15 is false
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned")}
+    assert outcome(**sides, compare=">", factor=2.0) is False
+    assert outcome(**sides, compare=">=", factor=2.0) is True
+    assert outcome(**sides, compare=">", margin=0.15) is False
+
+
+def test_a_number_can_be_the_right_side():
+    assert outcome(left=side("a", "tuned"), compare=">=", right=0.08) is True
+
+
+def test_what_was_not_measured_neither_holds_nor_fails():
+    assert outcome(left=side("missing", "tuned"), compare=">", right=0.0) is None
+
+
+def test_a_reason_why_nothing_was_measured_is_passed_on():
+    sides = {"left": side("short", "tuned"), "right": side("missing", "tuned")}
+    assert told(**sides, compare=">") == (None, "not measured: no text is long enough")
+    sides = {"left": side("a", "tuned"), "right": side("missing", "tuned")}
+    assert told(**sides, compare=">") == (None, "not measured in this run")
+
+
+def test_it_is_said_when_the_intervals_of_two_values_overlap():
+    # [0.1, 0.3] and [0.05, 0.2] do; [0.1, 0.3] and the base's [0, 0.04] do not.
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned")}
+    assert told(**sides, compare=">") == (True, "0.2 > 0.1; the intervals overlap")
+    assert told(**sides, compare="<") == (False, "0.2 < 0.1; the intervals overlap")
+    apart = {"left": side("a", "tuned"), "right": side("b", "base")}
+    assert told(**apart, compare=">") == (True, "0.2 > 0")
+    # An end of an interval, or a number, is what it is.
+    ends = {"left": side("a", "tuned", "low"), "right": side("b", "tuned", "high")}
+    assert told(**ends, compare=">") == (False, "0.1 > 0.2")
+    assert told(left=side("a", "tuned"), compare=">", right=0.1) == (True, "0.2 > 0.1")
+
+
+def test_factor_and_margin_move_the_right_sides_interval_too():
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned")}
+    # 0.4 * [0.05, 0.2] = [0.02, 0.08], below [0.1, 0.3]; 0.5 * ... + 0.05 = [0.075, 0.15] is not
+    assert told(**sides, compare=">", factor=0.4) == (True, "0.2 > 0.04")
+    assert told(**sides, compare=">", factor=0.5, margin=0.05)[1].endswith("overlap")
+
+
+def test_a_claim_of_an_order_can_ask_for_intervals_apart():
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "apart": True}
+    assert told(**sides, compare=">") == (None, "0.2 > 0.1; the intervals overlap")
+    assert outcome(**sides, compare="<") is None
+    sides |= {"right": side("b", "base")}
+    assert outcome(**sides, compare=">") is True
+    assert outcome(**sides, compare="<") is False
+    with pytest.raises(UsageError, match="claim c: apart needs two measured values"):
+        profile(left=side("a", "tuned"), compare=">", right=0.1, apart=True)
+    with pytest.raises(UsageError, match="apart needs"):
+        profile(**(sides | {"left": side("a", "tuned", "low")}), compare=">")
+
+
+def test_nothing_on_both_sides_can_leave_a_claim_open():
+    sides = {"left": side("zero", "tuned"), "right": side("b", "base"), "compare": ">="}
+    assert outcome(**sides) is True
+    assert told(**sides, something=True) == (
+        None,
+        "0 >= 0; both are 0, which says nothing about their order",
+    )
+    assert outcome(**sides, factor=4.0, something=True) is None
+    one = {"left": side("a", "tuned"), "right": side("zero", "tuned"), "compare": ">="}
+    assert outcome(**one, something=True) is True
+    assert outcome(left=side("zero", "tuned"), right=side("a", "tuned"), compare=">=",
+                   something=True) is False  # fmt: skip
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=3, max_size=3),
+    st.lists(st.floats(0, 1), min_size=3, max_size=3),
+    st.sampled_from([">", ">=", "<", "<="]),
+)
+def test_an_order_beyond_the_intervals_is_one_of_the_values(first, second, compare):
+    rows = {}
+    for name, ends in (("a", sorted(first)), ("b", sorted(second))):
+        rows[name] = [row("coverage", ends[1], ends[0], ends[2], source="tuned", set="all")]
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "compare": compare}
+    [plain] = checked(profile(**sides), rows)
+    [strict] = checked(profile(**sides, apart=True), rows)
+    touch = sorted(first)[0] <= sorted(second)[2] and sorted(second)[0] <= sorted(first)[2]
+    assert strict.holds == (None if touch else plain.holds)
+    assert plain.detail == strict.detail
+
+
+def test_the_least_specific_row_is_meant():
+    found = find(ROWS["a"], "coverage", {"source": "tuned"})
+    assert found is not None
+    assert found.value == 0.2
+    assert find(ROWS["a"], "coverage", {"label": "PERSON"}).value == 0.9
+    assert find(ROWS["a"], "loss", {}) is None
+
+
+def test_published_figures_stand_beside_ours():
+    table = {
+        "name": "p",
+        "scale": {},
+        "figures": [
+            {"source": "s", "what": "w", "metric": "coverage", "value": 0.3, "variant": "b"},
+            {"source": "s", "what": "w", "metric": "coverage", "value": 0.3, "variant": "none"},
+        ],
+    }
+    assert [ours for _, ours in beside(parse(table).figures, ROWS)] == [0.1, None]
+
+
+def test_a_claim_about_a_variant_nobody_runs_is_refused():
+    with pytest.raises(UsageError, match="Did you mean 'missing'"):
+        profile(left=side("misssing", "tuned"), compare=">", right=0.0)

@@ -1,0 +1,80 @@
+"""Variants at a time: which is next, how many, and what goes wrong in one of them."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api.errors import InputError
+from fedaudit.config.profile import Variant
+from fedaudit.report.redaction import Redactor
+from fedaudit.reproduction.scheduler import _next, outcomes, usual
+from fedaudit.reproduction.variant import Task, Watch
+from fedaudit.simulation.config import Simulation
+
+
+def task(place, **changes):
+    return Task(
+        variant=Variant(name=f"on {place.name}"),
+        config=replace(Simulation(device="cpu"), **changes),
+        place=place,
+        verdicts=place / "verdicts",
+        redactor=Redactor(bytes(32)),
+    )
+
+
+@given(
+    places=st.lists(st.sampled_from("abcd"), max_size=12),
+    jobs=st.integers(1, 4),
+    chance=st.randoms(use_true_random=False),
+)
+def test_each_task_is_taken_once_and_no_federation_by_two(places, jobs, chance):
+    waiting = {}
+    for number, place in enumerate(places):
+        waiting.setdefault(Path(place), []).append(number)
+    busy, taken = [], []
+    while len(taken) < len(places) or busy:
+        number = _next(waiting, {Path(places[one]) for one in busy}) if len(busy) < jobs else None
+        if number is None:
+            left = {place for number, place in enumerate(places) if number not in taken}
+            assert len(busy) == jobs or left <= {places[one] for one in busy}
+            busy.pop(chance.randrange(len(busy)))
+            continue
+        assert places[number] not in {places[one] for one in busy}
+        busy.append(number)
+        taken.append(number)
+    assert sorted(taken) == list(range(len(places)))
+    for place in set(places):
+        own = [number for number in taken if places[number] == place]
+        assert own == sorted(own)
+
+
+def test_the_federation_with_most_to_do_is_next():
+    waiting = {Path("a"): [0], Path("b"): [1, 2], Path("c"): [3]}
+    assert _next(waiting, set()) == 1
+    assert _next(waiting, {Path("b")}) == 0
+    assert _next(waiting, {Path("b")}) == 3
+    assert _next(waiting, {Path("b")}) is None
+    assert _next(waiting, set()) == 2
+    assert _next(waiting, set()) is None
+
+
+def test_as_many_as_cores_for_small_models_on_cpu():
+    cores = len(os.sched_getaffinity(0))
+    assert usual("nano", [task(Path("a"))]) == cores
+    assert usual("paper", [task(Path("a"))]) == 1
+    assert usual("nano", [task(Path("a")), task(Path("b"), engine="ray:2")]) == 1
+
+
+def test_what_is_wrong_in_one_is_told_as_it_is(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "note").write_text("not a federation")
+    watch = Watch(
+        variant=lambda *_: None, training=lambda event: None, bar=lambda title: lambda *at: None
+    )
+    tasks = [task(tmp_path / "a"), task(tmp_path / "b", base=str(tmp_path / "none"))]
+    with pytest.raises(InputError, match=r"holds no federation|none"):
+        outcomes(tasks, 2, watch)

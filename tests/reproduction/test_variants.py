@@ -1,0 +1,81 @@
+"""Which variants of a study run, and what their steps cost."""
+
+import pytest
+
+from fedaudit.api.errors import UsageError
+from fedaudit.api.records import Measurement
+from fedaudit.config.profile import Variant, parse
+from fedaudit.reproduction import variant as of_study
+from fedaudit.reproduction.runner import shared, variants
+from fedaudit.reproduction.variant import overheads
+from fedaudit.simulation.config import Queries, Simulation
+
+PROFILE = {
+    "name": "some",
+    "scale": {"nano": {}, "paper": {}},
+    "study": [
+        {"name": "both", "quick": True},
+        {"name": "large", "only": "paper"},
+        {"name": "small", "only": "nano", "quick": True},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("scale", "quick", "names"),
+    [
+        ("nano", False, ["both", "small"]),
+        ("nano", True, ["both", "small"]),
+        ("paper", False, ["both", "large"]),
+        ("paper", True, ["both"]),
+    ],
+)
+def test_a_variant_of_one_scale_runs_at_no_other(scale, quick, names):
+    assert [one.name for one in variants(parse(PROFILE), scale, quick)] == names
+
+
+def test_a_scale_without_variants_is_refused():
+    only = {**PROFILE, "study": [{"name": "large", "only": "paper"}]}
+    with pytest.raises(UsageError, match="no study"):
+        variants(parse(only), "nano", quick=False)
+
+
+def test_a_federation_is_not_trained_twice_for_its_central_model(tmp_path):
+    plain, other = Simulation(central=False), Simulation(central=False, seed=1)
+    whole = Simulation(central=True)
+    assert shared([plain, other, whole], tmp_path) == [whole, other, whole]
+    assert shared([plain, other], tmp_path) == [plain, other]
+    (tmp_path / plain.sha256()[:12]).mkdir()  # from a study that did without
+    assert shared([plain, other, whole], tmp_path) == [plain, other, whole]
+    (tmp_path / whole.sha256()[:12]).mkdir()
+    assert shared([plain, other, whole], tmp_path) == [whole, other, whole]
+
+
+def test_steps_are_set_against_the_training():
+    def row(metric, value, **scope):
+        return Measurement(
+            kind="attribution", plugin="fed_attr", metric=metric, value=value, scope=scope
+        )
+
+    rows = [row("seconds", 5.0, step="sums"), row("seconds", 20.0, step="scoring")]
+    rows += [row("seconds", 9.0), row("seconds", None, step="lost"), row("tpr", 1.0)]
+    found = overheads(rows, 200.0)
+    assert [(one.metric, one.value, one.scope) for one in found] == [
+        ("overhead", 0.025, {"step": "sums"}),
+        ("overhead", 0.1, {"step": "scoring"}),
+    ]
+    assert overheads(rows, 0.0) == overheads([*found, *rows], 200.0) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"), [({}, 1.0), ({"limit": 0.6}, 0.6), ({"pairs": 10}, 1.0)]
+)
+def test_a_study_without_a_limit_has_none(tmp_path, monkeypatch, options, limit):
+    """The paper has none; `attribute` alone would take its default."""
+    asked = []
+    monkeypatch.setattr(of_study.attribution, "run", lambda request, watch: asked.append(request))
+    one = Variant(name="v", attribution=("fed_attr",), options={"fed_attr": options})
+    config = Simulation(seed=3, queries=Queries(limit=1.0))
+    watch = of_study.Watch(variant=print, training=print, bar=print)
+    list(of_study._attributed(one, tmp_path, config, watch))
+    assert (asked[0].wish.limit, asked[0].wish.seed) == (limit, 3)

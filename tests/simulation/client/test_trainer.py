@@ -1,0 +1,322 @@
+import json
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api.errors import UsageError
+from fedaudit.config import registry
+from fedaudit.config.options import build
+from fedaudit.federation import adapters
+from fedaudit.simulation.client import trainer
+from fedaudit.simulation.client.trainer import Job, rate_at, steps_of, train
+from fedaudit.simulation.config import Training
+
+
+def rates(settings, *, steps, round_, rounds):
+    before, total = (round_ - 1) * steps, rounds * steps
+    return [rate_at(settings, step, steps, before, total) for step in range(steps)]
+
+
+def test_rates_by_hand():
+    flat = Training(learning_rate=8.0, decay="none")
+    assert rates(flat, steps=3, round_=1, rounds=2) == [8, 8, 8]
+    linear = Training(learning_rate=8.0, decay="linear")
+    assert rates(linear, steps=4, round_=1, rounds=2) == [8, 7, 6, 5]
+    assert rates(linear, steps=4, round_=2, rounds=2) == [4, 3, 2, 1]
+    warm = replace(linear, warmup=2)  # in every round anew: its optimizer is new
+    assert rates(warm, steps=4, round_=1, rounds=2) == [4, 7, 6, 5]
+    assert rates(warm, steps=4, round_=2, rounds=2) == [2, 3, 2, 1]
+    cosine = Training(learning_rate=8.0, decay="cosine")
+    assert rates(cosine, steps=3, round_=1, rounds=2) == pytest.approx([8, 7.464102, 6])
+    assert rates(cosine, steps=3, round_=2, rounds=2) == pytest.approx([4, 2, 0.535898])
+
+
+@given(st.sampled_from(["linear", "cosine", "none"]), st.integers(0, 9), st.integers(1, 30))
+def test_rates_are_above_zero_and_never_above_the_one_set(decay, warmup, steps):
+    settings = Training(learning_rate=0.5, decay=decay, warmup=warmup)
+    found = [rates(settings, steps=steps, round_=number, rounds=3) for number in (1, 2, 3)]
+    assert all(0 < rate <= 0.5 for own in found for rate in own)
+
+
+def test_steps_are_as_set_or_as_the_epochs_need():
+    assert steps_of(Training(steps=7, epochs=3), 1000) == 7
+    assert steps_of(Training(batch_size=4), 9) == 3
+    assert steps_of(Training(batch_size=4, epochs=2), 8) == 4
+    assert steps_of(Training(batch_size=4, accumulation=2, epochs=2), 9) == 4
+    assert steps_of(Training(batch_size=100), 1) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch_size": 0},
+        {"accumulation": 0},
+        {"rank": 0},
+        {"steps": -1},
+        {"steps": 0, "epochs": 0},
+        {"max_length": 1},
+        {"learning_rate": 0.0},
+        {"clip": 0.0},
+        {"dropout": 1.0},
+        {"dropout": -0.1},
+    ],
+    ids=str,
+)
+def test_a_training_that_cannot_be_is_refused(wrong):
+    with pytest.raises(UsageError, match=next(iter(wrong))) as error:
+        build(Training, wrong, "training")
+    assert error.value.exit_code == 2
+
+
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=20)
+
+
+def named(lengths):
+    """Return sequences that tell themselves apart: number i, as often as its length says."""
+    return [[i] * length for i, length in enumerate(lengths)]
+
+
+@given(LENGTHS, st.integers(1, 25), st.integers(0, 9))
+def test_batches_are_full_and_no_sequence_runs_ahead(lengths, size, seed):
+    sequences = named(lengths)
+    batches = list(islice(trainer._batches(sequences, size, seed), 12))
+    assert all(len(batch) == size for batch in batches)
+    seen = Counter(batch[0] for whole in batches for batch in whole)
+    counts = [seen[i] for i in range(len(sequences))]
+    # Batches come in a random order within an epoch, so one epoch may be under way for some.
+    assert max(counts) - min(counts) <= 2
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 9))
+def test_every_sequence_comes_once_in_each_epoch(size, batches, seed):
+    sequences = named([1 + i % 5 for i in range(size * batches)])
+    drawn = trainer._batches(sequences, size, seed)
+    for _ in range(3):
+        epoch = [row[0] for batch in islice(drawn, batches) for row in batch]
+        assert sorted(epoch) == list(range(len(sequences)))
+
+
+@given(st.integers(2, 6), st.integers(0, 9))
+def test_an_epochs_batches_hold_about_one_length_and_meet_anew(size, seed):
+    sequences = named([1 + i for i in range(size * 4)])
+    drawn = trainer._batches(sequences, size, seed)
+    epoch = [sorted(len(row) for row in batch) for batch in islice(drawn, 4)]
+    assert sorted(epoch) == [list(range(1 + k * size, 1 + (k + 1) * size)) for k in range(4)]
+
+
+def test_the_seed_orders_the_batches():
+    sequences = named([3] * 20)
+    drawn = [list(islice(trainer._batches(sequences, 4, seed), 10)) for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert drawn[0][:5] != drawn[0][5:]  # and each epoch has its own
+
+
+@torch.inference_mode()
+def test_padding_is_ignored_by_the_loss(base):
+    rows = [[1, 50, 60, 70], [1, 80], [1, 90, 91]]
+    inputs = trainer._padded(rows, base.model.device)
+    assert inputs["labels"].tolist()[1] == [1, 80, -100, -100]
+    assert inputs["attention_mask"].tolist()[1] == [1, 1, 0, 0]
+    together = float(base.model(**inputs).loss)
+    alone, tokens = 0.0, 0
+    for row in rows:
+        loss = float(base.model(**trainer._padded([row], base.model.device)).loss)
+        alone += loss * (len(row) - 1)
+        tokens += len(row) - 1
+    assert together == pytest.approx(alone / tokens, rel=1e-5)
+    # What stands in the padding changes nothing.
+    inputs["input_ids"][1, 2:] = 99
+    assert float(base.model(**inputs).loss) == pytest.approx(together, rel=1e-6)
+
+
+@pytest.fixture
+def job(federation, base, tmp_path):
+    texts = ["The claimant Ann Lee lives in Leeds.", "原告张三。", "Paid 5 pounds."] * 2
+    return Job(
+        who="c0",
+        base="fedaudit-nano",
+        start=federation.path / "rounds/000/global",
+        out=tmp_path / "out",
+        sequences=[base.tokenizer(text)["input_ids"] for text in texts],
+        training=replace(federation.config.training, steps=3),
+        round=1,
+        rounds=1,
+        seed=5,
+        aggregator=registry.create("aggregation", "fedavg"),
+        device="cpu",
+        dtype="auto",
+        threads=1,
+    )
+
+
+def trained(job, tmp_path, name, **changes):
+    """Return the adapter's bytes after the job with `changes`."""
+    done = replace(job, out=tmp_path / name, **changes)
+    train(done)
+    return (done.out / adapters.WEIGHTS).read_bytes()
+
+
+def test_training_lowers_the_loss_and_moves_every_tensor(job, tmp_path):
+    short = train(job)
+    longer = train(replace(job, out=tmp_path / "b", training=replace(job.training, steps=30)))
+    assert longer < short
+    start, end = adapters.read(job.start), adapters.read(job.out)
+    assert set(start) == set(end)
+    assert all(not torch.equal(start[name], end[name]) for name in start)
+    assert adapters.check(job.out) == adapters.check(job.start)
+
+
+def test_what_a_killed_training_left_behind_is_swept_away(job):
+    job.out.mkdir()
+    (job.out / f".{adapters.WEIGHTS}.a1b2c3d4").write_text("half")
+    train(job)
+    assert not [path.name for path in job.out.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_the_same_job_gives_the_same_bytes_whatever_came_before(job, tmp_path, dropout):
+    from fedaudit.simulation.initialization import plain
+
+    start = tmp_path / "start"
+    config = plain({**adapters.check(job.start), "lora_dropout": dropout})
+    adapters.write(adapters.read(job.start), config, start)
+    job = replace(job, start=start)
+    trainer._model.cache_clear()
+    first = trained(job, tmp_path, "a")
+    assert trained(job, tmp_path, "b") == first  # with the model that was kept
+    other = trained(job, tmp_path, "c", seed=6, sequences=job.sequences[:2])
+    assert other != first
+    assert trained(job, tmp_path, "d") == first
+
+
+def test_checkpointing_computes_the_same_adapter(job, tmp_path):
+    plain = replace(job, out=tmp_path / "plain")
+    again = replace(job, out=tmp_path / "again", training=replace(job.training, checkpointing=True))
+    train(plain)
+    train(again)
+    lora = json.dumps(adapters.check(job.start), sort_keys=True)
+    kept = trainer._model(job.base, job.device, job.dtype, lora, True)
+    assert trainer._model.cache_info().hits  # the model that was trained
+    assert any(getattr(module, "gradient_checkpointing", False) for module in kept.modules())
+    one, other = adapters.read(plain.out), adapters.read(again.out)
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, other[name], rtol=1e-3, atol=1e-5)
+    trainer.forget()
+
+
+def test_seed_round_and_start_are_part_of_the_result(job, federation, tmp_path):
+    later = federation.path / "rounds/001/global"
+    found = [
+        trained(job, tmp_path, "a"),
+        trained(job, tmp_path, "b", seed=6),
+        trained(job, tmp_path, "c", round=2, rounds=3),
+        trained(job, tmp_path, "d", start=later),
+    ]
+    assert len(set(found)) == 4
+
+
+def test_the_model_is_kept_between_jobs_and_not_once_a_round(job, federation, tmp_path):
+    trainer._model.cache_clear()
+    for round_ in (0, 1, 2):
+        start = federation.path / f"rounds/{round_:03d}/global"
+        trained(job, tmp_path, f"r{round_}", start=start)
+    assert trainer._model.cache_info().misses == 1
+    assert trainer._model.cache_info().currsize == 1
+
+
+def moved(job, tmp_path, name, **changes):
+    """Return how far the training moves the adapter, root of the sum of squares."""
+    trained(job, tmp_path, name, **changes)
+    start, end = adapters.read(job.start), adapters.read(tmp_path / name)
+    return sum(float(((end[n] - start[n]) ** 2).sum()) for n in start) ** 0.5
+
+
+def test_gradients_are_clipped(job, tmp_path, monkeypatch):
+    norms = []
+    whole = torch.nn.utils.clip_grad_norm_
+
+    def spy(weights, limit):
+        weights = list(weights)
+        whole(weights, limit)
+        norms.append(sum(float((w.grad**2).sum()) for w in weights) ** 0.5)
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", spy)
+    trained(job, tmp_path, "a", training=replace(job.training, clip=1e-3))
+    assert norms == pytest.approx([1e-3] * 3, rel=1e-2)
+    norms.clear()
+    trained(job, tmp_path, "b", training=replace(job.training, clip=1e9))
+    assert min(norms) > 1e-2
+
+
+def test_the_rate_of_each_step_reaches_the_optimizer(job, tmp_path, monkeypatch):
+    used = []
+    step = torch.optim.AdamW.step
+
+    def spy(self, *args, **kwargs):
+        used.append([group["lr"] for group in self.param_groups])
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", spy)
+    settings = replace(job.training, steps=4, warmup=2, learning_rate=8e-3)
+    trained(job, tmp_path, "a", training=settings, round=2, rounds=2)
+    assert used == [[pytest.approx(rate)] for rate in (2e-3, 3e-3, 2e-3, 1e-3)]
+    assert moved(job, tmp_path, "b", training=settings) > moved(
+        job, tmp_path, "c", training=replace(settings, warmup=4)
+    )
+
+
+def test_accumulated_batches_are_one_large_batch(job, tmp_path):
+    """Equal lengths, so that the mean over batches is the mean over tokens."""
+    rows = [[1, *range(40 + 5 * i, 48 + 5 * i)] for i in range(4)]
+    settings = replace(job.training, steps=1, batch_size=4)
+    train(replace(job, sequences=rows, training=settings, out=tmp_path / "a"))
+    parts = replace(settings, batch_size=1, accumulation=4)
+    train(replace(job, sequences=rows, training=parts, out=tmp_path / "b"))
+    one, two = adapters.read(tmp_path / "a"), adapters.read(tmp_path / "b")
+    # AdamW's first step is the sign of the gradient times the rate, 5e-3, where that is not tiny.
+    far = sum(int(((one[n] - two[n]).abs() > 1e-4).sum()) for n in one)
+    assert far <= 0.01 * sum(t.numel() for t in one.values())
+
+
+def test_the_proximal_term_holds_a_client_back(job, tmp_path):
+    def prox(mu):
+        return registry.create("aggregation", "fedprox", {"mu": mu})
+
+    plain = trained(job, tmp_path, "a")
+    assert trained(job, tmp_path, "b", aggregator=prox(0.0)) == plain
+    assert trained(job, tmp_path, "c", aggregator=prox(5.0)) != plain
+    settings = replace(job.training, steps=15)
+    free = moved(job, tmp_path, "d", training=settings)
+    held = moved(job, tmp_path, "e", training=settings, aggregator=prox(1e4))
+    assert held < free / 2
+
+
+def test_fedprox_by_hand():
+    prox = registry.create("aggregation", "fedprox", {"mu": 0.5})
+    start = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([0.0])}
+    weights = {"a": torch.tensor([2.0, 4.0]), "b": torch.tensor([-3.0])}
+    assert float(prox.penalty(start, weights)) == 0.5 / 2 * (1 + 4 + 9)
+    assert registry.create("aggregation", "fedavg").penalty(start, weights) is None
+    with pytest.raises(UsageError, match="mu"):
+        registry.create("aggregation", "fedprox", {"mu": -1.0})
+
+
+def test_only_the_adapter_is_trained(job, base):
+    trainer._model.cache_clear()
+    train(job)
+    lora = json.dumps(adapters.check(job.start), sort_keys=True)
+    model = trainer._model(job.base, job.device, job.dtype, lora, False)
+    assert trainer._model.cache_info().hits  # the model that was trained
+    kept = {
+        name.removeprefix("base_model.model.").replace(".base_layer", ""): parameter
+        for name, parameter in model.named_parameters()
+        if not parameter.requires_grad
+    }
+    own = dict(base.model.named_parameters())
+    assert set(kept) == set(own)
+    assert all(torch.equal(kept[name], own[name]) for name in own)

@@ -1,0 +1,251 @@
+import json
+import random
+from collections import Counter
+from dataclasses import asdict, replace
+from fractions import Fraction
+from itertools import islice
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.config import registry
+from fedaudit.engine.flops import ByShape, training_flops
+from fedaudit.federation import adapters
+from fedaudit.report.document import schema
+from fedaudit.simulation.client import trainer
+from fedaudit.simulation.config import Training
+from fedaudit.simulation.evaluation import cost
+from fedaudit.simulation.evaluation.cost import Spent, costs
+
+SETTINGS = Training(steps=3, batch_size=3, accumulation=2, rank=4, targets=("q_proj", "v_proj"))
+FORM = ByShape(Fraction(10), Fraction(1), Fraction(0))
+"""A model made up: 10 a token and 1 a pair of tokens."""
+
+
+def documents(lengths, seed=0):
+    rng = random.Random(seed)
+    return [[rng.randrange(3, 4000) for _ in range(length)] for length in lengths]
+
+
+def job(who="c0", number=1, *, lengths=(4, 9, 30, 17, 50), **changes):
+    made = Spent(
+        stage="federated",
+        who=who,
+        round=number,
+        sequences=documents(lengths),
+        training=SETTINGS,
+        seed=7 * number,
+    )
+    return replace(made, **changes)
+
+
+def private(who="c0", adapter="reveal", number=1, **changes):
+    return job(who, number, stage="private", adapter=adapter, **changes)
+
+
+def by_scope(rows, metric, *keys):
+    return {tuple(r.scope.get(k) for k in keys): r.value for r in rows if r.metric == metric}
+
+
+@pytest.fixture(scope="module")
+def made(federation):
+    """Return a function that gives the rows of trainings in the small federation."""
+    folder = federation.path / "rounds/000/global"
+    return lambda spent: costs(
+        spent, base="fedaudit-nano", device="cpu", dtype="auto", adapter=folder
+    )
+
+
+@pytest.fixture
+def model(federation):
+    folder = federation.path / "rounds/000/global"
+    lora = json.dumps(adapters.check(folder), sort_keys=True)
+    yield trainer._model("fedaudit-nano", "cpu", "auto", lora, False)
+    trainer.forget()
+
+
+# operations
+
+
+def test_operations_are_exactly_those_of_every_batch_counted(model):
+    """The counts are integers: no tolerance."""
+    spent = job(lengths=(1, 2, 30, 17, 50, 44, 3))
+    batches = islice(trainer._batches(spent.sequences, 3, spent.seed), 6)
+    slow = [training_flops(model, trainer._padded(batch, "cpu")) for batch in batches]
+    found = cost.operations(spent, cost.form(model, max(spent.sequences, key=len)))
+    assert found == sum(slow)
+    assert len(set(slow)) > 2  # batches of several shapes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"checkpointing": True},
+        {"steps": 0, "epochs": 2, "accumulation": 1},
+        {"batch_size": 7, "accumulation": 1, "steps": 2},
+    ],
+    ids=str,
+)
+def test_operations_are_exactly_those_of_the_training_itself(federation, made, tmp_path, changes):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    spent = job(training=replace(SETTINGS, **changes))
+    real = trainer.Job(
+        who=spent.who,
+        base="fedaudit-nano",
+        start=federation.path / "rounds/000/global",
+        out=tmp_path / "out",
+        sequences=spent.sequences,
+        training=spent.training,
+        round=spent.round,
+        rounds=1,
+        seed=spent.seed,
+        aggregator=registry.create("aggregation", "fedavg"),
+        device="cpu",
+        dtype="auto",
+        threads=1,
+    )
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        trainer.train(real)
+    trainer.forget()
+    assert by_scope(made([spent]), "flops", "stage") == {("federated",): counter.get_total_flops()}
+
+
+def test_operations_by_hand():
+    """Three sequences in batches of three: always 3 rows of 5 tokens, 3 * (50 + 25)."""
+    spent = job(lengths=(2, 5, 3), training=replace(SETTINGS, steps=4))
+    assert cost.operations(spent, FORM) == 4 * 2 * 225
+
+
+@pytest.mark.parametrize("lengths", [(), (1,), (3, 2), (5,)])
+def test_short_and_absent_documents_have_a_cost_too(made, lengths):
+    found = by_scope(made([job(lengths=lengths)]), "flops", "stage")
+    assert (found["federated",] > 0) == bool(lengths)
+
+
+def test_stages_are_counted_apart(made):
+    one, both = made([job()]), made([job(), private(), private(adapter="other", seed=7)])
+    assert set(by_scope(one, "flops", "stage")) == {("federated",)}
+    [federated] = by_scope(one, "flops", "stage").values()
+    found = by_scope(both, "flops", "stage")
+    assert found == {("federated",): federated, ("private",): 2 * federated}
+
+
+def test_what_does_not_follow_from_the_shape_is_not_reported(made, monkeypatch):
+    monkeypatch.setattr("fedaudit.engine.flops.by_shape", lambda count, width: None)
+    [row] = [row for row in made([job()]) if row.metric == "flops"]
+    assert row.value is None
+    assert "shape" in row.reason
+
+
+LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=8)
+
+
+@given(st.lists(LENGTHS, min_size=1, max_size=4), st.randoms())
+def test_flops_add_up_in_any_order(clients, rng):
+    spent = [job(f"c{i}", seed=i, lengths=lengths) for i, lengths in enumerate(clients)]
+    [whole] = cost.flops(spent, {False: FORM})
+    rng.shuffle(spent)
+    apart = [cost.flops([one], {False: FORM})[0].value for one in spent]
+    assert whole.value == sum(apart) == cost.flops(spent, {False: FORM})[0].value
+    longest = max(max(lengths) for lengths in clients)
+    each = 3 * 2 * 3  # steps, accumulation, rows
+    assert each * 11 * len(spent) <= whole.value <= each * len(spent) * (10 + longest) * longest
+
+
+# parameters and bytes
+
+
+def test_parameters_by_hand(made, base):
+    """Four layers, two matrices of 160 x 160 in each, rank 4: 4 * 2 * 4 * (160 + 160)."""
+    rows = made([job(), private(), private(adapter="other"), private("c1")])
+    found = by_scope(rows, "parameters", "which", "stage", "adapters", "clients")
+    assert found == {
+        ("frozen", None, None, None): base.model.num_parameters(),
+        ("trainable", "federated", None, None): 10240,
+        ("trainable", "private", 1, 1): 10240,
+        ("trainable", "private", 2, 1): 20480,
+    }
+
+
+def test_private_adapters_are_counted_once_however_many_rounds(made):
+    rows = made([private(who, number=n) for who in ("c0", "c1") for n in (1, 2, 3)])
+    found = by_scope(rows, "parameters", "which", "stage", "adapters", "clients")
+    assert found["trainable", "private", 1, 2] == 10240
+    assert ("trainable", "federated", None, None) not in found
+
+
+def test_bytes_are_those_of_the_tensors_that_participants_send(made, federation):
+    path = federation.path / "rounds/001/clients/c0" / adapters.WEIGHTS
+    header = 8 + int.from_bytes(path.read_bytes()[:8], "little")
+    size = path.stat().st_size - header
+    finished = federation.result.manifest.rounds[1:]
+    spent = [job(who, one.round) for one in finished for who in one.participants]
+    assert len(spent) == 4
+    for row in (row for row in made([*spent, private()]) if row.metric == "bytes_sent"):
+        assert row.value == 4 * size
+        assert (row.scope["per_client_round"], row.scope["transfers"]) == (size, 4)
+    found = by_scope(made(spent), "bytes_sent", "direction")
+    assert found == {("up",): 4 * size, ("down",): 4 * size}
+
+
+def test_a_rule_with_a_memory_sends_twice_as_much(made):
+    spent = [replace(job("c0", number), messages=2) for number in (1, 2)]
+    once = by_scope(made([job("c0", 1), job("c0", 2)]), "bytes_sent", "direction", "transfers")
+    twice = by_scope(made(spent), "bytes_sent", "direction", "transfers")
+    assert twice == {key: 2 * value for key, value in once.items()}
+
+
+def test_private_trainings_send_nothing(made):
+    assert set(by_scope(made([private()]), "bytes_sent", "direction").values()) == {0}
+
+
+# rows
+
+
+def test_rows_are_costs_that_the_report_accepts(made, monkeypatch):
+    from jsonschema import Draft202012Validator
+
+    rows = made([job(), private()])
+    monkeypatch.setattr("fedaudit.engine.flops.by_shape", lambda count, width: None)
+    rows += made([job()])
+    whole = schema()
+    check = Draft202012Validator({"$ref": "#/$defs/measurement", "$defs": whole["$defs"]})
+    for row in rows:
+        check.validate(json.loads(json.dumps(asdict(row))))
+        assert (row.kind, row.plugin) == ("cost", "simulation")
+    counted = Counter(row.metric for row in made([job(), private()]))
+    assert counted == {"parameters": 3, "bytes_sent": 2, "flops": 2}
+
+
+def test_the_same_trainings_cost_the_same_in_any_order(made):
+    spent = [job("c0"), job("c1", 2), private(), private("c1", "other", 2)]
+    assert made(spent) == made(spent[::-1])
+
+
+def test_nothing_spent_has_no_rows(made):
+    assert made([]) == []
+
+
+def test_the_model_is_let_go_of(made, monkeypatch):
+    made([job()])
+    assert trainer._model.cache_info().currsize == 0
+
+    def fail(*args):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(cost, "form", fail)
+    with pytest.raises(RuntimeError, match="memory"):
+        made([job()])
+    assert trainer._model.cache_info().currsize == 0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_counts_as_the_cpu_does(made, federation):
+    folder = federation.path / "rounds/000/global"
+    found = costs([job()], base="fedaudit-nano", device="cuda", dtype="bfloat16", adapter=folder)
+    assert found == made([job()])

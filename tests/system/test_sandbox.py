@@ -1,0 +1,78 @@
+"""What is tried in a process with limits ends there, and only there."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from fedaudit.api.errors import InputError
+from fedaudit.system import landlock, sandbox
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+def attempt(name, asked=None, **limits):
+    return sandbox.attempt(f"trials.{name}", asked, **{"seconds": 5.0, **limits})
+
+
+def test_what_ends_well_gives_its_answer_and_nothing_else(capfd):
+    assert attempt("squared", 12) == 144
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_raises_is_left_to_the_caller():
+    assert attempt("raising") is None
+
+
+def test_an_input_that_is_refused_there_is_refused_here():
+    with pytest.raises(InputError, match=r"^x\.json is nothing\.$"):
+        attempt("refusing", "x.json")
+
+
+def test_a_module_is_as_if_there_were_none():
+    assert attempt("squared", 2, without=["fractions"]) == 4
+    assert attempt("without_json", without=["fractions"]) is None
+
+
+def test_what_never_ends_is_ended():
+    began = time.monotonic()
+    with pytest.raises(sandbox.Ended, match=r"^the clock: it takes over 1 seconds$"):
+        attempt("busy", seconds=1.0)
+    assert time.monotonic() - began < 30
+
+
+def test_memory_has_a_limit():
+    assert attempt("greedy", 2**26) == 2**26
+    with pytest.raises(sandbox.Ended, match=r"the memory: it takes over 0\.5 GiB of memory"):
+        attempt("greedy", 2**30, memory=2**29)
+
+
+@pytest.mark.parametrize(("name", "how"), [("aborting", "SIGABRT"), ("leaving", "exit code 0")])
+def test_a_process_that_ends_on_its_own_is_told(name, how):
+    with pytest.raises(sandbox.Ended, match=how) as ended:
+        attempt(name)
+    assert ended.value.at == {"aborting": "the end", "leaving": "the exit"}[name]
+
+
+@pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
+def test_nothing_is_written_started_or_connected(tmp_path):
+    (tmp_path / "old").write_text("as it was")
+    done = attempt("forbidden", str(tmp_path))
+    assert done == ([] if landlock.version() >= 4 else ["connected"])
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["as it was"]
+
+
+def test_without_landlock_it_goes_on(monkeypatch):
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    assert landlock.restrict() == 0
+
+
+def test_a_trial_imports_nothing_from_the_working_directory(monkeypatch, tmp_path):
+    (tmp_path / "json.py").write_text("open('witness', 'w')")
+    monkeypatch.chdir(tmp_path)
+    assert attempt("squared", 3) == 9
+    assert os.listdir(tmp_path) == ["json.py"]
