@@ -1,39 +1,31 @@
-"""Imports point one way, packages are shipped, and modules stay small."""
+"""Imports point one way and in no circles, packages are shipped, modules and folders stay small."""
 
 import ast
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# A room (a folder or module of fedaudit/) imports from rooms below its own line, and from itself.
+# A room (a folder of fedaudit/) imports from rooms below its own line, and from itself.
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"study"},
+    {"reproduction"},
     {"attribution"},
-    {"audit", "simulation"},
-    {"report"},
-    {"annotation"},
-    {"registry", "profile"},
-    {"synthesis"},
-    {"engine", "judge"},
-    {"hookspecs", "corpus", "nano", "federation"},
-    {"attributor", "formats", "profile_tables"},
-    {"defense", "secure", "watermark", "conversation", "locks"},
-    {"interfaces", "prompts", "pii", "metrics", "files", "names", "options", "processes"},
-    {"sandbox"},
-    {"landlock"},
-    {"records"},
-    {"estimates"},
-    {"errors"},
+    {"audit"},
+    {"extraction", "simulation"},
+    {"engine", "journal"},
+    {"data", "federation"},
+    {"config", "judge", "nano", "report"},
+    {"metrics", "pii", "system"},
+    {"api"},
     {"__init__"},
 ]
-PLUGINS_KEEP_OUT = {"__main__", "cli", "study", "simulation", "registry", "profile"}
+PLUGINS_KEEP_OUT = {"__main__", "cli", "config", "reproduction", "simulation"}
 HEAVY = {"torch", "transformers", "peft"}
+LARGEST_MODULE, LARGEST_FOLDER = 300, 18
 
 RANK = {room: rank for rank, rooms in enumerate(reversed(LAYERS)) for room in rooms}
 FOLDERS = {"fedaudit": "fedaudit", "fedaudit_plugins": "plugins", "fedaudit_profiles": "profiles"}
@@ -45,6 +37,13 @@ MODULES = [
 CORE = [(name, path) for name, path in MODULES if name.startswith("fedaudit.")]
 PLUGINS = [module for module in MODULES if module not in CORE]
 NAMES = {name.removesuffix(".__init__") for name, _ in MODULES}
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+TREES = {name: parsed(path) for name, path in MODULES}
 
 
 def imports(name: str, tree: ast.AST) -> Iterator[str]:
@@ -78,44 +77,95 @@ def at_start(tree: ast.Module) -> ast.Module:
     return Shallow().visit(tree)
 
 
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import each other, each sorted; Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph.get(node, set()):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == index[node]:
+            group = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
 
 
-def test_every_room_has_a_place():
+def test_every_room_has_a_layer():
     assert {room(name) for name, _ in CORE} == RANK.keys()
 
 
-@pytest.mark.parametrize(("name", "path"), CORE, ids=[name for name, _ in CORE])
-def test_the_core_imports_downwards_and_no_plugin(name, path):
-    for imported in imports(name, parsed(path)):
-        top = imported.partition(".")[0]
-        assert top not in {"fedaudit_plugins", "plugins"}, f"{name} imports {imported}"
-        if top == "fedaudit" and room(imported) != room(name):
-            assert RANK[room(imported)] < RANK[room(name)], f"{name} imports {imported}"
+def test_the_core_imports_downwards_and_no_plugin():
+    wrong = []
+    for name, _ in CORE:
+        for imported in imports(name, TREES[name]):
+            top = imported.partition(".")[0]
+            upwards = top == "fedaudit" and room(imported) != room(name)
+            if top in {"fedaudit_plugins", "plugins"} or (
+                upwards and RANK[room(imported)] >= RANK[room(name)]
+            ):
+                wrong.append(f"{name} imports {imported}")
+    assert not wrong
 
 
-@pytest.mark.parametrize(("name", "path"), PLUGINS, ids=[name for name, _ in PLUGINS])
-def test_plugins_keep_out_of_what_runs_them(name, path):
-    for imported in imports(name, parsed(path)):
-        if imported.partition(".")[0] == "fedaudit":
-            assert room(imported) not in PLUGINS_KEEP_OUT, f"{name} imports {imported}"
+def test_plugins_keep_out_of_what_runs_them():
+    assert not [
+        f"{name} imports {imported}"
+        for name, _ in PLUGINS
+        for imported in imports(name, TREES[name])
+        if imported.partition(".")[0] == "fedaudit" and room(imported) in PLUGINS_KEEP_OUT
+    ]
 
 
-@pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_models_are_imported_with_a_module_in_the_engine_only(name, path):
-    heavy = {i for i in imports(name, at_start(parsed(path))) if i.partition(".")[0] in HEAVY}
-    assert not heavy or name.startswith("fedaudit.engine."), f"{name} imports {heavy}"
+def test_no_modules_import_each_other():
+    graph = {
+        name.removesuffix(".__init__"): set(imports(name, tree)) & NAMES
+        for name, tree in TREES.items()
+    }
+    assert circles(graph) == []
+
+
+def test_circles_are_found():
+    graph = {
+        "a": {"b"},
+        "b": {"c"},
+        "c": {"a", "d"},
+        "d": {"e"},
+        "e": set(),
+        "f": {"g"},
+        "g": {"f"},
+    }
+    assert sorted(circles(graph)) == [["a", "b", "c"], ["f", "g"]]
+
+
+def test_models_are_imported_with_a_module_in_the_engine_only():
+    wrong = []
+    for name, path in MODULES:
+        heavy = {i for i in imports(name, at_start(parsed(path))) if i.partition(".")[0] in HEAVY}
+        if heavy and not name.startswith("fedaudit.engine."):
+            wrong.append(f"{name} imports {heavy}")
+    assert not wrong
 
 
 def test_the_checks_see_through_every_way_to_import():
-    code = "from ..report import html\nfrom . import scoring\nimport fedaudit.cli.console as s\n"
-    found = list(imports("fedaudit.audit.extract", ast.parse(code)))
-    assert found == [
-        "fedaudit.report.renderers.html",
-        "fedaudit.extraction.scoring",
-        "fedaudit.cli.console",
-    ]
+    code = (
+        "from ..report import document\nfrom . import pipeline\nimport fedaudit.cli.console as s\n"
+    )
+    found = list(imports("fedaudit.audit.request", ast.parse(code)))
+    assert found == ["fedaudit.report.document", "fedaudit.audit.pipeline", "fedaudit.cli.console"]
     late = "def f():\n import torch\nif TYPE_CHECKING:\n import peft\nclass C:\n import a\n"
     assert list(imports("x", at_start(ast.parse(late)))) == ["a"]
     assert room("fedaudit") == "__init__"
@@ -128,6 +178,20 @@ def test_every_package_is_shipped():
     assert {name.rpartition(".")[0] for name, _ in MODULES} <= found
 
 
-@pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_modules_are_small(name, path):
-    assert len(path.read_text("utf-8").splitlines()) <= 300
+def test_modules_and_folders_are_small():
+    lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in MODULES}
+    assert not [f"{name}: {n}" for name, n in lines.items() if n > LARGEST_MODULE]
+    sizes = Counter(name.rpartition(".")[0] for name in lines if not name.endswith(".__init__"))
+    assert not [f"{folder}: {n}" for folder, n in sizes.items() if n > LARGEST_FOLDER]
+
+
+def test_a_package_says_what_its_modules_are():
+    silent = []
+    for package in sorted(name for name in NAMES if f"{name}.__init__" in TREES):
+        if not package.startswith("fedaudit."):
+            continue
+        text = ast.get_docstring(TREES[f"{package}.__init__"]) or ""
+        below = {n.split(".")[package.count(".") + 1] for n in NAMES if n.startswith(f"{package}.")}
+        silent += [f"{package}.{n}" for n in below if not {f"`{n}`", f"`{n}/`"} & set(text.split())
+                   and f"`{n}`:" not in text and f"`{n}/`:" not in text]  # fmt: skip
+    assert not silent
