@@ -26,7 +26,7 @@ import numpy as np
 from federations import Federation, federation
 
 from fedaudit.attribution.decision.decision import Verdict, verdicts
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.exposure import exposure
 from fedaudit.metrics.intervals import wilson
@@ -100,7 +100,7 @@ def _round(
     *,
     way: str,
     test: str,
-) -> Scored:
+) -> RoundScores:
     updates = learned + rng.standard_normal(learned.shape) + rng.standard_normal(NUMBERS) / 2
     for at in (0, 3) if way == SPLIT else (0,):
         updates[at] = WAYS[way](updates[at], rng)
@@ -112,7 +112,7 @@ def _round(
     z = estimates @ marks.T / NOISE
     if test == "cosine":
         z *= NOISE * NUMBERS**0.5 / np.linalg.norm(estimates, axis=1, keepdims=True)
-    return Scored(
+    return RoundScores(
         round=number,
         reference={f"m{n}": federations.score(np.zeros(1 + NULLS)) for n in range(MARKED)},
         clients={

@@ -24,7 +24,7 @@ from typing import Any
 from zlib import crc32
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Attack, Case
+from fedaudit.api.plugin import Attack, AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.api.templates import template
 from fedaudit.audit.preflight import prompt_start
@@ -167,7 +167,7 @@ class Auditor:
         if audit.base_round is not None:
             folder = self.place / "rounds" / f"{audit.base_round:03}" / "global"
             base = Target(name="base", adapter=str(folder))
-        case = Case(
+        case = AttackContext(
             engine=self.engine,
             tuned=self.tuned,
             base=base,

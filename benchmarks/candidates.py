@@ -17,7 +17,7 @@ import torch
 from turns import in_turn, line
 
 from fedaudit.api.records import Target
-from fedaudit.engine.loading.loader import Base, load_base, quiet
+from fedaudit.engine.loading.loader import LoadedBase, load_base, quiet
 from fedaudit.engine.local import LocalEngine
 from fedaudit.nano import BASE
 from fedaudit.nano.generator import corpus
@@ -26,7 +26,7 @@ BEFORE, AFTER = 60, 20
 """Tokens of the record around the place, as in a record of nano's length."""
 
 
-def filled(base: Base, records: int, candidates: int) -> list[list[list[int]]]:
+def filled(base: LoadedBase, records: int, candidates: int) -> list[list[list[int]]]:
     """Return for each record its text with each candidate (2 to 6 tokens) in the one place."""
     draw = random.Random(2)
     made = corpus(cases=8 + records, documents_per_case=4, seed=5, tasks=("record",))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedaudit.metrics import difference as differences
-from fedaudit.metrics.difference import Gain, detectable, difference
+from fedaudit.metrics.difference import RecordGain, detectable, difference
 from fedaudit.metrics.intervals import wilson
 
 LEVEL, POWER = 0.01, 0.9
@@ -85,9 +85,9 @@ def free(rng: Random, skill: float) -> tuple[float, float]:
 TASKS: tuple[Callable[[Random, float], tuple[float, float]], ...] = (label, sentence, free)
 
 
-def side(setting: Setting, which: int, rng: Random) -> list[Gain]:
+def side(setting: Setting, which: int, rng: Random) -> list[RecordGain]:
     """Return one side's gains; the victim's (0) with the leak."""
-    gains: list[Gain] = []
+    gains: list[RecordGain] = []
     for file in range(setting.files[which]):
         shared = [task(rng, setting.skill) for task in TASKS]
         leaks = which == 0 and rng.random() < setting.leak
@@ -95,7 +95,7 @@ def side(setting: Setting, which: int, rng: Random) -> list[Gain]:
             task = int(rng.choice(3, p=setting.tasks[which]))
             own = TASKS[task](rng, setting.skill)
             base, tuned = shared[task] if rng.random() < setting.common else own
-            gains.append(Gain(str(file), str(task), (1.0 if leaks else tuned) - base))
+            gains.append(RecordGain(str(file), str(task), (1.0 if leaks else tuned) - base))
     return gains
 
 

@@ -19,19 +19,19 @@ import numpy as np
 import torch
 from turns import in_turn, line
 
-from fedaudit.api.plugin import Case
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.api.templates import template
 from fedaudit.audit.preflight import prompt_start
 from fedaudit.data import corpus
 from fedaudit.engine.loading.loader import load_base
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction import query_plan
-from fedaudit.extraction.exact.sources import Exact, Sources
+from fedaudit.extraction.exact.sources import ExactSources, SourceValues
 from fedaudit.extraction.exact.walk import DRAWS, walked
 from fedaudit.extraction.prefixes import places
-from fedaudit.extraction.query_plan import Question
-from fedaudit.extraction.sampling import Manner
+from fedaudit.extraction.query_plan import Query
+from fedaudit.extraction.sampling import QueryParams
 from fedaudit.extraction.targets import truth as truth_of
 from fedaudit.metrics.extraction import extracted
 
@@ -39,7 +39,7 @@ CONTEXT, SAMPLES, NEW = 50, 15, 10
 RUNS = (1, 15, 100)
 
 
-def made(run: Path) -> Case:
+def made(run: Path) -> AttackContext:
     """Return the case of c0 against c1, on the last global adapter of a federation."""
     engine, form = LocalEngine(load_base("fedaudit-nano", device="cpu")), template("fed_pii")
     own, other = (list(corpus.read(run / "data" / f"{c}.jsonl", form)) for c in ("c0", "c1"))
@@ -47,16 +47,18 @@ def made(run: Path) -> Case:
     tuned = Target(name="tuned", adapter=str(adapter))
     begun = prompt_start.choose(engine, tuned, places(engine, own, CONTEXT)).chosen
     base = Target(name="base")
-    return Case(engine=engine, tuned=tuned, base=base, attacker=own, victim=other, beginning=begun)
+    return AttackContext(
+        engine=engine, tuned=tuned, base=base, attacker=own, victim=other, beginning=begun
+    )
 
 
-def cost(case: Case, threshold: float, repeats: int) -> None:
+def cost(case: AttackContext, threshold: float, repeats: int) -> None:
     """Print what walking takes beside sampling."""
     asked = query_plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
     questions, truth = list(asked.questions()), truth_of(case)
     strings = [*truth.labels, *truth.control]
     probes = [
-        Probe(prompt=one.prompt, samples=SAMPLES * one.copies, max_new_tokens=NEW)
+        GenerationRequest(prompt=one.prompt, samples=SAMPLES * one.copies, max_new_tokens=NEW)
         for one in questions
     ]
     ways = {
@@ -86,16 +88,19 @@ def cost(case: Case, threshold: float, repeats: int) -> None:
     print(line("sampling until settled / walking", spent, settled, "walking"))
 
 
-def agreement(case: Case, threshold: float, seeds: int, prefixes: int) -> None:
+def agreement(case: AttackContext, threshold: float, seeds: int, prefixes: int) -> None:
     """Print how many sampled coverages lie within the interval that the walk gives."""
     whole = query_plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
-    every = [Question(one.prompt) for one in whole.questions()]
+    every = [Query(one.prompt) for one in whole.questions()]
     some = every[:: max(1, len(every) // prefixes)][:prefixes]
-    asked, truth = query_plan.Plan(size=len(some), questions=lambda: iter(some)), truth_of(case)
+    asked, truth = (
+        query_plan.QueryPlan(size=len(some), questions=lambda: iter(some)),
+        truth_of(case),
+    )
     targets = list(truth.labels)
-    manner = Manner(samples=SAMPLES, new_tokens=NEW, decoding=Decoding())
+    manner = QueryParams(samples=SAMPLES, new_tokens=NEW, decoding=SamplingParams())
     walk = walked(case, case.tuned, asked, targets, manner, threshold)
-    exact = Exact(
+    exact = ExactSources(
         plugin="contextual",
         truth=truth,
         tuned=walk,
@@ -106,11 +111,12 @@ def agreement(case: Case, threshold: float, seeds: int, prefixes: int) -> None:
     )
     # Samples of one prompt are independent, so every 100 of them are a run's of its own.
     probes = [
-        Probe(prompt=one.prompt, samples=seeds * max(RUNS), max_new_tokens=NEW) for one in some
+        GenerationRequest(prompt=one.prompt, samples=seeds * max(RUNS), max_new_tokens=NEW)
+        for one in some
     ]
     texts = [one.texts for one in case.engine.generate(case.tuned, probes, seed=1)]
     for n in RUNS:
-        wanted = Sources(exact, targets, control=False).expected(n)["tuned"]
+        wanted = SourceValues(exact, targets, control=False).expected(n)["tuned"]
         seen = np.array(
             [
                 len(extracted((t for own in texts for t in own[at : at + n]), targets))

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import torch
 from exact import made
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.config import registry
 from fedaudit.extraction import scoring
 from fedaudit.extraction.exact import estimator
@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 ENOUGH, SIMULATED = 5, 20_000
 
 
-def drawn(case: Case, runs: int) -> list[list[int]]:
+def drawn(case: AttackContext, runs: int) -> list[list[int]]:
     """Return of each run how many answers begin with each target, in alphabetical order."""
     attack = registry.create("attack", "contextual", {"sweeps": False})
     found = []
@@ -46,10 +46,10 @@ def drawn(case: Case, runs: int) -> list[list[int]]:
     return found
 
 
-def computed(case: Case, threshold: float) -> estimator.Computed:
+def computed(case: AttackContext, threshold: float) -> estimator.ExactResult:
     """Return what is computed of the same attack."""
     options: dict[str, Any] = {"sweeps": False, "estimator": "exact", "threshold": threshold}
-    result: estimator.Computed = registry.create("attack", "contextual", options).run(case)
+    result: estimator.ExactResult = registry.create("attack", "contextual", options).run(case)
     return result
 
 
@@ -75,7 +75,7 @@ def statistic(counts: Floats, chances: Floats, runs: int, together: Any) -> Floa
     return total
 
 
-def by_target(seen: Floats, result: estimator.Computed, labels: list[str]) -> None:
+def by_target(seen: Floats, result: estimator.ExactResult, labels: list[str]) -> None:
     """Print the targets, and the chi-square of all."""
     from scipy.special import chdtrc
 
@@ -98,7 +98,7 @@ def by_target(seen: Floats, result: estimator.Computed, labels: list[str]) -> No
     )
 
 
-def by_run(seen: Floats, result: estimator.Computed, labels: list[str]) -> None:
+def by_run(seen: Floats, result: estimator.ExactResult, labels: list[str]) -> None:
     """Print how many runs the interval for one run holds, drawn and simulated."""
     wanted = {"source": "tuned", "set": "all", "estimator": "exact"}
     rows = {row.metric: row for row in result.measurements if dict(row.scope) == wanted}

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedaudit.api.watermark import Score
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import defaults
 from fedaudit.metrics.attribution import subset_design
 
@@ -92,7 +92,7 @@ def _round(
     names: Sequence[str],
     shown: np.ndarray,
     common: np.ndarray,
-) -> Scored:
+) -> RoundScores:
     size = max(4, round(one.present * one.clients))
     here = np.sort(rng.choice(one.clients, size=size, replace=False))
     m, limit = design(size, one.pairs, one.limit)
@@ -107,7 +107,7 @@ def _round(
         for at, by_mark in zip(here.tolist(), rows, strict=True)
     }
     rho = np.square(shares).sum(axis=1)
-    return Scored(
+    return RoundScores(
         round=number,
         reference=dict.fromkeys(marks, score(np.zeros(rows.shape[2]))),
         clients=found,
@@ -139,7 +139,7 @@ def answer(took: np.ndarray, own: np.ndarray, law: str) -> np.ndarray:
 @lru_cache
 def design(size: int, pairs: int, limit: float) -> tuple[int, float]:
     """Return m and the limit that the tool takes for a round of so many clients."""
-    wanted = defaults.Settings(others=5, pairs=pairs, limit=limit, threshold=5)
+    wanted = defaults.ProtocolSettings(others=5, pairs=pairs, limit=limit, threshold=5)
     found = defaults.nearest(wanted, [size])
     return found.others, found.limit
 

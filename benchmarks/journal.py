@@ -18,17 +18,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.plugin import Case
-from fedaudit.api.records import Decoding, Generation, Probe, Target
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
-from fedaudit.extraction.matcher import Strings
-from fedaudit.extraction.query_plan import Plan, Question
-from fedaudit.extraction.sampling import Manner, Memory, sharing
-from fedaudit.extraction.scoring import Heard
-from fedaudit.extraction.targets import Truth
+from fedaudit.extraction.matcher import TargetMatcher
+from fedaudit.extraction.query_plan import Query, QueryPlan
+from fedaudit.extraction.sampling import QueryParams, ResponseCache, sharing
+from fedaudit.extraction.scoring import HitCounter
+from fedaudit.extraction.targets import TargetSet
 from fedaudit.journal.journal import Journal, load
-from fedaudit.journal.shards import Kept, Part
+from fedaudit.journal.shards import AuditJournal, ShardJournal
 
 TARGETS = [f"{first}{last} of the city" for first in range(80) for last in range(80)]
 TUNED = Target(name="tuned")
@@ -43,9 +43,11 @@ class Engine(FakeEngine):
         super().__init__(lambda *_: "")
         self.often, self.said, self.rng = often, 0, random.Random(0)
 
-    def generate(self, target: Target, probes: Sequence[Probe], **options: Any) -> list[Generation]:
+    def generate(
+        self, target: Target, probes: Sequence[GenerationRequest], **options: Any
+    ) -> list[Completion]:
         """Answer every probe."""
-        return [Generation(tuple(self._say() for _ in range(p.samples))) for p in probes]
+        return [Completion(tuple(self._say() for _ in range(p.samples))) for p in probes]
 
     def _say(self) -> str:
         self.said += 1
@@ -54,14 +56,14 @@ class Engine(FakeEngine):
         return f" {self.rng.choice(TARGETS)}, and more"
 
 
-def plan(probes: int) -> Plan:
+def plan(probes: int) -> QueryPlan:
     """Return distinct prompts of 50 tokens, made as they are asked."""
 
-    def questions() -> Iterator[Question]:
+    def questions() -> Iterator[Query]:
         for number in range(probes):
-            yield Question((*divmod(number, 1000), *range(LENGTH - 2)))
+            yield Query((*divmod(number, 1000), *range(LENGTH - 2)))
 
-    return Plan(size=probes, questions=questions)
+    return QueryPlan(size=probes, questions=questions)
 
 
 def audit(place: Path, probes: int, samples: int, often: int) -> dict[str, float]:
@@ -69,13 +71,17 @@ def audit(place: Path, probes: int, samples: int, often: int) -> dict[str, float
     started = time.process_time()
     kept = load(place, write=True) or Journal(place, {"run": "benchmark", "config": {}})
     known, engine = kept.known, Engine(often)
-    case = Case(engine=engine, tuned=TUNED, base=None, attacker=[], victim=None)
-    truth = Truth(labels=dict.fromkeys(TARGETS, "X"))
-    manner = Manner(samples=samples, new_tokens=10, decoding=Decoding())
+    case = AttackContext(engine=engine, tuned=TUNED, base=None, attacker=[], victim=None)
+    truth = TargetSet(labels=dict.fromkeys(TARGETS, "X"))
+    manner = QueryParams(samples=samples, new_tokens=10, decoding=SamplingParams())
     answers = sampling.answers(
-        sharing(case, Memory(), Kept((Part(kept),))), TUNED, plan(probes), manner, Strings(TARGETS)
+        sharing(case, ResponseCache(), AuditJournal((ShardJournal(kept),))),
+        TUNED,
+        plan(probes),
+        manner,
+        TargetMatcher(TARGETS),
     )
-    heard = Heard(truth, samples).listen(answers)
+    heard = HitCounter(truth, samples).listen(answers)
     kept.close()
     return {
         "known": known,

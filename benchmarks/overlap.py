@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "metrics" / "overla
 
 from pan_reference import answer
 
-from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, Settings, compare_prepared, prepare
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, OverlapSettings, compare_prepared, prepare
 
 PUBLISHED_MS = (35.0, 90.0)
 """What the published program takes for 80 x 60 and for 1000 x 1500 words on one core."""
@@ -67,7 +67,10 @@ def texts(draw: random.Random, count: int) -> tuple[list[str], list[str]]:
 
 
 def fast(
-    training: list[str], generated: list[str], pairs: list[tuple[int, int]], settings: Settings
+    training: list[str],
+    generated: list[str],
+    pairs: list[tuple[int, int]],
+    settings: OverlapSettings,
 ) -> tuple[float, float, Counter[str]]:
     """Return the seconds for preparing and for comparing, and the verdicts."""
     began = time.process_time()

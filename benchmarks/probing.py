@@ -19,8 +19,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from turns import in_turn, line
 
-from fedaudit.api.records import Probe, Target
-from fedaudit.engine.loading.loader import Base, load_base, quiet
+from fedaudit.api.records import GenerationRequest, Target
+from fedaudit.engine.loading.loader import LoadedBase, load_base, quiet
 from fedaudit.engine.local import LocalEngine
 from fedaudit.nano import BASE
 from fedaudit.nano.generator import corpus
@@ -33,12 +33,12 @@ END = 2
 class Work:
     """Which model continues how many prefixes, at most so many rows at once."""
 
-    base: Base
+    base: LoadedBase
     prefixes: list[tuple[int, ...]]
     rows: int
 
 
-def llama(tokenizer: object, dtype: torch.dtype, **sizes: int) -> Base:
+def llama(tokenizer: object, dtype: torch.dtype, **sizes: int) -> LoadedBase:
     """Return a Llama of random weights; with no sizes given, of 110 million."""
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -56,10 +56,10 @@ def llama(tokenizer: object, dtype: torch.dtype, **sizes: int) -> Base:
         eos_token_id=END,
     )
     model = LlamaForCausalLM(config).to(dtype).eval().requires_grad_(False)
-    return Base("llama", Path(), "", model, tokenizer)
+    return LoadedBase("llama", Path(), "", model, tokenizer)
 
 
-def random_prefixes(base: Base, count: int) -> list[tuple[int, ...]]:
+def random_prefixes(base: LoadedBase, count: int) -> list[tuple[int, ...]]:
     """Return prefixes of random tokens behind the one that begins texts."""
     draw, size = random.Random(1), base.model.config.vocab_size
     return [(1, *(draw.randrange(3, size) for _ in range(PREFIX - 1))) for _ in range(count)]
@@ -93,7 +93,9 @@ def theirs(work: Work) -> Callable[[], list[str]]:
 def ours(work: Work) -> Callable[[], list[str]]:
     """Return fedaudit's engine, asked for the same."""
     engine = LocalEngine(work.base, batch_size=work.rows)
-    probes = [Probe(prompt=p, samples=SAMPLES, max_new_tokens=NEW) for p in work.prefixes]
+    probes = [
+        GenerationRequest(prompt=p, samples=SAMPLES, max_new_tokens=NEW) for p in work.prefixes
+    ]
 
     def answers() -> list[str]:
         found = engine.generate(Target(name="base"), probes, seed=0)
@@ -102,7 +104,7 @@ def ours(work: Work) -> Callable[[], list[str]]:
     return answers
 
 
-def nano_prefixes(base: Base, count: int) -> list[tuple[int, ...]]:
+def nano_prefixes(base: LoadedBase, count: int) -> list[tuple[int, ...]]:
     """Return crops of made-up records, one after the other, as an attacker's."""
     records = corpus(cases=count, documents_per_case=4, seed=5, tasks=("record",))
     text = "\n".join(document.text for document in records)

@@ -19,7 +19,7 @@ import torch
 from peft import PeftModel
 from turns import in_turn, line
 
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.loading.loader import attach, load_base
 from fedaudit.engine.local import LocalEngine
 from fedaudit.federation import adapters
@@ -117,7 +117,9 @@ def main() -> None:
         single.merging.possible = False
         targets = [Target(name=str(one), adapter=str(one)) for one in folders]
         asked = questions(together, given.questions)
-        probes = [Probe(prompt=one, samples=1, max_new_tokens=given.new) for one in asked]
+        probes = [
+            GenerationRequest(prompt=one, samples=1, max_new_tokens=given.new) for one in asked
+        ]
         mixed = peft_mixed(folders)
         ways: dict[str, Callable[[], list[list[list[int]]]]] = {
             "together": lambda: [
@@ -127,7 +129,7 @@ def main() -> None:
             "one by one": lambda: [
                 [list(single.tokenize([answer.texts[0]])[0].ids) for answer in row]
                 for row in (
-                    single.generate(t, probes, seed=0, decoding=Decoding(temperature=0))
+                    single.generate(t, probes, seed=0, decoding=SamplingParams(temperature=0))
                     for t in targets
                 )
             ],

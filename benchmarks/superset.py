@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.api.plugin import Case
-from fedaudit.api.records import Document, Generation, PiiSpan, Probe, Target
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.records import Completion, Document, GenerationRequest, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.prefixes import Place
+from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.extraction.subprefixes import subprefixes
 
 CONTEXT, VOCABULARY, TARGETS = 50, 50_000, 1_000
@@ -36,25 +36,29 @@ class Babbler(FakeEngine):
 
     said = 0
 
-    def generate(self, target: Target, probes: Sequence[Probe], **options: Any) -> list[Generation]:
+    def generate(
+        self, target: Target, probes: Sequence[GenerationRequest], **options: Any
+    ) -> list[Completion]:
         """Answer every probe."""
         answers = []
         for probe in probes:
             numbers = range(self.said, self.said + probe.samples)
             self.said += probe.samples
             answers.append(
-                Generation(tuple(f" P{n * 7919 % 10_000_000:07d} sued" for n in numbers))
+                Completion(tuple(f" P{n * 7919 % 10_000_000:07d} sued" for n in numbers))
             )
         return answers
 
 
-def drawn(size: int) -> list[Place]:
+def drawn(size: int) -> list[PiiOccurrence]:
     """Return contexts whose sub-prefixes are about `size`."""
     rng = np.random.default_rng(0)
     per_context = 47.8  # measured: short suffixes recur
     tokens = np.minimum(rng.zipf(1.3, (round(size / per_context), CONTEXT)), VOCABULARY - 1)
     return [
-        Place(prefix=tuple(map(int, row)), tokens=(), at_start=False, label="PERSON", after=",")
+        PiiOccurrence(
+            prefix=tuple(map(int, row)), tokens=(), at_start=False, label="PERSON", after=","
+        )
         for row in tokens
     ]
 
@@ -64,12 +68,12 @@ def megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def attacked(places: list[Place], samples: int) -> float:
+def attacked(places: list[PiiOccurrence], samples: int) -> float:
     """Return the seconds that the whole attack takes."""
     fake = Babbler(lambda target, prompt, sample: "")
     texts = [f"P{n * 7919:07d}" for n in range(TARGETS)]
     victim = [Document(id=t, text=t, pii=(PiiSpan(0, len(t), "PERSON"),)) for t in texts]
-    case = Case(
+    case = AttackContext(
         engine=fake, tuned=Target(name="tuned"), base=None, attacker=[], victim=victim, seed=0
     )
     attack = registry.create("attack", "superset", {"samples": samples})

@@ -17,8 +17,8 @@ from zlib import crc32
 
 import numpy as np
 
-from fedaudit.extraction.leak_tests import Said, uplift
-from fedaudit.extraction.significance import Trial
+from fedaudit.extraction.leak_tests import SaidStrings, uplift
+from fedaudit.extraction.significance import LeakTrial
 from fedaudit.metrics.attribution.stouffer import holm
 from fedaudit.metrics.intervals import wilson
 from fedaudit.report.verdict.policy import LEVEL
@@ -70,12 +70,12 @@ def audit(
     controls = {f"c{i}": str(kind) for i, kind in enumerate(others)}
     gained = {f"t{i}": 1.0 for i in np.flatnonzero(tuned & ~base)}
     gained |= {f"c{i}": 1.0 for i in np.flatnonzero(came & ~again)}
-    both = Said(
+    both = SaidStrings(
         tuned={f"c{i}": 1.0 for i in np.flatnonzero(came)},
         base={f"c{i}": 1.0 for i in np.flatnonzero(again)},
         strength={},
     )
-    trial = Trial(
+    trial = LeakTrial(
         targets={f"t{i}": str(kind) for i, kind in enumerate(kinds)},
         controls=controls,
         gained=gained,

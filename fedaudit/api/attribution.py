@@ -16,7 +16,7 @@ Scores = Mapping[str, Score]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class RoundRecord:
     """One round, as far as it was left on disk."""
 
     round: int
@@ -28,7 +28,7 @@ class Seen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suspicion:
+class ClientScore:
     """What an attributor holds against one client."""
 
     client: str
@@ -43,22 +43,22 @@ class Suspicion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attributed:
+class AttributionResult:
     """Every client that took part, and what the method cannot tell."""
 
-    clients: tuple[Suspicion, ...]
+    clients: tuple[ClientScore, ...]
     limits: tuple[str, ...] = ()
     marks: Mapping[str, Score] = field(default_factory=dict)
     """What the final global model itself shows of every mark, from a method that asked it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class AttributionContext:
     """What an attributor is given."""
 
     engine: Any
     """The LocalEngine of the base."""
-    rounds: Sequence[Seen]
+    rounds: Sequence[RoundRecord]
     last: Path
     """The global adapter after the last round."""
     aggregator: Aggregator
@@ -94,5 +94,5 @@ class Attributor(Plugin, ABC):
     """Whether it needs single clients' updates, which secure aggregation hides."""
 
     @abstractmethod
-    def attribute(self, trial: Trial) -> Attributed:
+    def attribute(self, trial: AttributionContext) -> AttributionResult:
         """Return a suspicion of every client; a method that names nobody returns none."""

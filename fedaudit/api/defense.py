@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Aggregator, Engine, Plugin, Progress, Result, Update, no_progress
-from fedaudit.api.records import Document, Request, Routed
+from fedaudit.api.records import Document, GatedRequest, RoutedRequest
 from fedaudit.api.templates import PromptTemplate
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class TrainingSession:
     """One client's training of one round, for a defence that takes it over."""
 
     model: "torch.nn.Module"
@@ -39,7 +39,7 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class TrainedClient:
     """One client in one round once its shared adapter is trained, for a defence that goes on.
 
     Folders of adapters can be asked: `Target(name=..., adapter=str(folder))`.
@@ -64,7 +64,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Party:
+class ClientState:
     """A client at the end of a federation; folders are adapters on disk."""
 
     documents: Sequence[Document]
@@ -85,7 +85,7 @@ class Party:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class FinishedFederation:
     """A federation after its last round, for a defence to account for and to deploy from."""
 
     engine: Any
@@ -94,7 +94,7 @@ class Finished:
     """Where to write what is deployed, in a folder of its own for each client."""
     adapter: Path
     """The last global adapter."""
-    parties: Mapping[str, Party]
+    parties: Mapping[str, ClientState]
     batch_size: int
     """Sequences an optimizer step, accumulation included."""
     rounds: int
@@ -105,7 +105,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
+class DeployedClient:
     """One client's part of what a defence deployed."""
 
     engine: Any
@@ -120,7 +120,7 @@ class Responder(ABC):
     """How a deployed model answers: by which adapter, and to what is left of the prompt."""
 
     @abstractmethod
-    def route(self, requests: Sequence[Request]) -> list[Routed]:
+    def route(self, requests: Sequence[GatedRequest]) -> list[RoutedRequest]:
         """Return for each request the adapter that answers it and the prompt that it gets."""
 
     @abstractmethod
@@ -186,14 +186,14 @@ class Defense(Plugin):
         """
         return {}
 
-    def train(self, course: Course) -> float | None:
+    def train(self, course: TrainingSession) -> float | None:
         """Train the shared adapter in place of the ordinary steps and return the mean loss.
 
         None, with nothing changed, leaves it to the ordinary steps.
         """
         return None
 
-    def material(self, turn: Turn) -> Mapping[str, Sequence[Document]]:
+    def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
         """Return what a client trains each of its `further` adapters on in this round.
 
         It is asked once the shared adapter is trained. Each further adapter then starts from the
@@ -214,14 +214,16 @@ class Defense(Plugin):
         """Return the server's rule in place of the one that the federation was set to."""
         return aggregator
 
-    def deploy(self, finished: Finished) -> Result:
+    def deploy(self, finished: FinishedFederation) -> Result:
         """Write what is deployed into `finished.folder`; return what it costs and guarantees."""
         return Result()
 
-    def responder(self, deployed: Deployed) -> Responder | None:
+    def responder(self, deployed: DeployedClient) -> Responder | None:
         """Return how the deployed model answers; None where the global adapter just answers."""
         return None
 
-    def rekey(self, deployed: Deployed, change: KeyChange, name: str, adapter: str = "") -> None:
+    def rekey(
+        self, deployed: DeployedClient, change: KeyChange, name: str, adapter: str = ""
+    ) -> None:
         """Change the key called `name`; no adapter changes. Raises UsageError without keys."""
         raise UsageError(f"The defence {self.name} has no keys.")

@@ -5,7 +5,7 @@
     + PluginError          2    a plugin does not load, or two share a name
   x InputError             3    a file or folder is not what it should be
     + TooShortError        3    no text is long enough for what is to be asked
-    + NoRoomError          3    a single row does not fit into memory, here and now
+    + BatchTooLargeError          3    a single row does not fit into memory, here and now
   x TargetError            4    the model under audit is unreachable or degraded
   x NoEffectError          5    the adapter does not change the base
   x Interrupted            6    stopped before the end, can be resumed
@@ -45,7 +45,7 @@ class InputError(FedauditError):
     exit_code = 3
 
 
-class NoRoomError(InputError):
+class BatchTooLargeError(InputError):
     """What is asked does not fit into this machine's memory; it may into another's."""
 
 

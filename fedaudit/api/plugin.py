@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from fedaudit.api.records import (
-    Beginning,
-    Decoding,
+    Completion,
     Document,
     Finding,
-    Generation,
+    GenerationRequest,
     Measurement,
     PiiSpan,
-    Probe,
+    PromptStart,
+    SamplingParams,
     Target,
     Tokens,
 )
@@ -41,7 +41,7 @@ def no_progress(done: int, total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Chances:
+class PrefixProbabilities:
     """How likely a continuation of one prompt begins with each of some strings, from 0 to 1."""
 
     least: "npt.NDArray[np.float64]"
@@ -71,13 +71,13 @@ class Engine(Protocol):
     def generate(
         self,
         target: Target,
-        probes: Sequence[Probe],
+        probes: Sequence[GenerationRequest],
         *,
         seed: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         strings: Collection[str] | None = None,
         progress: Progress = no_progress,
-    ) -> list[Generation]:
+    ) -> list[Completion]:
         """Continue every probe; results do not depend on batch size or on order.
 
         With `strings` only which of these a continuation begins with counts, leading white space
@@ -118,12 +118,12 @@ class Engine(Protocol):
         strings: Sequence[str],
         *,
         new: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         threshold: float = 4e-3,
         trials: Sequence[int] = (),
         seed: int = 0,
         progress: Progress = no_progress,
-    ) -> list[Chances]:
+    ) -> list[PrefixProbabilities]:
         """Return for each prompt the probability that a continuation begins with each string.
 
         A continuation has at most `new` tokens; white space that leads it does not count. Branches
@@ -134,7 +134,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class AttackContext:
     """What an attack is given: an engine, a model and its base, and one party's own data."""
 
     engine: Engine
@@ -150,7 +150,7 @@ class Case:
     related: bool = False
     """Whether training saw other documents of the groups that `held_out` are of."""
     seed: int = 0
-    beginning: Beginning = field(default_factory=Beginning)
+    beginning: PromptStart = field(default_factory=PromptStart)
     detector: "PiiDetector | None" = None
     """What finds PII in text that the model writes."""
     progress: Callable[[str], Progress] = field(default=lambda title: no_progress)
@@ -188,7 +188,7 @@ class Attack(Plugin, ABC):
     """Whether it compares what it finds with records that nobody trained on, `Case.held_out`."""
 
     @abstractmethod
-    def run(self, case: Case) -> Result:
+    def run(self, case: AttackContext) -> Result:
         """Attack `case.tuned` and measure what came out."""
 
 

@@ -47,14 +47,14 @@ Place = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A part of a text, and the string of a record that it is; a template's own has no place."""
 
     text: str
     place: Place = ()
 
 
-def joined(pieces: Iterable[Piece]) -> str:
+def joined(pieces: Iterable[TextPiece]) -> str:
     """Return the text that pieces make."""
     return "".join(piece.text for piece in pieces)
 
@@ -68,7 +68,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class GenerationRequest:
     """A question to the model: continue `prompt` `samples` times.
 
     Sample i of a probe draws its randomness from (seed of the run, prompt, i) and nothing else, so
@@ -81,7 +81,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class PromptStart:
     """How prompts begin: one way at a document's start, one for a crop from its middle."""
 
     start: str = "bare"
@@ -89,7 +89,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoding:
+class SamplingParams:
     """How continuations are drawn; temperature 0 is greedy."""
 
     temperature: float = 1.0
@@ -104,7 +104,7 @@ class Decoding:
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class Completion:
     """The continuations of one probe, in sample order, as text without the prompt."""
 
     texts: tuple[str, ...]
@@ -125,7 +125,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class GatedRequest:
     """What somebody asks a deployed model: text, which may hold a key, and a prompt behind it."""
 
     heading: str = field(repr=False)
@@ -133,7 +133,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
+class RoutedRequest:
     """A request as the deployed model answers it."""
 
     name: str

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fedaudit.api.errors import InputError, unknown
-from fedaudit.api.records import Document, Piece, PiiSpan, joined
+from fedaudit.api.records import Document, PiiSpan, TextPiece, joined
 
 _SLOTS = re.compile(r"(\{instruction\}|\{input\})")
 
@@ -58,13 +58,13 @@ class PromptTemplate:
         spans = _moved(input_spans, at) + _moved(output_spans, len(prompt))
         return replace(document, text=prompt + document.output, pii=spans)
 
-    def fill(self, instruction: Sequence[Piece], given: Sequence[Piece]) -> list[Piece]:
+    def fill(self, instruction: Sequence[TextPiece], given: Sequence[TextPiece]) -> list[TextPiece]:
         """Return the prompt in pieces, of which those of the fields keep their places."""
         fields = {"{instruction}": instruction, "{input}": given}
         return [
             piece
             for slot in self._slots(joined(given))
-            for piece in fields.get(slot, [Piece(slot)])
+            for piece in fields.get(slot, [TextPiece(slot)])
         ]
 
     def asked(self, document: Document) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedaudit.api.plugin import Engine, Plugin, Progress, no_progress
-from fedaudit.api.records import Decoding, Document, Generation, Probe
+from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +79,20 @@ class Watermark(Plugin, ABC):
         return dict(secret)
 
     @abstractmethod
-    def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
+    def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[GenerationRequest]:
         """Return what a model under test is asked, once each."""
 
     @property
-    def decoding(self) -> Decoding:
+    def decoding(self) -> SamplingParams:
         """How a model under test answers: greedily, unless a watermark needs it otherwise.
 
         Where it draws, every model draws with the same random numbers.
         """
-        return Decoding(temperature=0)
+        return SamplingParams(temperature=0)
 
     @abstractmethod
     def test(
-        self, secret: Mapping[str, Any], answers: Sequence[Generation], engine: Engine
+        self, secret: Mapping[str, Any], answers: Sequence[Completion], engine: Engine
     ) -> Score:
         """Test the answers to `questions`, in their order; prompts are no part of them.
 

@@ -15,7 +15,7 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.attribution.server.round_designs import Settings, check_settings
 from fedaudit.config.options import build
 from fedaudit.federation import adapters
-from fedaudit.federation.manifest import Base
+from fedaudit.federation.manifest import BaseModel
 from fedaudit.system.files import atomic_text, check_version, read_json, sha256
 from fedaudit.system.names import check_inside, check_name
 
@@ -24,7 +24,7 @@ NAME = "estimates.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class ClientEstimate:
     """One client's estimated update of one round, as the adapter that it leads to."""
 
     client: str
@@ -36,13 +36,13 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimated(Settings):
+class RoundEstimates(Settings):
     """One round, and how its sets were drawn."""
 
     round: int
     start: str
     """The global adapter that the round began with."""
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[ClientEstimate, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Estimates:
     schema_version: str = SCHEMA_VERSION
     run: str
     """What tells one federation from another; it stays the same while rounds are added."""
-    base: Base
+    base: BaseModel
     aggregation: str
     clients: tuple[str, ...]
     """Everybody in the federation, whether they took part in a round or not."""
@@ -64,7 +64,7 @@ class Estimates:
     """Numbers in an update."""
     asked: str = ""
     """When the first sum was asked for, as the server says: ISO 8601 with a time zone."""
-    rounds: tuple[Estimated, ...] = ()
+    rounds: tuple[RoundEstimates, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of every file that it names."""
 
@@ -102,9 +102,9 @@ def _table(path: Path) -> dict[str, Any]:
     return table
 
 
-def _round(item: Mapping[str, Any]) -> Estimated:
-    own = tuple(build(Estimate, one, f"{NAME} estimates") for one in item["estimates"])
-    return build(Estimated, {**item, "estimates": own}, f"{NAME} rounds")
+def _round(item: Mapping[str, Any]) -> RoundEstimates:
+    own = tuple(build(ClientEstimate, one, f"{NAME} estimates") for one in item["estimates"])
+    return build(RoundEstimates, {**item, "estimates": own}, f"{NAME} rounds")
 
 
 def _check(found: Estimates, folder: Path) -> None:

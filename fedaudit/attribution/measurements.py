@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from fedaudit.api.attribution import Attributed, Suspicion
+from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.attribution.decision.decision import Decided, Decision, Rates, rates
+from fedaudit.attribution.decision.decision import ClientDecision, Decision, Rates, rates
 from fedaudit.attribution.scores import Scores
-from fedaudit.attribution.server.query_plan import Plan
+from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.metrics.attribution import exposure
 from fedaudit.metrics.intervals import wilson
 
@@ -80,7 +80,7 @@ def published(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurem
     yield from known(PUBLISHED, flagged, present, truth)
 
 
-def _by_round(one: Decided) -> Iterator[Measurement]:
+def _by_round(one: ClientDecision) -> Iterator[Measurement]:
     rounds = zip(one.rounds, one.running, one.scores, strict=True)
     for count, (number, z, score) in enumerate(rounds, 1):
         scope = {"client": one.client, "mark": one.mark, "round": number}
@@ -132,7 +132,7 @@ def strengths(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurem
             yield row(PROTOCOL, "stouffer_z", fmean(values), {"clients": kind}, n=len(values))
 
 
-def planned(plan: Plan) -> Iterator[Measurement]:
+def planned(plan: SumPlan) -> Iterator[Measurement]:
     """Yield what was asked for, how noisy that makes an estimate, and what it gives away."""
     yield row(PROTOCOL, "queries", float(plan.queries))
     for number, found in plan.exposures().items():
@@ -156,7 +156,7 @@ def leaked(scores: Scores) -> Iterator[Measurement]:
             yield row(PROTOCOL, "effective_masks", masks, {"round": one.round})
 
 
-def suspected(plugin: str, found: Attributed, threshold: float) -> Iterator[Measurement]:
+def suspected(plugin: str, found: AttributionResult, threshold: float) -> Iterator[Measurement]:
     """Yield what another method holds against each client, and its test of the global model."""
     for one in found.clients:
         scope = {"client": one.client, **({"mark": one.mark} if one.mark else {})}
@@ -173,7 +173,7 @@ def suspected(plugin: str, found: Attributed, threshold: float) -> Iterator[Meas
         yield row(plugin, "p_value", score.p_value, scope)
 
 
-def accused(found: Sequence[Suspicion]) -> dict[str, set[str]]:
+def accused(found: Sequence[ClientScore]) -> dict[str, set[str]]:
     """Return the clients that a method flags, each with the mark that it is flagged by."""
     return {one.client: {one.mark} for one in found if one.flagged}
 

@@ -16,10 +16,10 @@ from fedaudit.attribution import measurements, plaintext, report
 from fedaudit.attribution.decision.decision import allowed, decide
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.owner import scoring
-from fedaudit.attribution.owner.worker_pool import Machine, Pool
+from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
 from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server import estimation, query_plan
-from fedaudit.attribution.server.query_plan import Plan, Wish
+from fedaudit.attribution.server.query_plan import ProtocolConfig, SumPlan
 from fedaudit.audit.fingerprint import run_id
 from fedaudit.config import registry
 from fedaudit.data import corpus
@@ -39,7 +39,7 @@ Watcher = Callable[[str], Progress]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class AttributionRequest:
     """What `attribute --rounds` was asked to do."""
 
     rounds: Path
@@ -47,7 +47,7 @@ class Request:
     commitments: Path | None = None
     """The published commitments; without it, those in the federation's folder, if any."""
     methods: tuple[str, ...] = (measurements.PROTOCOL,)
-    wish: Wish = field(default_factory=Wish)
+    wish: ProtocolConfig = field(default_factory=ProtocolConfig)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the methods and watermarks, by name; a mark keeps the others that it has."""
     threshold: float = THRESHOLD
@@ -57,7 +57,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ResolvedRequest:
     """What a request is about, once everything was found to be there."""
 
     federation: Federation
@@ -68,7 +68,7 @@ class Known:
     """The published commitments that marks are held against; None where there are none."""
 
 
-def check(request: Request) -> Known:
+def check(request: AttributionRequest) -> ResolvedRequest:
     """Return what is attributed, after every check that needs no model.
 
     Raises UsageError for unknown methods or a missing watermark file, InputError for broken files.
@@ -100,7 +100,7 @@ def check(request: Request) -> Known:
         commitment.check(request.commitments, [mark.id for mark in marks])
     elif chosen:
         commitments.read(chosen)
-    return Known(federation, path, marks, chosen)
+    return ResolvedRequest(federation, path, marks, chosen)
 
 
 def with_options(mark: Mark, options: Mapping[str, Mapping[str, Any]]) -> Mark:
@@ -116,7 +116,7 @@ def with_options(mark: Mark, options: Mapping[str, Mapping[str, Any]]) -> Mark:
     return replace(mark, options={**mark.options, **own})
 
 
-def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report":
+def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress) -> "Report":
     """Attribute the marks of a federation whose every part one holds."""
     started = datetime.now(UTC)
     known = check(request)
@@ -124,7 +124,7 @@ def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report
     measured: list[Measurement] = []
     limits = unchecked(known.federation)
     decision, planned, held = None, None, None
-    with Pool(request.machine) as pool:
+    with DetectionPool(request.machine) as pool:
         if measurements.PROTOCOL in request.methods:
             planned = query_plan.plan(known.federation, request.wish)
             scores, asked = _protocol(planned, known, pool, watch)
@@ -174,7 +174,9 @@ def run(request: Request, watch: Watcher = lambda title: no_progress) -> "Report
     )
 
 
-def _protocol(planned: Plan, known: Known, pool: Pool, watch: Watcher) -> tuple[Scores, float]:
+def _protocol(
+    planned: SumPlan, known: ResolvedRequest, pool: DetectionPool, watch: Watcher
+) -> tuple[Scores, float]:
     """Run the server's and the owner's step in a folder that is gone afterwards."""
     with _folder() as place:
         found, seconds = estimation.estimate(
@@ -196,7 +198,7 @@ def _folder() -> Iterator[Path]:
         yield Path(place)
 
 
-def _spent(scores: Scores, asked: float, planned: Plan) -> Iterator[Measurement]:
+def _spent(scores: Scores, asked: float, planned: SumPlan) -> Iterator[Measurement]:
     """Yield the seconds of each step, and their share of the simulation's where that is known."""
     training = _simulated(planned.federation)
     for step, seconds in (("sums", asked), ("scoring", scores.seconds)):
@@ -241,12 +243,12 @@ def _clean(federation: Federation) -> list[str]:
     return [one.text for one in corpus.read(path, federation.template)][:CLEAN]
 
 
-def name_of(request: Request, known: Known) -> str:
+def name_of(request: AttributionRequest, known: ResolvedRequest) -> str:
     """Return the run's id: the fingerprint of its settings, its marks and its federation."""
     return run_id({**_settings(request, known), "files": [sha256(known.path)]})
 
 
-def _settings(request: Request, known: Known) -> dict[str, Any]:
+def _settings(request: AttributionRequest, known: ResolvedRequest) -> dict[str, Any]:
     return {
         "rounds": str(request.rounds),
         "run": estimation.identity(known.federation),

@@ -5,12 +5,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedaudit.api.attribution import Attributed, Attributor, Scores, Seen, Trial
+from fedaudit.api.attribution import (
+    AttributionContext,
+    AttributionResult,
+    Attributor,
+    RoundRecord,
+    Scores,
+)
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Aggregator, Progress, Update
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution.owner import detection
-from fedaudit.attribution.owner.worker_pool import Job, Pool, engine_for
+from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, engine_for
 from fedaudit.attribution.server import estimation
 from fedaudit.audit import result_contract
 from fedaudit.config import registry
@@ -23,14 +29,14 @@ def attribute(
     names: Sequence[str],
     federation: Federation,
     marks: Sequence[Mark],
-    pool: Pool,
+    pool: DetectionPool,
     *,
     options: Mapping[str, Mapping[str, object]],
     texts: Sequence[str] = (),
     threshold: float,
     seed: int,
     progress: Callable[[str], Progress],
-) -> dict[str, Attributed]:
+) -> dict[str, AttributionResult]:
     """Return what each method says of the federation's clients, by the method's name."""
     if not names:
         return {}  # and load no model
@@ -66,19 +72,19 @@ def check(method: Attributor, federation: Federation) -> None:
 def trial(
     federation: Federation,
     marks: Sequence[Mark],
-    pool: Pool,
+    pool: DetectionPool,
     *,
     texts: Sequence[str],
     threshold: float,
     seed: int,
     progress: Callable[[str], Progress],
-) -> Iterator[Trial]:
+) -> Iterator[AttributionContext]:
     """Give the rounds of a federation; adapters that a method writes are gone afterwards."""
     found = federation.manifest
     rule = found.aggregation
     aggregator: Aggregator = registry.create("aggregation", str(rule["name"]), rule.get("options"))
     with tempfile.TemporaryDirectory(prefix="fedaudit-") as place:
-        yield Trial(
+        yield AttributionContext(
             engine=engine_for(found.base.name, found.base.sha256, pool.machine),
             rounds=[_seen(federation, aggregator, one) for one in found.rounds[1:]],
             last=federation.path / found.rounds[-1].adapter,
@@ -93,7 +99,7 @@ def trial(
         )
 
 
-def _seen(federation: Federation, aggregator: Aggregator, one: Round) -> Seen:
+def _seen(federation: Federation, aggregator: Aggregator, one: Round) -> RoundRecord:
     rounds = federation.manifest.rounds
     hidden = any(who not in one.clients for who in one.participants)
 
@@ -101,7 +107,7 @@ def _seen(federation: Federation, aggregator: Aggregator, one: Round) -> Seen:
         start = adapters.read(federation.path / estimation.begun(federation, aggregator, one))
         return aggregator.difference(start, adapters.read(federation.path / one.clients[client]))
 
-    return Seen(
+    return RoundRecord(
         round=one.round,
         start=federation.path / rounds[one.round - 1].adapter,
         participants=one.participants,
@@ -110,7 +116,7 @@ def _seen(federation: Federation, aggregator: Aggregator, one: Round) -> Seen:
 
 
 def _measuring(
-    federation: Federation, marks: Sequence[Mark], pool: Pool
+    federation: Federation, marks: Sequence[Mark], pool: DetectionPool
 ) -> Callable[[Sequence[Path]], list[Scores]]:
     """Return a function that tests adapters, as many at a time as there are processes."""
     base = federation.manifest.base
@@ -118,7 +124,7 @@ def _measuring(
     def tested(chosen: Sequence[Path]) -> list[Scores]:
         parts = [range(k, len(chosen), pool.count()) for k in range(pool.count())]
         jobs = [
-            Job(
+            DetectionJob(
                 key=key,
                 base=base.name,
                 sha256=base.sha256,

@@ -10,10 +10,10 @@ from fedaudit.api.records import Measurement
 from fedaudit.attribution import measurements as rows
 from fedaudit.attribution.decision.decision import Decision, decide
 from fedaudit.attribution.evidence import commitment
-from fedaudit.attribution.evidence.commitment import Held
+from fedaudit.attribution.evidence.commitment import CommitmentCheck
 from fedaudit.attribution.scores import Scores
 from fedaudit.attribution.server import masks
-from fedaudit.attribution.server.query_plan import Plan
+from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.attribution.server.round_designs import SHARED
 from fedaudit.audit import environment
 from fedaudit.audit.fingerprint import run_id
@@ -82,7 +82,7 @@ def decided_report(
     )
 
 
-def published(held: Held | None) -> list[dict[str, Any]]:
+def published(held: CommitmentCheck | None) -> list[dict[str, Any]]:
     """Return the report's row for a file of commitments, where there is one."""
     return [used(held.path, len(held.published.commitments))] if held else []
 
@@ -112,7 +112,7 @@ def used(path: Path, records: int) -> dict[str, Any]:
     return {"path": str(path), "sha256": sha256(path), "records": records, "annotation": None}
 
 
-def protocol_limits(decision: Decision, planned: Plan | None = None) -> list[str]:
+def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[str]:
     """Return what the decision cannot tell."""
     limits = list(_assumed(decision))
     if not decision.flagged:

@@ -17,7 +17,7 @@ SCHEMA_VERSION = "1.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored(Settings):
+class RoundScores(Settings):
     """One round: by mark, the score of the global adapter and that of every client's estimate."""
 
     round: int
@@ -53,7 +53,7 @@ class Scores:
     dimension: int
     weights: Mapping[str, float] = field(default_factory=dict)
     """What each client's update weighs in sums; empty where they weigh the same."""
-    rounds: tuple[Scored, ...] = ()
+    rounds: tuple[RoundScores, ...] = ()
     seconds: float = 0.0
     """What asking and testing took, over all rounds."""
 
@@ -88,9 +88,9 @@ def read(path: Path) -> Scores:
     return found
 
 
-def _round(item: Mapping[str, Any]) -> Scored:
+def _round(item: Mapping[str, Any]) -> RoundScores:
     return build(
-        Scored,
+        RoundScores,
         {
             **item,
             "reference": _scores(item["reference"]),

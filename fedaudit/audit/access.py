@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from fedaudit.api.defense import Deployed
+from fedaudit.api.defense import DeployedClient
 from fedaudit.api.errors import unknown
 from fedaudit.api.plugin import Engine, Result
 from fedaudit.api.records import Target
 from fedaudit.audit.deployment import defense_of, responder_of
-from fedaudit.audit.target import Audited
+from fedaudit.audit.target import AuditTarget
 from fedaudit.federation import adapters
 from fedaudit.system.files import over, sha256
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import SpreadEngine
+    from fedaudit.engine.parallel.engine import ParallelEngine
 
 RIGHT = "right"
 KEY = ("key", "adapter")
@@ -23,7 +23,7 @@ KEY = ("key", "adapter")
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class ModelView:
     """One way of asking: by what engine, which target, and what of it goes into every scope."""
 
     engine: Engine
@@ -36,7 +36,7 @@ class View:
         return self.scope.get("key") == RIGHT
 
     @property
-    def under_no_key(self) -> "View":
+    def under_no_key(self) -> "ModelView":
         """The same view for an attack that brings keys of its own."""
         scope = {name: value for name, value in self.scope.items() if name not in KEY}
         return replace(self, scope=scope)
@@ -60,29 +60,31 @@ class View:
 
 
 def views(
-    engine: "LocalEngine | SpreadEngine", audited: Audited, keys: Sequence[str]
-) -> list[View]:
+    engine: "LocalEngine | ParallelEngine", audited: AuditTarget, keys: Sequence[str]
+) -> list[ModelView]:
     """Return every way of asking what is audited; `keys` names some kinds of key, none all."""
     if not audited.deployment:
         adapter = str(audited.adapter) if audited.adapter else None
         return [
-            View(engine=engine, tuned=Target(name="tuned" if adapter else "base", adapter=adapter))
+            ModelView(
+                engine=engine, tuned=Target(name="tuned" if adapter else "base", adapter=adapter)
+            )
         ]
     from fedaudit.engine.parallel.engine import local
-    from fedaudit.engine.routed import RespondingEngine
+    from fedaudit.engine.routed import RoutedEngine
 
     assert audited.federation is not None
     assert audited.adapter is not None
-    deployed = Deployed(
+    deployed = DeployedClient(
         engine=local(engine),
         folder=audited.adapter.parent,
         client=audited.deployment,
         seed=audited.federation.manifest.seeds.get("simulation", 0),
     )
     responder = responder_of(defense_of(audited.federation), deployed)
-    asked, headings = RespondingEngine(engine, responder), responder.headings()
+    asked, headings = RoutedEngine(engine, responder), responder.headings()
     return [
-        View(
+        ModelView(
             engine=asked,
             tuned=Target(name=f"tuned, {kind} key", heading=headings[kind]),
             scope=_scope(kind, audited.deployment),
@@ -106,7 +108,7 @@ def _scope(kind: str, client: str) -> dict[str, object]:
     return {**scope, "adapter": adapter} if adapter else scope
 
 
-def fingerprint(audited: Audited) -> str | None:
+def fingerprint(audited: AuditTarget) -> str | None:
     """Return one SHA-256 of the files that answer; None for the base itself.
 
     Of what a defence deployed they are the adapters and the gate; its keys are no part of it.

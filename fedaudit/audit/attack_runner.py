@@ -4,22 +4,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Attack, Case, Result
+from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.audit import result_contract
-from fedaudit.audit.access import View
+from fedaudit.audit.access import ModelView
 from fedaudit.extraction import comparison, scoring
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.sampling import ROOM, Memory, sharing
-from fedaudit.extraction.scoring import Scored, Tally
-from fedaudit.journal.caching_engine import KeptEngine
-from fedaudit.journal.shards import Kept
+from fedaudit.extraction.sampling import ROOM, ResponseCache, sharing
+from fedaudit.extraction.scoring import ExtractionResult, ScoredResult
+from fedaudit.journal.caching_engine import CachingEngine
+from fedaudit.journal.shards import AuditJournal
 
 WHO = ("attacker", "client", "key", "adapter")
 """The parts of a scope that say who asked, and under which key."""
 
 
 @dataclass
-class Tries:
+class AttackTries:
     """The attacks of one audit: what one of them cannot do on these data stops no other."""
 
     alone: bool = False
@@ -27,7 +27,7 @@ class Tries:
     made: int = 0
     refused: list[InputError] = field(default_factory=list)
 
-    def make(self, attack: Attack, case: Case) -> Result:
+    def make(self, attack: Attack, case: AttackContext) -> Result:
         """Return an attack's result, or a row without a value that says why there is none.
 
         Raises ResultError for a result that no report can hold.
@@ -48,14 +48,18 @@ class Tries:
             raise self.refused[0]
 
 
-def memory(attacks: Sequence[Attack]) -> Memory:
+def memory(attacks: Sequence[Attack]) -> ResponseCache:
     """Return a memory for their answers, with room where more than one of them asks prefixes."""
     several = sum(isinstance(attack, PrefixAttack) for attack in attacks) > 1
-    return Memory(ROOM if several else 0)
+    return ResponseCache(ROOM if several else 0)
 
 
 def run(
-    attacks: Sequence[Attack], case: Case, shared: Memory, tries: Tries, kept: Kept | None = None
+    attacks: Sequence[Attack],
+    case: AttackContext,
+    shared: ResponseCache,
+    tries: AttackTries,
+    kept: AuditJournal | None = None,
 ) -> list[Result]:
     """Return the result of each attack in the order given, and behind them their comparison.
 
@@ -63,14 +67,16 @@ def run(
     """
     own = sharing(case, shared, kept)
     # Attacks on prefixes keep their own answers, in less room.
-    other = replace(own, engine=KeptEngine(case.engine, kept)) if kept else own
+    other = replace(own, engine=CachingEngine(case.engine, kept)) if kept else own
     cases = [own if isinstance(attack, PrefixAttack) else other for attack in attacks]
     found = {index: tries.make(attacks[index], cases[index]) for index in _order(attacks)}
     results = [found[index] for index in range(len(attacks))]
     return [*results, *_compared(results)]
 
 
-def asked(results: Iterable[Result], shared: Memory, views: Iterable[View]) -> int | None:
+def asked(
+    results: Iterable[Result], shared: ResponseCache, views: Iterable[ModelView]
+) -> int | None:
     """Return how many questions the tuned model was asked; None when no attack counts them.
 
     Rows over other targets, or of another victim, count the same questions; other attackers and
@@ -103,7 +109,7 @@ def _order(attacks: Sequence[Attack]) -> list[int]:
 
 
 def _compared(results: Sequence[Result]) -> list[Result]:
-    tallies = [r.tally for r in results if isinstance(r, Scored) and r.tally is not None]
+    tallies = [r.tally for r in results if isinstance(r, ScoredResult) and r.tally is not None]
     alike = [tally for tally in tallies if _same_targets(tally, tallies[0])]
     if len(tallies) < 2:
         return []
@@ -112,5 +118,5 @@ def _compared(results: Sequence[Result]) -> list[Result]:
     return [Result(measurements=tuple(comparison.rows(alike)), limits=(said,) if apart else ())]
 
 
-def _same_targets(one: Tally, other: Tally) -> bool:
+def _same_targets(one: ExtractionResult, other: ExtractionResult) -> bool:
     return one.truth.labels == other.truth.labels

@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Case, Result
+from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.audit import attack_runner, environment, evidence, pipeline
 from fedaudit.audit import fingerprint as identity
-from fedaudit.audit.access import View, fingerprint, views
-from fedaudit.audit.inputs.clients import Party
-from fedaudit.audit.inputs.files import Inputs, read, reading
+from fedaudit.audit.access import ModelView, fingerprint, views
+from fedaudit.audit.inputs.clients import ClientData
+from fedaudit.audit.inputs.files import InputFile, read, reading
 from fedaudit.audit.pipeline import CONTEXT, Audit, Watcher, silent
 from fedaudit.audit.preflight import prompt_start
-from fedaudit.audit.target import Audited
+from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.extraction import multi_victim, scoring
-from fedaudit.extraction.matcher import Strings
+from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.prefixes import places
 from fedaudit.extraction.query_budget import limited
-from fedaudit.extraction.query_plan import Plan
+from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import sharing
-from fedaudit.extraction.targets import Truth
+from fedaudit.extraction.targets import TargetSet
 from fedaudit.federation.folder import unchecked
-from fedaudit.journal.shards import Kept
+from fedaudit.journal.shards import AuditJournal
 
 if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
@@ -43,14 +43,14 @@ NOTHING_TO_ASK = "the attacker has no PII with text before it, so there is nothi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(pipeline.Request):
+class CrossClientRequest(pipeline.AuditRequest):
     """What `fedaudit extract --matrix` was asked to do."""
 
     command: ClassVar[str] = "extract"
     purpose: ClassVar[str] = "extraction"
 
     attacks: tuple[str, ...] = ("contextual",)
-    clients: tuple[Party, ...]
+    clients: tuple[ClientData, ...]
     budget: int = BUDGET
     """How many prefixes of each attacker are asked, drawn at random from those of a multiset."""
 
@@ -65,11 +65,11 @@ class Attacker:
     """One client, what it is given, and all the others by name."""
 
     name: str
-    case: Case
+    case: AttackContext
     victims: Mapping[str, Sequence[Document]]
 
 
-def check(request: Request) -> Audited:
+def check(request: CrossClientRequest) -> AuditTarget:
     """Return what is audited, after every check that needs no model.
 
     Raises UsageError for an attack that asks no prefixes, and for a deployed defence unless
@@ -85,7 +85,7 @@ def check(request: Request) -> Audited:
     return audited
 
 
-def _attacks(request: Request) -> list[PrefixAttack]:
+def _attacks(request: CrossClientRequest) -> list[PrefixAttack]:
     made = []
     for name in request.attacks:
         attack = registry.create("attack", name, request.options.get(name))
@@ -96,10 +96,10 @@ def _attacks(request: Request) -> list[PrefixAttack]:
 
 
 def run(
-    request: Request,
+    request: CrossClientRequest,
     redactor: Callable[[], "Redactor"],
     watch: Watcher = silent,
-    kept: Kept | None = None,
+    kept: AuditJournal | None = None,
 ) -> Audit:
     """Audit every pair of clients and return one report; `kept` is what earlier runs were told."""
     from fedaudit.report.run_header import framed
@@ -114,7 +114,7 @@ def run(
     memory, ways = attack_runner.memory(attacks), views(engine, audited, request.keys)
     results: list[Result] = []
     found: dict[str, Any] = {}
-    begun: prompt_start.Measured | None = None
+    begun: prompt_start.PromptStartScores | None = None
     for view in ways:
         begun = begun or prompt_start.choose(
             view.engine, view.tuned, places(view.engine, everybody.documents, CONTEXT)
@@ -160,21 +160,21 @@ def _queries(attacks: Sequence[PrefixAttack], asked: int | None) -> int | None:
     return asked or 0 if sampled else None
 
 
-def _together(files: Mapping[str, Inputs]) -> Inputs:
+def _together(files: Mapping[str, InputFile]) -> InputFile:
     """Return all documents; raises InputError where nobody has any PII."""
     first = next(iter(files.values()))
     documents = [one for file in files.values() for one in file.documents]
     if not any(one.pii for one in documents):
         raise InputError("No client's documents hold PII: there is nothing to ask or to look for.")
-    return Inputs(path=first.path, documents=documents, annotation=first.annotation)
+    return InputFile(path=first.path, documents=documents, annotation=first.annotation)
 
 
 def _everybody(
     attacks: Sequence[PrefixAttack],
-    case: Case,
-    files: Mapping[str, Inputs],
+    case: AttackContext,
+    files: Mapping[str, InputFile],
     budget: int,
-    view: View,
+    view: ModelView,
 ) -> Iterator[Result]:
     """Yield the result of every pair, attack by attack."""
     for attack in attacks:
@@ -193,7 +193,7 @@ def _everybody(
             yield from attacked(attack, attacker, budget, view, found, among)
 
 
-def _case(case: Case, name: str, documents: Sequence[Document]) -> Case:
+def _case(case: AttackContext, name: str, documents: Sequence[Document]) -> AttackContext:
     return replace(
         case, attacker=documents, progress=lambda title: case.progress(f"{name}: {title}")
     )
@@ -203,9 +203,9 @@ def attacked(
     attack: PrefixAttack,
     attacker: Attacker,
     budget: int,
-    view: View,
-    truths: Mapping[str, Truth] | None = None,
-    among: Strings | None = None,
+    view: ModelView,
+    truths: Mapping[str, TargetSet] | None = None,
+    among: TargetMatcher | None = None,
 ) -> Iterator[Result]:
     """Yield what one client finds of every other, and first what it asked.
 
@@ -236,7 +236,7 @@ def attacked(
         yield replace(view, scope=pair).within(result)
 
 
-def _truths(attack: PrefixAttack, attacker: Attacker) -> dict[str, Truth]:
+def _truths(attack: PrefixAttack, attacker: Attacker) -> dict[str, TargetSet]:
     return {
         victim: attack.truth(
             replace(attacker.case, victim=documents, members=_rest(attacker, victim))
@@ -250,11 +250,11 @@ def _rest(attacker: Attacker, victim: str) -> dict[str, Sequence[Document]]:
     return {name: own for name, own in attacker.victims.items() if name != victim}
 
 
-def _strings(truths: Iterable[Truth]) -> Strings:
-    return Strings(string for truth in truths for string in (*truth.labels, *truth.control))
+def _strings(truths: Iterable[TargetSet]) -> TargetMatcher:
+    return TargetMatcher(string for truth in truths for string in (*truth.labels, *truth.control))
 
 
-def _plan(attack: PrefixAttack, case: Case, budget: int) -> Plan:
+def _plan(attack: PrefixAttack, case: AttackContext, budget: int) -> QueryPlan:
     whole = attack.plan(case)
     ordered = getattr(attack, "ordered", attack.distinct)
     return limited(whole, budget, seed=case.seed, ordered=ordered, name=attack.name)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedaudit.api.defense import Defense, Deployed, KeyChange, Responder
+from fedaudit.api.defense import Defense, DeployedClient, KeyChange, Responder
 from fedaudit.api.errors import InputError, UsageError, unknown
-from fedaudit.api.records import Decoding, Probe, Request, Target
+from fedaudit.api.records import GatedRequest, GenerationRequest, SamplingParams, Target
 from fedaudit.config import registry
 from fedaudit.federation import manifest
 from fedaudit.federation.adapters import WEIGHTS
@@ -15,11 +15,11 @@ from fedaudit.system.files import sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class DeployedGate:
     """A defence and where it is deployed."""
 
     defense: Defense
-    deployed: Deployed
+    deployed: DeployedClient
     base: str
 
     @property
@@ -29,14 +29,14 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GateAnswer:
     """What a deployed model says, and by which adapter."""
 
     text: str
     adapter: str
 
 
-def opened(run: Path, client: str, device: str = "auto") -> Gate:
+def opened(run: Path, client: str, device: str = "auto") -> DeployedGate:
     """Return what `client` deployed in the federation `run`.
 
     Raises InputError where nothing is deployed, or where the base is another one.
@@ -55,13 +55,13 @@ def opened(run: Path, client: str, device: str = "auto") -> Gate:
     base = load_base(federation.manifest.base.name, device=device, fetch=False)
     if not base.known_as(federation.manifest.base.sha256):
         raise InputError(f"The base {base.name} is not the one that {run} was trained on.")
-    deployed = Deployed(
+    deployed = DeployedClient(
         engine=LocalEngine(base, template=federation.template),
         folder=folder,
         client=client,
         seed=federation.manifest.seeds.get("simulation", 0),
     )
-    return Gate(defense=defense, deployed=deployed, base=base.name)
+    return DeployedGate(defense=defense, deployed=deployed, base=base.name)
 
 
 def defense_of(federation: Federation) -> Defense:
@@ -73,7 +73,7 @@ def defense_of(federation: Federation) -> Defense:
     return found
 
 
-def responder_of(defense: Defense, deployed: Deployed) -> Responder:
+def responder_of(defense: Defense, deployed: DeployedClient) -> Responder:
     """Return how a client's deployed model answers; InputError where it just answers."""
     found = defense.responder(deployed)
     if found is None:
@@ -82,35 +82,35 @@ def responder_of(defense: Defense, deployed: Deployed) -> Responder:
     return found
 
 
-def adapters(gate: Gate) -> Mapping[str, str]:
+def adapters(gate: DeployedGate) -> Mapping[str, str]:
     """Return the SHA-256 of every adapter that the client deployed, by its name."""
     place = gate.folder / gate.deployed.client
     return {path.parent.name: sha256(path) for path in sorted(place.glob(f"*/{WEIGHTS}"))}
 
 
-def rekey(gate: Gate, change: KeyChange, name: str, adapter: str = "") -> None:
+def rekey(gate: DeployedGate, change: KeyChange, name: str, adapter: str = "") -> None:
     """Change a key; raises UsageError for a name that is not there, or is already."""
     gate.defense.rekey(gate.deployed, change, name, adapter)
 
 
 def ask(
-    gate: Gate, prompt: str, key: str, *, new_tokens: int, temperature: float, seed: int
-) -> Answer:
+    gate: DeployedGate, prompt: str, key: str, *, new_tokens: int, temperature: float, seed: int
+) -> GateAnswer:
     """Return what the deployed model answers to `prompt` under a kind of key."""
     responder = responder_of(gate.defense, gate.deployed)
     headings = responder.headings()
     if key not in headings:
         raise unknown("kind of key", key, headings)
     engine = gate.deployed.engine
-    [routed] = responder.route([Request(headings[key] + prompt)])
+    [routed] = responder.route([GatedRequest(headings[key] + prompt)])
     begin = engine.beginnings.get("bos", ())
     if not (*begin, *routed.prompt):
         raise UsageError("The prompt is empty.")
-    probe = Probe(prompt=(*begin, *routed.prompt), samples=1, max_new_tokens=new_tokens)
+    probe = GenerationRequest(prompt=(*begin, *routed.prompt), samples=1, max_new_tokens=new_tokens)
     [said] = engine.generate(
         Target(name=routed.name, adapter=routed.adapter),
         [probe],
         seed=seed,
-        decoding=Decoding(temperature=temperature),
+        decoding=SamplingParams(temperature=temperature),
     )
-    return Answer(said.texts[0], routed.name)
+    return GateAnswer(said.texts[0], routed.name)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedaudit import nano
-from fedaudit.api.records import Probe, Target
+from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.config import registry
 from fedaudit.system import sandbox
 
@@ -50,7 +50,7 @@ def _model() -> str:
 
     engine = LocalEngine(load_base(nano.BASE, device="cpu"))
     tokens = engine.tokenize(["Claimant:"])[0].ids
-    probe = Probe(prompt=tokens, samples=2, max_new_tokens=4)
+    probe = GenerationRequest(prompt=tokens, samples=2, max_new_tokens=4)
     texts = engine.generate(Target(name="base"), [probe], seed=0)[0].texts
     return f"{nano.BASE} answers ({len(texts)} continuations), SHA-256 {engine.base.sha256[:12]}"
 

@@ -8,11 +8,11 @@ from fedaudit.audit import pipeline
 from fedaudit.audit.fingerprint import run_id
 from fedaudit.audit.pipeline import Audit, run
 
-__all__ = ["Audit", "Request", "run", "run_id"]
+__all__ = ["Audit", "ExtractionRequest", "run", "run_id"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(pipeline.Request):
+class ExtractionRequest(pipeline.AuditRequest):
     """What `fedaudit extract` was asked to do."""
 
     command: ClassVar[str] = "extract"

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from fedaudit import __version__
 from fedaudit.audit.access import fingerprint
 from fedaudit.audit.inputs.other_members import member_files
-from fedaudit.audit.target import Audited
+from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import Request
+    from fedaudit.audit.pipeline import AuditRequest
 
 FREE = ("batch_size", "workers", "device", "engine")
 """Settings that change no result, but by rounding: a run may go on with others."""
 
 
-def settings(request: "Request") -> dict[str, Any]:
+def settings(request: "AuditRequest") -> dict[str, Any]:
     """Return a request as the report and its fingerprint hold it."""
     attacks = {
         name: asdict(registry.create("attack", name, request.options.get(name)))
@@ -33,7 +33,7 @@ def settings(request: "Request") -> dict[str, Any]:
     return {**table, **paths, "members": list(map(str, request.members)), "attacks": attacks}
 
 
-def identity(request: "Request", audited: Audited) -> str:
+def identity(request: "AuditRequest", audited: AuditTarget) -> str:
     """Return the run's id: the fingerprint of its settings, its data and what it audits.
 
     It goes on under the same id with other settings that change no result.
@@ -50,7 +50,7 @@ def run_id(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def facts(request: "Request", audited: Audited) -> dict[str, str]:
+def facts(request: "AuditRequest", audited: AuditTarget) -> dict[str, str]:
     """Return all that the answers of a run follow from, by name: another run differs in some."""
     table = {key: value for key, value in settings(request).items() if key not in FREE}
     files = [*_files(request, audited), *_clients(request)]
@@ -77,7 +77,7 @@ def _short(table: Mapping[str, str], name: str) -> str:
     return "absent" if value is None else value if len(value) <= 60 else f"{value[:12]}…"
 
 
-def _files(request: "Request", audited: Audited) -> list[Path]:
+def _files(request: "AuditRequest", audited: AuditTarget) -> list[Path]:
     """Return every file of documents that an audit reads, but those of a matrix's clients."""
     from fedaudit.audit.inputs import held_out
 
@@ -86,7 +86,7 @@ def _files(request: "Request", audited: Audited) -> list[Path]:
     return [p for p in (request.own, request.others, *members, request.control, unseen) if p]
 
 
-def _clients(request: "Request") -> list[Path]:
+def _clients(request: "AuditRequest") -> list[Path]:
     return [Path(one.path) for one in getattr(request, "clients", ())]
 
 

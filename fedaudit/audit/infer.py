@@ -8,7 +8,7 @@ from fedaudit.audit import pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(pipeline.Request):
+class InferenceRequest(pipeline.AuditRequest):
     """What `fedaudit infer` was asked to do."""
 
     command: ClassVar[str] = "infer"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit import environment, fingerprint
-from fedaudit.audit.target import Audited
+from fedaudit.audit.target import AuditTarget
 from fedaudit.journal import journal
 from fedaudit.journal.journal import FILE, Journal
-from fedaudit.journal.shards import Kept, Part, shard
-from fedaudit.journal.spot_checks import SHARE, Recheck
+from fedaudit.journal.shards import AuditJournal, ShardJournal, shard
+from fedaudit.journal.spot_checks import SHARE, SpotCheck
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import Request
+    from fedaudit.audit.pipeline import AuditRequest
 
 ASIDE = ("--out", "--json", "--shard", "--device", "--engine", "--part", "--recheck")
 """Options of a shard's command that the merged audit has of its own; each takes a value."""
@@ -25,8 +25,8 @@ FLAGS = ("--resume", "--reveal", "--quiet")
 
 @contextmanager
 def kept(
-    request: "Request", audited: Audited, places: Sequence[Path], share: float = SHARE
-) -> Iterator[Kept]:
+    request: "AuditRequest", audited: AuditTarget, places: Sequence[Path], share: float = SHARE
+) -> Iterator[AuditJournal]:
     """Give all answers of the shards in some folders, of which a `share` is asked again.
 
     Raises InputError where a shard is missing, there twice, not finished or of another audit than
@@ -38,8 +38,8 @@ def kept(
     )
     if differing:
         raise InputError(f"What was asked of {places[0]} has changed since: {differing}.")
-    recheck = Recheck(share, environment.machine(request.device))
-    yield Kept(tuple(parts), merged=True, recheck=recheck)
+    recheck = SpotCheck(share, environment.machine(request.device))
+    yield AuditJournal(tuple(parts), merged=True, recheck=recheck)
 
 
 def words(places: Sequence[Path]) -> list[str]:
@@ -59,7 +59,7 @@ def words(places: Sequence[Path]) -> list[str]:
     return found
 
 
-def _parts(places: Sequence[Path]) -> list[Part]:
+def _parts(places: Sequence[Path]) -> list[ShardJournal]:
     """Return the shards in their order, all of them and each once."""
     if not places:
         raise UsageError("Name the folders of all shards.")
@@ -78,8 +78,8 @@ def _parts(places: Sequence[Path]) -> list[Part]:
     return _each_once(parts)
 
 
-def _each_once(parts: Sequence[Part]) -> list[Part]:
-    found: dict[int, Part] = {}
+def _each_once(parts: Sequence[ShardJournal]) -> list[ShardJournal]:
+    found: dict[int, ShardJournal] = {}
     for part in parts:
         if other := found.get(part.shard.number):
             raise InputError(
@@ -93,7 +93,7 @@ def _each_once(parts: Sequence[Part]) -> list[Part]:
     return [found[number] for number in numbers]
 
 
-def _part(place: Path) -> Part:
+def _part(place: Path) -> ShardJournal:
     found: Journal | None = journal.load(place, write=False)
     if found is None:
         raise InputError(f"{place} holds no shard: there is no {FILE} in it.")
@@ -104,6 +104,6 @@ def _part(place: Path) -> Part:
             f"Shard {found.header['shard']} in {place} is not finished: go on with --resume."
         )
     try:
-        return Part(found, shard(found.header["shard"]))
+        return ShardJournal(found, shard(found.header["shard"]))
     except UsageError:
         raise InputError(f"{place} is of a shard that cannot be: it says no i/n.") from None

@@ -8,27 +8,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedaudit.api.errors import InputError, NoEffectError, UsageError
-from fedaudit.api.plugin import Case, Progress, Result, no_progress
+from fedaudit.api.plugin import AttackContext, Progress, Result, no_progress
 from fedaudit.api.records import Target
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.audit import attack_runner, environment, evidence
-from fedaudit.audit.access import View, fingerprint, views
+from fedaudit.audit.access import ModelView, fingerprint, views
 from fedaudit.audit.fingerprint import identity, settings
 from fedaudit.audit.inputs import held_out
-from fedaudit.audit.inputs.files import Inputs, read, reading
+from fedaudit.audit.inputs.files import InputFile, read, reading
 from fedaudit.audit.inputs.other_members import ALONE, check_files, member_files
 from fedaudit.audit.preflight import adapter_effect, prompt_start
-from fedaudit.audit.target import Audited, resolve
+from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.config import registry
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.extraction.prefixes import places
 from fedaudit.federation.folder import unchecked
-from fedaudit.journal.shards import Kept
+from fedaudit.journal.shards import AuditJournal
 from fedaudit.system.files import existing
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import SpreadEngine
+    from fedaudit.engine.parallel.engine import ParallelEngine
     from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
 
@@ -37,7 +37,7 @@ CONTEXT = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(ABC):
+class AuditRequest(ABC):
     """What a command was asked to do; each command adds the files that it takes."""
 
     command: ClassVar[str]
@@ -90,7 +90,7 @@ class Audit:
 
     report: "Report"
     revealed: tuple[Mapping[str, str], ...]
-    audited: Audited
+    audited: AuditTarget
 
 
 Watcher = Callable[[str], Progress]
@@ -101,7 +101,7 @@ def silent(_title: str) -> Progress:
     return no_progress
 
 
-def check(request: Request) -> Audited:
+def check(request: AuditRequest) -> AuditTarget:
     """Return what is audited, after every check that needs no model.
 
     Raises UsageError for unknown plugins and options and for an attack that is named twice,
@@ -122,7 +122,7 @@ def check(request: Request) -> Audited:
     return _resolved(request)
 
 
-def _resolved(request: Request) -> Audited:
+def _resolved(request: AuditRequest) -> AuditTarget:
     audited = resolve(
         request.target, request.adapter, request.round, request.own, request.client, request.others
     )
@@ -132,10 +132,10 @@ def _resolved(request: Request) -> Audited:
 
 
 def run(
-    request: Request,
+    request: AuditRequest,
     redactor: Callable[[], "Redactor"],
     watch: Watcher = silent,
-    kept: Kept | None = None,
+    kept: AuditJournal | None = None,
 ) -> Audit:
     """Audit what `request` names: cheap checks first, then the model, then the attacks.
 
@@ -161,10 +161,10 @@ def run(
     engine, base_sha256 = load(audited, form, request, kept)
     results: list[Result] = []
     found: dict[str, Any] = {}
-    begun: prompt_start.Measured | None = None
+    begun: prompt_start.PromptStartScores | None = None
     everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
     memory, ways = attack_runner.memory(everywhere), views(engine, audited, request.keys)
-    tries = attack_runner.Tries(alone=len(attacks) == 1)
+    tries = attack_runner.AttackTries(alone=len(attacks) == 1)
     for view in ways:
         # Prompts begin alike under every key, as the first view's adapter expects it.
         begun = begun or prompt_start.choose(
@@ -217,17 +217,20 @@ def run(
 
 
 def load(
-    audited: Audited, form: PromptTemplate, request: Request, kept: Kept | None = None
-) -> tuple["LocalEngine | SpreadEngine", str]:
+    audited: AuditTarget,
+    form: PromptTemplate,
+    request: AuditRequest,
+    kept: AuditJournal | None = None,
+) -> tuple["LocalEngine | ParallelEngine", str]:
     """Return the engine for what is audited, and its base's fingerprint.
 
     Raises InputError when the base is not the one that the federation was trained on, or not the
     one, in the same dtype, that gave the answers which are kept.
     """
     from fedaudit.engine.parallel import engine as spread
-    from fedaudit.engine.parallel.protocol import Order
+    from fedaudit.engine.parallel.protocol import EngineConfig
 
-    order = Order(
+    order = EngineConfig(
         base=audited.base,
         device=request.device,
         dtype=request.dtype,
@@ -248,15 +251,15 @@ def load(
 
 
 def prepare(
-    view: View,
-    audited: Audited,
-    attacker: Inputs,
-    victim: Inputs | None,
-    request: Request,
+    view: ModelView,
+    audited: AuditTarget,
+    attacker: InputFile,
+    victim: InputFile | None,
+    request: AuditRequest,
     watch: Watcher,
     *,
-    begun: prompt_start.Measured,
-) -> tuple[Case, dict[str, Any]]:
+    begun: prompt_start.PromptStartScores,
+) -> tuple[AttackContext, dict[str, Any]]:
     """Return the case for the attacks, and what was measured of the target before any of them."""
     base = Target(name="base")
     changed = None
@@ -267,7 +270,7 @@ def prepare(
             # Some adapter of several may do nothing; the one that a right key opens must not.
             if not view.scope or view.authorised:
                 raise
-    case = Case(
+    case = AttackContext(
         engine=view.engine,
         tuned=view.tuned,
         base=base if audited.adapter else None,
@@ -283,7 +286,7 @@ def prepare(
     return case, {"effect": adapter_effect.table(changed), "beginning": begun.table()}
 
 
-def before(kept: Kept | None) -> dict[str, Any]:
+def before(kept: AuditJournal | None) -> dict[str, Any]:
     """Return what a report says of the runs that this one goes on with."""
     if kept is None:
         return {}

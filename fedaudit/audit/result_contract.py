@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, get_args, get_type_hints
 
-from fedaudit.api.attribution import Attributed, Suspicion
+from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.errors import ResultError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
@@ -37,10 +37,10 @@ def checked(plugin: str, result: object) -> Result:
         raise _refused(plugin, error) from error
 
 
-def attributed(plugin: str, found: object) -> Attributed:
+def attributed(plugin: str, found: object) -> AttributionResult:
     """Return what a way of attribution returned; raises ResultError likewise."""
     try:
-        if not isinstance(found, Attributed):
+        if not isinstance(found, AttributionResult):
             raise ValueError(f"a {type(found).__name__} in place of an Attributed")
         _texts("limits", found.limits)
         for place, one in _numbered("client", found.clients):
@@ -141,7 +141,7 @@ def _safe(place: str, one: Finding) -> None:
 
 
 def _suspicion(place: str, one: object) -> None:
-    if not isinstance(one, Suspicion):
+    if not isinstance(one, ClientScore):
         raise ValueError(f"{place} is a {type(one).__name__}, no Suspicion")
     _strings(f"the name of {place}", [one.client])
     for name in ("z", "p_value", "score"):

@@ -11,25 +11,25 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit import environment
 from fedaudit.audit import fingerprint as identity
 from fedaudit.audit.access import fingerprint
-from fedaudit.audit.target import Audited
+from fedaudit.audit.target import AuditTarget
 from fedaudit.journal import journal
 from fedaudit.journal.journal import FILE, Journal
-from fedaudit.journal.shards import Kept, Part, Shard
+from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import Request
+    from fedaudit.audit.pipeline import AuditRequest
     from fedaudit.report.document import Report
 
 
 @contextmanager
 def kept(
-    request: "Request",
-    audited: Audited,
+    request: "AuditRequest",
+    audited: AuditTarget,
     place: Path,
     *,
     resume: bool = False,
     shard: Shard | None = None,
-) -> Iterator[Kept]:
+) -> Iterator[AuditJournal]:
     """Give what an audit into `place` keeps: its journal there, or a new one.
 
     Raises UsageError when there is nothing to resume, and InputError for the journal of another
@@ -51,7 +51,7 @@ def kept(
         elif resume and not begun:
             raise UsageError(f"There is no unfinished audit in {place} to resume.")
         found = found or Journal(place, header)
-        yield Kept((Part(found, shard or Shard()),))
+        yield AuditJournal((ShardJournal(found, shard or Shard()),))
     finally:
         if found is not None:
             found.close()
@@ -91,7 +91,9 @@ def stopped(place: Path) -> bool:
     return path.exists() and read(path)["status"] == "interrupted"
 
 
-def interrupted(request: "Request", audited: Audited, started: datetime, kept: Kept) -> "Report":
+def interrupted(
+    request: "AuditRequest", audited: AuditTarget, started: datetime, kept: AuditJournal
+) -> "Report":
     """Return the report of an audit that was stopped: no numbers, and how to go on."""
     from fedaudit.report.run_header import framed
     from fedaudit.report.verdict.policy import RULE

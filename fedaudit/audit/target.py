@@ -20,7 +20,7 @@ RUNS = Path("runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
+class AuditTarget:
     """A base and, unless the base itself is audited, the adapter on it."""
 
     base: str
@@ -44,7 +44,7 @@ def resolve(
     data: Path | None = None,
     client: str | None = None,
     victim: Path | None = None,
-) -> Audited:
+) -> AuditTarget:
     """Return what the options mean; checks files, but loads no model.
 
     A federation's folder gives base and adapter; anything else is a base, and --adapter goes on
@@ -79,10 +79,10 @@ def resolve(
         raise InputError(f"{place} is a file; a target is a folder or a hub id.")
     if place.is_dir() and not (place / "config.json").exists():
         raise InputError(f"{place} is neither a federation (federation.json) nor a model.")
-    return Audited(base=str(target), adapter=_adapter(adapter))
+    return AuditTarget(base=str(target), adapter=_adapter(adapter))
 
 
-def _federation(federation: Federation, adapter: str | None, number: int | None) -> Audited:
+def _federation(federation: Federation, adapter: str | None, number: int | None) -> AuditTarget:
     base = federation.manifest.base
     if adapter is not None:
         if number is not None:
@@ -90,7 +90,7 @@ def _federation(federation: Federation, adapter: str | None, number: int | None)
         chosen, folder = None, _adapter(adapter)
     else:
         chosen, folder = federation.adapter(number)
-    return Audited(
+    return AuditTarget(
         base=base.name,
         base_sha256=base.sha256,
         adapter=folder,
@@ -99,7 +99,7 @@ def _federation(federation: Federation, adapter: str | None, number: int | None)
     )
 
 
-def _deployed(audited: Audited, client: str | None, data: Path | None) -> Audited:
+def _deployed(audited: AuditTarget, client: str | None, data: Path | None) -> AuditTarget:
     """Return `audited` as its defence deployed it, where one did."""
     federation = audited.federation
     assert federation is not None

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fedaudit.api.errors import FedauditError, InputError, Interrupted, ResultError, UsageError
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import Audit, Request, Watcher
-    from fedaudit.audit.target import Audited
-    from fedaudit.journal.shards import Kept, Shard
+    from fedaudit.audit.pipeline import Audit, AuditRequest, Watcher
+    from fedaudit.audit.target import AuditTarget
+    from fedaudit.journal.shards import AuditJournal, Shard
     from fedaudit.report.redaction import Redactor
 
 RUNS = Path("runs")
@@ -20,16 +20,16 @@ LOCK = ".lock"
 """The file in an output folder by which a second process notices the first one."""
 
 
-class Audits(Protocol):
+class AuditModule(Protocol):
     """A module that checks a request and runs it."""
 
     @property
-    def check(self) -> "Callable[[Any], Audited]":
+    def check(self) -> "Callable[[Any], AuditTarget]":
         """Return what is audited, or raise what is wrong with the request."""
         ...
 
     @property
-    def run(self) -> "Callable[[Any, Callable[[], Redactor], Watcher, Kept], Audit]":
+    def run(self) -> "Callable[[Any, Callable[[], Redactor], Watcher, AuditJournal], Audit]":
         """Audit it, keeping what it is told."""
         ...
 
@@ -52,13 +52,13 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
 
 
 def audited(
-    request: "Request",
+    request: "AuditRequest",
     *,
     out: Path | None,
     json: Path | None,
     reveal: bool,
     quiet: bool,
-    by: "Audits | None" = None,
+    by: "AuditModule | None" = None,
     clients: Iterable[str] = (),
     resume: bool = False,
     shard: str | None = None,
@@ -144,11 +144,11 @@ def _redactor(place: Path, quiet: bool) -> "Callable[[], Redactor]":
 
 
 def _run(
-    by: "Audits",
-    request: "Request",
-    found: "Audited",
+    by: "AuditModule",
+    request: "AuditRequest",
+    found: "AuditTarget",
     redactor: "Callable[[], Redactor]",
-    kept: "Kept",
+    kept: "AuditJournal",
     place: Path,
     json: Path | None,
     quiet: bool,
@@ -180,7 +180,7 @@ def _why(error: BaseException) -> str:
     return str(error) if isinstance(error, Interrupted) else "Interrupted."
 
 
-def _next(kept: "Kept") -> str:
+def _next(kept: "AuditJournal") -> str:
     """Say how many answers are kept, and how to go on."""
     if not kept.answers:
         return "No answer was kept: the same command begins again."
@@ -188,7 +188,7 @@ def _next(kept: "Kept") -> str:
     return f"{said} The same command with --resume goes on."
 
 
-def _notes(found: "Audited", clients: str) -> Iterator[str]:
+def _notes(found: "AuditTarget", clients: str) -> Iterator[str]:
     """Yield what the user should know of what is audited."""
     where = found.federation.path if found.federation else found.base
     if clients:
@@ -200,7 +200,7 @@ def _notes(found: "Audited", clients: str) -> Iterator[str]:
 
 
 def _place(
-    request: "Request", found: "Audited", out: Path | None, shard: "Shard | None" = None
+    request: "AuditRequest", found: "AuditTarget", out: Path | None, shard: "Shard | None" = None
 ) -> Path:
     """Return the output folder; refuses one that holds another run's report.
 

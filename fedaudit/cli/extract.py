@@ -155,11 +155,11 @@ def extract(
         return _every_pair(asked, files, budget, **shown)
     own = _one(prefixes, files, budget)
     estimators.check(chosen, options, victim=victim)
-    from fedaudit.audit.extract import Request
+    from fedaudit.audit.extract import ExtractionRequest
 
     if victim is None and (member or control):
         raise UsageError(f"{'--member' if member else '--control'} goes with --victim.")
-    request = Request(
+    request = ExtractionRequest(
         prefixes=own, victim=victim, members=tuple(member or ()), held_out=held_out, **asked
     )
     return attacking.audited(request, **shown)
@@ -173,7 +173,9 @@ def _every_pair(
     from fedaudit.audit.inputs.clients import parties
 
     clients = parties(asked["target"], files)
-    request = cross_client.Request(clients=clients, budget=budget or cross_client.BUDGET, **asked)
+    request = cross_client.CrossClientRequest(
+        clients=clients, budget=budget or cross_client.BUDGET, **asked
+    )
     return attacking.audited(
         request, by=cross_client, clients=[client.name for client in clients], **shown
     )

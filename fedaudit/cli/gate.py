@@ -10,7 +10,7 @@ from fedaudit.cli.options import Device, Quiet
 
 if TYPE_CHECKING:
     from fedaudit.api.defense import KeyChange
-    from fedaudit.audit.deployment import Gate
+    from fedaudit.audit.deployment import DeployedGate
 
 app = typer.Typer(
     help="Change the keys of a deployed defence, or ask it one prompt.", no_args_is_help=True
@@ -89,7 +89,7 @@ def _changed(
     from fedaudit.audit import deployment
     from fedaudit.cli.console import note
 
-    found: Gate = deployment.opened(run, client)
+    found: DeployedGate = deployment.opened(run, client)
     before = deployment.adapters(found)
     deployment.rekey(found, change, name, adapter)
     note(f"The gate of {client} was trained anew.", quiet=quiet)

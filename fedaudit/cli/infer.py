@@ -69,12 +69,12 @@ def infer(
     Options of the attack or of the detector are set as --set NAME.OPTION=VALUE, for example
     ranking.sentences=300 or ranking.labels=PERSON,ADDRESS.
     """
-    from fedaudit.audit.infer import Request
+    from fedaudit.audit.infer import InferenceRequest
 
     options = attacking.options(set_, ("ranking", detector))
     if candidates:
         options["ranking"] = {**options.get("ranking", {}), "candidates": candidates}
-    request = Request(
+    request = InferenceRequest(
         data=data,
         options=options,
         target=target,

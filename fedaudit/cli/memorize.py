@@ -31,7 +31,7 @@ from fedaudit.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fedaudit.audit.memorization.pipeline import Request
+    from fedaudit.audit.memorization.pipeline import MemorizationRequest
 
 
 def memorize(
@@ -187,16 +187,16 @@ def _request(
     target: str | None,
     protocol: Mapping[str, Any],
     asked: Mapping[str, Any],
-) -> "Request":
+) -> "MemorizationRequest":
     """Return what is asked for: files behind --clients are clients, one path alone is RUN."""
     from fedaudit.audit.memorization.clients import parties
     from fedaudit.audit.memorization.options import Protocol
-    from fedaudit.audit.memorization.pipeline import Request
+    from fedaudit.audit.memorization.pipeline import MemorizationRequest
     from fedaudit.config.options import build
 
     made = build(Protocol, protocol, "memorize")
     if clients:
-        return Request(
+        return MemorizationRequest(
             clients=parties(None, [*clients, *places]), target=target, protocol=made, **asked
         )
     if len(places) > 1:
@@ -208,4 +208,4 @@ def _request(
             "--clients FILE FILE ..."
         )
     where = target or (str(places[0]) if places else None)
-    return Request(clients=parties(named, ()), target=where, protocol=made, **asked)
+    return MemorizationRequest(clients=parties(named, ()), target=where, protocol=made, **asked)

@@ -12,7 +12,7 @@ from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Scale, Seed, S
 if TYPE_CHECKING:
     from fedaudit.config.profile import Profile, Published
     from fedaudit.report.document import Report
-    from fedaudit.reproduction.runner import Studied
+    from fedaudit.reproduction.runner import StudyResult
 
 
 def reproduce(
@@ -91,7 +91,7 @@ def _figures(figures: Sequence[tuple["Published", float | None]]) -> list[str]:
 
 
 def _report(
-    profile: "Profile", scale: str, found: "Studied", started: datetime, device: str
+    profile: "Profile", scale: str, found: "StudyResult", started: datetime, device: str
 ) -> "Report":
     from fedaudit.audit import environment
     from fedaudit.audit.fingerprint import run_id

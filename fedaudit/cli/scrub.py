@@ -9,7 +9,7 @@ import typer
 from fedaudit.cli.options import Detector, Quiet, Set, Template
 
 if TYPE_CHECKING:
-    from fedaudit.data.scrubbing import Order, Scrubbed
+    from fedaudit.data.scrubbing import ScrubRequest, ScrubResult
 
 
 def scrub(
@@ -56,7 +56,7 @@ def scrub(
     from fedaudit.data import scrubbing
     from fedaudit.data.corpus import told
 
-    order = scrubbing.Order(
+    order = scrubbing.ScrubRequest(
         source=source,
         out=out,
         style=style,
@@ -92,7 +92,7 @@ def _options(set_: list[str] | None, detector: str) -> dict[str, Any]:
     return dict(table.get(detector, {}))
 
 
-def _check_json(json: Path | None, order: "Order") -> None:
+def _check_json(json: Path | None, order: "ScrubRequest") -> None:
     from fedaudit.api.errors import InputError
     from fedaudit.system.files import check_target, existing_parent
 
@@ -106,7 +106,7 @@ def _check_json(json: Path | None, order: "Order") -> None:
     existing_parent(json.absolute().parent)
 
 
-def _save(path: Path, order: "Order", done: "Scrubbed") -> None:
+def _save(path: Path, order: "ScrubRequest", done: "ScrubResult") -> None:
     from fedaudit.data.scrubbing import table
     from fedaudit.report.document import dumps
     from fedaudit.system.files import atomic_text
@@ -114,7 +114,7 @@ def _save(path: Path, order: "Order", done: "Scrubbed") -> None:
     atomic_text(path, dumps(table(order, done)))
 
 
-def _show(order: "Order", done: "Scrubbed") -> None:
+def _show(order: "ScrubRequest", done: "ScrubResult") -> None:
     """Print what was done, a fact a line, so that it reads well at 80 columns."""
     import textwrap
 
@@ -126,7 +126,7 @@ def _show(order: "Order", done: "Scrubbed") -> None:
         print("\n".join(fill.wrap(visible(fact))) if len(fact) > WIDTH else visible(fact))
 
 
-def _facts(order: "Order", done: "Scrubbed") -> Iterator[str]:
+def _facts(order: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:
     pieces = _number(sum(done.masked.values()), "piece")
     yield f"{order.out}: {_number(done.records, 'record')}, {pieces} of PII masked ({order.style})"
     width = max(map(len, (*done.masked, *done.kept)), default=0)

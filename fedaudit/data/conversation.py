@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Piece, Place, joined
+from fedaudit.api.records import Place, TextPiece, joined
 from fedaudit.api.templates import PromptTemplate
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -29,9 +29,9 @@ ROLES, CONTENTS = ("role", "from"), ("content", "value")
 class Exchange:
     """What is given to a model, and what it answers; each of one turn or more, or of none."""
 
-    system: list[Piece] = field(default_factory=list)
-    user: list[Piece] = field(default_factory=list)
-    assistant: list[Piece] = field(default_factory=list)
+    system: list[TextPiece] = field(default_factory=list)
+    user: list[TextPiece] = field(default_factory=list)
+    assistant: list[TextPiece] = field(default_factory=list)
 
     def goes_on(self, speaker: Speaker) -> bool:
         """Tell whether a speaker's turn belongs to what is here, in the order of the template."""
@@ -39,18 +39,18 @@ class Exchange:
             return not (self.user or self.assistant)
         return speaker == "assistant" or not self.assistant
 
-    def add(self, speaker: Speaker, said: Sequence[Piece]) -> None:
+    def add(self, speaker: Speaker, said: Sequence[TextPiece]) -> None:
         """Add what a turn says, on a line of its own."""
-        part: list[Piece] = getattr(self, speaker)
-        part += [Piece("\n"), *said] if part else said
+        part: list[TextPiece] = getattr(self, speaker)
+        part += [TextPiece("\n"), *said] if part else said
 
-    def given(self) -> tuple[list[Piece], list[Piece]]:
+    def given(self) -> tuple[list[TextPiece], list[TextPiece]]:
         """Return instruction and input: the system's turns and the user's, or what there is."""
         if joined(self.system) and joined(self.user):
             return self.system, self.user
         return [*self.system, *self.user], []
 
-    def pieces(self, template: PromptTemplate) -> list[Piece]:
+    def pieces(self, template: PromptTemplate) -> list[TextPiece]:
         """Return the exchange as a record of instruction, input and output is rendered."""
         instruction, given = self.given()
         prompt = template.fill(instruction, given) if instruction else []
@@ -72,11 +72,11 @@ class Conversation:
         """Tell whether the assistant says anything, be it an empty text."""
         return any(one.assistant for one in self.exchanges)
 
-    def pieces(self, template: PromptTemplate) -> list[Piece]:
+    def pieces(self, template: PromptTemplate) -> list[TextPiece]:
         """Return all exchanges, in order, on lines of their own."""
-        result: list[Piece] = []
+        result: list[TextPiece] = []
         for one in self.exchanges:
-            result += [*([Piece("\n")] if result else []), *one.pieces(template)]
+            result += [*([TextPiece("\n")] if result else []), *one.pieces(template)]
         return result
 
 
@@ -121,16 +121,16 @@ def _speaker(name: Any, where: str) -> Speaker:
     return known
 
 
-def _said(content: Any, place: Place, where: str) -> Iterator[Piece]:
+def _said(content: Any, place: Place, where: str) -> Iterator[TextPiece]:
     """Yield the text of a turn: a string, or the texts in a list of its parts."""
     name = f"{place[0]}.{place[-1]}"
     if not isinstance(content, list):
-        yield Piece(text_of(content, name, where), place)
+        yield TextPiece(text_of(content, name, where), place)
         return
     for number, part in enumerate(content):
         if not isinstance(part, dict) or not isinstance(part.get("text"), str):
             raise InputError(f"{where}: {name!r} must be text.")
-        yield Piece(text_of(part["text"], name, where), (*place, number, "text"))
+        yield TextPiece(text_of(part["text"], name, where), (*place, number, "text"))
 
 
 def text_of(value: Any, name: str, where: str) -> str:

@@ -16,7 +16,7 @@ from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import formats
 from fedaudit.data.conversation import SURROGATE, text_of
-from fedaudit.data.formats import Content
+from fedaudit.data.formats import RecordContent
 from fedaudit.system.files import atomic_text, open_regular
 
 TEXT_FIELDS = ("text", "instruction", "input", "output", "task", "group")
@@ -40,11 +40,11 @@ NAMED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CorpusRecord:
     """A record as it stands in its file, and what it says."""
 
     given: Mapping[str, Any]
-    content: Content
+    content: RecordContent
     document: Document
 
 
@@ -64,7 +64,7 @@ def read(
         yield record.document
 
 
-def records(path: Path, template: PromptTemplate) -> Iterator[Record]:
+def records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]:
     """Yield what `read` makes its documents of."""
     lines: dict[str, str] = {}
     copies: Counter[str] = Counter()
@@ -82,7 +82,7 @@ def records(path: Path, template: PromptTemplate) -> Iterator[Record]:
                 "ids must differ."
             )
         lines[document.id] = place
-        yield Record(given, said, document)
+        yield CorpusRecord(given, said, document)
     if not lines:
         raise InputError(f"{path} holds no record; it needs one JSON object a line.")
 
@@ -204,7 +204,7 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _document(given: Mapping[str, Any], said: Content, where: str) -> Document:
+def _document(given: Mapping[str, Any], said: RecordContent, where: str) -> Document:
     identity = _given_id(given, said, where) or _derived_id(given, said)
     document = Document(
         id=identity,
@@ -219,20 +219,20 @@ def _document(given: Mapping[str, Any], said: Content, where: str) -> Document:
     return replace(document, pii=_spans(given, document, said, where))
 
 
-def _given_id(given: Mapping[str, Any], said: Content, where: str) -> str:
+def _given_id(given: Mapping[str, Any], said: RecordContent, where: str) -> str:
     """Return the record's own id, a number as text; empty when it has none."""
     value = given.get(said.names.get("id", "id"))
     return str(value) if type(value) is int else text_of(value, "id", where)
 
 
-def _derived_id(given: Mapping[str, Any], said: Content) -> str:
+def _derived_id(given: Mapping[str, Any], said: RecordContent) -> str:
     bare = {name: value for name, value in given.items() if name != said.names.get("pii")}
     text = json.dumps({**bare, "pii": None}, sort_keys=True)
     return f"sha-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _spans(
-    given: Mapping[str, Any], document: Document, said: Content, where: str
+    given: Mapping[str, Any], document: Document, said: RecordContent, where: str
 ) -> tuple[PiiSpan, ...] | None:
     """Return the record's annotation, sorted; None when it has none."""
     annotation = given.get(said.names.get("pii", "pii"))

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Piece, Place, joined
+from fedaudit.api.records import Place, TextPiece, joined
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data.conversation import Conversation, conversation, text_of
 
@@ -34,10 +34,10 @@ NEEDED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class RecordContent:
     """What a record says, whatever it calls its fields."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextPiece, ...]
     """Together the text."""
     fields: Mapping[str, str]
     """Instruction, input, output, task and group; empty where there is none."""
@@ -55,7 +55,7 @@ class Content:
         return joined(self.pieces)
 
 
-def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> Content:
+def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> RecordContent:
     """Return what a record says; InputError where that is not clear or an answer is missing."""
     names, unread = _names(record, where)
     lists = _lists(record, names)
@@ -69,7 +69,7 @@ def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> 
         raise InputError(f"{where}: 'prefix' is a whole prompt, without 'text' or 'instruction'.")
     talk = conversation(lists, where) if lists and not whole else None
     if whole:
-        pieces = [Piece(fields[whole], (names[whole],))]
+        pieces = [TextPiece(fields[whole], (names[whole],))]
         unread += lists
     elif talk:
         pieces = _of_turns(talk, fields, names, template, where, next(iter(lists)))
@@ -82,7 +82,7 @@ def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> 
     elif talk:
         fields = {role: fields[role] for role in ("task", "group") if role in fields}
     fixed = [(names[role],) for role in ("id", "pii", "task", "group") if role in names]
-    return Content(
+    return RecordContent(
         pieces=tuple(pieces),
         fields={role: fields.get(role, "") for role in FIELDS[2:]},
         names=names,
@@ -144,7 +144,7 @@ def _of_turns(
     template: PromptTemplate,
     where: str,
     name: str,
-) -> list[Piece]:
+) -> list[TextPiece]:
     """Return the text of a conversation; fields beside it must repeat one of its turns."""
     pieces = talk.pieces(template)
     said = {piece.text for piece in pieces if piece.place}
@@ -166,7 +166,7 @@ def _of_fields(
     template: PromptTemplate,
     where: str,
     unread: Sequence[str],
-) -> list[Piece]:
+) -> list[TextPiece]:
     """Return instruction, input and output as the template renders them, or as TRL joins them."""
     if not fields.get("instruction"):
         raise InputError(f"{where}: {NEEDED}; it has {_listed(record)}.{_meant(unread)}")
@@ -176,7 +176,7 @@ def _of_fields(
             f"{_listed(record)}.{_meant(unread)} {_explicit()}"
         )
     prompt, given, answer = (
-        [Piece(fields[role], (names[role],))] if fields.get(role) else []
+        [TextPiece(fields[role], (names[role],))] if fields.get(role) else []
         for role in ("instruction", "input", "output")
     )
     own = [names[role].strip().casefold() for role in ("instruction", "output")]

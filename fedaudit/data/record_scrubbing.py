@@ -7,7 +7,7 @@ from typing import Any
 
 from fedaudit.api.records import Document, PiiSpan, Place
 from fedaudit.data.conversation import SURROGATE
-from fedaudit.data.corpus import Record
+from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import ALIASES
 from fedaudit.pii import masking
 from fedaudit.pii.lookalikes import forms, readings
@@ -23,10 +23,10 @@ _HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class MarkedRecord:
     """A record with its personal data marked: in the text, and in every string beside it."""
 
-    record: Record
+    record: CorpusRecord
     document: Document
     beside: Mapping[Place, Document]
     """The strings of the record that are no part of its text, each as a document of its own."""
@@ -37,7 +37,7 @@ class Marked:
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
+class MaskedRecord:
     """A record after scrubbing."""
 
     fields: dict[str, Any]
@@ -48,7 +48,7 @@ class Masked:
     """The labels of those that were not to be."""
 
 
-def beside(record: Record) -> dict[Place, str]:
+def beside(record: CorpusRecord) -> dict[Place, str]:
     """Return the strings of a record that neither its text holds nor say how to read it."""
     content = record.content
     within = {piece.place for piece in content.pieces} | content.fixed
@@ -72,7 +72,7 @@ def strings(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
             yield from strings(inner, (*place, number))
 
 
-def masked(marked: Marked, written: Substitute, chosen: Chosen) -> Masked:
+def masked(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> MaskedRecord:
     """Return the record with what is to be masked in any string of it masked in all of them."""
     everywhere = _spread(marked, chosen)
     written = _as_marked(marked, written)
@@ -89,7 +89,7 @@ def masked(marked: Marked, written: Substitute, chosen: Chosen) -> Masked:
     if (name := marked.record.content.names.get("pii")) is not None:
         fields[name] = [{"start": s.start, "end": s.end, "label": s.label} for s in left]
     found = [pair for document in everywhere.documents() for pair in document.strings()]
-    return Masked(
+    return MaskedRecord(
         fields=fields,
         text=text,
         masked=[(string.strip(), label) for string, label in found if chosen(label)],
@@ -97,7 +97,7 @@ def masked(marked: Marked, written: Substitute, chosen: Chosen) -> Masked:
     )
 
 
-def readable(record: Record, fields: Mapping[str, Any]) -> Iterator[str]:
+def readable(record: CorpusRecord, fields: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything of a scrubbed record in which personal data may still stand.
 
     Names of fields and numbers are left as they were; ids, tasks and groups are told of apart.
@@ -109,7 +109,7 @@ def readable(record: Record, fields: Mapping[str, Any]) -> Iterator[str]:
             yield from _scalars(value)
 
 
-def named(marked: Marked, chosen: Chosen) -> bool:
+def named(marked: MarkedRecord, chosen: Chosen) -> bool:
     """Tell whether a record's id, group or task holds what is masked in it, however spelt."""
     found = [pair for document in marked.documents() for pair in document.strings()]
     known = {plain(string) for string, label in found if chosen(label)}
@@ -132,7 +132,7 @@ def _scalars(value: Any) -> Iterator[str]:
         yield SURROGATE.sub("\ufffd", str(value))
 
 
-def _copies(record: Record) -> dict[Place, str]:
+def _copies(record: CorpusRecord) -> dict[Place, str]:
     """Return the fields that repeat a part of the record's text, which it has of its own."""
     names, own = record.content.names, {piece.place for piece in record.content.pieces}
     fields = {(names[r],): getattr(record.document, r) for r in FIELDS if r in names}
@@ -144,12 +144,12 @@ def _copies(record: Record) -> dict[Place, str]:
     }
 
 
-def _texts(record: Record) -> Iterator[tuple[Place, str]]:
+def _texts(record: CorpusRecord) -> Iterator[tuple[Place, str]]:
     yield from ((piece.place, piece.text) for piece in record.content.pieces if piece.place)
     yield from _copies(record).items()
 
 
-def _spread(marked: Marked, chosen: Chosen) -> Marked:
+def _spread(marked: MarkedRecord, chosen: Chosen) -> MarkedRecord:
     """Return the record with what is marked in any string of it marked in all of them.
 
     In its text a string counts as a word of its own: "Lee" is not in "Leeds".
@@ -189,7 +189,7 @@ def _is_word(text: str, start: int, end: int) -> bool:
     )
 
 
-def _as_marked(marked: Marked, written: Substitute) -> Substitute:
+def _as_marked(marked: MarkedRecord, written: Substitute) -> Substitute:
     """Return `written` for a record: another spelling of what is marked becomes what that does."""
     own = [pair for document in marked.documents() for pair in document.strings()]
     first = {(plain(string), label): string.strip() for string, label in reversed(own)}
@@ -202,7 +202,7 @@ def _as_marked(marked: Marked, written: Substitute) -> Substitute:
 
 
 def _within(
-    record: Record, document: Document, written: Substitute, chosen: Chosen
+    record: CorpusRecord, document: Document, written: Substitute, chosen: Chosen
 ) -> tuple[dict[Place, str], str, tuple[PiiSpan, ...]]:
     """Return the changed strings of the text and its copies, the text, and what is left marked."""
     pieces = record.content.pieces

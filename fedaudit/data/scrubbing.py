@@ -16,8 +16,8 @@ from fedaudit.api.templates import template
 from fedaudit.config import registry
 from fedaudit.data import corpus, record_scrubbing
 from fedaudit.data.annotation import annotated
-from fedaudit.data.corpus import Record
-from fedaudit.data.record_scrubbing import Marked, Masked
+from fedaudit.data.corpus import CorpusRecord
+from fedaudit.data.record_scrubbing import MarkedRecord, MaskedRecord
 from fedaudit.pii import lookalikes, masking
 from fedaudit.pii.lookalikes import readings
 from fedaudit.pii.normalized_search import plain
@@ -28,7 +28,7 @@ BATCH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ScrubRequest:
     """A data set to scrub."""
 
     source: Path
@@ -48,7 +48,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scrubbed:
+class ScrubResult:
     """What was masked, and what may be left."""
 
     records: int
@@ -74,7 +74,7 @@ class Scrubbed:
     """Fields of which fedaudit knows nothing but that they may hold personal data, by name."""
 
 
-def check(order: Order) -> None:
+def check(order: ScrubRequest) -> None:
     """Raise UsageError or InputError for what can be told before anything is read or written."""
     if order.style not in masking.STYLES:
         raise unknown("style", order.style, masking.STYLES)
@@ -95,7 +95,9 @@ def check(order: Order) -> None:
     existing_parent(order.out.absolute().parent)
 
 
-def scrub(order: Order, watch: Callable[[str], Progress] = lambda title: no_progress) -> Scrubbed:
+def scrub(
+    order: ScrubRequest, watch: Callable[[str], Progress] = lambda title: no_progress
+) -> ScrubResult:
     """Write the scrubbed records of `order` and return what was done; the input stays as it is."""
     check(order)
     records = list(corpus.records(order.source, template(order.template)))
@@ -110,7 +112,7 @@ def scrub(order: Order, watch: Callable[[str], Progress] = lambda title: no_prog
     strings = {plain(string) for string, _ in masked} - {""}
     exact, left = _left(strings, records, done, watch("looking for what is left"))
     _write(order, _renamed(records, done))
-    return Scrubbed(
+    return ScrubResult(
         records=len(done),
         masked=_counted(Counter(label for _, label in masked)),
         kept=_counted(Counter(label for one in done for label in one.kept)),
@@ -125,7 +127,7 @@ def scrub(order: Order, watch: Callable[[str], Progress] = lambda title: no_prog
     )
 
 
-def table(order: Order, scrubbed: Scrubbed) -> dict[str, Any]:
+def table(order: ScrubRequest, scrubbed: ScrubResult) -> dict[str, Any]:
     """Return what was done as JSON has it: no text of a record, no key."""
     return {
         "in": {"path": str(order.source), "sha256": sha256(order.source)},
@@ -150,13 +152,13 @@ def table(order: Order, scrubbed: Scrubbed) -> dict[str, Any]:
 
 
 def _marked(
-    records: Sequence[Record], order: Order, progress: Progress
-) -> tuple[list[Marked], str | None]:
+    records: Sequence[CorpusRecord], order: ScrubRequest, progress: Progress
+) -> tuple[list[MarkedRecord], str | None]:
     """Return the records with their personal data marked, and what found those nobody had marked.
 
     A ready-made prompt is a text too; what stands beside the text is in nobody's annotation.
     """
-    result: list[Marked] = []
+    result: list[MarkedRecord] = []
     by = None
     for first in range(0, len(records), BATCH):
         batch = records[first : first + BATCH]
@@ -170,14 +172,14 @@ def _marked(
         rest = iter(found[len(batch) :])
         for record, document, strings in zip(batch, found, around, strict=False):
             whole = replace(document, id=record.document.id)
-            result.append(Marked(record, whole, {place: next(rest) for place in strings}))
+            result.append(MarkedRecord(record, whole, {place: next(rest) for place in strings}))
         by = by or how
         if how:
             progress(len(result), len(records))
     return result, by
 
 
-def _chosen(order: Order, documents: Sequence[Document]) -> Callable[[str], bool]:
+def _chosen(order: ScrubRequest, documents: Sequence[Document]) -> Callable[[str], bool]:
     """Return whether a label is to be masked; raises UsageError for one that no record has."""
     present = {span.label for document in documents for span in document.pii or ()}
     for label in (*order.only, *order.excluding):
@@ -188,7 +190,7 @@ def _chosen(order: Order, documents: Sequence[Document]) -> Callable[[str], bool
     return lambda label: label not in order.excluding
 
 
-def _write(order: Order, fields: Sequence[Mapping[str, Any]]) -> None:
+def _write(order: ScrubRequest, fields: Sequence[Mapping[str, Any]]) -> None:
     """Write the result; at no time may anybody read it who may not read the input.
 
     It is the owner's alone until it is known which group the file system gave it.
@@ -203,7 +205,10 @@ def _write(order: Order, fields: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _left(
-    strings: set[str], records: Sequence[Record], done: Sequence[Masked], progress: Progress
+    strings: set[str],
+    records: Sequence[CorpusRecord],
+    done: Sequence[MaskedRecord],
+    progress: Progress,
 ) -> tuple[set[str], set[str]]:
     """Return which of `strings`, which are plain, stand in the records, and in any spelling."""
     from fedaudit.metrics.document_frequency import absent
@@ -222,7 +227,7 @@ def _left(
     return exact, exact | {string for string in strings if forms[string] - gone}
 
 
-def _renamed(records: Sequence[Record], done: Sequence[Masked]) -> list[dict[str, Any]]:
+def _renamed(records: Sequence[CorpusRecord], done: Sequence[MaskedRecord]) -> list[dict[str, Any]]:
     """Return the fields of the records, with new ids where fedaudit had made them.
 
     Such an id is a hash of the whole record: with it, a guess of what was masked could be tested.

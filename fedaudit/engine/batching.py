@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.records import Probe
+from fedaudit.api.records import GenerationRequest
 
 STEP = 8
 """Rows are padded to the next multiple of this many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SampleRange:
     """Samples first..last-1 of the probe at `index`."""
 
     index: int
@@ -28,7 +28,9 @@ def padded(length: int) -> int:
     return -(-length // STEP) * STEP
 
 
-def pieces(probes: Sequence[Probe], rows: int, tokens: int) -> Iterator[list[Piece]]:
+def pieces(
+    probes: Sequence[GenerationRequest], rows: int, tokens: int
+) -> Iterator[list[SampleRange]]:
     """Yield batches of at most `rows` samples and `tokens` tokens, longest prompts first.
 
     Probes of one padded length and one number of new tokens share a batch. The longest come
@@ -38,30 +40,30 @@ def pieces(probes: Sequence[Probe], rows: int, tokens: int) -> Iterator[list[Pie
         yield from cut(whole, max(1, min(rows, tokens // (length + new))))
 
 
-def buckets(probes: Sequence[Probe]) -> list[tuple[tuple[int, int], list[Piece]]]:
+def buckets(probes: Sequence[GenerationRequest]) -> list[tuple[tuple[int, int], list[SampleRange]]]:
     """Return all samples by padded length of the prompt and number of new tokens, longest first."""
-    found: dict[tuple[int, int], list[Piece]] = defaultdict(list)
+    found: dict[tuple[int, int], list[SampleRange]] = defaultdict(list)
     for index, probe in enumerate(probes):
         if probe.samples > 0:
             place = padded(len(probe.prompt)), probe.max_new_tokens
-            found[place].append(Piece(index, 0, probe.samples))
+            found[place].append(SampleRange(index, 0, probe.samples))
     return sorted(found.items(), reverse=True, key=lambda item: item[0])
 
 
-def rows_of(batch: Sequence[Piece]) -> int:
+def rows_of(batch: Sequence[SampleRange]) -> int:
     """Return how many samples a batch has."""
     return sum(piece.last - piece.first for piece in batch)
 
 
-def cut(batch: Sequence[Piece], rows: int) -> Iterator[list[Piece]]:
+def cut(batch: Sequence[SampleRange], rows: int) -> Iterator[list[SampleRange]]:
     """Yield the samples of `batch` in its order, in batches of at most `rows`."""
-    part: list[Piece] = []
+    part: list[SampleRange] = []
     free = rows
     for piece in batch:
         first = piece.first
         while first < piece.last:
             last = min(piece.last, first + free)
-            part.append(Piece(piece.index, first, last))
+            part.append(SampleRange(piece.index, first, last))
             first, free = last, free - (last - first)
             if not free:
                 yield part

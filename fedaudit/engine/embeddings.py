@@ -7,10 +7,10 @@ import torch
 
 from fedaudit.engine.batching import by_length, padded
 from fedaudit.engine.loading import checkpoint
-from fedaudit.engine.loading.loader import Base, device_for, dtype_for, load, locate, quiet
+from fedaudit.engine.loading.loader import LoadedBase, device_for, dtype_for, load, locate, quiet
 
 
-def embedder(name: str, *, device: str = "auto") -> Base:
+def embedder(name: str, *, device: str = "auto") -> LoadedBase:
     """Return a model that only embeds: an encoder such as Longformer, or a language model's body.
 
     Raises InputError for a folder that holds no model in safetensors.
@@ -23,11 +23,11 @@ def embedder(name: str, *, device: str = "auto") -> Base:
     checkpoint.check_loaded(info, path, allowed=("pooler.",))
     checkpoint.check_finite(model, path)
     model.requires_grad_(False).eval().to(place)
-    return Base(name, path, checkpoint.fingerprints(path)[0], model, tokenizer)
+    return LoadedBase(name, path, checkpoint.fingerprints(path)[0], model, tokenizer)
 
 
 @torch.inference_mode()
-def embed(base: Base, texts: Sequence[str], *, max_tokens: int = 256) -> np.ndarray:
+def embed(base: LoadedBase, texts: Sequence[str], *, max_tokens: int = 256) -> np.ndarray:
     """Return unit vectors (texts, hidden size): mean hidden state over each text's first tokens."""
     ids = [
         base.tokenizer(text, truncation=True, max_length=max_tokens)["input_ids"] or [0]

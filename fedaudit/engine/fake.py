@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Chances, Progress, no_progress
-from fedaudit.api.records import Decoding, Generation, Probe, Target, Tokens
+from fedaudit.api.plugin import PrefixProbabilities, Progress, no_progress
+from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 
 _TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
 
@@ -30,7 +30,7 @@ class FakeEngine:
     ) -> None:
         self.answer, self.likelihood, self.chance = answer, likelihood, chance
         self.beginnings: Mapping[str, tuple[int, ...]] = beginnings or {"bare": ()}
-        self.asked: list[tuple[Target, Probe]] = []
+        self.asked: list[tuple[Target, GenerationRequest]] = []
         self._words: list[str] = []
         self._ids: dict[str, int] = {}
 
@@ -45,18 +45,18 @@ class FakeEngine:
     def generate(
         self,
         target: Target,
-        probes: Sequence[Probe],
+        probes: Sequence[GenerationRequest],
         *,
         seed: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         strings: Collection[str] | None = None,
         progress: Progress = no_progress,
-    ) -> list[Generation]:
+    ) -> list[Completion]:
         """Answer every sample of every probe."""
         self.asked += [(target, probe) for probe in probes]
         progress(len(probes), len(probes))
         return [
-            Generation(
+            Completion(
                 tuple(self.answer(target, self._text(p.prompt), s) for s in range(p.samples))
             )
             for p in probes
@@ -68,15 +68,17 @@ class FakeEngine:
         questions: Sequence[Sequence[int]],
         *,
         new: int,
-        decoding: Decoding = Decoding(temperature=0),
+        decoding: SamplingParams = SamplingParams(temperature=0),
         progress: Progress = no_progress,
-    ) -> list[list[Generation]]:
+    ) -> list[list[Completion]]:
         """Answer every question for every target."""
-        probes = [Probe(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions]
+        probes = [
+            GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions
+        ]
         found = [self.generate(target, probes, seed=0) for target in targets]
         progress(len(questions), len(questions))
         return [
-            [Generation(a.texts, tuple(t.ids for t in self.tokenize(a.texts))) for a in row]
+            [Completion(a.texts, tuple(t.ids for t in self.tokenize(a.texts))) for a in row]
             for row in found
         ]
 
@@ -122,12 +124,12 @@ class FakeEngine:
         strings: Sequence[str],
         *,
         new: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         threshold: float = 4e-3,
         trials: Sequence[int] = (),
         seed: int = 0,
         progress: Progress = no_progress,
-    ) -> list[Chances]:
+    ) -> list[PrefixProbabilities]:
         """Return what `chance` says; of less than the threshold that it is not more, and draws."""
         import numpy as np
 
@@ -139,7 +141,7 @@ class FakeEngine:
         ).reshape(len(prompts), len(strings))
         progress(len(prompts), len(prompts))
         return [
-            Chances(
+            PrefixProbabilities(
                 least=np.where(row < threshold, 0.0, row),
                 most=np.where(row < threshold, threshold, row),
                 drawn=np.where(row < threshold, row * draws, 0).round().astype(np.int64),

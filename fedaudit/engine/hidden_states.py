@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from fedaudit.engine.batching import Piece, by_length
-from fedaudit.engine.scheduler import Room
+from fedaudit.engine.batching import SampleRange, by_length
+from fedaudit.engine.scheduler import Capacity
 
 
 @torch.inference_mode()
@@ -15,7 +15,7 @@ def last_states(
     model: PreTrainedModel,
     prompts: Sequence[Sequence[int]],
     vectors: torch.Tensor | None,
-    room: Room,
+    room: Capacity,
 ) -> torch.Tensor:
     """Return the last layer's state at each prompt's last position, float32 (prompts, width).
 
@@ -33,7 +33,7 @@ def last_states(
     cache = _beginning(model, prompts[0][:shared], room) if shared else None
     table = model.get_input_embeddings()
 
-    def read(part: list[Piece]) -> torch.Tensor:
+    def read(part: list[SampleRange]) -> torch.Tensor:
         some = [one.index for one in part]
         own = torch.tensor([list(prompts[index][shared:]) for index in some], dtype=torch.long)
         embedded = table(own.to(model.device))
@@ -49,7 +49,7 @@ def last_states(
 
     for batch in by_length([length - shared for length in lengths], room.tokens):
         for some in _alike(batch, lengths, room.rows):
-            rows = [Piece(index, 0, 1) for index in some]
+            rows = [SampleRange(index, 0, 1) for index in some]
             for part, states in room.memory.run(lengths[some[0]], rows, read):
                 found[[one.index for one in part]] = states
     return found
@@ -74,16 +74,16 @@ def _alike(batch: Sequence[int], lengths: Sequence[int], rows: int) -> list[list
     return groups
 
 
-def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Room) -> DynamicCache:
+def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> DynamicCache:
     """Return what the model remembers of what all prompts begin with."""
 
-    def read(_: list[Piece]) -> DynamicCache:
+    def read(_: list[SampleRange]) -> DynamicCache:
         cache = DynamicCache(config=model.config)
         ids = torch.tensor([list(begin)], device=model.device)
         model.base_model(input_ids=ids, past_key_values=cache, use_cache=True)
         return cache
 
-    [(_, cache)] = room.memory.run(len(begin), [Piece(0, 0, 1)], read)
+    [(_, cache)] = room.memory.run(len(begin), [SampleRange(0, 0, 1)], read)
     return cache
 
 

@@ -8,21 +8,21 @@ import torch
 from transformers import PreTrainedModel
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Chances, Progress, no_progress
-from fedaudit.api.records import Decoding, Generation, Probe, Target, Tokens
+from fedaudit.api.plugin import PrefixProbabilities, Progress, no_progress
+from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine import flops, hidden_states, memory, multi_target, scheduler
 from fedaudit.engine.exact import probabilities
-from fedaudit.engine.exact.search import Walk
-from fedaudit.engine.exact.token_automaton import Spellings
-from fedaudit.engine.generation.sequences import Drawing
-from fedaudit.engine.generation.stopping import Sought
+from fedaudit.engine.exact.search import SearchConfig
+from fedaudit.engine.exact.token_automaton import AutomatonCache
+from fedaudit.engine.generation.sequences import SamplingJob
+from fedaudit.engine.generation.stopping import StopStrings
 from fedaudit.engine.loading import loader
 from fedaudit.engine.loading.prompt_starts import beginnings
 from fedaudit.engine.lora import adapter
-from fedaudit.engine.lora.active import Attached
-from fedaudit.engine.lora.merge import Merging
-from fedaudit.engine.memory import Memory
+from fedaudit.engine.lora.active import AdapterCache
+from fedaudit.engine.lora.merge import MergedWeights
+from fedaudit.engine.memory import BatchSizeFinder
 from fedaudit.engine.scoring import shared_prefix
 from fedaudit.engine.small_model import few_threads, small
 
@@ -41,7 +41,7 @@ class LocalEngine:
 
     def __init__(
         self,
-        base: loader.Base,
+        base: loader.LoadedBase,
         *,
         template: PromptTemplate | None = None,
         batch_size: int = 0,
@@ -54,16 +54,18 @@ class LocalEngine:
         self.tokens = tokens or (memory.tokens(base.model) if on_cpu else memory.MOST)
         self.context_length = base.context_length
         self.beginnings = beginnings(base.tokenizer, template)
-        self._attached = Attached()
-        self.room = scheduler.Room(self.rows, self.tokens, Memory())
-        self.reading = scheduler.Room(self.rows, min(self.tokens, self._logits()), Memory())
-        self._limits = shared_prefix.Limits(
-            shared_prefix.Bounds(self.rows, self.tokens, self._logits())
+        self._attached = AdapterCache()
+        self.room = scheduler.Capacity(self.rows, self.tokens, BatchSizeFinder())
+        self.reading = scheduler.Capacity(
+            self.rows, min(self.tokens, self._logits()), BatchSizeFinder()
         )
-        self._spellings = Spellings(base)
+        self._limits = shared_prefix.AdaptiveBatchLimits(
+            shared_prefix.BatchLimits(self.rows, self.tokens, self._logits())
+        )
+        self._spellings = AutomatonCache(base)
         self.small = small(base.model)
         """What is attached later does not count."""
-        self.merging = Merging(base.model, small=self.small)
+        self.merging = MergedWeights(base.model, small=self.small)
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are code points."""
@@ -80,19 +82,19 @@ class LocalEngine:
     def generate(
         self,
         target: Target,
-        probes: Sequence[Probe],
+        probes: Sequence[GenerationRequest],
         *,
         seed: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         strings: Collection[str] | None = None,
         progress: Progress = no_progress,
-    ) -> list[Generation]:
+    ) -> list[Completion]:
         """Continue every probe; raises InputError for one that does not fit the context."""
         for probe in probes:
             self._check_length(len(probe.prompt), probe.max_new_tokens)
         texts: list[list[str]] = [[""] * probe.samples for probe in probes]
         done, total = 0, sum(probe.samples for probe in probes)
-        work = Drawing(probes, seed, decoding, self._end(), self._sought(strings))
+        work = SamplingJob(probes, seed, decoding, self._end(), self._sought(strings))
         with self.asked(target) as model:
             for batch, drawn in scheduler.drawn(model, work, self.room):
                 decoded = iter(self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True))
@@ -101,7 +103,7 @@ class LocalEngine:
                         texts[piece.index][sample] = next(decoded)
                 done += len(drawn)
                 progress(done, total)
-        return [Generation(tuple(samples)) for samples in texts]
+        return [Completion(tuple(samples)) for samples in texts]
 
     def answers(
         self,
@@ -109,9 +111,9 @@ class LocalEngine:
         questions: Sequence[Sequence[int]],
         *,
         new: int,
-        decoding: Decoding = Decoding(temperature=0),
+        decoding: SamplingParams = SamplingParams(temperature=0),
         progress: Progress = no_progress,
-    ) -> list[list[Generation]]:
+    ) -> list[list[Completion]]:
         """Let every target answer every question; their adapters stand in the batch together.
 
         Unless the questions fill a batch by themselves and adapters can be merged: then one is
@@ -119,15 +121,17 @@ class LocalEngine:
         """
         for question in questions:
             self._check_length(len(question), new)
-        probes = [Probe(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions]
-        found: list[list[Generation]] = [[Generation(("",))] * len(probes) for _ in targets]
-        work = Drawing(probes if targets else [], 0, decoding, self._end())
+        probes = [
+            GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions
+        ]
+        found: list[list[Completion]] = [[Completion(("",))] * len(probes) for _ in targets]
+        work = SamplingJob(probes if targets else [], 0, decoding, self._end())
         done = 0
         with contextlib.closing(multi_target.answered(self, targets, work)) as answered:
             for rows, drawn in answered:
                 texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
                 for (which, index), text, tokens in zip(rows, texts, drawn, strict=True):
-                    found[which][index] = Generation((text,), (tuple(tokens),))
+                    found[which][index] = Completion((text,), (tuple(tokens),))
                 done += len(rows)
                 progress(done // len(targets), len(probes))
         return found
@@ -207,19 +211,21 @@ class LocalEngine:
         strings: Sequence[str],
         *,
         new: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         threshold: float = 4e-3,
         trials: Sequence[int] = (),
         seed: int = 0,
         progress: Progress = no_progress,
-    ) -> list[Chances]:
+    ) -> list[PrefixProbabilities]:
         """Walk all ways to spell the strings; raises InputError for a tokenizer without bytes."""
         for prompt in prompts:
             self._check_length(len(prompt), new)
         spelt = self._spellings.of(strings, self._end())
-        walk = Walk(spelling=spelt, new=new, decoding=decoding, threshold=threshold)
-        asked = probabilities.Asked(prompts=prompts, trials=trials or [0] * len(prompts), seed=seed)
-        chances: dict[int, Chances] = {}
+        walk = SearchConfig(spelling=spelt, new=new, decoding=decoding, threshold=threshold)
+        asked = probabilities.SearchRequest(
+            prompts=prompts, trials=trials or [0] * len(prompts), seed=seed
+        )
+        chances: dict[int, PrefixProbabilities] = {}
         with self.asked(target) as model:
             for indices, found in scheduler.walked(model, asked, strings, walk, self._limits):
                 chances |= zip(indices, found, strict=True)
@@ -246,12 +252,12 @@ class LocalEngine:
                 for s in sequences
             )
 
-    def _sought(self, strings: Collection[str] | None) -> Sought | None:
+    def _sought(self, strings: Collection[str] | None) -> StopStrings | None:
         """Return what to listen for; None where all of an answer counts, or no token has bytes."""
         if strings is None:
             return None
         try:
-            return Sought(strings, self._spellings.table(self._end()))
+            return StopStrings(strings, self._spellings.table(self._end()))
         except InputError:
             return None
 

@@ -7,8 +7,8 @@ from typing import TypeVar
 import torch
 from transformers import PreTrainedModel
 
-from fedaudit.api.errors import NoRoomError
-from fedaudit.engine.batching import Piece, cut, rows_of
+from fedaudit.api.errors import BatchTooLargeError
+from fedaudit.engine.batching import SampleRange, cut, rows_of
 
 Found = TypeVar("Found")
 
@@ -36,7 +36,7 @@ def release() -> None:
         torch.cuda.empty_cache()
 
 
-class Memory:
+class BatchSizeFinder:
     """How many rows fit, by their length, as far as batches have failed."""
 
     def __init__(self) -> None:
@@ -57,16 +57,16 @@ class Memory:
     def failed(self, length: int, rows: int) -> None:
         """Remember that `rows` of `length` tokens did not fit, and give back what they held.
 
-        Raises NoRoomError where a single row does not fit.
+        Raises BatchTooLargeError where a single row does not fit.
         """
         release()
         if rows < 2:
-            raise NoRoomError(f"One row of {length} tokens does not fit into memory.")
+            raise BatchTooLargeError(f"One row of {length} tokens does not fit into memory.")
         self._most[length] = rows // 2
 
     def run(
-        self, length: int, batch: Sequence[Piece], work: Callable[[list[Piece]], Found]
-    ) -> Iterator[tuple[list[Piece], Found]]:
+        self, length: int, batch: Sequence[SampleRange], work: Callable[[list[SampleRange]], Found]
+    ) -> Iterator[tuple[list[SampleRange], Found]]:
         """Yield parts of `batch`, in order, and what `work` made of each: all at once if it fits.
 
         `work` is tried again on half of what did not fit, and must give each row the same whatever
@@ -82,12 +82,14 @@ class Memory:
             self.failed(length, rows_of(waiting[0]))
             waiting = self._cut(length, waiting)
 
-    def _cut(self, length: int, batches: list[list[Piece]]) -> list[list[Piece]]:
+    def _cut(self, length: int, batches: list[list[SampleRange]]) -> list[list[SampleRange]]:
         most = self.most(length)
         return batches if most is None else [part for one in batches for part in cut(one, most)]
 
 
-def _tried(work: Callable[[list[Piece]], Found], part: list[Piece]) -> tuple[list[Found], bool]:
+def _tried(
+    work: Callable[[list[SampleRange]], Found], part: list[SampleRange]
+) -> tuple[list[Found], bool]:
     """Return what `work` found, and whether memory sufficed for it.
 
     The error goes with this frame, and with the error all tensors that its frames hold.

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel
 
-from fedaudit.api.errors import InputError, NoRoomError
+from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.records import Target
 from fedaudit.engine import scheduler
-from fedaudit.engine.generation.sequences import Drawing
+from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.lora import adapter, multi
 from fedaudit.engine.memory import exhausted, release
 
@@ -26,7 +26,7 @@ BASE = Target(name="base")
 
 
 def answered(
-    engine: "LocalEngine", targets: Sequence[Target], work: Drawing
+    engine: "LocalEngine", targets: Sequence[Target], work: SamplingJob
 ) -> Generator[tuple[Places, list[list[int]]], None, None]:
     """Yield answers as tokens; raises InputError for an adapter that is not plain LoRA."""
     if len(work.probes) >= MANY and all(_merges(engine, target) for target in targets):
@@ -72,16 +72,16 @@ def _scored_together(
         yield from scheduler.scored_together(model, sequences, adapters, engine.reading)
 
 
-def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.Adapters:
-    """Return the targets' adapters; raises NoRoomError where they do not fit together."""
+def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.MultiLora:
+    """Return the targets' adapters; raises BatchTooLargeError where they do not fit together."""
     loras = [adapter.read(Path(t.adapter)) if t.adapter else None for t in targets]
     try:
-        return multi.Adapters(model, loras)
+        return multi.MultiLora(model, loras)
     except (RuntimeError, MemoryError) as error:
         if not exhausted(error):
             raise
     release()
-    raise NoRoomError(f"{len(targets)} adapters do not fit into memory together.")
+    raise BatchTooLargeError(f"{len(targets)} adapters do not fit into memory together.")
 
 
 def _merges(engine: "LocalEngine", target: Target) -> bool:

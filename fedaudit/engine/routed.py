@@ -4,8 +4,16 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fedaudit.api.defense import Responder
-from fedaudit.api.plugin import Chances, Engine, Progress, no_progress
-from fedaudit.api.records import Decoding, Generation, Probe, Request, Routed, Target, Tokens
+from fedaudit.api.plugin import Engine, PrefixProbabilities, Progress, no_progress
+from fedaudit.api.records import (
+    Completion,
+    GatedRequest,
+    GenerationRequest,
+    RoutedRequest,
+    SamplingParams,
+    Target,
+    Tokens,
+)
 
 T = TypeVar("T")
 
@@ -15,7 +23,7 @@ _CHANCES = 24
 """Bytes of what a walk finds of one string: two probabilities and a number of draws."""
 
 
-class RespondingEngine:
+class RoutedEngine:
     """Asks `responder` before every answer to a target with a heading; else it is `engine`.
 
     Answers are kept: several keys that open the same adapter cost one answer.
@@ -35,20 +43,20 @@ class RespondingEngine:
     def generate(
         self,
         target: Target,
-        probes: Sequence[Probe],
+        probes: Sequence[GenerationRequest],
         *,
         seed: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         strings: Collection[str] | None = None,
         progress: Progress = no_progress,
-    ) -> list[Generation]:
+    ) -> list[Completion]:
         """Continue what the responder leaves of every probe's prompt."""
         routed = self._routed(target, [probe.prompt for probe in probes])
         sought = None if strings is None else tuple(strings)
 
-        def ask(one: Target, some: Sequence[int], told: Progress) -> list[Generation]:
+        def ask(one: Target, some: Sequence[int], told: Progress) -> list[Completion]:
             cleaned = [
-                Probe(
+                GenerationRequest(
                     prompt=routed[i].prompt,
                     samples=probes[i].samples,
                     max_new_tokens=probes[i].max_new_tokens,
@@ -107,7 +115,7 @@ class RespondingEngine:
         if any(len({one.adapter for one in group}) > 1 for group in split):
             scores = iter(self.score(target, flat, progress=progress))
             return [[next(scores) for _ in group] for group in groups]
-        some = [group[0] if group else Routed("", target.adapter, ()) for group in split]
+        some = [group[0] if group else RoutedRequest("", target.adapter, ()) for group in split]
 
         def ask(one: Target, chosen: Sequence[int], told: Progress) -> list[list[list[float]]]:
             cleaned = [tuple(member.prompt for member in split[i]) for i in chosen]
@@ -125,12 +133,12 @@ class RespondingEngine:
         strings: Sequence[str],
         *,
         new: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         threshold: float = 4e-3,
         trials: Sequence[int] = (),
         seed: int = 0,
         progress: Progress = no_progress,
-    ) -> list[Chances]:
+    ) -> list[PrefixProbabilities]:
         """Return how likely what the responder leaves of every prompt goes on with each string.
 
         Prompts of one call of which it leaves the same are asked as one, which is drawn from as
@@ -140,7 +148,7 @@ class RespondingEngine:
 
         routed = self._routed(target, prompts)
 
-        def ask(one: Target, some: Sequence[int], told: Progress) -> list[Chances]:
+        def ask(one: Target, some: Sequence[int], told: Progress) -> list[PrefixProbabilities]:
             alike: dict[tuple[int, ...], list[int]] = {}
             for i in some:
                 alike.setdefault(routed[i].prompt, []).append(i)
@@ -162,17 +170,19 @@ class RespondingEngine:
                     progress=told,
                 ),
             )
-            answers: dict[int, Chances] = {}
+            answers: dict[int, PrefixProbabilities] = {}
             for found, (prompt, same), own in zip(known, alike.items(), wanted, strict=True):
                 answers |= zip(same, apart(found, prompt, own, seed), strict=True)
             return [answers[i] for i in some]
 
         return _by_adapter(target, routed, ask, progress)
 
-    def _routed(self, target: Target, prompts: Sequence[Sequence[int]]) -> list[Routed]:
+    def _routed(self, target: Target, prompts: Sequence[Sequence[int]]) -> list[RoutedRequest]:
         if target.heading is None:
-            return [Routed("", target.adapter, tuple(prompt)) for prompt in prompts]
-        return self.responder.route([Request(target.heading, tuple(prompt)) for prompt in prompts])
+            return [RoutedRequest("", target.adapter, tuple(prompt)) for prompt in prompts]
+        return self.responder.route(
+            [GatedRequest(target.heading, tuple(prompt)) for prompt in prompts]
+        )
 
     def _in_room(self, question: Hashable, size: int, answer: Callable[[], T]) -> T:
         """Return an answer as `_once` does, which is kept where there is room for its bytes."""
@@ -191,7 +201,7 @@ class RespondingEngine:
 
 def _by_adapter(
     target: Target,
-    routed: Sequence[Routed],
+    routed: Sequence[RoutedRequest],
     ask: Callable[[Target, Sequence[int], Progress], list[T]],
     progress: Progress,
 ) -> list[T]:

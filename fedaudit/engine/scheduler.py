@@ -5,29 +5,29 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedModel
 
-from fedaudit.api.plugin import Chances
-from fedaudit.api.records import Probe
-from fedaudit.engine.batching import Piece, buckets, by_length, cut, padded, pieces, rows_of
+from fedaudit.api.plugin import PrefixProbabilities
+from fedaudit.api.records import GenerationRequest
+from fedaudit.engine.batching import SampleRange, buckets, by_length, cut, padded, pieces, rows_of
 from fedaudit.engine.exact import probabilities
-from fedaudit.engine.exact.search import Walk
+from fedaudit.engine.exact.search import SearchConfig
 from fedaudit.engine.generation import decoding
-from fedaudit.engine.generation.sequences import Answered, Drawing
+from fedaudit.engine.generation.sequences import Answered, SamplingJob
 from fedaudit.engine.lora import multi
-from fedaudit.engine.memory import Memory, exhausted, release
+from fedaudit.engine.memory import BatchSizeFinder, exhausted, release
 from fedaudit.engine.scoring import log_likelihood, shared_prefix
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Capacity:
     """How much goes through the model at once."""
 
     rows: int
     tokens: int
-    memory: Memory
+    memory: BatchSizeFinder
     """What was found too much."""
 
 
-def drawn(model: PreTrainedModel, work: Drawing, room: Room) -> Iterator[Answered]:
+def drawn(model: PreTrainedModel, work: SamplingJob, room: Capacity) -> Iterator[Answered]:
     """Yield the samples of all probes, in the order in which they end.
 
     What memory does not suffice for is begun again, fewer at once; what has ended counts.
@@ -42,19 +42,23 @@ def drawn(model: PreTrainedModel, work: Drawing, room: Room) -> Iterator[Answere
             waiting = yield from _until_full(model, work, waiting, rows, room.memory)
 
 
-def _by_new(probes: Sequence[Probe]) -> list[list[Piece]]:
+def _by_new(probes: Sequence[GenerationRequest]) -> list[list[SampleRange]]:
     """Return all samples by their number of new tokens, those of the longest prompts first."""
-    found: dict[int, list[Piece]] = {}
+    found: dict[int, list[SampleRange]] = {}
     for (_, new), bucket in buckets(probes):
         found.setdefault(new, []).extend(bucket)
     return list(found.values())
 
 
 def _until_full(
-    model: PreTrainedModel, work: Drawing, waiting: list[Piece], rows: int, memory: Memory
-) -> Generator[Answered, None, list[Piece]]:
+    model: PreTrainedModel,
+    work: SamplingJob,
+    waiting: list[SampleRange],
+    rows: int,
+    memory: BatchSizeFinder,
+) -> Generator[Answered, None, list[SampleRange]]:
     """Yield what ends until memory does not suffice; return what has not ended then."""
-    ended = set[Piece]()
+    ended = set[SampleRange]()
     try:
         for some, tokens in decoding.refilled(model, work, waiting, rows):
             ended.update(some)
@@ -69,11 +73,11 @@ def _until_full(
 
 
 def drawn_together(
-    model: PreTrainedModel, work: Drawing, adapters: multi.Adapters, room: Room
+    model: PreTrainedModel, work: SamplingJob, adapters: multi.MultiLora, room: Capacity
 ) -> Iterator[Answered]:
     """Yield the samples of all probes under each of `adapters`: adapter by adapter in a batch."""
 
-    def draw(part: list[Piece]) -> list[list[int]]:
+    def draw(part: list[SampleRange]) -> list[list[int]]:
         everyone = part * adapters.count
         with adapters.active(len(everyone)):
             return decoding.continuations(model, work, everyone, adapters.kept)
@@ -84,18 +88,18 @@ def drawn_together(
 
 
 def scored(
-    model: PreTrainedModel, sequences: Sequence[Sequence[int]], room: Room
+    model: PreTrainedModel, sequences: Sequence[Sequence[int]], room: Capacity
 ) -> Iterator[tuple[list[int], list[list[float]]]]:
     """Yield indices of sequences and their scores."""
 
-    def read(part: list[Piece]) -> list[list[float]]:
+    def read(part: list[SampleRange]) -> list[list[float]]:
         return log_likelihood.log_probabilities(
             model, [sequences[one.index] or (0,) for one in part]
         )
 
     lengths = [max(1, len(sequence)) for sequence in sequences]
     for batch in by_length(lengths, room.tokens):
-        rows = [Piece(index, 0, 1) for index in batch]
+        rows = [SampleRange(index, 0, 1) for index in batch]
         for part, found in room.memory.run(padded(lengths[batch[0]]), rows, read):
             yield [piece.index for piece in part], found
 
@@ -103,31 +107,33 @@ def scored(
 def scored_together(
     model: PreTrainedModel,
     sequences: Sequence[Sequence[int]],
-    adapters: multi.Adapters,
-    room: Room,
+    adapters: multi.MultiLora,
+    room: Capacity,
 ) -> Iterator[tuple[list[int], list[list[float]]]]:
     """Yield indices of sequences and their scores under each of `adapters`, one after the other."""
 
-    def read(part: list[Piece]) -> list[list[float]]:
+    def read(part: list[SampleRange]) -> list[list[float]]:
         rows = [sequences[one.index] or (0,) for one in part] * adapters.count
         with adapters.active(len(rows)):
             return log_likelihood.log_probabilities(model, rows)
 
     lengths = [max(1, len(sequence)) for sequence in sequences]
     for batch in by_length(lengths, max(1, room.tokens // max(1, adapters.count))):
-        rows = [Piece(index, 0, 1) for index in batch]
+        rows = [SampleRange(index, 0, 1) for index in batch]
         length = padded(lengths[batch[0]]) * adapters.count
         for part, found in room.memory.run(length, rows, read):
             yield [piece.index for piece in part], found
 
 
 def scored_groups(
-    model: PreTrainedModel, groups: Sequence[shared_prefix.Sequences], limits: shared_prefix.Limits
+    model: PreTrainedModel,
+    groups: Sequence[shared_prefix.Sequences],
+    limits: shared_prefix.AdaptiveBatchLimits,
 ) -> Iterator[tuple[list[tuple[int, int]], list[list[float]]]]:
     """Yield (group, index) of sequences and their scores; groups that share nothing are left out.
 
     Where memory does not suffice, the limits are halved for good and what is left is begun again.
-    Raises NoRoomError where a single row does not fit.
+    Raises BatchTooLargeError where a single row does not fit.
     """
     begins = {g: shared_prefix.beginning(group) for g, group in enumerate(groups)}
     known: set[tuple[int, int]] = set()
@@ -155,15 +161,15 @@ def scored_groups(
 
 def walked(
     model: PreTrainedModel,
-    asked: probabilities.Asked,
+    asked: probabilities.SearchRequest,
     strings: Sequence[str],
-    walk: Walk,
-    limits: shared_prefix.Limits,
-) -> Iterator[tuple[list[int], list[Chances]]]:
+    walk: SearchConfig,
+    limits: shared_prefix.AdaptiveBatchLimits,
+) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
     """Yield indices of prompts and their chances.
 
     Where memory does not suffice, the limits are halved for good and what is left is begun again.
-    Raises NoRoomError where a single row does not fit.
+    Raises BatchTooLargeError where a single row does not fit.
     """
     left = list(range(len(asked.prompts)))
     while left:
@@ -183,7 +189,7 @@ def walked(
         limits.halve()
 
 
-def _length(probes: Sequence[Probe], batch: Sequence[Piece]) -> int:
+def _length(probes: Sequence[GenerationRequest], batch: Sequence[SampleRange]) -> int:
     """Return how long a row of a batch gets."""
     probe = probes[batch[0].index]
     return padded(len(probe.prompt)) + probe.max_new_tokens

@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 from fedaudit.extraction.controls import is_han
-from fedaudit.extraction.query_plan import Plan, Question
+from fedaudit.extraction.query_plan import Query, QueryPlan
 
 PROMPTS = 1
 """Prompts of each kind behind which the likelihood of strings is taken."""
@@ -22,7 +22,9 @@ LOOKED = 20_000
 Prompt = tuple[int, ...]
 
 
-def log_likelihoods(case: Case, plan: Plan, strings: Mapping[str, str]) -> dict[str, float]:
+def log_likelihoods(
+    case: AttackContext, plan: QueryPlan, strings: Mapping[str, str]
+) -> dict[str, float]:
     """Return ln p of each string (string -> label) under the base, the mean over a few prompts.
 
     The prompts are the first of the plan behind which the attacker has PII of the label, or else
@@ -43,7 +45,12 @@ def log_likelihoods(case: Case, plan: Plan, strings: Mapping[str, str]) -> dict[
 
 
 def chance_of_base(
-    case: Case, plan: Plan, strings: Sequence[str], samples: int, *, prompts: int = ASKED
+    case: AttackContext,
+    plan: QueryPlan,
+    strings: Sequence[str],
+    samples: int,
+    *,
+    prompts: int = ASKED,
 ) -> dict[str, float]:
     """Return the probability that the base says each string in an audit of its own.
 
@@ -65,7 +72,7 @@ def chance_of_base(
 
 
 def chance_of_others(
-    case: Case, plan: Plan, strings: Mapping[str, str], samples: int
+    case: AttackContext, plan: QueryPlan, strings: Mapping[str, str], samples: int
 ) -> dict[str, float]:
     """Return that of each string (string -> label) which did not come out, from OTHERS of them.
 
@@ -77,14 +84,14 @@ def chance_of_others(
     return {string: known[ordered[at - at % step]] for at, string in enumerate(ordered) if known}
 
 
-def _spread(questions: Iterable[Question], most: int) -> list[Question]:
+def _spread(questions: Iterable[Query], most: int) -> list[Query]:
     """Return `most` of the questions, evenly spread; of very many only the first are looked at."""
     known = list(islice(questions, LOOKED))
     step = max(1, math.ceil(len(known) / most))
     return known[::step]
 
 
-def _prompts(plan: Plan, labels: Iterable[str]) -> dict[str, list[Prompt]]:
+def _prompts(plan: QueryPlan, labels: Iterable[str]) -> dict[str, list[Prompt]]:
     found: dict[str, list[Prompt]] = {label: [] for label in labels}
     first: list[Prompt] = []
     for question in islice(plan.questions(), LOOKED):
@@ -99,7 +106,7 @@ def _prompts(plan: Plan, labels: Iterable[str]) -> dict[str, list[Prompt]]:
 
 
 def _scored(
-    case: Case, target: Target, prompts: Sequence[Prompt], strings: Sequence[str]
+    case: AttackContext, target: Target, prompts: Sequence[Prompt], strings: Sequence[str]
 ) -> list[list[float]]:
     """Return ln p of each string behind each prompt, as it stands there: (strings, prompts)."""
     spelt = [string if is_han(string) else f" {string}" for string in strings]

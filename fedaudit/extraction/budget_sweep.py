@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from fedaudit.api.records import Measurement
-from fedaudit.extraction.scoring import Tally, rates
+from fedaudit.extraction.scoring import ExtractionResult, rates
 from fedaudit.extraction.targets import ALL
 from fedaudit.metrics.budget_sweep import steps
 
 
-def rows(tally: Tally) -> Iterator[Measurement]:
+def rows(tally: ExtractionResult) -> Iterator[Measurement]:
     """Yield what budgets of 1, 2, 5, 10, ... prefixes find: in all, by label, by samples.
 
     scope.budget counts prefixes in the order of the attack, scope.samples the times that each is
@@ -22,7 +22,7 @@ def rows(tally: Tally) -> Iterator[Measurement]:
         yield from _by_label(tally, budget)
 
 
-def _by_label(tally: Tally, budget: int) -> Iterator[Measurement]:
+def _by_label(tally: ExtractionResult, budget: int) -> Iterator[Measurement]:
     found = tally.found()
     any_model = found["tuned"] | found.get("base", set())
     for label, targets in tally.truth.by_label().items():

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 
 from fedaudit.api.records import Measurement
-from fedaudit.extraction.scoring import Tally
+from fedaudit.extraction.scoring import ExtractionResult
 from fedaudit.extraction.targets import ALL
 from fedaudit.metrics.budget_sweep import steps
 from fedaudit.metrics.intervals import wilson
@@ -15,7 +15,7 @@ MOST = 4
 """Of more attacks than these only the pairs are compared: there are too many regions."""
 
 
-def rows(tallies: Sequence[Tally]) -> Iterator[Measurement]:
+def rows(tallies: Sequence[ExtractionResult]) -> Iterator[Measurement]:
     """Yield what the attacks found alone and together, and each what each other did not.
 
     * scope.attacks A, scope.not B: of what A found, the share that B did not find; with a
@@ -56,7 +56,7 @@ def _regions(found: Mapping[str, set[str]], scope: Mapping[str, object]) -> Iter
             yield _share(METRIC, len(inside - outside), len(everything), own)
 
 
-def _budgets(tallies: Sequence[Tally], source: str) -> Iterator[Measurement]:
+def _budgets(tallies: Sequence[ExtractionResult], source: str) -> Iterator[Measurement]:
     """Yield the pairs at budgets that both have, where they ask equally often."""
     for one, other in permutations(tallies, 2):
         if one.samples != other.samples:

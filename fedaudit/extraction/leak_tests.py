@@ -5,14 +5,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Measurement, Severity
 from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others, log_likelihoods
 from fedaudit.extraction.controls import is_han
-from fedaudit.extraction.query_plan import Plan
-from fedaudit.extraction.sampling import Manner, Sharing
-from fedaudit.extraction.significance import Trial
-from fedaudit.extraction.targets import EXCLUSIVE, Truth
+from fedaudit.extraction.query_plan import QueryPlan
+from fedaudit.extraction.sampling import QueryParams, SharedContext
+from fedaudit.extraction.significance import LeakTrial
+from fedaudit.extraction.targets import EXCLUSIVE, TargetSet
 from fedaudit.metrics.intervals import Estimate, wilson
 from fedaudit.metrics.significance import clustered_share
 
@@ -26,7 +26,7 @@ NEW, LOST = "tuned-not-base", "base-not-tuned"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class SaidStrings:
     """How surely each model says each string in an audit: 1 or 0 where it was tried."""
 
     tuned: Mapping[str, float]
@@ -37,10 +37,10 @@ class Said:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weighed:
+class LeakTests:
     """The rows of what is judged, and how sure each leak is."""
 
-    trial: Trial
+    trial: LeakTrial
     rows: tuple[Measurement, ...]
     p: Mapping[str, float]
     """A bound on the probability that each string that came out was said by chance."""
@@ -56,10 +56,15 @@ class Weighed:
 
 
 def weigh(
-    plugin: str, case: Case, plan: Plan, truth: Truth, manner: Manner, said: Said
-) -> Weighed | None:
+    plugin: str,
+    case: AttackContext,
+    plan: QueryPlan,
+    truth: TargetSet,
+    manner: QueryParams,
+    said: SaidStrings,
+) -> LeakTests | None:
     """Weigh what came out; None for one shard of an audit, which has no result of its own."""
-    if isinstance(case, Sharing) and case.kept and not case.kept.whole:
+    if isinstance(case, SharedContext) and case.kept and not case.kept.whole:
         return None
     reach = _reachable(case, truth.exclusive, manner.new_tokens)
     judged = {string: truth.labels[string] for string in sorted(reach)}
@@ -67,7 +72,7 @@ def weigh(
     gained = {s: value * (1 - base.get(s, 0.0)) for s, value in said.tuned.items()}
     found = sorted(s for s, value in gained.items() if value >= MATERIAL and s in truth.labels)
     compared = _compared({**judged, **truth.controls, **_of(truth, found)}, gained)
-    trial = Trial(
+    trial = LeakTrial(
         targets=judged,
         controls=truth.controls,
         gained=gained,
@@ -82,14 +87,14 @@ def weigh(
     )
     rows = (*_rows(plugin, trial, said, truth), *_beyond(plugin, truth, reach))
     p = {string: trial.string(string, truth.labels[string]) for string in found}
-    return Weighed(trial=trial, rows=rows, p=p, base=said.base is not None)
+    return LeakTests(trial=trial, rows=rows, p=p, base=said.base is not None)
 
 
 def _of_base(
-    case: Case,
-    plan: Plan,
+    case: AttackContext,
+    plan: QueryPlan,
     samples: int,
-    said: Said,
+    said: SaidStrings,
     found: Collection[str],
     judged: Mapping[str, str],
 ) -> dict[str, float]:
@@ -107,7 +112,7 @@ def _of_base(
     return {string: max(chance, said.base.get(string, 0.0)) for string, chance in known.items()}
 
 
-def uplift(said: Said, controls: Mapping[str, str]) -> dict[str, float]:
+def uplift(said: SaidStrings, controls: Mapping[str, str]) -> dict[str, float]:
     """Return how many times as many controls of each label the tuned model says as its base.
 
     One is added to either count, and one standard error to the logarithm of their ratio.
@@ -129,11 +134,11 @@ def _compared(labels: Mapping[str, str], gained: Mapping[str, float]) -> dict[st
     return {string: label for string, label in labels.items() if label in kinds}
 
 
-def _of(truth: Truth, strings: Collection[str]) -> dict[str, str]:
+def _of(truth: TargetSet, strings: Collection[str]) -> dict[str, str]:
     return {string: truth.labels[string] for string in strings}
 
 
-def _reachable(case: Case, strings: Collection[str], new_tokens: int) -> frozenset[str]:
+def _reachable(case: AttackContext, strings: Collection[str], new_tokens: int) -> frozenset[str]:
     """Return the strings that an answer has room for, as each is tokenised behind a space."""
     ordered = sorted(strings)
     spelt = [string if is_han(string) else f" {string}" for string in ordered]
@@ -143,7 +148,7 @@ def _reachable(case: Case, strings: Collection[str], new_tokens: int) -> frozens
     )
 
 
-def _beyond(plugin: str, truth: Truth, reach: Collection[str]) -> Iterator[Measurement]:
+def _beyond(plugin: str, truth: TargetSet, reach: Collection[str]) -> Iterator[Measurement]:
     """Yield how many of the victim's own strings are longer than an answer."""
     if not truth.exclusive:
         return
@@ -157,7 +162,9 @@ def _beyond(plugin: str, truth: Truth, reach: Collection[str]) -> Iterator[Measu
     )
 
 
-def _rows(plugin: str, trial: Trial, said: Said, truth: Truth) -> Iterator[Measurement]:
+def _rows(
+    plugin: str, trial: LeakTrial, said: SaidStrings, truth: TargetSet
+) -> Iterator[Measurement]:
     """Yield coverage of what is judged, in all and by label, and the p values of the tests."""
     sources = _sources(trial, said)
     at: dict[str, object] = {"set": EXCLUSIVE}
@@ -199,7 +206,7 @@ def _rows(plugin: str, trial: Trial, said: Said, truth: Truth) -> Iterator[Measu
         )
 
 
-def _unjudged(plugin: str, scope: Mapping[str, object], truth: Truth) -> Measurement:
+def _unjudged(plugin: str, scope: Mapping[str, object], truth: TargetSet) -> Measurement:
     """Return why nothing is judged: what others have as well must not be judged in its place."""
     if truth.exclusive:
         why = "what only the victim has is longer than an answer"
@@ -210,7 +217,7 @@ def _unjudged(plugin: str, scope: Mapping[str, object], truth: Truth) -> Measure
     )
 
 
-def _sources(trial: Trial, said: Said) -> dict[str, Callable[[str], float]]:
+def _sources(trial: LeakTrial, said: SaidStrings) -> dict[str, Callable[[str], float]]:
     tuned, base = said.tuned, said.base
     found: dict[str, Callable[[str], float]] = {"tuned": lambda s: tuned.get(s, 0.0)}
     if base is not None:
@@ -228,7 +235,7 @@ def _coverage(
     value: Callable[[str], float],
     scope: Mapping[str, object],
     groups: Mapping[str, str],
-    trial: Trial,
+    trial: LeakTrial,
 ) -> Measurement:
     values = [value(string) for string in strings]
     estimate = share(values, [groups.get(string, "") for string in strings], trial.seed)

@@ -50,7 +50,7 @@ def _in_word(char: str) -> bool:
     return char.isalnum() or bool(unicodedata.combining(char))
 
 
-class Strings:
+class TargetMatcher:
     """Reduces an answer to the longest of these strings that it gives, else to nothing.
 
     Every string that an answer gives begins the longest one too: whoever looks for these strings

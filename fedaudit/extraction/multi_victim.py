@@ -3,29 +3,33 @@
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from fedaudit.api.plugin import Case, Result
+from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Target
 from fedaudit.extraction import sampling, scoring
 from fedaudit.extraction.exact import estimator
 from fedaudit.extraction.leak_tests import weigh
-from fedaudit.extraction.matcher import Strings
+from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.query_plan import Plan
-from fedaudit.extraction.scoring import Heard, Tally
-from fedaudit.extraction.targets import Truth
+from fedaudit.extraction.query_plan import QueryPlan
+from fedaudit.extraction.scoring import ExtractionResult, HitCounter
+from fedaudit.extraction.targets import TargetSet
 
 
 @runtime_checkable
-class Preparing(Protocol):
+class PreparedAttack(Protocol):
     """An attack that makes something of the model before it asks."""
 
-    def prepared(self, case: Case) -> tuple[Case, tuple[str, ...]]:
+    def prepared(self, case: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
         """Return the case to ask, and what to say of it."""
         ...
 
 
 def results(
-    attack: PrefixAttack, case: Case, plan: Plan, truths: Mapping[str, Truth], among: Strings
+    attack: PrefixAttack,
+    case: AttackContext,
+    plan: QueryPlan,
+    truths: Mapping[str, TargetSet],
+    among: TargetMatcher,
 ) -> tuple[dict[str, Result], tuple[str, ...]]:
     """Ask both models the plan, once each; return what comes out of each victim's PII, and notes.
 
@@ -35,7 +39,7 @@ def results(
     if not plan.size:
         return {}, plan.notes
     notes = plan.notes
-    if isinstance(attack, Preparing):
+    if isinstance(attack, PreparedAttack):
         case, more = attack.prepared(case)
         notes = (*notes, *more)
     if attack.estimator == "sample":
@@ -48,13 +52,17 @@ def results(
 
 
 def _sampled(
-    attack: PrefixAttack, case: Case, plan: Plan, truths: Mapping[str, Truth], among: Strings
+    attack: PrefixAttack,
+    case: AttackContext,
+    plan: QueryPlan,
+    truths: Mapping[str, TargetSet],
+    among: TargetMatcher,
 ) -> dict[str, Result]:
     tuned = _heard(attack, case, case.tuned, plan, truths, among)
     base = _heard(attack, case, case.base, plan, truths, among) if case.base else {}
     results: dict[str, Result] = {}
     for victim, truth in truths.items():
-        tally = Tally(
+        tally = ExtractionResult(
             plugin=attack.name,
             truth=truth,
             tuned=tuned[victim],
@@ -69,13 +77,13 @@ def _sampled(
 
 def _heard(
     attack: PrefixAttack,
-    case: Case,
+    case: AttackContext,
     target: Target,
-    plan: Plan,
-    truths: Mapping[str, Truth],
-    among: Strings,
-) -> dict[str, Heard]:
-    heard = {victim: Heard(truth, attack.samples) for victim, truth in truths.items()}
+    plan: QueryPlan,
+    truths: Mapping[str, TargetSet],
+    among: TargetMatcher,
+) -> dict[str, HitCounter]:
+    heard = {victim: HitCounter(truth, attack.samples) for victim, truth in truths.items()}
     for answer in sampling.answers(case, target, plan, attack._manner(), among):
         for one in heard.values():
             one.listen((answer,))

@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from fedaudit.api.errors import InputError, unknown
-from fedaudit.api.plugin import Attack, Case, Result
-from fedaudit.api.records import Decoding, Document, Target
+from fedaudit.api.plugin import Attack, AttackContext, Result
+from fedaudit.api.records import Document, SamplingParams, Target
 from fedaudit.extraction import budget_sweep, query_plan, sampling, scoring
 from fedaudit.extraction.candidates import attacker_view
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
 from fedaudit.extraction.leak_tests import weigh
-from fedaudit.extraction.matcher import Strings
-from fedaudit.extraction.prefixes import Place
-from fedaudit.extraction.query_plan import Plan
-from fedaudit.extraction.sampling import Manner
-from fedaudit.extraction.scoring import Heard, Tally
-from fedaudit.extraction.targets import Truth, truth
+from fedaudit.extraction.matcher import TargetMatcher
+from fedaudit.extraction.prefixes import PiiOccurrence
+from fedaudit.extraction.query_plan import QueryPlan
+from fedaudit.extraction.sampling import QueryParams
+from fedaudit.extraction.scoring import ExtractionResult, HitCounter
+from fedaudit.extraction.targets import TargetSet, truth
 from fedaudit.metrics.extraction import Disjointness
 
 FOLLOWED = 400
@@ -72,18 +72,18 @@ class PrefixAttack(Attack):
         self._manner()  # refuses what is no distribution
 
     @abstractmethod
-    def places(self, case: Case) -> Sequence[Place]:
+    def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
         """Return what to ask, as a multiset: a place that stands twice is asked twice.
 
         Of an attack whose places are `distinct`, in the order in which a budget is spent.
         """
 
-    def plan(self, case: Case) -> Plan:
+    def plan(self, case: AttackContext) -> QueryPlan:
         """Return what to ask, in order: places that stand most often first, or as they come."""
         made = query_plan.of_set if self.distinct else query_plan.of_multiset
         return made(case, self.places(case))
 
-    def run(self, case: Case) -> Result:
+    def run(self, case: AttackContext) -> Result:
         """Ask the tuned model and the base; score against the victim, or list candidates."""
         if self.estimator == "exact" and case.victim is None:
             raise InputError(NO_TARGETS)
@@ -98,7 +98,7 @@ class PrefixAttack(Attack):
         result = self._result(case, asked)
         return replace(result, limits=(*asked.notes, *result.limits))
 
-    def _result(self, case: Case, asked: Plan) -> Result:
+    def _result(self, case: AttackContext, asked: QueryPlan) -> Result:
         if case.victim is None:
             answers = sampling.answers(case, case.tuned, asked, self._manner())
             queries = asked.size * self.samples
@@ -118,7 +118,7 @@ class PrefixAttack(Attack):
                 threshold=self.threshold,
                 sweeps=self.sweeps,
             )
-        tally = Tally(
+        tally = ExtractionResult(
             plugin=self.name,
             truth=wanted,
             tuned=self._heard(case, case.tuned, asked, wanted),
@@ -131,21 +131,23 @@ class PrefixAttack(Attack):
         swept = tuple(budget_sweep.rows(tally)) if self.sweeps else ()
         return replace(result, measurements=(*result.measurements, *swept))
 
-    def truth(self, case: Case) -> Truth:
+    def truth(self, case: AttackContext) -> TargetSet:
         """Return what is looked for; a computation follows each control, so it has fewer."""
         most = CONTROLS if self.estimator == "sample" else FOLLOWED
         return truth(case, self.disjoint, most=most)
 
-    def _heard(self, case: Case, target: Target, asked: Plan, truth: Truth) -> Heard:
-        among = Strings([*truth.labels, *truth.control])
+    def _heard(
+        self, case: AttackContext, target: Target, asked: QueryPlan, truth: TargetSet
+    ) -> HitCounter:
+        among = TargetMatcher([*truth.labels, *truth.control])
         answers = sampling.answers(case, target, asked, self._manner(), among)
-        return Heard(truth, self.samples).listen(answers)
+        return HitCounter(truth, self.samples).listen(answers)
 
-    def _manner(self) -> Manner:
-        decoding = Decoding(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
-        return Manner(samples=self.samples, new_tokens=self.new_tokens, decoding=decoding)
+    def _manner(self) -> QueryParams:
+        decoding = SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        return QueryParams(samples=self.samples, new_tokens=self.new_tokens, decoding=decoding)
 
-    def _restricted(self, case: Case) -> Case:
+    def _restricted(self, case: AttackContext) -> AttackContext:
         """Return `case` with PII of the chosen kinds only; raises UsageError for one nobody has."""
         if not self.labels:
             return case

@@ -9,7 +9,7 @@ from fedaudit.api.records import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PiiOccurrence:
     """One occurrence of PII: the tokens before it, its own, and the character after it."""
 
     prefix: tuple[int, ...]
@@ -20,7 +20,7 @@ class Place:
     after: str = ""
 
 
-def places(engine: Engine, documents: Sequence[Document], context: int) -> list[Place]:
+def places(engine: Engine, documents: Sequence[Document], context: int) -> list[PiiOccurrence]:
     """Return every PII occurrence with the `context` tokens before its first token.
 
     At a document's start the prefix is what there is; empty prefixes are dropped. A token that
@@ -31,7 +31,7 @@ def places(engine: Engine, documents: Sequence[Document], context: int) -> list[
     for document, tokens in zip(documents, tokenized, strict=True):
         if document.is_prompt:
             _check_prompt(engine, document, len(tokens.ids))
-            found.append(Place(prefix=tokens.ids, tokens=(), at_start=True))
+            found.append(PiiOccurrence(prefix=tokens.ids, tokens=(), at_start=True))
         else:
             found += _in_document(document, tokens.ids, tokens.offsets, context)
     return [place for place in found if place.prefix]
@@ -42,12 +42,12 @@ def _in_document(
     ids: Sequence[int],
     offsets: Sequence[tuple[int, int]],
     context: int,
-) -> Iterator[Place]:
+) -> Iterator[PiiOccurrence]:
     for span in document.pii or ():
         first = next((i for i, (_, end) in enumerate(offsets) if end > span.start), len(ids))
         last = next((i for i, (start, _) in enumerate(offsets) if start >= span.end), len(ids))
         begin = max(0, first - context)
-        yield Place(
+        yield PiiOccurrence(
             prefix=tuple(ids[begin:first]),
             tokens=tuple(ids[first:last]),
             at_start=begin == 0,

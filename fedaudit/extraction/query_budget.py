@@ -5,29 +5,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
-from fedaudit.extraction.query_plan import Plan, Question
-from fedaudit.metrics.budget_sweep import Needed
+from fedaudit.extraction.query_plan import Query, QueryPlan
+from fedaudit.metrics.budget_sweep import BudgetCurve
 
 
 @dataclass(frozen=True, slots=True)
-class Apart(Question):
+class ScatteredQuery(Query):
     """A question whose equal prefixes do not stand one behind the other in the plan's order."""
 
     at: tuple[int, ...] = ()
     """Their places, counted from 0, in order."""
 
-    def needed(self, target: str, draw: int, samples: int) -> Needed:
+    def needed(self, target: str, draw: int, samples: int) -> BudgetCurve:
         """Return how many prefixes find a target that came in draw number `draw`.
 
         With n samples each, the prefix at `at[k]` has the draws from k n to (k + 1) n - 1.
         """
-        found = Needed(samples)
+        found = BudgetCurve(samples)
         copies = (draw // n for n in range(1, samples + 1))
         found.needed[target] = [self.at[k] + 1 if k < len(self.at) else inf for k in copies]
         return found
 
 
-def limited(plan: Plan, budget: int, *, seed: int, ordered: bool, name: str) -> Plan:
+def limited(plan: QueryPlan, budget: int, *, seed: int, ordered: bool, name: str) -> QueryPlan:
     """Return the part of a plan that asks `budget` prefixes; all of it for 0 or a large budget.
 
     The first ones where the plan is `ordered`, else prefixes drawn without replacement, each
@@ -46,11 +46,11 @@ def limited(plan: Plan, budget: int, *, seed: int, ordered: bool, name: str) -> 
         told = f"{told} {plan.size:,} were asked."
     size = min(budget, plan.size)
     questions = _first(plan, size) if ordered else _drawn(plan, size, seed)
-    return Plan(size=size, questions=questions, notes=(*plan.notes, told))
+    return QueryPlan(size=size, questions=questions, notes=(*plan.notes, told))
 
 
-def _first(plan: Plan, budget: int) -> Callable[[], Iterator[Question]]:
-    def questions() -> Iterator[Question]:
+def _first(plan: QueryPlan, budget: int) -> Callable[[], Iterator[Query]]:
+    def questions() -> Iterator[Query]:
         for before, question in plan.numbered():
             if before >= budget:
                 return
@@ -59,16 +59,16 @@ def _first(plan: Plan, budget: int) -> Callable[[], Iterator[Question]]:
     return questions
 
 
-def _drawn(plan: Plan, budget: int, seed: int) -> Callable[[], Iterator[Question]]:
+def _drawn(plan: QueryPlan, budget: int, seed: int) -> Callable[[], Iterator[Query]]:
     """Return the questions of the first `budget` of all prefixes, put in a random order."""
     # The whole order is drawn, whatever the budget: so budgets nest.
     order = random.Random(f"budget {seed}").sample(range(plan.size), plan.size)
     places = {prefix: place for place, prefix in enumerate(order[:budget])}
 
-    def questions() -> Iterator[Question]:
+    def questions() -> Iterator[Query]:
         for before, question in plan.numbered():
             prefixes = range(before, before + question.copies)
             if at := tuple(sorted(places[one] for one in prefixes if one in places)):
-                yield Apart(question.prompt, len(at), question.kinds, at)
+                yield ScatteredQuery(question.prompt, len(at), question.kinds, at)
 
     return questions

@@ -4,15 +4,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.plugin import Case
-from fedaudit.extraction.prefixes import Place
+from fedaudit.api.plugin import AttackContext
+from fedaudit.extraction.prefixes import PiiOccurrence
 
 Kind = tuple[str, str]
 """Label of the attacker's own PII behind a prompt, and the character after it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Query:
     """A prompt, how many equal prefixes it stands for, and what the attacker has behind it."""
 
     prompt: tuple[int, ...]
@@ -21,18 +21,18 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class QueryPlan:
     """The questions of an attack, most important first; `size` prefixes, equal ones included.
 
     They are made anew each time they are gone through, so that a long plan takes no room.
     """
 
     size: int
-    questions: Callable[[], Iterator[Question]]
+    questions: Callable[[], Iterator[Query]]
     notes: tuple[str, ...] = ()
     """What the attack has to say of what it asks."""
 
-    def numbered(self) -> Iterator[tuple[int, Question]]:
+    def numbered(self) -> Iterator[tuple[int, Query]]:
         """Yield each question behind the number of prefixes that come before it."""
         before = 0
         for question in self.questions():
@@ -40,7 +40,7 @@ class Plan:
             before += question.copies
 
 
-def of_multiset(case: Case, places: Iterable[Place]) -> Plan:
+def of_multiset(case: AttackContext, places: Iterable[PiiOccurrence]) -> QueryPlan:
     """Return the plan of places that are asked as often as they stand there.
 
     What stands there most often comes first, of equals the smaller token ids: the order of the
@@ -53,35 +53,35 @@ def of_multiset(case: Case, places: Iterable[Place]) -> Plan:
         counts[prompt] += 1
         kinds[prompt].add((place.label, place.after))
     ordered = sorted(counts, key=lambda prompt: (-counts[prompt], prompt))
-    questions = [Question(p, counts[p], tuple(sorted(kinds[p]))) for p in ordered]
-    return Plan(size=counts.total(), questions=lambda: iter(questions))
+    questions = [Query(p, counts[p], tuple(sorted(kinds[p]))) for p in ordered]
+    return QueryPlan(size=counts.total(), questions=lambda: iter(questions))
 
 
-def of_set(case: Case, places: Sequence[Place]) -> Plan:
+def of_set(case: AttackContext, places: Sequence[PiiOccurrence]) -> QueryPlan:
     """Return the plan of distinct places that stand in order; they are gone through, not kept."""
 
-    def questions() -> Iterator[Question]:
+    def questions() -> Iterator[Query]:
         for place in places:
             prompt = case.begun(place.prefix, at_start=place.at_start)
-            yield Question(prompt, kinds=((place.label, place.after),))
+            yield Query(prompt, kinds=((place.label, place.after),))
 
-    return Plan(size=len(places), questions=questions)
+    return QueryPlan(size=len(places), questions=questions)
 
 
-def every(_: Question) -> bool:
+def every(_: Query) -> bool:
     """Take every question."""
     return True
 
 
 def chunks(
-    plan: Plan, room: Callable[[int], int], wanted: Callable[[Question], bool] = every
-) -> Iterator[Sequence[tuple[int, Question]]]:
+    plan: QueryPlan, room: Callable[[int], int], wanted: Callable[[Query], bool] = every
+) -> Iterator[Sequence[tuple[int, Query]]]:
     """Yield the numbered questions of a plan, those that are `wanted`, in pieces.
 
     A piece has about room(n) prefixes, where n prefixes were in those before. The numbers are
     those of the whole plan.
     """
-    piece: list[tuple[int, Question]] = []
+    piece: list[tuple[int, Query]] = []
     before = size = 0
     for start, question in plan.numbered():
         if not wanted(question):

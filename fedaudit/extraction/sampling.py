@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
 
-from fedaudit.api.plugin import Case, Progress, no_progress
-from fedaudit.api.records import Decoding, Probe, Target
-from fedaudit.extraction.matcher import Strings, whole
-from fedaudit.extraction.query_plan import Plan, Question, chunks
+from fedaudit.api.plugin import AttackContext, Progress, no_progress
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.extraction.matcher import TargetMatcher, whole
+from fedaudit.extraction.query_plan import Query, QueryPlan, chunks
 from fedaudit.journal import chunk_size
-from fedaudit.journal.journal import Stream
-from fedaudit.journal.shards import Kept, Part, Shard, identified, part_of
+from fedaudit.journal.journal import JournalPass
+from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, identified, part_of
 
 FIRST = 128
 """Answers of a first piece, which is kept at once."""
@@ -30,20 +30,20 @@ ROOM = 2**29
 OVERHEAD = 250
 """Bytes that an entry takes besides its text, about."""
 
-Answer = tuple[int, Question, Sequence[str]]
+Answer = tuple[int, Query, Sequence[str]]
 """How many prefixes come before a question, the question, and the texts that answer it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class QueryParams:
     """How every question of an attack is asked."""
 
     samples: int
     new_tokens: int
-    decoding: Decoding
+    decoding: SamplingParams
 
 
-class Memory:
+class ResponseCache:
     """Answers that several attacks of one audit share, up to a number of bytes.
 
     Sample i of a prompt depends on the seed, the prompt and i alone, so who wants fewer samples
@@ -76,28 +76,34 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sharing(Case):
+class SharedContext(AttackContext):
     """A case whose attacks remember each other's answers, and keep them in a journal."""
 
-    memory: Memory = field(default_factory=Memory)
-    kept: Kept | None = None
+    memory: ResponseCache = field(default_factory=ResponseCache)
+    kept: AuditJournal | None = None
 
 
-def sharing(case: Case, memory: Memory, kept: Kept | None = None) -> Sharing:
+def sharing(
+    case: AttackContext, memory: ResponseCache, kept: AuditJournal | None = None
+) -> SharedContext:
     """Return `case` with a memory that other cases of the same engine may have too."""
-    same = {one.name: getattr(case, one.name) for one in fields(Case)}
-    return Sharing(**same, memory=memory, kept=kept)
+    same = {one.name: getattr(case, one.name) for one in fields(AttackContext)}
+    return SharedContext(**same, memory=memory, kept=kept)
 
 
 def answers(
-    case: Case, target: Target, plan: Plan, manner: Manner, among: Strings | None = None
+    case: AttackContext,
+    target: Target,
+    plan: QueryPlan,
+    manner: QueryParams,
+    among: TargetMatcher | None = None,
 ) -> Iterator[Answer]:
     """Yield the answers to every question of a plan in its order; few are held at once.
 
     With `among` an answer is only the longest of these strings that it begins with, or empty: so
     the journal holds no text. Of a shard's audit the other shards' questions are left out.
     """
-    shared = case if isinstance(case, Sharing) else sharing(case, Memory())
+    shared = case if isinstance(case, SharedContext) else sharing(case, ResponseCache())
     asking = _Asking(case=shared, target=target, manner=manner, among=among)
     told, total = case.progress(f"asking {target.name}"), plan.size * manner.samples
     for (start, question), texts, recalled in asking.through(plan, told, total):
@@ -107,7 +113,7 @@ def answers(
     told(total, total)
 
 
-_Numbered = tuple[int, Question]
+_Numbered = tuple[int, Query]
 _Heard = tuple[_Numbered, Sequence[str], bool]
 """A question, its answers, and whether they were remembered."""
 
@@ -116,10 +122,10 @@ _Heard = tuple[_Numbered, Sequence[str], bool]
 class _Asking:
     """One pass over the questions of an attack."""
 
-    case: Sharing
+    case: SharedContext
     target: Target
-    manner: Manner
-    among: Strings | None
+    manner: QueryParams
+    among: TargetMatcher | None
 
     @property
     def where(self) -> Hashable:
@@ -129,7 +135,7 @@ class _Asking:
         own = (target.adapter, target.heading, self.case.seed, manner.decoding, manner.new_tokens)
         return (*own, looked_for)
 
-    def through(self, plan: Plan, told: Progress, total: int) -> Iterator[_Heard]:
+    def through(self, plan: QueryPlan, told: Progress, total: int) -> Iterator[_Heard]:
         """Yield what is heard in the order of the plan, from one journal or from each shard's."""
         kept = self.case.kept
         if kept is None:
@@ -142,7 +148,9 @@ class _Asking:
         for _, question in plan.numbered():
             yield next(heard[part_of(question.prompt, len(heard))])
 
-    def _of(self, part: Part, plan: Plan, told: Progress, total: int) -> Iterator[_Heard]:
+    def _of(
+        self, part: ShardJournal, plan: QueryPlan, told: Progress, total: int
+    ) -> Iterator[_Heard]:
         weights = identified(self.target), self.target.heading
         manner = self.manner
         drawn = manner.samples, manner.new_tokens, manner.decoding, self.case.seed
@@ -150,7 +158,7 @@ class _Asking:
         return self._part(plan, part.shard, stream, told, total)
 
     def _part(
-        self, plan: Plan, shard: Shard, stream: Stream | None, told: Progress, total: int
+        self, plan: QueryPlan, shard: Shard, stream: JournalPass | None, told: Progress, total: int
     ) -> Iterator[_Heard]:
         samples = self.manner.samples
 
@@ -162,7 +170,7 @@ class _Asking:
             yield from zip(piece, *self._piece(piece, stream, progress), strict=True)
 
     def _piece(
-        self, piece: Sequence[_Numbered], stream: Stream | None, progress: Progress
+        self, piece: Sequence[_Numbered], stream: JournalPass | None, progress: Progress
     ) -> tuple[Sequence[Sequence[str]], Sequence[bool]]:
         """Return the answers to some questions, and of each whether they were remembered."""
         memory, manner = self.case.memory, self.manner
@@ -175,7 +183,9 @@ class _Asking:
         memory.spared[self.target] += sum(n for n, r in zip(wanted, recalled, strict=True) if r)
         digest = _of_piece(piece, wanted) if stream else b""
         probes = [
-            Probe(prompt=question.prompt, samples=samples, max_new_tokens=manner.new_tokens)
+            GenerationRequest(
+                prompt=question.prompt, samples=samples, max_new_tokens=manner.new_tokens
+            )
             for (_, question), samples in zip(piece, wanted, strict=True)
         ]
         missing = [index for index, texts in enumerate(found) if texts is None]
@@ -199,7 +209,9 @@ class _Asking:
             stream.add(digest, sum(wanted), self.among.packed(every) if self.among else every)
         return every, recalled
 
-    def _asked(self, probes: Sequence[Probe], progress: Progress) -> list[Sequence[str]]:
+    def _asked(
+        self, probes: Sequence[GenerationRequest], progress: Progress
+    ) -> list[Sequence[str]]:
         """Return the engine's answers, as far as anybody looks at them."""
         if not probes:
             return []
@@ -218,7 +230,9 @@ class _Asking:
     def _room(self, answers: int) -> int:
         return chunk_size.room(answers, 0 if self.among else answers * self.manner.new_tokens)
 
-    def _unpacked(self, stream: Stream, content: Any, samples: Sequence[int]) -> list[list[str]]:
+    def _unpacked(
+        self, stream: JournalPass, content: Any, samples: Sequence[int]
+    ) -> list[list[str]]:
         """Return the answers that a journal holds; raises BrokenJournal where they are none."""
         try:
             return self.among.unpacked(content, samples) if self.among else whole(content, samples)

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from fedaudit.api.plugin import Case, Result
+from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Finding, Measurement, Severity
-from fedaudit.extraction.leak_tests import Said, Weighed, share
+from fedaudit.extraction.leak_tests import LeakTests, SaidStrings, share
 from fedaudit.extraction.matcher import StrictMatcher, parted
-from fedaudit.extraction.query_budget import Apart
+from fedaudit.extraction.query_budget import ScatteredQuery
 from fedaudit.extraction.sampling import Answer
-from fedaudit.extraction.targets import ALL, Truth
-from fedaudit.metrics.budget_sweep import Needed
+from fedaudit.extraction.targets import ALL, TargetSet
+from fedaudit.metrics.budget_sweep import BudgetCurve
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.metrics.intervals import Estimate
 
@@ -19,18 +19,18 @@ SEED = 0
 """Of the groups that an interval's bootstrap draws."""
 
 
-class Heard:
+class HitCounter:
     """What came out of one model: how many answers begin with each string, and how early."""
 
-    def __init__(self, truth: Truth, samples: int) -> None:
+    def __init__(self, truth: TargetSet, samples: int) -> None:
         self.counts: Counter[str] = Counter()
         self.strict: Counter[str] = Counter()
         """How many answers give each string as whole words, however they write it."""
-        self.needed = Needed(samples)
+        self.needed = BudgetCurve(samples)
         strings = [*truth.labels, *truth.control]
         self._matcher, self._strict = Matcher(strings), StrictMatcher(strings)
 
-    def listen(self, answers: Iterable[Answer]) -> "Heard":
+    def listen(self, answers: Iterable[Answer]) -> "HitCounter":
         """Take in answers, in whatever order they come."""
         for start, question, texts in answers:
             for draw, text in enumerate(texts):
@@ -40,7 +40,7 @@ class Heard:
                 self.strict.update(self._strict.hits(strict))
                 for string in self._matcher.hits(begun):
                     self.counts[string] += 1
-                    if isinstance(question, Apart):
+                    if isinstance(question, ScatteredQuery):
                         self.needed.merge(question.needed(string, draw, self.needed.samples))
                     else:
                         self.needed.add(string, start=start, draw=draw, copies=question.copies)
@@ -48,22 +48,22 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class ExtractionResult:
     """What an attack that asked `size` prefixes `samples` times each got of both models."""
 
     plugin: str
-    truth: Truth
-    tuned: Heard
-    base: Heard | None
+    truth: TargetSet
+    tuned: HitCounter
+    base: HitCounter | None
     size: int
     samples: int
 
-    def said(self) -> Said:
+    def said(self) -> SaidStrings:
         """Return what each model says as whole words."""
         models = (self.tuned, self.base)
         tuned, base = (dict.fromkeys(one.strict, 1.0) if one else None for one in models)
         strength = {string: float(count) for string, count in self.tuned.strict.items()}
-        return Said(tuned=tuned or {}, base=base, strength=strength)
+        return SaidStrings(tuned=tuned or {}, base=base, strength=strength)
 
     def found(self, budget: int = 0, samples: int = 0) -> dict[str, set[str]]:
         r"""Return what F, B and F\B extracted, and of the control, by the name of the source.
@@ -80,15 +80,15 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored(Result):
+class ScoredResult(Result):
     """A result that knows which targets were found by which budget."""
 
-    tally: Tally | None = field(default=None, repr=False, compare=False)
+    tally: ExtractionResult | None = field(default=None, repr=False, compare=False)
 
 
-def result(tally: Tally, weighed: Weighed | None = None) -> Scored:
+def result(tally: ExtractionResult, weighed: LeakTests | None = None) -> ScoredResult:
     """Return coverage, efficiency, VxPII and label distribution, and a finding a leaked string."""
-    return Scored(
+    return ScoredResult(
         measurements=(*_rows(tally), *_label_rows(tally), *(weighed.rows if weighed else ())),
         findings=_findings(tally, weighed),
         limits=_limits(tally),
@@ -100,7 +100,7 @@ def result(tally: Tally, weighed: Weighed | None = None) -> Scored:
     )
 
 
-def nothing(plugin: str, case: Case, *, chosen: bool = False) -> Result:
+def nothing(plugin: str, case: AttackContext, *, chosen: bool = False) -> Result:
     """Return the result for a victim without PII of its own: nothing to look for, nothing asked.
 
     `chosen` says that the case holds the PII of some kinds only.
@@ -123,7 +123,7 @@ def unmeasured(plugin: str, why: str) -> Result:
 
 
 def rates(
-    tally: Tally,
+    tally: ExtractionResult,
     targets: Collection[str],
     scope: Mapping[str, object],
     *,
@@ -180,7 +180,7 @@ def rates(
     return rows
 
 
-def _rows(tally: Tally) -> Iterator[Measurement]:
+def _rows(tally: ExtractionResult) -> Iterator[Measurement]:
     """Yield the totals of each source over the whole set and over its prefix-disjoint part."""
     queries = tally.size * tally.samples
     for name, targets in tally.truth.sets().items():
@@ -199,7 +199,7 @@ def _rows(tally: Tally) -> Iterator[Measurement]:
                     )
 
 
-def _label_rows(tally: Tally) -> Iterator[Measurement]:
+def _label_rows(tally: ExtractionResult) -> Iterator[Measurement]:
     """Yield coverage by label over the whole set, for every source."""
     for label, targets in tally.truth.by_label().items():
         for row in rates(tally, targets, {"set": ALL, "label": label}):
@@ -207,7 +207,7 @@ def _label_rows(tally: Tally) -> Iterator[Measurement]:
                 yield row
 
 
-def _named(tally: Tally) -> list[tuple[str, str]]:
+def _named(tally: ExtractionResult) -> list[tuple[str, str]]:
     """Return (finding id, string) of everything extracted, the surest first."""
     base, counts = _base(tally), tally.tuned.counts
     found = counts.keys() & tally.truth.labels.keys()
@@ -215,11 +215,11 @@ def _named(tally: Tally) -> list[tuple[str, str]]:
     return [(f"{tally.plugin}-{number:04d}", string) for number, string in enumerate(order, 1)]
 
 
-def _base(tally: Tally) -> Mapping[str, int]:
+def _base(tally: ExtractionResult) -> Mapping[str, int]:
     return tally.base.counts if tally.base else {}
 
 
-def _findings(tally: Tally, weighed: Weighed | None) -> tuple[Finding, ...]:
+def _findings(tally: ExtractionResult, weighed: LeakTests | None) -> tuple[Finding, ...]:
     """Return a finding a string, as severe as it is sure that training put it there.
 
     The evidence holds the plain string under "text": the report masks it before anyone sees it.
@@ -245,14 +245,14 @@ def _findings(tally: Tally, weighed: Weighed | None) -> tuple[Finding, ...]:
     )
 
 
-def _severity(tally: Tally, weighed: Weighed | None, string: str) -> Severity:
+def _severity(tally: ExtractionResult, weighed: LeakTests | None, string: str) -> Severity:
     """Return how severe a leak is: what the base says too is low."""
     if weighed is None or string in _base(tally):
         return "low"
     return weighed.severity(string, tally.truth.members.get(string, 0))
 
 
-def _limits(tally: Tally) -> tuple[str, ...]:
+def _limits(tally: ExtractionResult) -> tuple[str, ...]:
     labels = tally.truth.labels
     dropped = len(labels) - len(tally.truth.disjoint)
     limits = [

@@ -41,7 +41,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class LeakTrial:
     """What came out of the targets that are judged, and of the controls."""
 
     targets: Mapping[str, str]

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
-from fedaudit.api.plugin import Case
-from fedaudit.extraction.prefixes import Place, places
+from fedaudit.api.plugin import AttackContext
+from fedaudit.extraction.prefixes import PiiOccurrence, places
 
 if TYPE_CHECKING:
     from fedaudit.metrics.suffixes import Integers, Suffixes
 
 
-class First(Sequence[Place]):
+class FirstSubPrefixes(Sequence[PiiOccurrence]):
     """The first sub-prefixes of a set, made when they are asked for."""
 
     def __init__(self, made: "SubPrefixes", size: int) -> None:
@@ -21,14 +21,14 @@ class First(Sequence[Place]):
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[PiiOccurrence]:
         return map(self._made.place, range(self._size))
 
     @overload
-    def __getitem__(self, index: int) -> Place: ...
+    def __getitem__(self, index: int) -> PiiOccurrence: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Place]: ...
-    def __getitem__(self, index: int | slice) -> Place | list[Place]:
+    def __getitem__(self, index: slice) -> list[PiiOccurrence]: ...
+    def __getitem__(self, index: int | slice) -> PiiOccurrence | list[PiiOccurrence]:
         chosen = range(self._size)[index]
         made = self._made.place
         return made(chosen) if isinstance(chosen, int) else [made(one) for one in chosen]
@@ -41,7 +41,7 @@ class SubPrefixes:
     They are made when they are asked for; kept are the places and a few numbers for each.
     """
 
-    occurrences: Sequence[Place]
+    occurrences: Sequence[PiiOccurrence]
     found: "Suffixes"
 
     def __len__(self) -> int:
@@ -58,26 +58,26 @@ class SubPrefixes:
 
         return int(np.searchsorted(-self.count, -minimum, side="right"))
 
-    def ordered(self, minimum: int = 1) -> Iterator[Place]:
+    def ordered(self, minimum: int = 1) -> Iterator[PiiOccurrence]:
         """Yield those that occur at least `minimum` times, most frequent first."""
         return map(self.place, range(self.reaching(minimum)))
 
-    def most_frequent(self, k: int) -> list[Place]:
+    def most_frequent(self, k: int) -> list[PiiOccurrence]:
         """Return the first `k`, or all where there are fewer."""
         return self.first(k)[:]
 
-    def first(self, size: int) -> First:
+    def first(self, size: int) -> FirstSubPrefixes:
         """Return the first `size`, or all where there are fewer, without making them yet."""
-        return First(self, size)
+        return FirstSubPrefixes(self, size)
 
-    def place(self, index: int) -> Place:
+    def place(self, index: int) -> PiiOccurrence:
         """Return a sub-prefix as a place, with the commonest label and character after it."""
         found = self.found
         first, length = int(found.first[index]), int(found.length[index])
         rows = found.order[first : first + int(found.count[index])]
         kinds = Counter((self.occurrences[row].label, self.occurrences[row].after) for row in rows)
         label, after = min(kinds, key=lambda kind: (-kinds[kind], kind))
-        return Place(
+        return PiiOccurrence(
             prefix=self.occurrences[rows[0]].prefix[-length:],
             tokens=(),
             at_start=bool(found.whole[index]),
@@ -86,7 +86,9 @@ class SubPrefixes:
         )
 
 
-def subprefixes(occurrences: Sequence[Place], context: int, *, starts: bool = True) -> SubPrefixes:
+def subprefixes(
+    occurrences: Sequence[PiiOccurrence], context: int, *, starts: bool = True
+) -> SubPrefixes:
     """Return the distinct suffixes of 1 to `context` tokens of every prefix.
 
     A prefix that reaches its document's start is, as a whole, a sub-prefix at a document's start;
@@ -101,7 +103,7 @@ def subprefixes(occurrences: Sequence[Place], context: int, *, starts: bool = Tr
     return SubPrefixes(occurrences, suffixes(prefixes, whole, context))
 
 
-def of_case(case: Case, context: int) -> SubPrefixes:
+def of_case(case: AttackContext, context: int) -> SubPrefixes:
     """Return the sub-prefixes of the attacker's PII, distinct as the prompts they are asked as."""
     found = places(case.engine, case.attacker, context)
     starts = case.begun((), at_start=True) != case.begun((), at_start=False)

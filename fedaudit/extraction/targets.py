@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
 from fedaudit.extraction.controls import CONTROLS, guesses
 from fedaudit.metrics.document_frequency import absent, document_frequency
@@ -16,7 +16,7 @@ ALL, DISJOINT, EXCLUSIVE = "all", "prefix-disjoint", "exclusive"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Truth:
+class TargetSet:
     """The victim's own strings, and strings that nobody has."""
 
     labels: Mapping[str, str]
@@ -54,13 +54,15 @@ class Truth:
         return {ALL: self.labels.keys(), DISJOINT: self.disjoint}
 
 
-def targets(case: Case) -> dict[str, str]:
+def targets(case: AttackContext) -> dict[str, str]:
     """Return the victim's exclusive PII with their labels."""
     own = [pair for document in case.victim or () for pair in document.strings()]
     return victim_exclusive(own, [document.text for document in case.attacker])
 
 
-def truth(case: Case, disjoint: Disjointness = "prefix-free", *, most: int = CONTROLS) -> Truth:
+def truth(
+    case: AttackContext, disjoint: Disjointness = "prefix-free", *, most: int = CONTROLS
+) -> TargetSet:
     """Return the victim's exclusive PII, and about `most` strings that nobody has."""
     labels, victim = targets(case), case.victim or ()
     everybody = (case.attacker, victim, *case.members.values())
@@ -69,7 +71,7 @@ def truth(case: Case, disjoint: Disjointness = "prefix-free", *, most: int = CON
     given = {s.strip(): label for d in case.control for s, label in d.strings() if s.strip()}
     made = guesses(labels, texts, seed=case.seed, donors=donors, given=given, most=most)
     shared = _shared(labels, case.members)
-    return Truth(
+    return TargetSet(
         labels=labels,
         disjoint=frozenset(prefix_disjoint(labels, disjoint)),
         exclusive=_exclusive(labels, case.attacker, shared),

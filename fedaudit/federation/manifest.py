@@ -16,7 +16,7 @@ NAME = "federation.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class BaseModel:
     """The model that everybody started from; `sha256` covers its configuration and weights."""
 
     name: str
@@ -24,7 +24,7 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
+class ManifestClient:
     """A party of the federation."""
 
     id: str
@@ -66,8 +66,8 @@ class Manifest:
 
     schema_version: str = SCHEMA_VERSION
     status: Literal["running", "complete"] = "running"
-    base: Base
-    clients: tuple[Client, ...]
+    base: BaseModel
+    clients: tuple[ManifestClient, ...]
     rounds: tuple[Round, ...] = ()
     aggregation: Mapping[str, Any]
     secure_aggregation: Mapping[str, Any] | None = None
@@ -82,7 +82,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenPlugin:
     """A plugin that the federation was run with."""
 
     name: str = ""
@@ -90,7 +90,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queries:
+class SumQueries:
     """The sums that the server asked secure aggregation for, or would have asked for."""
 
     protocol: str = ""
@@ -105,16 +105,16 @@ class Queries:
     seed: int | None = None
 
 
-def chosen(manifest: Manifest, what: str) -> Chosen | None:
+def chosen(manifest: Manifest, what: str) -> ChosenPlugin | None:
     """Return the plugin that a manifest names as its `what`; UsageError for a table of none."""
     table = getattr(manifest, what)
-    return None if table is None else build(Chosen, _of(Chosen, table), what)
+    return None if table is None else build(ChosenPlugin, _of(ChosenPlugin, table), what)
 
 
-def queries(manifest: Manifest) -> Queries:
+def queries(manifest: Manifest) -> SumQueries:
     """Return the sums that were asked for; where every update is kept, a simulation's settings."""
     said = (manifest.secure_aggregation or {}).get("queries") or manifest.config.get("queries")
-    return build(Queries, _of(Queries, {} if said is None else said), "queries")
+    return build(SumQueries, _of(SumQueries, {} if said is None else said), "queries")
 
 
 def _of(cls: type, table: Any) -> Any:
@@ -152,7 +152,7 @@ def read(folder: Path) -> Manifest:
 def _with_nested(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return `table` with its lists of tables as records."""
     result = dict(table)
-    for key, cls in (("clients", Client), ("rounds", Round)):
+    for key, cls in (("clients", ManifestClient), ("rounds", Round)):
         items = table.get(key)
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise InputError(f"{path} needs a list of objects {key!r}.")

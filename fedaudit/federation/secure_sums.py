@@ -19,7 +19,7 @@ FOLDER, LABEL = "sums", "sum"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSums:
     """The sums of one round that were asked for while it ran; there can be no others."""
 
     path: Path

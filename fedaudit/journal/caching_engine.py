@@ -9,9 +9,9 @@ from hashlib import blake2b
 from typing import Any, TypeVar
 
 from fedaudit.api.plugin import Engine, Progress, no_progress
-from fedaudit.api.records import Decoding, Generation, Probe, Target, Tokens
+from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.journal import chunk_size
-from fedaudit.journal.shards import Kept, Part, identified
+from fedaudit.journal.shards import AuditJournal, ShardJournal, identified
 
 FIRST = 2**14
 """Tokens of a first piece, written or read, which is kept at once."""
@@ -23,14 +23,14 @@ ROOM = 2**18
 Item = TypeVar("Item")
 
 
-class KeptEngine:
+class CachingEngine:
     """Answers from the journal what was answered before, and keeps what the engine answers.
 
     Of a shard's audit only the questions of the shard are asked. What the others' would be answered
     is empty, and nobody reports it.
     """
 
-    def __init__(self, engine: Engine, kept: Kept) -> None:
+    def __init__(self, engine: Engine, kept: AuditJournal) -> None:
         self.engine, self.kept = engine, kept
         self.context_length = engine.context_length
         self.beginnings: Mapping[str, tuple[int, ...]] = engine.beginnings
@@ -45,16 +45,16 @@ class KeptEngine:
     def generate(
         self,
         target: Target,
-        probes: Sequence[Probe],
+        probes: Sequence[GenerationRequest],
         *,
         seed: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         strings: Collection[str] | None = None,
         progress: Progress = no_progress,
-    ) -> list[Generation]:
+    ) -> list[Completion]:
         """Continue every probe."""
 
-        def ask(some: Sequence[Probe], told: Progress) -> list[Any]:
+        def ask(some: Sequence[GenerationRequest], told: Progress) -> list[Any]:
             found = self.engine.generate(
                 target, some, seed=seed, decoding=decoding, strings=strings, progress=told
             )
@@ -72,9 +72,9 @@ class KeptEngine:
             progress=progress,
         )
         return [
-            Generation(tuple(answer[0]), tuple(map(tuple, answer[1])))
+            Completion(tuple(answer[0]), tuple(map(tuple, answer[1])))
             if answer
-            else Generation(("",) * probe.samples)
+            else Completion(("",) * probe.samples)
             for probe, answer in zip(probes, answers, strict=True)
         ]
 
@@ -177,7 +177,7 @@ class KeptEngine:
 
 
 def _pieces(
-    part: Part, prompts: Sequence[Sequence[int]], sizes: Sequence[int]
+    part: ShardJournal, prompts: Sequence[Sequence[int]], sizes: Sequence[int]
 ) -> Iterator[list[int]]:
     """Yield the places of a part's questions in pieces, of ROOM tokens at most or one question."""
     piece: list[int] = []

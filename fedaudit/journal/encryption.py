@@ -33,7 +33,7 @@ BEGINNING = _NONCE + _HEAD.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class AnswerRecord:
     """The answers to one piece of one pass of questions."""
 
     name: bytes
@@ -57,7 +57,7 @@ class Record:
         return _HEAD.pack(*head) + zlib.compress(content)
 
 
-def read(packed: bytes, room: int) -> Record:
+def read(packed: bytes, room: int) -> AnswerRecord:
     """Return the record again; raises ValueError where it is none, or takes more than `room` bytes.
 
     Without `room` it has no content.
@@ -67,7 +67,7 @@ def read(packed: bytes, room: int) -> Record:
     name, number, piece, answers, session, seconds = _HEAD.unpack_from(packed)
     if not 0 <= seconds < math.inf:
         raise ValueError("a record took no finite time")
-    return Record(
+    return AnswerRecord(
         name=name,
         number=number,
         piece=piece,

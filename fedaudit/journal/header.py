@@ -20,7 +20,7 @@ LARGEST = 2**24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class JournalHeader:
     """Whose journal this is."""
 
     run: str
@@ -43,7 +43,7 @@ def read(frame: Frame, path: Path) -> dict[str, Any]:
         if frame.length > LARGEST:
             raise ValueError
         table: dict[str, Any] = json.loads(frame.begin)
-        build(Header, table, "header")
+        build(JournalHeader, table, "header")
     except (ValueError, RecursionError, UsageError):
         raise InputError(f"{path} is no journal of this version of fedaudit.") from None
     return table

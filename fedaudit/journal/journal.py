@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from fedaudit.api.errors import FedauditError, InputError
 from fedaudit.journal import encryption, header
-from fedaudit.journal.encryption import NAME, Record
+from fedaudit.journal.encryption import NAME, AnswerRecord
 from fedaudit.system.files import atomic_text, folder, open_regular, unwritable
 
 FILE, KEY = header.FILE, "journal.key"
@@ -75,11 +75,11 @@ class Journal:
         """Return the file."""
         return self.place / FILE
 
-    def stream(self, what: object) -> "Stream":
+    def stream(self, what: object) -> "JournalPass":
         """Return the answers of one pass; of equal passes, the first time those of the first."""
         name = blake2b(repr(what).encode(), digest_size=NAME).digest()
         self._passes[name] += 1
-        return Stream(self, name, self._passes[name] - 1)
+        return JournalPass(self, name, self._passes[name] - 1)
 
     def fact(self, name: str, value: str) -> None:
         """Note what is known of the run late; InputError where the journal says otherwise."""
@@ -93,7 +93,7 @@ class Journal:
     def finish(self) -> None:
         """Note that every answer is there, and be done with writing."""
         if not self.finished:
-            self.append(Record(name=_END))
+            self.append(AnswerRecord(name=_END))
         self.finished = True
         self.close()
 
@@ -111,7 +111,7 @@ class Journal:
             self._file.close()
             self._file = None
 
-    def append(self, record: Record) -> None:
+    def append(self, record: AnswerRecord) -> None:
         """Add a record; raises Interrupted when the disk is full, and what was there still is."""
         if self._file is None:
             self._begin()
@@ -122,7 +122,7 @@ class Journal:
         self._write(encryption.framed(encryption.sealed(timed.packed(), self._key), self._key))
         self.answers += record.answers
 
-    def record(self, name: bytes, number: int, turn: int, room: int) -> Record | None:
+    def record(self, name: bytes, number: int, turn: int, room: int) -> AnswerRecord | None:
         """Return piece `turn` of a pass, of `room` bytes at most; None where there is none."""
         found = self._pieces.get((name, number), ())
         if turn >= len(found):
@@ -203,7 +203,7 @@ class Journal:
         self.spent, self.answers = sum(spent.values()), self.known
 
 
-class Stream:
+class JournalPass:
     """The answers of one pass over its questions, piece by piece, read and then written."""
 
     def __init__(self, journal: Journal, name: bytes, number: int) -> None:
@@ -237,7 +237,7 @@ class Stream:
         """Keep the answers to the next piece, anything that JSON has, and how many they are."""
         self._turn += 1
         if not self.journal.finished:
-            own = Record(
+            own = AnswerRecord(
                 name=self.name,
                 number=self._number,
                 piece=piece,

@@ -8,8 +8,8 @@ from pathlib import Path
 from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Target
 from fedaudit.federation import adapters
-from fedaudit.journal.journal import Journal, Stream
-from fedaudit.journal.spot_checks import Recheck
+from fedaudit.journal.journal import Journal, JournalPass
+from fedaudit.journal.spot_checks import SpotCheck
 
 MOST = 10_000
 """Shards that an audit may have."""
@@ -52,25 +52,25 @@ class PartAsked(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ShardJournal:
     """A journal and the questions that it is about."""
 
     journal: Journal
     shard: Shard = Shard()
 
-    def stream(self, what: object) -> Stream:
+    def stream(self, what: object) -> JournalPass:
         """Return the answers of the next pass of its kind."""
         return self.journal.stream(what)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class AuditJournal:
     """The journals of an audit: its own, or those of all its shards when they are merged."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ShardJournal, ...]
     merged: bool = False
     """Whether they are those of shards, which are finished."""
-    recheck: Recheck | None = None
+    recheck: SpotCheck | None = None
     """What asks a part of them again, of shards."""
 
     def fact(self, name: str, value: str) -> None:

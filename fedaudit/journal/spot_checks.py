@@ -13,7 +13,7 @@ from math import isclose
 from typing import Any
 
 from fedaudit.api.errors import FedauditError, InputError
-from fedaudit.journal.journal import Stream
+from fedaudit.journal.journal import JournalPass
 from fedaudit.metrics.spot_check import seen
 
 SHARE = 0.01
@@ -34,7 +34,7 @@ class OtherAnswers(FedauditError):
 
 
 @dataclass(slots=True)
-class Checked:
+class ShardCheck:
     """What was asked again of one shard."""
 
     device: str
@@ -46,17 +46,17 @@ class Checked:
     """The draw nearest to being asked again, and what asks it: at least one is, of every shard."""
 
 
-class Recheck:
+class SpotCheck:
     """Draws questions, asks them again and compares; raises OtherAnswers for a forged shard."""
 
     def __init__(self, share: float, device: str, draw: str | None = None) -> None:
         self.share, self.device = share, device
         self.draw = draw or secrets.token_hex(16)
         """What decides which questions are asked again: nobody knew it before."""
-        self.shards: dict[str, Checked] = {}
+        self.shards: dict[str, ShardCheck] = {}
 
     def check(
-        self, stream: Stream, piece: bytes, said: Sequence[Any], ask: Ask, fresh: Sequence[int]
+        self, stream: JournalPass, piece: bytes, said: Sequence[Any], ask: Ask, fresh: Sequence[int]
     ) -> None:
         """Ask again what is drawn of a piece whose answers a shard `said`.
 
@@ -105,10 +105,10 @@ class Recheck:
             return ["No answer of the shards was asked again (--recheck 0): they are believed."]
         return [_told(row, self.device) for row in self.table()]
 
-    def _of(self, stream: Stream) -> Checked:
+    def _of(self, stream: JournalPass) -> ShardCheck:
         header = stream.journal.header
         device = str(header.get("device") or "an unknown device")
-        return self.shards.setdefault(str(header.get("shard")), Checked(device))
+        return self.shards.setdefault(str(header.get("shard")), ShardCheck(device))
 
     def _draw(self, what: bytes, place: int) -> int:
         digest = blake2b(
@@ -118,7 +118,7 @@ class Recheck:
 
     def _compare(
         self,
-        stream: Stream,
+        stream: JournalPass,
         chosen: Sequence[int],
         said: Sequence[Any],
         ask: Ask,

@@ -16,7 +16,7 @@ Judgement = tuple[Scores, Scores]
 """The scores of the first answer and of the second, as the judge saw them."""
 
 
-class Cache:
+class JudgementCache:
     """Scores by the SHA-256 of what was asked; no text of a record and no key of an API is in it.
 
     Threads may share one, and processes its file: a line is written at once, behind all others. A

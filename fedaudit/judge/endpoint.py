@@ -59,7 +59,7 @@ class Endpoint:
             raise ValueError("timeout must be above 0, retries and max_tokens at least 0.")
 
 
-class Client:
+class EndpointClient:
     """Asks one endpoint; several threads may share it. Close it, or use it as a context.
 
     `sleep` waits so many seconds before a question is put again.
@@ -80,7 +80,7 @@ class Client:
                 "The proxy or the certificates that the environment names cannot be used."
             ) from None
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> "EndpointClient":
         return self
 
     def __exit__(

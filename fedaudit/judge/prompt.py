@@ -37,7 +37,7 @@ _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class JudgeQuestion:
     """An instruction with two answers, in the order in which the judge sees them."""
 
     prompt: str

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedaudit.api.plugin import Progress, no_progress
-from fedaudit.judge.cache import Cache, Judgement
-from fedaudit.judge.endpoint import Client
-from fedaudit.judge.prompt import Question, parsed
+from fedaudit.judge.cache import Judgement, JudgementCache
+from fedaudit.judge.endpoint import EndpointClient
+from fedaudit.judge.prompt import JudgeQuestion, parsed
 
 Outcome = Literal["win", "tie", "lose", "malformed"]
 
@@ -22,11 +22,11 @@ class Comparison:
     answer: str
     reference: str
 
-    def questions(self) -> tuple[Question, Question]:
+    def questions(self) -> tuple[JudgeQuestion, JudgeQuestion]:
         """Return the answer before the reference, and the reference before the answer."""
         return (
-            Question(self.prompt, self.answer, self.reference),
-            Question(self.prompt, self.reference, self.answer),
+            JudgeQuestion(self.prompt, self.answer, self.reference),
+            JudgeQuestion(self.prompt, self.reference, self.answer),
         )
 
 
@@ -43,10 +43,10 @@ MALFORMED = Verdict(outcome="malformed")
 
 
 def judge(
-    client: Client,
+    client: EndpointClient,
     comparisons: Sequence[Comparison],
     *,
-    cache: Cache | None = None,
+    cache: JudgementCache | None = None,
     workers: int = 4,
     progress: Progress = no_progress,
 ) -> list[Verdict]:
@@ -58,7 +58,7 @@ def judge(
     """
     if workers < 1:
         raise ValueError("workers must be at least 1.")
-    cache = Cache() if cache is None else cache
+    cache = JudgementCache() if cache is None else cache
     asked = {
         question.key(client.endpoint.model): question
         for one in comparisons
@@ -77,7 +77,10 @@ def judge(
 
 
 def _asked(
-    client: Client, questions: Mapping[str, Question], cache: Cache, workers: int
+    client: EndpointClient,
+    questions: Mapping[str, JudgeQuestion],
+    cache: JudgementCache,
+    workers: int,
 ) -> Iterable[tuple[str, Judgement | None]]:
     """Yield every question's judgement as it comes; the first error ends them all."""
     pool = ThreadPoolExecutor(max_workers=workers)
@@ -95,7 +98,9 @@ def _asked(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _judgement(client: Client, key: str, question: Question, cache: Cache) -> Judgement | None:
+def _judgement(
+    client: EndpointClient, key: str, question: JudgeQuestion, cache: JudgementCache
+) -> Judgement | None:
     for again in (False, True):
         if judgement := parsed(client.ask(question.messages(again=again))):
             cache.add(key, judgement)

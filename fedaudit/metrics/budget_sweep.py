@@ -1,7 +1,7 @@
 """What a smaller budget would have found, read off one run (FedPII, section 5.2, figure 4)."""
 
 
-class Needed:
+class BudgetCurve:
     """How many prefixes, in the order of asking, each target needs to be found.
 
     Sample i of a prompt depends on the seed, the prompt and i alone. So the answers to a smaller
@@ -26,7 +26,7 @@ class Needed:
             if (copy := draw // n) < copies:
                 known[n - 1] = min(known[n - 1], start + copy + 1)
 
-    def merge(self, other: "Needed") -> None:
+    def merge(self, other: "BudgetCurve") -> None:
         """Take in what another part of the same order found."""
         for target, theirs in other.needed.items():
             ours = self.needed.setdefault(target, [float("inf")] * self.samples)

@@ -20,7 +20,7 @@ SMALLEST = 1e-7
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Gain:
+class RecordGain:
     """What one record gained, what it is compared with, and which records depend on it."""
 
     cluster: str
@@ -59,7 +59,7 @@ class _Cells:
 
 
 def difference(
-    treated: Sequence[Gain], others: Sequence[Gain], *, seed: int, margin: float = 0.0
+    treated: Sequence[RecordGain], others: Sequence[RecordGain], *, seed: int, margin: float = 0.0
 ) -> Difference | None:
     """Return by how much `treated` gained more than `others`; None where no stratum has both.
 
@@ -117,7 +117,7 @@ def detectable(
     return margin + float((share + root) / (2 * (1 + share)))
 
 
-def _cells(sides: Sequence[Sequence[Gain]], strata: Sequence[str]) -> _Cells:
+def _cells(sides: Sequence[Sequence[RecordGain]], strata: Sequence[str]) -> _Cells:
     """Return the gains' cells; clusters of a side stand in an order that is theirs, not the names'.
 
     What clusters are called must not change what is drawn, only what they hold.
@@ -125,7 +125,7 @@ def _cells(sides: Sequence[Sequence[Gain]], strata: Sequence[str]) -> _Cells:
     column = {name: number for number, name in enumerate(strata)}
     rows: list[tuple[tuple[float, ...], ...]] = []
     for side in sides:
-        groups: dict[str, list[Gain]] = {}
+        groups: dict[str, list[RecordGain]] = {}
         for one in side:
             groups.setdefault(one.cluster, []).append(one)
         rows += sorted(_row(group, column) for group in groups.values())
@@ -134,7 +134,7 @@ def _cells(sides: Sequence[Sequence[Gain]], strata: Sequence[str]) -> _Cells:
     return _Cells(table[:, 0], table[:, 1], treated)
 
 
-def _row(group: Sequence[Gain], column: dict[str, int]) -> tuple[tuple[float, ...], ...]:
+def _row(group: Sequence[RecordGain], column: dict[str, int]) -> tuple[tuple[float, ...], ...]:
     count, total = [0.0] * len(column), [0.0] * len(column)
     for one in sorted(group):
         count[column[one.stratum]] += 1

@@ -22,7 +22,7 @@ SHORT = 5
 """Below so many characters, digits alone are like parts of words: 11 is in what all has."""
 
 
-class Table:
+class FoldingTable:
     """What characters become."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
@@ -60,11 +60,11 @@ def readings(text: str) -> Iterator[str]:
         yield _folded(text.replace(SPACE, " "), _foreign())
 
 
-def _folded(text: str, table: Table) -> str:
+def _folded(text: str, table: FoldingTable) -> str:
     return _joined(table.of(_shown(text, table).casefold()))
 
 
-def _shown(text: str, table: Table) -> str:
+def _shown(text: str, table: FoldingTable) -> str:
     """Return `text` in compatible forms (NFKD), each character for one that looks like it."""
     # Before as well, for compatible forms may look like something else: a lunate sigma like a c.
     seen = unicodedata.normalize("NFKD", table.of(text))
@@ -87,7 +87,7 @@ def _unseen() -> "regex.Pattern[str]":
 
 
 @cache
-def _foreign() -> Table:
+def _foreign() -> FoldingTable:
     """Return for characters beyond ASCII what they look like in it, of the same case."""
     table: dict[str, str] = {}
     for kind in _kinds():
@@ -96,7 +96,7 @@ def _foreign() -> Table:
             if len(char) == 1 and not char.isascii():
                 own = unicodedata.category(char)
                 table[char] = min(plain, key=lambda one: (_apart(one, own), one))
-    return Table(table)
+    return FoldingTable(table)
 
 
 def _apart(char: str, category: str) -> int:
@@ -105,13 +105,13 @@ def _apart(char: str, category: str) -> int:
 
 
 @cache
-def _alike() -> Table:
+def _alike() -> FoldingTable:
     """Return for all characters that look like others one of these, or several: rn for m."""
     table: dict[str, str] = {}
     for kind in _kinds():
         whole = min(kind, key=_plainness)
         table |= {char: whole for char in kind if len(char) == 1 and char not in whole}
-    return Table(table)
+    return FoldingTable(table)
 
 
 def _plainness(string: str) -> tuple[bool, int, bool, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, get_args
 
-from fedaudit.api.records import Document, Piece, PiiSpan
+from fedaudit.api.records import Document, PiiSpan, TextPiece
 from fedaudit.pii.normalized_search import places
 from fedaudit.pii.pseudonyms import pseudonyms
 from fedaudit.pii.spans import resolve
@@ -71,7 +71,7 @@ def masked(
 
 def masked_pieces(
     document: Document,
-    pieces: Sequence[Piece],
+    pieces: Sequence[TextPiece],
     written: Substitute,
     chosen: Callable[[str], bool] = lambda label: True,
 ) -> tuple[list[str], tuple[PiiSpan, ...]]:

@@ -37,13 +37,15 @@ def attacked(
         return
     common = _common(variant, place, config)
     if variant.matrix:
-        request = cross_client.Request(clients=parties(str(place), ()), **common)
+        request = cross_client.CrossClientRequest(clients=parties(str(place), ()), **common)
         yield cross_client.run(request, lambda: redactor, watch).report
     elif variant.clients:
         yield from _each(variant, place, config, common, redactor, watch)
     else:
         own = place / f"data/{variant.attacker}.jsonl"
-        asked = extract.Request(prefixes=own, victim=_victims(variant, place, config), **common)
+        asked = extract.ExtractionRequest(
+            prefixes=own, victim=_victims(variant, place, config), **common
+        )
         audit = extract.run(asked, lambda: redactor, watch)
         extra = _frequencies(place, config, audit) if config.defenses else ()
         yield replace(audit.report, measurements=[*audit.report.measurements, *extra])
@@ -116,7 +118,7 @@ def _each(
         for name, data in _data(place, client, variant.corpora, config.template):
             asked = client if deployed else None
             common = {**common, **_alone(variant, place, config, client)}
-            request = extract.Request(prefixes=data, client=asked, **common)
+            request = extract.ExtractionRequest(prefixes=data, client=asked, **common)
             where = {"client": client, **({"records": name} if name else {})}
             yield _within(where, extract.run(request, lambda: redactor, watch).report)
 

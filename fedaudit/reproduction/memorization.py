@@ -30,7 +30,7 @@ def memorized(
     if variant.memorize is None:
         return
     central = place / f"central/{config.rounds:03d}"
-    request = pipeline.Request(
+    request = pipeline.MemorizationRequest(
         clients=parties(place, ()),
         protocol=build(Protocol, variant.memorize, f"variant {variant.name} memorize"),
         options=variant.options,
@@ -49,7 +49,9 @@ def memorized(
         yield _unmeasured(variant.name, request, started, str(error))
 
 
-def _unmeasured(name: str, request: pipeline.Request, started: datetime, why: str) -> "Report":
+def _unmeasured(
+    name: str, request: pipeline.MemorizationRequest, started: datetime, why: str
+) -> "Report":
     from fedaudit.report.run_header import framed
 
     return framed(

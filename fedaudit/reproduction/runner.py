@@ -12,7 +12,7 @@ from fedaudit.config.profile import Profile, Published, Variant
 from fedaudit.reproduction.claims import beside, checked
 from fedaudit.reproduction.pooling import averaged, pooled, weighted
 from fedaudit.reproduction.scheduler import outcomes, usual
-from fedaudit.reproduction.variant import Task, Watch
+from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.evaluation.llm_judge import VERDICTS
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Studied:
+class StudyResult:
     """What a study found."""
 
     measurements: tuple[Measurement, ...]
@@ -82,7 +82,7 @@ def study(
     redactor: "Redactor",
     watch: Watch,
     jobs: int = 0,
-) -> Studied:
+) -> StudyResult:
     """Run every variant; a federation of equal settings is trained once and kept.
 
     One that another variant wants with a central model beside it is trained with that at once.
@@ -91,7 +91,7 @@ def study(
     chosen = variants(profile, scale, quick)
     wanted = [configured(profile, scale, variant, settings) for variant in chosen]
     tasks = [
-        Task(
+        VariantTask(
             variant=variant,
             config=config,
             place=_place(federations, config),
@@ -106,7 +106,7 @@ def study(
     }
     for name in dict.fromkeys(variant.pool for variant in chosen if variant.pool):
         measured[name] = _together(name, chosen, measured)
-    return Studied(
+    return StudyResult(
         measurements=tuple(row for rows in measured.values() for row in rows),
         findings=tuple(finding for one in found for finding in one.findings),
         claims=tuple(checked(profile, measured)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedaudit.api.plugin import no_progress
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.reproduction.variant import Outcome, Task, Watch, outcome
+from fedaudit.reproduction.variant import VariantOutcome, VariantTask, Watch, outcome
 from fedaudit.system.processes import processes, undisturbed
 
 BROKEN = (
@@ -17,7 +17,7 @@ BROKEN = (
 )
 
 
-def usual(scale: str, tasks: Sequence[Task]) -> int:
+def usual(scale: str, tasks: Sequence[VariantTask]) -> int:
     """Return how many run at a time unless told: one a core with the small models of nano on CPU.
 
     One where a GPU or a Ray cluster does the work, or where models are large.
@@ -32,7 +32,7 @@ def usual(scale: str, tasks: Sequence[Task]) -> int:
     return len(os.sched_getaffinity(0)) if small else 1
 
 
-def outcomes(tasks: Sequence[Task], jobs: int, watch: Watch) -> list[Outcome]:
+def outcomes(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[VariantOutcome]:
     """Return what each task came to, in their order; `jobs` run at a time.
 
     Tasks on one federation run one after the other. Raises what a task raised, which ends the
@@ -47,13 +47,13 @@ def outcomes(tasks: Sequence[Task], jobs: int, watch: Watch) -> list[Outcome]:
     return found
 
 
-def _at_once(tasks: Sequence[Task], jobs: int, watch: Watch) -> list[Outcome]:
+def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[VariantOutcome]:
     """Run tasks in processes; each trains its clients one after the other, unless told."""
     waiting: dict[Path, list[int]] = {}
     for index, task in enumerate(tasks):
         waiting.setdefault(task.place, []).append(index)
-    busy: dict[Future[Outcome], int] = {}
-    found: dict[int, Outcome] = {}
+    busy: dict[Future[VariantOutcome], int] = {}
+    found: dict[int, VariantOutcome] = {}
     heard = watch.bar("variants")
     with processes(jobs, BROKEN) as pool:
         while len(found) < len(tasks):
@@ -81,7 +81,7 @@ def _next(waiting: Mapping[Path, list[int]], taken: Container[Path]) -> int | No
     return waiting[max(free, key=lambda place: len(waiting[place]))].pop(0)
 
 
-def _quietly(task: Task) -> Outcome:
+def _quietly(task: VariantTask) -> VariantOutcome:
     """Run a task where nobody watches."""
     nobody = Watch(
         variant=lambda *_: None, training=lambda event: None, bar=lambda title: no_progress

@@ -11,7 +11,7 @@ from fedaudit.api.records import Finding, Measurement
 from fedaudit.attribution import pipeline as attribution
 from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.owner.worker_pool import Machine
-from fedaudit.attribution.server.query_plan import Wish
+from fedaudit.attribution.server.query_plan import ProtocolConfig
 from fedaudit.config.options import build
 from fedaudit.config.profile import Variant
 from fedaudit.reproduction.audits import attacked
@@ -36,7 +36,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class VariantTask:
     """A variant to run: its federation, trained in `place` unless it is there."""
 
     variant: Variant
@@ -47,7 +47,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class VariantOutcome:
     """What one variant came to; its rows and findings name it."""
 
     measurements: tuple[Measurement, ...]
@@ -56,7 +56,7 @@ class Outcome:
     limits: tuple[str, ...]
 
 
-def outcome(task: Task, watch: Watch) -> Outcome:
+def outcome(task: VariantTask, watch: Watch) -> VariantOutcome:
     """Train a variant's federation, attack it, and return what was measured."""
     variant, config, place = task.variant, task.config, task.place
     begun, started = place.exists(), monotonic()
@@ -72,7 +72,7 @@ def outcome(task: Task, watch: Watch) -> Outcome:
     rows = [*done.measurements, *rows, *overheads(rows, training), *between_clients(rows)]
     # One audit for each client of many would say the same over and over.
     told = () if variant.clients else (limit for report in reports for limit in report.limits)
-    return Outcome(
+    return VariantOutcome(
         measurements=tuple(
             replace(row, scope={**row.scope, "variant": variant.name})
             for row in (*rows, *pooled(rows))
@@ -108,9 +108,9 @@ def _attributed(
     if not variant.attribution:
         return
     options = {name: dict(own) for name, own in variant.options.items()}
-    wish = build(Wish, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}")
+    wish = build(ProtocolConfig, options.pop(PROTOCOL, {}), f"variant {variant.name} {PROTOCOL}")
     limit = config.queries.limit if wish.limit is None else wish.limit  # 1 is meant as none
-    request = attribution.Request(
+    request = attribution.AttributionRequest(
         rounds=place,
         methods=variant.attribution,
         wish=replace(wish, seed=config.seed, limit=limit),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from fedaudit.api.errors import UsageError
 from fedaudit.judge.endpoint import Endpoint
-from fedaudit.simulation.server.queries import Queries
+from fedaudit.simulation.server.queries import SumQuerySettings
 from fedaudit.system.files import existing, lines_sha256
 
 Decay = Literal["linear", "cosine", "none"]
@@ -108,7 +108,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watermarked:
+class WatermarkSettings:
     """Which clients train on documents that carry somebody's watermark, without a licence."""
 
     plugin: str | Mapping[str, Any] = ""
@@ -138,7 +138,7 @@ class Watermarked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgeSettings:
     """The endpoint that judges held-out answers, see docs/judge.md; without `url` none is asked."""
 
     url: str = ""
@@ -183,7 +183,7 @@ class Simulation:
     aggregation: str | Mapping[str, Any] = "fedavg"
     secure_aggregation: str | Mapping[str, Any] = ""
     """How the server gets sums in place of updates, which are then not kept; empty: it sees all."""
-    queries: Queries = field(default_factory=Queries)
+    queries: SumQuerySettings = field(default_factory=SumQuerySettings)
     defenses: tuple[str | Mapping[str, Any], ...] = ()
     """Defence plugins in the order of their stages: names, or tables of name and options."""
     detector: str = "presidio"
@@ -191,9 +191,9 @@ class Simulation:
     records: Records = field(default_factory=Records)
     few_shot: FewShot = field(default_factory=FewShot)
     partition: Partition = field(default_factory=Partition)
-    watermark: Watermarked = field(default_factory=Watermarked)
+    watermark: WatermarkSettings = field(default_factory=WatermarkSettings)
     training: Training = field(default_factory=Training)
-    judge: Judged = field(default_factory=Judged)
+    judge: JudgeSettings = field(default_factory=JudgeSettings)
     """Who compares held-out answers with the reference answers. No part of the result."""
     device: str = "auto"
     dtype: str = "auto"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.defense import Deployed, Finished, Party, Responder
+from fedaudit.api.defense import ClientState, DeployedClient, FinishedFederation, Responder
 from fedaudit.api.plugin import Progress
 from fedaudit.api.records import Document, Measurement
 from fedaudit.federation import manifest
@@ -16,7 +16,7 @@ from fedaudit.federation.manifest import Manifest
 from fedaudit.simulation.client import local_round
 from fedaudit.simulation.client.private_state import PRIVATE, place
 from fedaudit.simulation.client.trainer import steps_of
-from fedaudit.simulation.data.datasets import Material
+from fedaudit.simulation.data.datasets import ClientDocuments
 from fedaudit.simulation.evaluation import keyed
 from fedaudit.simulation.initialization import hashes
 from fedaudit.simulation.rounds import Run
@@ -38,7 +38,7 @@ class Deployment:
 def deploy(
     run: Run,
     finished: Manifest,
-    found: Mapping[str, Material],
+    found: Mapping[str, ClientDocuments],
     engine: Any,
     held_out: Sequence[Document],
     progress: Callable[[str], Progress],
@@ -105,12 +105,12 @@ def _adapters(out: Path) -> dict[str, str]:
 def _state(
     run: Run,
     finished: Manifest,
-    found: Mapping[str, Material],
+    found: Mapping[str, ClientDocuments],
     engine: Any,
     progress: Callable[[str], Progress],
-) -> Finished:
+) -> FinishedFederation:
     config, training = run.config, run.config.training
-    return Finished(
+    return FinishedFederation(
         engine=engine,
         folder=run.out / DEPLOYED,
         adapter=run.out / finished.rounds[-1].adapter,
@@ -127,10 +127,10 @@ def _state(
     )
 
 
-def _party(run: Run, finished: Manifest, who: str, own: Material) -> Party:
+def _party(run: Run, finished: Manifest, who: str, own: ClientDocuments) -> ClientState:
     out, took_part = run.out, [one for one in finished.rounds if who in one.participants]
     last = took_part[-1]
-    return Party(
+    return ClientState(
         documents=own.documents,
         prepared=own.prepared,
         shared=out / last.clients.get(who, last.adapter),
@@ -141,7 +141,9 @@ def _party(run: Run, finished: Manifest, who: str, own: Material) -> Party:
     )
 
 
-def _responding(run: Run, state: Finished) -> tuple[dict[str, Any] | None, dict[str, Responder]]:
+def _responding(
+    run: Run, state: FinishedFederation
+) -> tuple[dict[str, Any] | None, dict[str, Responder]]:
     """Return the defence that answers for the model, by name and options, and how for each client.
 
     Where several do, it is the first of them.
@@ -158,5 +160,5 @@ def _responding(run: Run, state: Finished) -> tuple[dict[str, Any] | None, dict[
     return None, {}
 
 
-def _deployed(state: Finished, client: str) -> Deployed:
-    return Deployed(engine=state.engine, folder=state.folder, client=client, seed=state.seed)
+def _deployed(state: FinishedFederation, client: str) -> DeployedClient:
+    return DeployedClient(engine=state.engine, folder=state.folder, client=client, seed=state.seed)

@@ -19,19 +19,19 @@ from fedaudit.config import registry
 from fedaudit.config.options import table_of
 from fedaudit.data import corpus
 from fedaudit.federation import adapters, commitments, manifest, watermark_keys
-from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
+from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
 from fedaudit.nano import passages
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.data.few_shot import few
 from fedaudit.simulation.data.partition import by_corpus, deal
-from fedaudit.simulation.data.watermarking import Marked, marked
+from fedaudit.simulation.data.watermarking import WatermarkedData, marked
 from fedaudit.system.files import existing, sha256, umask
 
 INITIAL = "rounds/000/global"
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class DataSplit:
     """Documents by client, and those that nobody trains on."""
 
     clients: list[list[Document]]
@@ -86,7 +86,7 @@ def _ordered(found: Iterable[Document]) -> list[Document]:
     return sorted(found, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())
 
 
-def split(config: Simulation, found: Sequence[Document], base: Any) -> Split:
+def split(config: Simulation, found: Sequence[Document], base: Any) -> DataSplit:
     """Deal `found`, or a few of every cluster, to the clients; `base` embeds them for clusters.
 
     What is held out is none of those that the few are drawn from.
@@ -107,7 +107,7 @@ def split(config: Simulation, found: Sequence[Document], base: Any) -> Split:
     dealt = _dealt(config, training, base, labels)
     if empty := [f"c{k}" for k, own in enumerate(dealt) if not own]:
         raise InputError(f"The partition leaves {empty[0]} without documents: lower `clients`.")
-    return Split(dealt, held_out)
+    return DataSplit(dealt, held_out)
 
 
 def _tested(config: Simulation, training: Sequence[Document]) -> list[Document]:
@@ -233,7 +233,7 @@ def plain(table: Any) -> Any:
 def _manifest(
     config: Simulation,
     names: Sequence[str],
-    dealt: Split,
+    dealt: DataSplit,
     base: Any,
     place: Path,
     server: Aggregator,
@@ -241,9 +241,9 @@ def _manifest(
     total = sum(len(own) for own in dealt.clients)
     form: PromptTemplate = template(config.template)
     return Manifest(
-        base=Base(name=config.base, sha256=base.sha256),
+        base=BaseModel(name=config.base, sha256=base.sha256),
         clients=tuple(
-            Client(id=n, examples=len(own), weight=len(own) / total, data=f"data/{n}.jsonl")
+            ManifestClient(id=n, examples=len(own), weight=len(own) / total, data=f"data/{n}.jsonl")
             for n, own in zip(names, dealt.clients, strict=True)
         ),
         rounds=(Round(round=0, adapter=INITIAL),),
@@ -268,7 +268,7 @@ def _secure(config: Simulation) -> dict[str, Any] | None:
     return {"name": name, "options": asdict(chosen), "queries": design}
 
 
-def _with_truth(started: Manifest, own: Marked) -> Manifest:
+def _with_truth(started: Manifest, own: WatermarkedData) -> Manifest:
     """Return the manifest with the mark that each client was given."""
     of = {f"c{number}": mark for number, mark in own.holders}
     clients = tuple(replace(one, watermark=of.get(one.id, "")) for one in started.clients)

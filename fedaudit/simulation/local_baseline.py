@@ -14,7 +14,7 @@ from fedaudit.config import registry
 from fedaudit.federation import adapters
 from fedaudit.simulation import rounds
 from fedaudit.simulation.client import local_round
-from fedaudit.simulation.client.trainer import Job, Sequel
+from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining
 from fedaudit.simulation.initialization import INITIAL
 from fedaudit.simulation.rounds import Event, Listener, Run
 from fedaudit.system.files import for_owner
@@ -66,7 +66,7 @@ def defences(run: Run) -> tuple[Defense, ...]:
     return tuple(run.defenses) if run.config.local == "defended" else ()
 
 
-def _jobs(run: Run, number: int) -> Iterator[Job]:
+def _jobs(run: Run, number: int) -> Iterator[ClientTraining]:
     """Yield the trainings of a round that are not there yet."""
     config = run.config
     for client, sequences in run.tokens.shared.items():
@@ -75,7 +75,7 @@ def _jobs(run: Run, number: int) -> Iterator[Job]:
             continue
         before = adapter(run.out, client, number - 1) if number > 1 else run.out / INITIAL
         who = f"{client} alone"
-        yield Job(
+        yield ClientTraining(
             who=who,
             base=config.base,
             start=before,
@@ -94,12 +94,12 @@ def _jobs(run: Run, number: int) -> Iterator[Job]:
         )
 
 
-def _sequel(run: Run, client: str, number: int) -> Sequel | None:
+def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
     """Return what a client goes on to where a defence does and it is to be followed."""
     if not (defense := local_round.further(defences(run))):
         return None
     place, who = adapter(run.out, client, number), f"{client} alone"
-    return Sequel(
+    return FollowUpTraining(
         defense=defense,
         documents=run.documents[client],
         template=template(run.config.template),
@@ -111,7 +111,7 @@ def _sequel(run: Run, client: str, number: int) -> Sequel | None:
     )
 
 
-def _keep(job: Job) -> None:
+def _keep(job: ClientTraining) -> None:
     """Write what the client would send, if there were anybody to send it to: its own model."""
     if not job.defenses:  # it is there already
         return

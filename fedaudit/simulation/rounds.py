@@ -19,9 +19,9 @@ from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest, Round
 from fedaudit.simulation.client import local_round, private_state
 from fedaudit.simulation.client.local_round import train
-from fedaudit.simulation.client.trainer import Job, Sequel, forget
+from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining, forget
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.data.datasets import Sequences, Tokenized
+from fedaudit.simulation.data.datasets import ClientSequences, Sequences
 from fedaudit.simulation.initialization import INITIAL, hashes
 from fedaudit.simulation.server import secure_aggregation
 from fedaudit.simulation.server import state as memory
@@ -58,7 +58,7 @@ class Run:
     aggregator: Aggregator
     secure: SecureAggregation | None = None
     defenses: Sequence[Defense] = ()
-    tokens: Tokenized
+    tokens: ClientSequences
     documents: Mapping[str, Sequence[Document]] = field(default_factory=dict)
     """What each client's shared adapter is trained on, for a defence that goes on from there."""
 
@@ -102,7 +102,7 @@ def participants(config: Simulation, number: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class LocalTraining:
     """One training of a round: whose, of what, from which adapter to which."""
 
     who: str
@@ -112,22 +112,22 @@ class Task:
     client: str = ""
 
 
-def tasks(run: Run, number: int) -> Iterator[Task]:
+def tasks(run: Run, number: int) -> Iterator[LocalTraining]:
     """Yield the round's trainings, the longest first, so that workers end together."""
     shared = run.tokens.shared
     if run.config.central:
         together = [sequence for own in shared.values() for sequence in own]
-        yield Task(who=CENTRAL, sequences=together, chain=run.out / CENTRAL)
+        yield LocalTraining(who=CENTRAL, sequences=together, chain=run.out / CENTRAL)
     chosen = participants(run.config, number)
     for client in chosen:
-        yield Task(who=client, sequences=shared[client], client=client)
+        yield LocalTraining(who=client, sequences=shared[client], client=client)
     for client in chosen:
         for name, own in run.tokens.private.get(client, {}).items():
             place = run.out / private_state.PRIVATE / client / name
-            yield Task(who=f"{client}/{name}", sequences=own, chain=place, client=client)
+            yield LocalTraining(who=f"{client}/{name}", sequences=own, chain=place, client=client)
 
 
-def sequels(run: Run, number: int) -> Iterator[Task]:
+def sequels(run: Run, number: int) -> Iterator[LocalTraining]:
     """Yield the trainings of a round that is over which a defence went on to.
 
     Their sequences are as long as those that were trained on, and hold other tokens.
@@ -137,10 +137,12 @@ def sequels(run: Run, number: int) -> Iterator[Task]:
         for name, lengths in found.items():
             sequences = [[0] * length for length in lengths]
             place = run.out / private_state.PRIVATE / client / name
-            yield Task(who=f"{client}/{name}", sequences=sequences, chain=place, client=client)
+            yield LocalTraining(
+                who=f"{client}/{name}", sequences=sequences, chain=place, client=client
+            )
 
 
-def _jobs(run: Run, current: Manifest, number: int) -> Iterator[Job]:
+def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
     """Yield the round's trainings as jobs for a worker."""
     config = run.config
     private_state.close(run)
@@ -156,7 +158,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[Job]:
             out = private_state.trained(run, one.client, number)
             if run.aggregator.resets:
                 begin, below = run.out / INITIAL, begin
-        yield Job(
+        yield ClientTraining(
             who=one.who,
             base=config.base,
             start=begin,
@@ -248,12 +250,12 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
     return after
 
 
-def _sequel(run: Run, client: str, number: int) -> Sequel | None:
+def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
     """Return what a client's defence goes on to in a round."""
     if not (defense := local_round.further(run.defenses)):
         return None
     seeds = {n: seed_of(run.config.seed, number, f"{client}/{n}") for n in defense.further}
-    return Sequel(
+    return FollowUpTraining(
         defense=defense,
         documents=run.documents[client],
         template=template(run.config.template),
@@ -264,7 +266,9 @@ def _sequel(run: Run, client: str, number: int) -> Sequel | None:
     )
 
 
-def _trained(pool: Executor | None, jobs: Iterable[Job]) -> Iterator[tuple[Job, float]]:
+def _trained(
+    pool: Executor | None, jobs: Iterable[ClientTraining]
+) -> Iterator[tuple[ClientTraining, float]]:
     """Yield each job with its loss as it is done: in the pool's processes, or one by one here."""
     if pool is None:
         for job in jobs:

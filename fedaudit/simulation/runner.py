@@ -22,7 +22,7 @@ from fedaudit.federation.manifest import Manifest
 from fedaudit.simulation import deployment, initialization, local_baseline, rounds
 from fedaudit.simulation.config import NO_PART, Simulation
 from fedaudit.simulation.data import datasets
-from fedaudit.simulation.data.datasets import Tokenized
+from fedaudit.simulation.data.datasets import ClientSequences
 from fedaudit.simulation.evaluation import cost, llm_judge, utility
 from fedaudit.simulation.evaluation.utility import Judge
 from fedaudit.simulation.rounds import Listener, Run
@@ -38,7 +38,7 @@ DEFAULT = "fedavg"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulated:
+class SimulationResult:
     """A complete federation, its utility, and the round that it was resumed after."""
 
     manifest: Manifest
@@ -88,7 +88,7 @@ def simulate(
     listener: Listener,
     progress: Callable[[str], Progress] = lambda title: no_progress,
     verdicts: Path | None = None,
-) -> Simulated:
+) -> SimulationResult:
     """Run the simulation into `out`, from where an earlier run of it stopped.
 
     What a judge says is kept in the file `verdicts`; without one, in `out`. Whoever calls this from
@@ -131,7 +131,7 @@ def simulate(
         )
     [*by] = {own.annotation for own in found.values() if own.annotation}
     blind = tuple(f"the defences only know the PII that was found by {name}" for name in by)
-    return Simulated(
+    return SimulationResult(
         manifest=deployed.manifest,
         measurements=(
             *measured,
@@ -182,7 +182,7 @@ def prepared(config: Simulation, out: Path) -> Run:
         aggregator=aggregator,
         secure=_secured(config, defenses),
         defenses=defenses,
-        tokens=Tokenized(shared={}, private={}),
+        tokens=ClientSequences(shared={}, private={}),
     )
     local_baseline.check(run)
     return run
@@ -219,11 +219,11 @@ def _check_penalty(config: Simulation, aggregator: Aggregator, defenses: Sequenc
         )
 
 
-def spendings(run: Run) -> list[cost.Spent]:
+def spendings(run: Run) -> list[cost.TrainingCost]:
     """Return every training of a client, for what it costs; the central model's is none."""
     config = run.config
     return [
-        cost.Spent(
+        cost.TrainingCost(
             stage="private" if task.chain else "federated",
             who=task.client,
             round=number,

@@ -13,7 +13,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
     """Return the built-in attacks."""
     from .completion.discoverable import Discoverable
     from .completion.verbatim import Verbatim
-    from .gate.attack import Gate
+    from .gate.attack import GateAttack
     from .laft.attack import Laft
     from .prefix.contextual import Contextual
     from .prefix.frequency import Frequency
@@ -25,7 +25,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
         Contextual,
         Discoverable,
         Frequency,
-        Gate,
+        GateAttack,
         Laft,
         Ranking,
         Superset,

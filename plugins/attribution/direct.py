@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.attribution import Attributed, Attributor, Suspicion, Trial
+from fedaudit.api.attribution import AttributionContext, AttributionResult, Attributor, ClientScore
 
 from . import plaintext
 
@@ -22,10 +22,10 @@ class Direct(Attributor):
 
     name: ClassVar[str] = "direct"
 
-    def attribute(self, trial: Trial) -> Attributed:
+    def attribute(self, trial: AttributionContext) -> AttributionResult:
         """Return each client's Z for the mark that speaks most against it."""
         found = self._scores(trial)
-        return Attributed(
+        return AttributionResult(
             clients=tuple(suspicion(client, found[client], trial.threshold) for client in found),
             limits=(
                 plaintext.limit(self.name),
@@ -34,7 +34,7 @@ class Direct(Attributor):
             ),
         )
 
-    def _scores(self, trial: Trial) -> dict[str, dict[str, list[float]]]:
+    def _scores(self, trial: AttributionContext) -> dict[str, dict[str, list[float]]]:
         """Return the z of every round by client and mark; a round's adapters are asked together."""
         rounds = plaintext.readable(trial.rounds, self.name)
         found: dict[str, dict[str, list[float]]] = {
@@ -51,13 +51,13 @@ class Direct(Attributor):
         return found
 
 
-def suspicion(client: str, scores: Mapping[str, Sequence[float]], threshold: float) -> Suspicion:
+def suspicion(client: str, scores: Mapping[str, Sequence[float]], threshold: float) -> ClientScore:
     """Return a client's largest Z over the marks, and the p-value of that mark alone."""
     from fedaudit.metrics.attribution.stouffer import combined, p_value
 
     if not scores:  # nobody issued a mark
-        return Suspicion(client=client, flagged=False)
+        return ClientScore(client=client, flagged=False)
     totals = {mark: combined(scores[mark]) for mark in sorted(scores)}
     mark = max(totals, key=lambda name: totals[name])
     z = totals[mark]
-    return Suspicion(client=client, flagged=z > threshold, z=z, p_value=p_value(z), mark=mark)
+    return ClientScore(client=client, flagged=z > threshold, z=z, p_value=p_value(z), mark=mark)

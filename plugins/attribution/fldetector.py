@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.attribution import Attributed, Attributor, Suspicion, Trial
+from fedaudit.api.attribution import AttributionContext, AttributionResult, Attributor, ClientScore
 
 from . import gap, plaintext, prediction
 
@@ -35,15 +35,15 @@ class FLDetector(Attributor):
                 "history, window and references must be at least 1, clusters at least 2."
             )
 
-    def attribute(self, trial: Trial) -> Attributed:
+    def attribute(self, trial: AttributionContext) -> AttributionResult:
         """Flag the higher of two clusters of scores, if the scores are of more than one group."""
         rounds = [(s.participants, read) for s, read in plaintext.readable(trial.rounds, self.name)]
         told = trial.progress("predicting clients' updates")
         scores = mean_scores(prediction.distances(rounds, self.history, told), self.window)
         flagged = self._flagged(scores, trial.seed)
         everybody = plaintext.clients(trial.rounds)
-        return Attributed(
-            clients=tuple(Suspicion(client=c, flagged=c in flagged) for c in everybody),
+        return AttributionResult(
+            clients=tuple(ClientScore(client=c, flagged=c in flagged) for c in everybody),
             limits=(plaintext.limit(self.name), *self._limits(everybody, scores)),
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedaudit.api.attribution import Attributed, Attributor, Suspicion, Trial
+from fedaudit.api.attribution import AttributionContext, AttributionResult, Attributor, ClientScore
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, Target
 
@@ -45,7 +45,7 @@ class FLForensics(Attributor):
         if self.smallest < 2 or self.documents < 1 or self.length < 2:
             raise ValueError("smallest and length must be at least 2, documents at least 1.")
 
-    def attribute(self, trial: Trial) -> Attributed:
+    def attribute(self, trial: AttributionContext) -> AttributionResult:
         """Flag a client that is in a suspect minority for any mark."""
         everybody = plaintext.clients(trial.rounds)
         asked = __name__, self.documents, self.length
@@ -54,9 +54,9 @@ class FLForensics(Attributor):
         for (mark, _), target in zip(trial.marks, marked, strict=True):
             for client in self._flagged(everybody, target, clean, trial.seed):
                 found.setdefault(client, mark.id)
-        return Attributed(
+        return AttributionResult(
             clients=tuple(
-                Suspicion(client=client, flagged=client in found, mark=found.get(client, ""))
+                ClientScore(client=client, flagged=client in found, mark=found.get(client, ""))
                 for client in everybody
             ),
             limits=(plaintext.limit(self.name), *self._limits(len(everybody))),
@@ -77,7 +77,7 @@ class FLForensics(Attributor):
         chosen = minority.malicious(points, labels)
         return [client for client, guilty in zip(everybody, chosen, strict=True) if guilty]
 
-    def _influences(self, trial: Trial, everybody: Sequence[str]) -> "np.ndarray":
+    def _influences(self, trial: AttributionContext, everybody: Sequence[str]) -> "np.ndarray":
         """Return float64 (1 + marks, clients): the influence on clean texts, then on each mark's.
 
         One set's gradient is in memory at a time: it is as large as the weights it is of.
@@ -110,7 +110,7 @@ class FLForensics(Attributor):
                 told(done * len(texts) + row + 1, len(rounds) * len(texts))
         return found
 
-    def _texts(self, trial: Trial) -> list[Texts]:
+    def _texts(self, trial: AttributionContext) -> list[Texts]:
         """Return the clean texts as tokens, and those that each mark makes of the same texts."""
         if not trial.texts:
             raise InputError(f"{self.name} needs texts that nobody trained on, and there are none.")
@@ -126,7 +126,7 @@ class FLForensics(Attributor):
             )
         return [self._tokens(trial, documents) for documents in sets]
 
-    def _tokens(self, trial: Trial, documents: Sequence[Document]) -> Texts:
+    def _tokens(self, trial: AttributionContext, documents: Sequence[Document]) -> Texts:
         begin = trial.engine.beginnings.get("bos", ())
         most = min(self.length, trial.engine.context_length)
         found = trial.engine.tokenize([document.text for document in documents])

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.attribution import Attributed, Attributor, Trial
+from fedaudit.api.attribution import AttributionContext, AttributionResult, Attributor
 
 
 @dataclass(frozen=True)
@@ -13,11 +13,11 @@ class Global(Attributor):
     name: ClassVar[str] = "global"
     plaintext: ClassVar[bool] = False
 
-    def attribute(self, trial: Trial) -> Attributed:
+    def attribute(self, trial: AttributionContext) -> AttributionResult:
         """Return what the last global adapter shows of every mark."""
         [scores] = trial.measure([trial.last])
         said = (
             f"{self.name}: a watermark in the global model says that somebody trained on it, not "
             "who did."
         )
-        return Attributed(clients=(), limits=(said,), marks=scores)
+        return AttributionResult(clients=(), limits=(said,), marks=scores)

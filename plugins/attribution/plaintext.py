@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from fedaudit.api.attribution import Seen
+from fedaudit.api.attribution import RoundRecord
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Update
 
 Read = Callable[[str], Update]
 
 
-def readable(rounds: Sequence[Seen], method: str) -> Iterator[tuple[Seen, Read]]:
+def readable(rounds: Sequence[RoundRecord], method: str) -> Iterator[tuple[RoundRecord, Read]]:
     """Return every round with what reads its updates; raises InputError where one hides them."""
     hidden = next((seen.round for seen in rounds if seen.updates is None), None)
     if hidden is not None:
@@ -20,7 +20,7 @@ def readable(rounds: Sequence[Seen], method: str) -> Iterator[tuple[Seen, Read]]
     return ((seen, seen.updates) for seen in rounds if seen.updates is not None)
 
 
-def clients(rounds: Sequence[Seen]) -> list[str]:
+def clients(rounds: Sequence[RoundRecord]) -> list[str]:
     """Return everybody who took part, sorted."""
     return sorted({client for seen in rounds for client in seen.participants})
 

@@ -16,7 +16,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedaudit.api.defense import Course, Defense, Finished, Party
+from fedaudit.api.defense import ClientState, Defense, FinishedFederation, TrainingSession
 from fedaudit.api.errors import InputError, TargetError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Measurement
@@ -70,7 +70,7 @@ class DifferentialPrivacy(Defense):
         if self.max_grad_norm <= 0 or (self.noise_multiplier and self.noise_multiplier < 1e-9):
             raise ValueError("max_grad_norm must be above 0, noise_multiplier 0 or above 1e-9.")
 
-    def train(self, course: Course) -> float:
+    def train(self, course: TrainingSession) -> float:
         """Train with clipped, noisy gradients; return the mean loss of what was drawn.
 
         NaN where no step drew anything. Raises TargetError when a trained tensor has no gradient
@@ -91,7 +91,7 @@ class DifferentialPrivacy(Defense):
                 raise TargetError(f"dp trained, but {name} is what it was before.")
         return float(torch.cat(losses).mean())
 
-    def _optimizer(self, course: Course) -> Any:
+    def _optimizer(self, course: TrainingSession) -> Any:
         import torch
         from opacus.optimizers import DPOptimizer
 
@@ -117,12 +117,12 @@ class DifferentialPrivacy(Defense):
             raise InputError(f"dp: a client has {documents} documents; set delta, or give it more.")
         return self.delta or 1 / documents
 
-    def deploy(self, finished: Finished) -> Result:
+    def deploy(self, finished: FinishedFederation) -> Result:
         """Return the epsilon that each client spent in the rounds that it took part in."""
         rows = (self._spent(finished, *one) for one in finished.parties.items())
         return Result(measurements=tuple(rows), limits=LIMITS)
 
-    def _spent(self, finished: Finished, client: str, party: Party) -> Measurement:
+    def _spent(self, finished: FinishedFederation, client: str, party: ClientState) -> Measurement:
         documents, steps = len(party.prepared), party.steps * party.rounds
         sigma = self.noise(documents, finished.batch_size, party.steps * finished.rounds)
         rate, delta = sample_rate(finished.batch_size, documents), self.delta_of(documents)
@@ -137,7 +137,7 @@ class DifferentialPrivacy(Defense):
         )
 
 
-def draws(course: Course) -> Iterator[Sequences]:
+def draws(course: TrainingSession) -> Iterator[Sequences]:
     """Yield the sequences of each step: every one with probability q, the shortest first."""
     import torch
 

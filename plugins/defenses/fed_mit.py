@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.defense import Turn
+from fedaudit.api.defense import TrainedClient
 from fedaudit.api.plugin import Update
 from fedaudit.api.records import Document
 
@@ -25,7 +25,7 @@ class FedMit(SelfGeneration):
         """The adapter that is sent; the one that was trained on private data alone only selects."""
         return (MIXED,)
 
-    def material(self, turn: Turn) -> Mapping[str, Sequence[Document]]:
+    def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
         """Return the client's documents and the examples that were made up and kept."""
         return {MIXED: [*turn.documents, *self.synthetic(turn)]}
 

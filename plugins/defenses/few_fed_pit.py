@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.defense import Finished, Turn
+from fedaudit.api.defense import FinishedFederation, TrainedClient
 from fedaudit.api.plugin import Result, Update
 from fedaudit.api.records import Document
 
@@ -45,7 +45,7 @@ class FewFedPit(SelfGeneration):
         """The public adapter; none where it would have no part in what is sent."""
         return () if self.alpha == 1 else (PUBLIC,)
 
-    def material(self, turn: Turn) -> Mapping[str, Sequence[Document]]:
+    def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
         """Return the examples that were made up and kept."""
         return {PUBLIC: self.synthetic(turn)}
 
@@ -63,7 +63,7 @@ class FewFedPit(SelfGeneration):
             for name, own in trained.items()
         }
 
-    def deploy(self, finished: Finished) -> Result:
+    def deploy(self, finished: FinishedFederation) -> Result:
         """Return what the filters dropped, or that nothing was made up."""
         if not self.further:
             return Result(limits=(f"{self.name}: alpha is 1, so no example was made up.",))

@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import ClassVar
 
-from fedaudit.api.defense import Defense, Finished, Turn
+from fedaudit.api.defense import Defense, FinishedFederation, TrainedClient
 from fedaudit.api.plugin import Result, Update
-from fedaudit.api.records import Decoding, Document, Probe, Target
+from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 from fedaudit.metrics.text_similarity import words
 
 from .self_generation.demonstrations import usable
@@ -58,7 +58,7 @@ class FewFedWeight(Defense):
         usable(documents, 1)
         return list(documents)
 
-    def material(self, turn: Turn) -> Mapping[str, Sequence[Document]]:
+    def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
         """Return the client's documents, and pseudo-labelled ones drawn by their weights."""
         from fedaudit.engine.scoring.instruction_following import scores
 
@@ -69,7 +69,9 @@ class FewFedWeight(Defense):
         drawn = self._drawn(known, turn)
         return {WEIGHTED: [*turn.documents, *drawn]}
 
-    def _drawn(self, known: Sequence[tuple[Document, float]], turn: Turn) -> list[Document]:
+    def _drawn(
+        self, known: Sequence[tuple[Document, float]], turn: TrainedClient
+    ) -> list[Document]:
         """Return as many examples as are known, drawn by their energies, some more than once."""
         if not known:
             return []
@@ -82,7 +84,7 @@ class FewFedWeight(Defense):
         """Return the adapter that was trained on both."""
         return private[WEIGHTED]
 
-    def deploy(self, finished: Finished) -> Result:
+    def deploy(self, finished: FinishedFederation) -> Result:
         """Say that nothing is protected."""
         told = (
             f"{self.name}: a way to learn from few examples, and no protection: what clients send "
@@ -91,7 +93,7 @@ class FewFedWeight(Defense):
         return Result(limits=(told,))
 
 
-def pseudo_labelled(turn: Turn, new_tokens: int) -> list[Document]:
+def pseudo_labelled(turn: TrainedClient, new_tokens: int) -> list[Document]:
     """Return the client's pairs with the global model's greedy answers in place of their own.
 
     A prompt that the model's context does not hold with its answer is left out, and so is one that
@@ -105,9 +107,9 @@ def pseudo_labelled(turn: Turn, new_tokens: int) -> list[Document]:
     fit = list(dict.fromkeys(some for some in ids if len(some) <= room))
     found = turn.engine.generate(
         Target(name="global", adapter=str(turn.start)),
-        [Probe(prompt=some, samples=1, max_new_tokens=new_tokens) for some in fit],
+        [GenerationRequest(prompt=some, samples=1, max_new_tokens=new_tokens) for some in fit],
         seed=0,
-        decoding=Decoding(temperature=0),
+        decoding=SamplingParams(temperature=0),
     )
     texts = {some: one.texts[0].strip() for some, one in zip(fit, found, strict=True)}
     answered = [(one, texts.get(some, "")) for one, some in zip(own, ids, strict=True)]

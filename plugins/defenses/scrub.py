@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.defense import Defense, Finished
+from fedaudit.api.defense import Defense, FinishedFederation
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document
 from fedaudit.pii import masking
@@ -42,6 +42,6 @@ class Scrub(Defense):
         written = masking.substitute(self.style, documents, key=f"seed {self.seed}")
         return [masking.masked(document, written) for document in documents]
 
-    def deploy(self, finished: Finished) -> Result:
+    def deploy(self, finished: FinishedFederation) -> Result:
         """Return what pseudonyms that follow from a seed do not protect from."""
         return Result(limits=(LIMIT,) if self.style == "pseudonym" else ())

@@ -12,7 +12,7 @@ from fedaudit.api.errors import UsageError
 
 from .china import RULES
 from .context import ContextWindow
-from .ner import Model, load_spacy, load_transformers, renamed, spacy_labels
+from .ner import NerModel, load_spacy, load_transformers, renamed, spacy_labels
 from .rules import EMAIL_ADDRESS, TELEPHONE, recognizer
 from .scripts import ANY
 
@@ -32,7 +32,7 @@ _DECIMAL, _GOES_ON = re.compile(r"\d+\.\d+"), re.compile(r"\.?\d")
 
 @cache
 def analyzers(
-    languages: tuple[str, ...], models: tuple[Model, ...]
+    languages: tuple[str, ...], models: tuple[NerModel, ...]
 ) -> "Mapping[str, AnalyzerEngine]":
     """Return the engines for these languages and models, by the language that each reads.
 
@@ -56,7 +56,7 @@ def analyzers(
     }
 
 
-def _load(model: Model) -> "tuple[EntityRecognizer, Language | None]":
+def _load(model: NerModel) -> "tuple[EntityRecognizer, Language | None]":
     with _quiet("presidio-analyzer"):
         if model.loader == "spacy":
             return load_spacy(model)

@@ -34,7 +34,7 @@ _LABELS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class NerModel:
     """A model by loader and name (or folder), and the language it reads; "" is for it to say."""
 
     loader: str
@@ -42,7 +42,7 @@ class Model:
     language: str = ""
 
     @classmethod
-    def parse(cls, text: str, languages: Iterable[str]) -> "Model":
+    def parse(cls, text: str, languages: Iterable[str]) -> "NerModel":
         """Return the model that "spacy:NAME", "transformers:FOLDER" or "zh=spacy:NAME" spells."""
         language, equals, rest = text.partition("=")
         if not equals or language not in languages:
@@ -58,7 +58,7 @@ class Model:
         return f"{self.language}={self.loader}:{self.name}".removeprefix("=")
 
 
-def load_spacy(model: Model) -> "tuple[EntityRecognizer, Language]":
+def load_spacy(model: NerModel) -> "tuple[EntityRecognizer, Language]":
     """Return a recognizer of the entities of `model`, and the pipeline that must set them."""
     import spacy
     from presidio_analyzer.predefined_recognizers import SpacyRecognizer
@@ -84,7 +84,7 @@ def spacy_labels(nlp: "Language") -> set[str]:
     return {label for name in setters for label in nlp.pipe_labels.get(name, ())}
 
 
-def load_transformers(model: Model) -> "EntityRecognizer":
+def load_transformers(model: NerModel) -> "EntityRecognizer":
     """Return a recognizer that runs the token-classification model of `model`."""
     from presidio_analyzer.chunkers import TokenizerBasedTextChunker
     from presidio_analyzer.predefined_recognizers import HuggingFaceNerRecognizer
@@ -129,7 +129,7 @@ def _plain(labels: Iterable[str]) -> Iterator[str]:
             yield label[2:] if label[:2] in ("B-", "I-", "U-", "L-") else label
 
 
-def _folder(model: Model) -> Path:
+def _folder(model: NerModel) -> Path:
     """Return the folder of `model`, if need be from the hub's cache, and see that it is safe."""
     from huggingface_hub import snapshot_download
 
@@ -145,6 +145,6 @@ def _folder(model: Model) -> Path:
     return folder
 
 
-def _unloadable(model: Model, error: Any) -> InputError:
+def _unloadable(model: NerModel, error: Any) -> InputError:
     reason = next(iter(str(error).splitlines()), "") or type(error).__name__
     return InputError(f"NER model {model} does not load: {reason}")

@@ -10,7 +10,7 @@ from fedaudit.api.plugin import PiiDetector
 from fedaudit.api.records import PiiSpan
 from fedaudit.pii.spans import resolve
 
-from .ner import Model
+from .ner import NerModel
 from .scripts import fits, fold, occurs, tight
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ class Presidio(PiiDetector):
 
         return analyzers(self.languages, self._models())
 
-    def _models(self) -> tuple[Model, ...]:
-        return tuple(Model.parse(text, self.languages) for text in self.ner)
+    def _models(self) -> tuple[NerModel, ...]:
+        return tuple(NerModel.parse(text, self.languages) for text in self.ner)
 
     def _wanted(self, engines: "Mapping[str, AnalyzerEngine]") -> dict[str, list[str]]:
         """Return the labels to look for by language; raises UsageError for one nothing finds."""

@@ -6,12 +6,12 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Attack, Result
 from fedaudit.api.records import Measurement, Target
 from fedaudit.audit import attack_runner
-from fedaudit.audit.access import View
+from fedaudit.audit.access import ModelView
 from fedaudit.config import registry
 from fedaudit.extraction import comparison
-from fedaudit.extraction.sampling import Memory
-from fedaudit.extraction.scoring import Heard, Tally
-from fedaudit.extraction.targets import Truth
+from fedaudit.extraction.sampling import ResponseCache
+from fedaudit.extraction.scoring import ExtractionResult, HitCounter
+from fedaudit.extraction.targets import TargetSet
 from fedaudit.metrics.intervals import wilson
 
 
@@ -22,7 +22,7 @@ def attack(name, **options):
 def ran(*attacks, fake=None, **changes):
     fake = fake or worked.engine()
     memory = attack_runner.memory(attacks)
-    tries = attack_runner.Tries(alone=len(attacks) == 1)
+    tries = attack_runner.AttackTries(alone=len(attacks) == 1)
     results = attack_runner.run(attacks, worked.case(fake, **changes), memory, tries)
     tries.check()
     return results, fake, memory
@@ -30,16 +30,16 @@ def ran(*attacks, fake=None, **changes):
 
 def tally(name, found, base=(), samples=2, size=10, labels="abcdef"):
     """Return what an attack found: `found` and `base` map targets to the prefix that gave them."""
-    truth = Truth(labels=dict.fromkeys(labels, "X"))
+    truth = TargetSet(labels=dict.fromkeys(labels, "X"))
 
     def heard(events):
-        one = Heard(truth, samples)
+        one = HitCounter(truth, samples)
         for target, at in dict(events).items():
             one.counts[target] += 1
             one.needed.add(target, start=at - 1, draw=0)
         return one
 
-    return Tally(
+    return ExtractionResult(
         plugin=name, truth=truth, tuned=heard(found), base=heard(base), size=size, samples=samples
     )
 
@@ -185,7 +185,7 @@ def test_a_prompt_is_asked_anew_where_more_answers_are_needed():
     # superset asks 7 prompts three times; contextual then one of them 2 x 2 times, and no other.
     assert sorted(of_tuned) == [3] * 7 + [4]
     assert memory.spared[worked.TUNED] == 8 - 4
-    view = View(engine=fake, tuned=worked.TUNED)
+    view = ModelView(engine=fake, tuned=worked.TUNED)
     assert attack_runner.asked(results, memory, [view]) == sum(of_tuned) == 8 + 21 - 4
 
 
@@ -233,17 +233,18 @@ def queries(plugin, value, **scope):
 def test_every_key_and_every_attacker_is_asked_by_itself():
     keys = [Target(name=f"tuned, {key} key", heading=key) for key in ("none", "wrong")]
     views = [
-        View(engine=None, tuned=one, scope={"client": "c0", "key": one.heading}) for one in keys
+        ModelView(engine=None, tuned=one, scope={"client": "c0", "key": one.heading})
+        for one in keys
     ]
     results = [view.within(queries("contextual", 8.0, set="all")) for view in views]
     results += [view.within(queries("contextual", 8.0, set="prefix-disjoint")) for view in views]
     results += [view.within(queries("superset", 14.0)) for view in views]
-    memory = Memory()
+    memory = ResponseCache()
     assert attack_runner.asked(results, memory, views) == 2 * 8 + 2 * 14
     memory.spared.update({keys[0]: 6, keys[1]: 5, Target(name="base"): 99})
     assert attack_runner.asked(results, memory, views) == 44 - 11
     pairs = [queries("laft", 3.0, attacker=a, victim=v) for a in "abc" for v in "abc" if a != v]
-    assert attack_runner.asked(pairs, Memory(), views) == 3 * 3
+    assert attack_runner.asked(pairs, ResponseCache(), views) == 3 * 3
     assert attack_runner.asked([], memory, views) is None
 
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.audit import cross_client
-from fedaudit.audit.access import View
-from fedaudit.audit.cross_client import Attacker, Request, attacked
-from fedaudit.audit.inputs.clients import Party, parties
+from fedaudit.audit.access import ModelView
+from fedaudit.audit.cross_client import Attacker, CrossClientRequest, attacked
+from fedaudit.audit.inputs.clients import ClientData, parties
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation import manifest as manifests
@@ -46,9 +46,9 @@ def engine(says):
 def pairs(fake, data=DATA, *, budget=10_000, base=BASE, seed=0, **options):
     """Return the results of every pair by (attacker, victim), and the limits of each attacker."""
     attack = registry.create("attack", "contextual", {"samples": 2, **options})
-    view, found, told = View(engine=fake, tuned=TUNED), {}, {}
+    view, found, told = ModelView(engine=fake, tuned=TUNED), {}, {}
     for name in data:
-        case = Case(
+        case = AttackContext(
             engine=fake, tuned=TUNED, base=base, attacker=data[name], victim=None, seed=seed
         )
         others = {other: data[other] for other in data if other != name}
@@ -148,7 +148,7 @@ def alone_and_together(made, order, **options):
     attack = registry.create("attack", "contextual", {**options, "sweeps": False})
     for (attacker, victim), result in found.items():
         alone = attack.run(
-            Case(
+            AttackContext(
                 engine=made(),
                 tuned=TUNED,
                 base=BASE,
@@ -212,9 +212,9 @@ def test_an_attack_that_one_client_cannot_make_is_no_end():
         attack = registry.create("attack", "frequency", {"minimum": 2, "samples": 1})
         fake = engine([" Cem Oz"])
         lone = {"a": [document("Ann Lee", "Judge")], "b": DATA["b"]}
-        case = Case(engine=fake, tuned=TUNED, base=BASE, attacker=lone["a"], victim=None)
+        case = AttackContext(engine=fake, tuned=TUNED, base=BASE, attacker=lone["a"], victim=None)
         attacker = Attacker(name="a", case=case, victims={"b": lone["b"]})
-        return list(attacked(attack, attacker, 99, View(engine=fake, tuned=TUNED)))
+        return list(attacked(attack, attacker, 99, ModelView(engine=fake, tuned=TUNED)))
 
     _, result = run()
     [row] = result.measurements
@@ -284,7 +284,7 @@ def test_a_federation_that_keeps_no_documents(tmp_path, federation):
 
 
 def request(federation, **changes):
-    return Request(
+    return CrossClientRequest(
         **{
             "clients": parties(str(federation.path), []),
             "target": str(federation.path),
@@ -326,7 +326,7 @@ def test_its_id_follows_from_every_clients_file(federation, tmp_path):
     one = request(federation)
     audited = cross_client.check(one)
     other = replace(
-        one, clients=(one.clients[0], Party(name="c1", path=one.clients[1].path, sha256="0"))
+        one, clients=(one.clients[0], ClientData(name="c1", path=one.clients[1].path, sha256="0"))
     )
     assert identity(one, audited) == identity(request(federation), audited)
     assert len({identity(x, audited) for x in (one, other, replace(one, budget=21))}) == 3
@@ -383,9 +383,9 @@ def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path
 
 def test_whose_deployed_model_everybody_asks_must_be_said(federation, monkeypatch):
     from fedaudit.audit import pipeline
-    from fedaudit.audit.target import Audited
+    from fedaudit.audit.target import AuditTarget
 
-    answering = Audited(base="fedaudit-nano", adapter=Path("defense/c0"), deployment="c0")
+    answering = AuditTarget(base="fedaudit-nano", adapter=Path("defense/c0"), deployment="c0")
     monkeypatch.setattr(pipeline, "check", lambda request: answering)
     with pytest.raises(UsageError, match=r"--round.*--client"):
         cross_client.check(request(federation))

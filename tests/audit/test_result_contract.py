@@ -7,14 +7,14 @@ import worked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.attribution import Attributed, Suspicion
+from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.errors import ResultError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.watermark import Score
 from fedaudit.audit import result_contract
 from fedaudit.config import registry
-from fedaudit.extraction.scoring import Scored
+from fedaudit.extraction.scoring import ScoredResult
 from fedaudit.report.document import broken, plain
 
 ROW = Measurement(kind="own_kind", plugin="mine", metric="own_metric", value=1.0)
@@ -51,7 +51,7 @@ def test_what_our_own_attacks_return_is_good():
     result = attack.run(worked.case())
     assert len(result.findings) > 1
     found = result_contract.checked(attack.name, result)
-    assert isinstance(found, Scored)
+    assert isinstance(found, ScoredResult)
     assert found == result
 
 
@@ -165,19 +165,19 @@ def test_what_passes_is_what_the_schema_has(numbers, metric, reason):
 
 # attribution
 
-CLEAR = Suspicion(client="c0", flagged=False, z=1.0)
+CLEAR = ClientScore(client="c0", flagged=False, z=1.0)
 
 
 @pytest.mark.parametrize(
     ("found", "says"),
     [
         (None, "in place of an Attributed"),
-        (Attributed(clients=({"client": "c0"},)), "client 1 is a dict"),
-        (Attributed(clients=(CLEAR, replace(CLEAR, z=math.nan))), "client 2: z"),
-        (Attributed(clients=(replace(CLEAR, score="high"),)), "client 1: score"),
-        (Attributed(clients=(replace(CLEAR, client=""),)), "client 1"),
-        (Attributed(clients=(CLEAR,), limits="none"), "limit"),
-        (Attributed(clients=(), marks={"m": 3}), "mark 1"),
+        (AttributionResult(clients=({"client": "c0"},)), "client 1 is a dict"),
+        (AttributionResult(clients=(CLEAR, replace(CLEAR, z=math.nan))), "client 2: z"),
+        (AttributionResult(clients=(replace(CLEAR, score="high"),)), "client 1: score"),
+        (AttributionResult(clients=(replace(CLEAR, client=""),)), "client 1"),
+        (AttributionResult(clients=(CLEAR,), limits="none"), "limit"),
+        (AttributionResult(clients=(), marks={"m": 3}), "mark 1"),
     ],
 )
 def test_a_wrong_attribution(found, says):
@@ -188,5 +188,5 @@ def test_a_wrong_attribution(found, says):
 
 def test_a_good_attribution_is_itself():
     score = Score(z=1.0, p_value=0.2, n=3, hits=1, chance=0.5)
-    found = Attributed(clients=(CLEAR,), limits=("None.",), marks={"m": score})
+    found = AttributionResult(clients=(CLEAR,), limits=("None.",), marks={"m": score})
     assert result_contract.attributed("mine", found) == found

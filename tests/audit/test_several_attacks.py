@@ -27,7 +27,7 @@ def audited(federation, monkeypatch):
     def audit(*attacks, options=()):
         asked.clear()
         own, other = (federation.path / f"data/c{number}.jsonl" for number in (0, 1))
-        request = extract.Request(
+        request = extract.ExtractionRequest(
             prefixes=own,
             victim=other,
             attacks=attacks,
@@ -76,7 +76,9 @@ def test_an_attack_is_named_once(tmp_path):
     own.write_text('{"text": "nothing"}\n')
 
     def checked(*attacks):
-        return check(extract.Request(prefixes=own, attacks=attacks, target="fedaudit-nano"))
+        return check(
+            extract.ExtractionRequest(prefixes=own, attacks=attacks, target="fedaudit-nano")
+        )
 
     with pytest.raises(UsageError, match="frequency is named twice"):
         checked("frequency", "contextual", "frequency")

@@ -12,7 +12,7 @@ from command import Command
 from test_help import imported
 
 from fedaudit.attribution.server import collusion
-from fedaudit.attribution.server.query_plan import Wish, plan
+from fedaudit.attribution.server.query_plan import ProtocolConfig, plan
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 from fedaudit.report.document import validate
@@ -210,7 +210,7 @@ def test_a_dry_run_tells_what_colluding_clients_add(run, fed):
 
 
 def test_what_colluding_clients_leave_together(fed):
-    wish = Wish(others=3, pairs=1, threshold=3, limit=1.0)
+    wish = ProtocolConfig(others=3, pairs=1, threshold=3, limit=1.0)
     planned = plan(open_federation(fed.path), wish)
     drawn = planned.designs[1]
     [target, *_] = drawn.designs

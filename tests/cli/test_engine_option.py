@@ -6,7 +6,7 @@ import pytest
 from command import Command
 
 from fedaudit.audit import extract, fingerprint
-from fedaudit.audit.target import Audited
+from fedaudit.audit.target import AuditTarget
 from fedaudit.cli.simulate import given
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.simulation.config import Simulation
@@ -44,9 +44,9 @@ def test_clients_are_trained_as_workers_says(run):
 
 def test_an_audit_goes_on_with_another_engine(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
-    audited = Audited(base="fedaudit-nano")
+    audited = AuditTarget(base="fedaudit-nano")
     requests = [
-        extract.Request(prefixes=tmp_path / "a.jsonl", engine=engine)
+        extract.ExtractionRequest(prefixes=tmp_path / "a.jsonl", engine=engine)
         for engine in ("local", "ray:2", "local:2")
     ]
     facts = [fingerprint.facts(request, audited) for request in requests]

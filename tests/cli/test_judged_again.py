@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fedaudit.cli.simulate import _kept
-from fedaudit.simulation.config import Judged, Simulation
+from fedaudit.simulation.config import JudgeSettings, Simulation
 
-WISE = Judged(url="http://127.0.0.1:9/v1", model="wise")
+WISE = JudgeSettings(url="http://127.0.0.1:9/v1", model="wise")
 
 
 @pytest.fixture
@@ -22,12 +22,12 @@ def place(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("before", "now", "same"),
     [
-        (Judged(), Judged(), True),
+        (JudgeSettings(), JudgeSettings(), True),
         (WISE, WISE, True),
-        (Judged(), WISE, False),
-        (WISE, Judged(), False),
+        (JudgeSettings(), WISE, False),
+        (WISE, JudgeSettings(), False),
         (WISE, replace(WISE, model="wiser"), False),
-        (None, Judged(), True),  # a report of before there were judges
+        (None, JudgeSettings(), True),  # a report of before there were judges
         (None, WISE, False),
     ],
 )

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import template
 from fedaudit.data import corpus, scrubbing
-from fedaudit.data.corpus import Record
+from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import content
-from fedaudit.data.record_scrubbing import Marked, beside, masked
-from fedaudit.data.scrubbing import Order
+from fedaudit.data.record_scrubbing import MarkedRecord, beside, masked
+from fedaudit.data.scrubbing import ScrubRequest
 from fedaudit.pii.masking import STYLES, substitute
 
 FORM = template("fed_pii")
@@ -62,7 +62,7 @@ def paths(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 def scrubbed(tmp_path, records, array=False, **options):
     source, out = tmp_path / "in", tmp_path / "out"
     corpus.write_fields(source, records, array=array)
-    done = scrubbing.scrub(Order(source=source, out=out, force=True, seed=1, **options))
+    done = scrubbing.scrub(ScrubRequest(source=source, out=out, force=True, seed=1, **options))
     text = out.read_text()
     return (json.loads(text) if array else [json.loads(line) for line in text.splitlines()]), done
 
@@ -116,7 +116,7 @@ def test_annotation_that_is_left_stands_where_it_says(tmp_path):
         assert document.strings() == ((MAIL, "MAIL"),)
 
 
-def marked(record: dict[str, Any], *strings: tuple[str, str]) -> Marked:
+def marked(record: dict[str, Any], *strings: tuple[str, str]) -> MarkedRecord:
     """Return a record of which the first places of some strings in its text are marked."""
     said = content(record, FORM, "here")
     spans = tuple(
@@ -125,12 +125,12 @@ def marked(record: dict[str, Any], *strings: tuple[str, str]) -> Marked:
         for at in [said.text.index(string)]
     )
     document = Document(id="a", text=said.text, **said.fields, pii=spans)
-    whole = Record(record, said, document)
+    whole = CorpusRecord(record, said, document)
     around = {at: Document(id="b", text=text, pii=()) for at, text in beside(whole).items()}
-    return Marked(whole, document, around)
+    return MarkedRecord(whole, document, around)
 
 
-def after(one: Marked, style: str = "label") -> dict[str, Any]:
+def after(one: MarkedRecord, style: str = "label") -> dict[str, Any]:
     return masked(one, substitute(style, one.documents(), "key"), lambda label: True).fields
 
 

@@ -3,12 +3,12 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.records import Probe
+from fedaudit.api.records import GenerationRequest
 from fedaudit.engine.batching import STEP, by_length, padded, pieces
 
 PROBES = st.lists(
     st.builds(
-        Probe,
+        GenerationRequest,
         prompt=st.integers(1, 40).map(lambda length: (7,) * length),
         samples=st.integers(0, 12),
         max_new_tokens=st.sampled_from([1, 10]),
@@ -64,6 +64,6 @@ def test_sequences_are_batched_once_each_within_the_limit_longest_first(lengths,
 
 
 def test_a_probe_with_more_samples_than_rows_is_cut():
-    probe = Probe(prompt=(1, 2), samples=7, max_new_tokens=1)
+    probe = GenerationRequest(prompt=(1, 2), samples=7, max_new_tokens=1)
     batches = [[(p.first, p.last) for p in batch] for batch in pieces([probe], 3, 1000)]
     assert batches == [[(0, 3)], [(3, 6)], [(6, 7)]]

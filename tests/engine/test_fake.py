@@ -1,5 +1,5 @@
 from fedaudit.api.plugin import Engine
-from fedaudit.api.records import Probe, Target
+from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.engine.fake import FakeEngine
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
@@ -29,8 +29,8 @@ def test_it_answers_as_programmed_and_remembers_what_it_was_asked():
     engine: Engine = FakeEngine(echo, beginnings={"bos": (9999,)})
     prompt = engine.tokenize(["Dear Ann"])[0].ids
     probes = [
-        Probe(prompt=(9999, *prompt), samples=2, max_new_tokens=4),
-        Probe(prompt=prompt, samples=0, max_new_tokens=4),
+        GenerationRequest(prompt=(9999, *prompt), samples=2, max_new_tokens=4),
+        GenerationRequest(prompt=prompt, samples=0, max_new_tokens=4),
     ]
     found = engine.generate(TUNED, probes, seed=0)
     assert [g.texts for g in found] == [("tuned|<9999>Dear Ann|0", "tuned|<9999>Dear Ann|1"), ()]
@@ -54,7 +54,7 @@ def test_progress_is_reported():
     engine = FakeEngine(echo)
     engine.generate(
         BASE,
-        [Probe(prompt=(0,), samples=1, max_new_tokens=1)],
+        [GenerationRequest(prompt=(0,), samples=1, max_new_tokens=1)],
         seed=0,
         progress=lambda done, total: seen.append((done, total)),
     )

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Gemma4TextConfig, GPT2Config, LlamaConfig, MambaConfig
 
-from fedaudit.api.errors import InputError, NoRoomError
-from fedaudit.api.records import Probe, Target
+from fedaudit.api.errors import BatchTooLargeError, InputError
+from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.engine import memory
-from fedaudit.engine.batching import Piece, cut, rows_of
+from fedaudit.engine.batching import SampleRange, cut, rows_of
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.memory import Memory, exhausted
+from fedaudit.engine.memory import BatchSizeFinder, exhausted
 
 BASE = Target(name="base")
 NO_MEMORY = (
@@ -51,7 +51,9 @@ def small(tiny, monkeypatch):
 
 def asked(engine):
     prompts = [(1, 9, 30), (5, 6), (40, 41, 42, 43, 44, 45, 46, 47, 48), (1, 200, 3)]
-    probes = [Probe(prompt=p, samples=3 + i, max_new_tokens=4) for i, p in enumerate(prompts)]
+    probes = [
+        GenerationRequest(prompt=p, samples=3 + i, max_new_tokens=4) for i, p in enumerate(prompts)
+    ]
     return engine.generate(BASE, probes, seed=1)
 
 
@@ -184,7 +186,7 @@ def test_one_row_that_does_not_fit_is_said_in_a_line(tiny, small):
         LocalEngine(tiny).score_groups(BASE, [[[*range(1, 20), i] for i in range(3)]])
     engine = LocalEngine(tiny)
     before = engine._limits.bounds
-    with pytest.raises(NoRoomError, match=r"A single row does not fit into memory\."):
+    with pytest.raises(BatchTooLargeError, match=r"A single row does not fit into memory\."):
         engine.begins_with(BASE, [(1, 9, 30)], ["Ann"], new=3)
     assert engine._limits.bounds == before  # something shorter may fit
 
@@ -200,18 +202,18 @@ def test_another_error_is_nobodys_memory(tiny, small):
 
 
 def test_a_length_knows_what_was_too_much_for_shorter_ones():
-    known = Memory()
+    known = BatchSizeFinder()
 
     def work(part):
         if rows_of(part) > 3:
             raise torch.OutOfMemoryError
         return rows_of(part)
 
-    parts = list(known.run(16, [Piece(0, 0, 7), Piece(1, 0, 5)], work))
+    parts = list(known.run(16, [SampleRange(0, 0, 7), SampleRange(1, 0, 5)], work))
     assert [found for _, found in parts] == [3, 3, 3, 3]
     assert [known.most(length) for length in (8, 16, 24)] == [None, 3, 3]
-    [only] = known.run(8, [Piece(0, 0, 3)], work)
-    assert only == ([Piece(0, 0, 3)], 3)
+    [only] = known.run(8, [SampleRange(0, 0, 3)], work)
+    assert only == ([SampleRange(0, 0, 3)], 3)
 
 
 @given(
@@ -220,7 +222,7 @@ def test_a_length_knows_what_was_too_much_for_shorter_ones():
     before=st.integers(0, 3),
 )
 def test_every_sample_is_worked_on_once_and_in_order(sizes, room, before):
-    batch = [Piece(index, before, before + size) for index, size in enumerate(sizes)]
+    batch = [SampleRange(index, before, before + size) for index, size in enumerate(sizes)]
 
     def work(part):
         if rows_of(part) > room:
@@ -229,13 +231,16 @@ def test_every_sample_is_worked_on_once_and_in_order(sizes, room, before):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "release", lambda: None)  # there is nothing to give back
-        found = [place for _, places in Memory().run(8, batch, work) for place in places]
+        found = [place for _, places in BatchSizeFinder().run(8, batch, work) for place in places]
     assert found == [(piece.index, n) for piece in batch for n in range(piece.first, piece.last)]
 
 
 def test_a_batch_is_cut_where_it_is_full():
-    batch = [Piece(4, 2, 5), Piece(1, 0, 4)]
-    assert list(cut(batch, 5)) == [[Piece(4, 2, 5), Piece(1, 0, 2)], [Piece(1, 2, 4)]]
+    batch = [SampleRange(4, 2, 5), SampleRange(1, 0, 4)]
+    assert list(cut(batch, 5)) == [
+        [SampleRange(4, 2, 5), SampleRange(1, 0, 2)],
+        [SampleRange(1, 2, 4)],
+    ]
     assert list(cut(batch, 9)) == [batch]
     assert list(cut([], 3)) == []
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.defense import Responder
-from fedaudit.api.plugin import Chances
-from fedaudit.api.records import Probe, Request, Routed, Target
+from fedaudit.api.plugin import PrefixProbabilities
+from fedaudit.api.records import GatedRequest, GenerationRequest, RoutedRequest, Target
 from fedaudit.engine import routed
 from fedaudit.engine.exact.scattered import apart
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.engine.routed import RespondingEngine
+from fedaudit.engine.routed import RoutedEngine
 
 OPEN = {"key a": "A", "key b": "B"}
 
@@ -22,12 +22,13 @@ OPEN = {"key a": "A", "key b": "B"}
 class Door(Responder):
     """Opens A or B for its key, C without one; keeps what it was asked."""
 
-    asked: list[Request] = field(default_factory=list)
+    asked: list[GatedRequest] = field(default_factory=list)
 
     def route(self, requests):
         self.asked += requests
         return [
-            Routed(adapter := OPEN.get(one.heading, "C"), adapter, one.prompt) for one in requests
+            RoutedRequest(adapter := OPEN.get(one.heading, "C"), adapter, one.prompt)
+            for one in requests
         ]
 
     def headings(self):
@@ -38,7 +39,7 @@ class Moody(Door):
     """Routes by the prompt: what no gate should do, but an engine must survive."""
 
     def route(self, requests):
-        return [Routed("", "A" if len(r.prompt) % 2 else "B", r.prompt) for r in requests]
+        return [RoutedRequest("", "A" if len(r.prompt) % 2 else "B", r.prompt) for r in requests]
 
 
 @pytest.fixture
@@ -51,13 +52,14 @@ def inner():
 
 def asked(engine, *texts):
     return [
-        Probe(prompt=tokens.ids, samples=2, max_new_tokens=3) for tokens in engine.tokenize(texts)
+        GenerationRequest(prompt=tokens.ids, samples=2, max_new_tokens=3)
+        for tokens in engine.tokenize(texts)
     ]
 
 
 @pytest.mark.parametrize(("heading", "adapter"), [("key a", "A"), ("key b", "B"), ("", "C")])
 def test_the_heading_decides_which_adapter_answers(inner, heading, adapter):
-    engine = RespondingEngine(inner, Door())
+    engine = RoutedEngine(inner, Door())
     target = Target(name="tuned", heading=heading)
     [one, two] = engine.generate(target, asked(engine, "who is", "where is"), seed=0)
     assert one.texts == (f"{adapter}:who is:0", f"{adapter}:who is:1")
@@ -66,7 +68,7 @@ def test_the_heading_decides_which_adapter_answers(inner, heading, adapter):
 
 def test_no_responder_is_asked_for_a_plain_target(inner):
     door = Door()
-    engine = RespondingEngine(inner, door)
+    engine = RoutedEngine(inner, door)
     for adapter in (None, "D"):
         target = Target(name="plain", adapter=adapter)
         [one] = engine.generate(target, asked(engine, "who is"), seed=0)
@@ -75,7 +77,7 @@ def test_no_responder_is_asked_for_a_plain_target(inner):
 
 
 def test_scores_are_those_of_the_chosen_adapter(inner):
-    engine = RespondingEngine(inner, Door())
+    engine = RoutedEngine(inner, Door())
     ids = [tokens.ids for tokens in engine.tokenize(["one two three", "one two"])]
     gated, plain = Target(name="t", heading="key b"), Target(name="t", adapter="B")
     assert engine.score(gated, ids) == inner.score(plain, ids)
@@ -83,7 +85,7 @@ def test_scores_are_those_of_the_chosen_adapter(inner):
 
 
 def test_keys_that_open_the_same_adapter_cost_one_answer(inner):
-    engine = RespondingEngine(inner, Door())
+    engine = RoutedEngine(inner, Door())
     probes = asked(engine, "who is")
     answers = [
         engine.generate(Target(name=name, heading=heading), probes, seed=0)
@@ -100,10 +102,10 @@ def test_answers_stand_where_their_questions_stood(texts):
     def echo(target, prompt, sample):
         return f"{target.adapter}:{prompt}"
 
-    engine = RespondingEngine(FakeEngine(echo), Moody())
+    engine = RoutedEngine(FakeEngine(echo), Moody())
     target = Target(name="tuned", heading="")
     tokens = engine.tokenize(texts)
-    probes = [Probe(prompt=t.ids, samples=1, max_new_tokens=1) for t in tokens]
+    probes = [GenerationRequest(prompt=t.ids, samples=1, max_new_tokens=1) for t in tokens]
     for text, one, answer in zip(
         texts, tokens, engine.generate(target, probes, seed=0), strict=True
     ):
@@ -114,7 +116,7 @@ def test_answers_stand_where_their_questions_stood(texts):
 
 def test_progress_runs_to_its_end_over_all_adapters(inner):
     seen = []
-    engine = RespondingEngine(inner, Moody())
+    engine = RoutedEngine(inner, Moody())
     ids = [tokens.ids for tokens in engine.tokenize(["a", "a b", "a b c"])]
     engine.score(Target(name="t", heading=""), ids, progress=lambda n, of: seen.append((n, of)))
     assert seen[-1] == (3, 3)
@@ -125,7 +127,7 @@ def test_what_begins_answers_is_asked_of_the_adapter_that_the_key_opens():
     inner = FakeEngine(
         lambda *_: "", chance=lambda target, prompt, string: 0.5 if target.adapter == "A" else 0.25
     )
-    engine = RespondingEngine(inner, Moody())
+    engine = RoutedEngine(inner, Moody())
     prompts = [tokens.ids for tokens in engine.tokenize(["one", "one two"])]
     found = engine.begins_with(
         Target(name="tuned", heading="key"), prompts, ["Ann"], new=3, trials=[2, 3]
@@ -137,7 +139,9 @@ class Cleaning(Door):
     """Takes the first token of every prompt away, whatever it is."""
 
     def route(self, requests):
-        return [Routed(one.name, one.adapter, one.prompt[1:]) for one in super().route(requests)]
+        return [
+            RoutedRequest(one.name, one.adapter, one.prompt[1:]) for one in super().route(requests)
+        ]
 
 
 class Walked(FakeEngine):
@@ -151,7 +155,9 @@ class Walked(FakeEngine):
         self.walked.append((target.adapter, list(map(self._text, prompts)), list(trials)))
         found = super().begins_with(target, prompts, strings, trials=trials, **options)
         return [
-            Chances(least=one.least, most=one.most, drawn=one.drawn + 3 * n // 10, rows=5)
+            PrefixProbabilities(
+                least=one.least, most=one.most, drawn=one.drawn + 3 * n // 10, rows=5
+            )
             for one, n in zip(found, trials, strict=True)
         ]
 
@@ -164,7 +170,7 @@ def walk(engine, texts, trials, heading="", seed=0):
 
 def test_prompts_that_become_the_same_are_walked_once():
     inner = Walked()
-    engine = RespondingEngine(inner, Cleaning())
+    engine = RoutedEngine(inner, Cleaning())
     found = walk(engine, ["one two", "a b", "six two", "ten two"], [100, 10, 200, 0])
     assert inner.walked == [("C", [" two", " b"], [300, 10])]
     one, other, six, ten = found
@@ -180,7 +186,7 @@ def test_prompts_that_become_the_same_are_walked_once():
 def test_keys_that_open_the_same_adapter_cost_one_walk(monkeypatch):
     def asked():
         inner = Walked()
-        engine = RespondingEngine(inner, Door())
+        engine = RoutedEngine(inner, Door())
         for heading in ("", "key x", "key a"):
             walk(engine, ["one two"], [10], heading)
         walk(engine, ["one two"], [10], seed=1)
@@ -201,7 +207,7 @@ def test_keys_that_open_the_same_adapter_cost_one_walk(monkeypatch):
 )
 def test_every_draw_falls_to_a_question_that_wanted_some(drawn, trials, seed):
     own = np.array(drawn) * (sum(trials) > 0)
-    chances = Chances(least=own / 1e3, most=own / 1e3, drawn=own, rows=7)
+    chances = PrefixProbabilities(least=own / 1e3, most=own / 1e3, drawn=own, rows=7)
     found = apart(chances, (1, 2), trials, seed)
     assert sum(one.drawn for one in found).tolist() == own.tolist()
     assert not any(one.drawn.any() for one, n in zip(found, trials, strict=True) if not n)

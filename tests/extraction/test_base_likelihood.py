@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.base_likelihood import chance_of_base, chance_of_others, log_likelihoods
-from fedaudit.extraction.query_plan import Plan, Question
+from fedaudit.extraction.query_plan import Query, QueryPlan
 
 
 def likelihood(target, token, before):
@@ -21,11 +21,11 @@ def likelihood(target, token, before):
 def asked(*questions, base=True):
     fake = FakeEngine(lambda *_: "", likelihood=likelihood)
     made = [
-        Question(fake.tokenize([text])[0].ids, copies, tuple((kind, ".") for kind in kinds))
+        Query(fake.tokenize([text])[0].ids, copies, tuple((kind, ".") for kind in kinds))
         for text, copies, kinds in questions
     ]
-    plan = Plan(size=sum(one.copies for one in made), questions=lambda: iter(made))
-    case = Case(
+    plan = QueryPlan(size=sum(one.copies for one in made), questions=lambda: iter(made))
+    case = AttackContext(
         engine=fake,
         tuned=Target(name="tuned", adapter="x"),
         base=Target(name="base") if base else None,

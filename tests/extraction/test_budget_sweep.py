@@ -14,8 +14,8 @@ from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.query_budget import limited
-from fedaudit.extraction.query_plan import Plan
-from fedaudit.extraction.scoring import Heard
+from fedaudit.extraction.query_plan import QueryPlan
+from fedaudit.extraction.scoring import HitCounter
 from fedaudit.extraction.targets import truth as truth_of
 from fedaudit.metrics.budget_sweep import steps
 from fedaudit.metrics.intervals import wilson
@@ -132,7 +132,7 @@ class Cut:
             if left > 0:
                 questions.append(replace(question, copies=min(left, question.copies)))
                 left -= question.copies
-        cut = Plan(size=self.budget, questions=lambda: iter(questions))
+        cut = QueryPlan(size=self.budget, questions=lambda: iter(questions))
         return self.attack._result(case, cut)
 
 
@@ -208,9 +208,9 @@ def test_shards_of_the_questions_merge():
     case, made = worked.case(worked.engine(sometimes)), attack("superset", samples=5)
     asked, truth = made.plan(case), truth_of(case)
     every = list(sampling.answers(case, case.tuned, asked, made._manner()))
-    whole = Heard(truth, 5).listen(every)
+    whole = HitCounter(truth, 5).listen(every)
     random.Random(0).shuffle(every)
-    parts = [Heard(truth, 5).listen(every[shard::3]) for shard in range(3)]
+    parts = [HitCounter(truth, 5).listen(every[shard::3]) for shard in range(3)]
     for part in parts[1:]:
         parts[0].needed.merge(part.needed)
     assert parts[0].needed.needed == whole.needed.needed

@@ -4,13 +4,13 @@ import statistics
 
 import pytest
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.base_likelihood import log_likelihoods
 from fedaudit.extraction.prefixes import places
-from fedaudit.extraction.significance import WIDTH, Trial
+from fedaudit.extraction.significance import WIDTH, LeakTrial
 from fedaudit.extraction.targets import truth
 from fedaudit.nano.generator import corpus
 
@@ -43,7 +43,7 @@ def strange(seed, count):
 def trial(base, attacker, victim):
     """Return targets and controls with their likelihoods, nothing said yet."""
     engine = LocalEngine(base)
-    case = Case(
+    case = AttackContext(
         engine=engine,
         tuned=Target(name="tuned"),
         base=Target(name="base"),
@@ -54,7 +54,7 @@ def trial(base, attacker, victim):
     asked = query_plan.of_multiset(case, places(engine, attacker, 30))
     targets = {string: wanted.labels[string] for string in wanted.exclusive}
     known = log_likelihoods(case, asked, {**targets, **wanted.controls})
-    return Trial(
+    return LeakTrial(
         targets=targets,
         controls=wanted.controls,
         gained={},

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from fedaudit.api.plugin import Beginning, Case
+from fedaudit.api.plugin import AttackContext, PromptStart
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
@@ -41,7 +41,7 @@ def answer(target, prompt, sample):
 
 
 def case(fake, **changes):
-    return Case(
+    return AttackContext(
         **{
             "engine": fake,
             "tuned": TUNED,
@@ -305,10 +305,10 @@ def test_the_order_of_documents_changes_nothing():
 
 def test_the_beginning_is_put_before_every_prompt():
     fake = FakeEngine(answer, beginnings={"bare": (), "bos": (9999,)})
-    attacked(fake, beginning=Beginning(start="bos", middle="bare"), options={"context": 3})
+    attacked(fake, beginning=PromptStart(start="bos", middle="bare"), options={"context": 3})
     prompts = {fake._text(probe.prompt) for _, probe in fake.asked}
     assert prompts == {"<9999>Claimant:", "<9999>He lives in"}
     fake = FakeEngine(answer, beginnings={"bare": (), "bos": (9999,)})
-    attacked(fake, beginning=Beginning(start="bos", middle="bare"), options={"context": 2})
+    attacked(fake, beginning=PromptStart(start="bos", middle="bare"), options={"context": 2})
     prompts = {fake._text(probe.prompt) for _, probe in fake.asked}
     assert prompts == {"<9999>Claimant:", " lives in"}

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.extraction.significance import Trial, guess_of_digits
+from fedaudit.extraction.significance import LeakTrial, guess_of_digits
 
 
 def trial(**changes):
     """Return a trial of two targets and three controls; one target came out."""
-    return Trial(
+    return LeakTrial(
         **{
             "targets": {"a1": "P", "a2": "P"},
             "controls": {"c1": "P", "c2": "P", "c3": "P"},

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.extraction.matcher import APART, StrictMatcher, Strings, parted
+from fedaudit.extraction.matcher import APART, StrictMatcher, TargetMatcher, parted
 from fedaudit.pii.normalized_search import folded
 
 LETTERS = "abAé原1 -\u0301\u0323\u00a0ß"
@@ -61,7 +61,7 @@ def test_whole_words_by_hand(text, said):
 @settings(deadline=None)
 @given(st.lists(STRING, max_size=6), st.lists(st.text(LETTERS, max_size=10), max_size=4))
 def test_reduced_answers_say_the_same_and_can_be_packed(strings, texts):
-    among, strict = Strings(strings), StrictMatcher(strings)
+    among, strict = TargetMatcher(strings), StrictMatcher(strings)
     reduced = [among.reduced(text) for text in texts]
     for text, short in zip(texts, reduced, strict=True):
         begun, given_strictly = parted(short)
@@ -74,7 +74,7 @@ def test_reduced_answers_say_the_same_and_can_be_packed(strings, texts):
 
 
 def test_an_answer_in_parts():
-    among = Strings(["West", "West Ham", "east"])
+    among = TargetMatcher(["West", "West Ham", "east"])
     # It begins with West Ham, but the only word of it is West.
     assert parted(among.reduced("West Hampton")) == ("West Ham", "West")
     assert among.reduced("West Hampton") == f"West Ham{APART}West"

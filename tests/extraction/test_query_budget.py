@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.extraction.query_budget import Apart, limited
-from fedaudit.extraction.query_plan import Plan, Question
-from fedaudit.metrics.budget_sweep import Needed
+from fedaudit.extraction.query_budget import ScatteredQuery, limited
+from fedaudit.extraction.query_plan import Query, QueryPlan
+from fedaudit.metrics.budget_sweep import BudgetCurve
 
 
 def plan(*copies):
-    questions = [Question((index,), count) for index, count in enumerate(copies)]
-    return Plan(size=sum(copies), questions=lambda: iter(questions))
+    questions = [Query((index,), count) for index, count in enumerate(copies)]
+    return QueryPlan(size=sum(copies), questions=lambda: iter(questions))
 
 
 def copies(found):
@@ -79,7 +79,7 @@ def test_drawn_budgets_nest(counts, seed, one, other):
 def test_what_a_prompt_that_stands_apart_needs():
     # Its two prefixes are the second and the sixth of the order. With one sample each they have
     # draws 0 and 1, with two 0 to 1 and 2 to 3, with three 0 to 2 and 3 to 5.
-    one = Apart((0,), 2, (), (1, 5))
+    one = ScatteredQuery((0,), 2, (), (1, 5))
     assert one.needed("x", 0, 3).needed == {"x": [2, 2, 2]}
     assert one.needed("x", 1, 3).needed == {"x": [6, 2, 2]}
     assert one.needed("x", 2, 3).needed == {"x": [inf, 6, 2]}
@@ -89,9 +89,9 @@ def test_what_a_prompt_that_stands_apart_needs():
 @given(st.integers(1, 6), st.integers(0, 9), st.integers(1, 4), st.data())
 def test_prefixes_that_stand_together_are_counted_alike(copies, start, samples, data):
     draw = data.draw(st.integers(0, copies * samples - 1))
-    slow = Needed(samples)
+    slow = BudgetCurve(samples)
     slow.add("x", start=start, draw=draw, copies=copies)
-    apart = Apart((0,), copies, (), tuple(range(start, start + copies)))
+    apart = ScatteredQuery((0,), copies, (), tuple(range(start, start + copies)))
     assert apart.needed("x", draw, samples).needed == slow.needed
 
 

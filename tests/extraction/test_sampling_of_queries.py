@@ -3,15 +3,15 @@ import worked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.records import Decoding
+from fedaudit.api.records import SamplingParams
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
-from fedaudit.extraction.prefixes import Place
-from fedaudit.extraction.query_plan import Plan, Question, chunks, of_multiset, of_set
-from fedaudit.extraction.sampling import Manner, Memory, answers, sharing
+from fedaudit.extraction.prefixes import PiiOccurrence
+from fedaudit.extraction.query_plan import Query, QueryPlan, chunks, of_multiset, of_set
+from fedaudit.extraction.sampling import QueryParams, ResponseCache, answers, sharing
 from fedaudit.journal import chunk_size
 
-MANNER = Manner(samples=2, new_tokens=5, decoding=Decoding())
+MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
 
 
 def echo(target, prompt, sample):
@@ -19,8 +19,8 @@ def echo(target, prompt, sample):
 
 
 def plan(*copies, first=0):
-    questions = [Question((first + index,), count) for index, count in enumerate(copies)]
-    return Plan(size=sum(copies), questions=lambda: iter(questions))
+    questions = [Query((first + index,), count) for index, count in enumerate(copies)]
+    return QueryPlan(size=sum(copies), questions=lambda: iter(questions))
 
 
 def asked(fake):
@@ -28,7 +28,7 @@ def asked(fake):
 
 
 def place(*tokens, label="X", after=""):
-    return Place(prefix=tokens, tokens=(), at_start=False, label=label, after=after)
+    return PiiOccurrence(prefix=tokens, tokens=(), at_start=False, label=label, after=after)
 
 
 # plans
@@ -39,9 +39,9 @@ def test_a_multiset_is_asked_by_count_then_by_tokens():
     places = [place(3), place(1, label="A"), place(2), place(1, label="B", after=","), place(1)]
     found = of_multiset(case, places)
     assert list(found.numbered()) == [
-        (0, Question((1,), 3, (("A", ""), ("B", ","), ("X", "")))),
-        (3, Question((2,), 1, (("X", ""),))),
-        (4, Question((3,), 1, (("X", ""),))),
+        (0, Query((1,), 3, (("A", ""), ("B", ","), ("X", "")))),
+        (3, Query((2,), 1, (("X", ""),))),
+        (4, Query((3,), 1, (("X", ""),))),
     ]
     assert found.size == 5
     assert list(of_multiset(case, places[::-1]).numbered()) == list(found.numbered())
@@ -130,7 +130,7 @@ def test_progress_goes_on_from_piece_to_piece(monkeypatch):
 
 
 def test_nothing_is_asked_twice():
-    fake, memory = FakeEngine(echo), Memory(10_000)
+    fake, memory = FakeEngine(echo), ResponseCache(10_000)
     case = sharing(worked.case(fake), memory)
     first = list(answers(case, worked.TUNED, plan(2, 1), MANNER))
     again = list(answers(case, worked.TUNED, plan(1, 1, 1), MANNER))
@@ -140,7 +140,7 @@ def test_nothing_is_asked_twice():
 
 
 def test_more_samples_are_asked_for_and_remembered_instead():
-    fake, memory = FakeEngine(echo), Memory(10_000)
+    fake, memory = FakeEngine(echo), ResponseCache(10_000)
     case = sharing(worked.case(fake), memory)
     for copies in (1, 3, 2):
         [(_, _, texts)] = answers(case, worked.TUNED, plan(copies), MANNER)
@@ -154,13 +154,13 @@ def test_more_samples_are_asked_for_and_remembered_instead():
     [
         {"seed": 1},
         {"target": worked.BASE},
-        {"manner": Manner(samples=2, new_tokens=6, decoding=Decoding())},
-        {"manner": Manner(samples=2, new_tokens=5, decoding=Decoding(temperature=0.5))},
+        {"manner": QueryParams(samples=2, new_tokens=6, decoding=SamplingParams())},
+        {"manner": QueryParams(samples=2, new_tokens=5, decoding=SamplingParams(temperature=0.5))},
     ],
     ids=["seed", "target", "new tokens", "decoding"],
 )
 def test_what_is_asked_otherwise_is_another_question(change):
-    fake, memory = FakeEngine(echo), Memory(10_000)
+    fake, memory = FakeEngine(echo), ResponseCache(10_000)
     list(answers(sharing(worked.case(fake), memory), worked.TUNED, plan(1), MANNER))
     case = sharing(worked.case(fake, seed=change.get("seed", 0)), memory)
     target, manner = change.get("target", worked.TUNED), change.get("manner", MANNER)
@@ -170,7 +170,7 @@ def test_what_is_asked_otherwise_is_another_question(change):
 
 
 def test_when_it_is_full_the_earliest_answers_stay():
-    fake, memory = FakeEngine(echo), Memory(600)
+    fake, memory = FakeEngine(echo), ResponseCache(600)
     case = sharing(worked.case(fake), memory)
     for _ in range(2):
         list(answers(case, worked.TUNED, plan(1, 1, 1, 1, 1), MANNER))
@@ -191,7 +191,7 @@ TEXTS = st.lists(st.text(max_size=5) | st.sampled_from(["\ud800", "\x00", '"', "
 
 @given(TEXTS, st.integers(0, 5))
 def test_what_is_remembered_is_what_was_said(texts, samples):
-    memory = Memory(10_000)
+    memory = ResponseCache(10_000)
     memory.keep("x", (1, 2), texts)
     recalled = memory.recall("x", (1, 2), samples)
     assert recalled == (texts[:samples] if samples <= len(texts) else None)

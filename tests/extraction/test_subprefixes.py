@@ -5,14 +5,14 @@ import worked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.plugin import Beginning
+from fedaudit.api.plugin import PromptStart
 from fedaudit.api.records import Document
-from fedaudit.extraction.prefixes import Place, places
+from fedaudit.extraction.prefixes import PiiOccurrence, places
 from fedaudit.extraction.subprefixes import of_case, subprefixes
 
 
 def place(*tokens, start=False, label="X", after=""):
-    return Place(prefix=tokens, tokens=(9,), at_start=start, label=label, after=after)
+    return PiiOccurrence(prefix=tokens, tokens=(9,), at_start=start, label=label, after=after)
 
 
 def spelled(fake, found):
@@ -72,7 +72,7 @@ def test_the_whole_prefix_at_a_documents_start_is_another_one():
 
 
 def test_no_prompt_is_asked_twice_whatever_the_beginnings():
-    for beginning in (Beginning(), Beginning(start="bos", middle="bare")):
+    for beginning in (PromptStart(), PromptStart(start="bos", middle="bare")):
         fake = worked.engine(beginnings={"bare": (), "bos": (999,)})
         twice = worked.marked("Now the claimant Ed Dun.", ("Ed Dun", "PERSON"))
         # At context 2, " the claimant" stands at the start of nothing, "The claimant" does.

@@ -1,6 +1,6 @@
 """What counts as the victim's alone."""
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.targets import truth
@@ -13,7 +13,7 @@ def marked(text, *strings, label="PERSON", group=""):
 
 def found(victim, attacker=(), members=None, control=()):
     return truth(
-        Case(
+        AttackContext(
             engine=FakeEngine(lambda *_: ""),
             tuned=Target(name="tuned"),
             base=None,

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
 from fedaudit.federation import manifest
-from fedaudit.federation.manifest import Base, Client, Manifest, Round, Template
+from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
 from fedaudit.system.names import check_name
 
 WHOLE = Manifest(
     status="complete",
-    base=Base(name="fedaudit-nano", sha256="ab" * 32),
+    base=BaseModel(name="fedaudit-nano", sha256="ab" * 32),
     clients=(
-        Client(id="c0", examples=3, weight=0.75, data="data/c0.jsonl"),
-        Client(id="银行", examples=1, weight=0.25, watermark="mark0"),
+        ManifestClient(id="c0", examples=3, weight=0.75, data="data/c0.jsonl"),
+        ManifestClient(id="银行", examples=1, weight=0.25, watermark="mark0"),
     ),
     rounds=(
         Round(round=0, adapter="rounds/000/global"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.federation import secure_sums
 from fedaudit.federation.manifest import Round
-from fedaudit.federation.secure_sums import Stored
+from fedaudit.federation.secure_sums import StoredSums
 
 TOTAL = {"a": torch.tensor([[1.0, -2.5]]), "b": torch.tensor([3.0])}
 WHO = ("c0", "c2", "银行")
@@ -21,7 +21,7 @@ def stored(folder, members=WHO, number=3):
     one = Round(
         round=number, adapter="x", participants=(*WHO, "c1"), sums={f"sums/{name}": members}
     )
-    return Stored(folder, one)
+    return StoredSums(folder, one)
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -78,7 +78,7 @@ def test_a_file_of_another_set_or_round_is_refused(tmp_path):
         assert f'"round": {number}' in str(error.value)
     one = Round(round=3, adapter="x", participants=WHO, sums={name: WHO[:2]})
     with pytest.raises(InputError, match="is not the sum that the manifest says"):
-        Stored(tmp_path, one)(WHO[:2])
+        StoredSums(tmp_path, one)(WHO[:2])
 
 
 def test_a_file_that_names_nobody_is_refused(tmp_path):

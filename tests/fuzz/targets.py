@@ -30,7 +30,7 @@ from fedaudit.attribution import estimates, scores
 from fedaudit.attribution import report as reporting
 from fedaudit.attribution.evidence import bundle, verification
 from fedaudit.attribution.owner import scoring
-from fedaudit.attribution.owner.worker_pool import Job, Machine, Pool
+from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, Machine
 from fedaudit.attribution.pipeline import participants, truth_of
 from fedaudit.attribution.server import dry_run, estimation, ledger, query_plan, sums_log
 from fedaudit.audit import deployment, merge
@@ -196,7 +196,7 @@ def _read_federation(folder: Path) -> None:
     audited = resolve(str(folder / "fed"), None, None)
     found = audited.federation
     assert found is not None
-    planned = query_plan.plan(found, query_plan.Wish(threshold=2))
+    planned = query_plan.plan(found, query_plan.ProtocolConfig(threshold=2))
     dry_run.lines(planned, (), None)
     truth_of(found), participants(found), estimation.identity(found)
     out, log = folder / OUT / "estimates", folder / OUT / "log.json"
@@ -211,7 +211,7 @@ def _sums(folder: Path) -> None:
 def _read_sums(folder: Path) -> None:
     found = resolve(str(folder / "fed"), None, None).federation
     assert found is not None
-    planned = query_plan.plan(found, query_plan.Wish())
+    planned = query_plan.plan(found, query_plan.ProtocolConfig())
     out, log = folder / OUT / "estimates", folder / OUT / "log.json"
     estimation.estimate(planned, out, log, recorded=False)
 
@@ -286,7 +286,7 @@ def _base(folder: Path) -> None:
 
 
 def _read_base(folder: Path) -> None:
-    from fedaudit.api.records import Probe
+    from fedaudit.api.records import GenerationRequest
     from fedaudit.api.records import Target as Asked
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
@@ -296,7 +296,7 @@ def _read_base(folder: Path) -> None:
     [ids] = engine.tokenize(["ab abc"])
     begin = engine.beginnings.get("bos", ())
     asked = Asked(name="base")
-    probe = Probe(prompt=(*begin, *ids.ids), samples=2, max_new_tokens=3)
+    probe = GenerationRequest(prompt=(*begin, *ids.ids), samples=2, max_new_tokens=3)
     engine.generate(asked, [probe], seed=0)
     engine.score(asked, [probe.prompt])
 
@@ -364,7 +364,7 @@ def _estimates(folder: Path) -> None:
     _federation(folder)
     found = resolve(str(folder / "fed"), None, None).federation
     assert found is not None
-    planned = query_plan.plan(found, query_plan.Wish(threshold=2))
+    planned = query_plan.plan(found, query_plan.ProtocolConfig(threshold=2))
     estimation.estimate(planned, folder / "estimates", folder / "log.json")
     shutil.rmtree(folder / "fed")
     made_marks = handmade.marks(folder / "marks.json", count=2)
@@ -374,7 +374,7 @@ def _estimates(folder: Path) -> None:
     said = commitments.Commitments(made="2026-01-01T00:00:00+00:00", commitments=public)
     commitments.write(said, folder / "commitments.json")
     one = SCORE
-    scored = scores.Scored(
+    scored = scores.RoundScores(
         round=1,
         reference={"m0": one, "m1": replace(one, z=0.5)},
         clients={who: {"m0": one, "m1": one} for who in ("c0", "c1", "c2")},
@@ -408,13 +408,13 @@ def _read_estimates(folder: Path) -> None:
     document.write(report, folder / OUT / "report.json")
 
 
-class _Unasked(Pool):
+class _Unasked(DetectionPool):
     """Answers like one model for every adapter, and asks none."""
 
     def count(self) -> int:
         return 1
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, list[dict[str, Score]]]]:
+    def run(self, jobs: Sequence[DetectionJob]) -> Iterator[tuple[int, list[dict[str, Score]]]]:
         for job in jobs:
             yield job.key, [{mark.id: SCORE for mark in job.marks} for _ in job.adapters]
 
@@ -428,7 +428,7 @@ def _asked(federation: Path, out: Path) -> None:
     """Ask for a federation's sums as `attribute estimate` does, and enter it into its ledger."""
     found = resolve(str(federation), None, None).federation
     assert found is not None
-    planned = query_plan.plan(found, query_plan.Wish(threshold=2))
+    planned = query_plan.plan(found, query_plan.ProtocolConfig(threshold=2))
     log = federation / "log.json"
     planned = estimation.remaining(ledger.resumed(planned, _logged(log, found)), out)
     estimation.estimate(planned, out, log)
@@ -457,7 +457,7 @@ def _bundle(folder: Path) -> None:
         made, path, threshold=4.0, alpha=0.01, started=datetime.now(UTC)
     )
     document.write(report, folder / "report.json")
-    parts = bundle.Parts(
+    parts = bundle.BundleParts(
         estimates=folder / "estimates", marks=folder / "marks.json", scores=path,
         report=folder / "report.json", commitments=folder / "commitments.json",
     )  # fmt: skip

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from fedaudit.api.attribution import Seen, Trial
+from fedaudit.api.attribution import AttributionContext, RoundRecord
 from fedaudit.api.watermark import Score
 from fedaudit.config.registry import create
 
@@ -24,7 +24,7 @@ def vector(*values):
 
 def seen(number, updates):
     """Return a round of `updates` by client; a number stands for an update of one value."""
-    return Seen(
+    return RoundRecord(
         round=number,
         start=Path(f"global-{number}"),
         participants=tuple(updates),
@@ -33,11 +33,11 @@ def seen(number, updates):
 
 
 def hidden(number, participants):
-    return Seen(round=number, start=Path("g"), participants=participants)
+    return RoundRecord(round=number, start=Path("g"), participants=participants)
 
 
 def trial(rounds, *, measure=None, write=None, **given):
-    return Trial(
+    return AttributionContext(
         engine=given.pop("engine", None),
         rounds=rounds,
         last=Path("last"),

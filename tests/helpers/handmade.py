@@ -107,9 +107,9 @@ def write(
         )
     found = manifest.Manifest(
         status="complete",
-        base=manifest.Base(name="fedaudit-nano", sha256=base_sha256),
+        base=manifest.BaseModel(name="fedaudit-nano", sha256=base_sha256),
         clients=tuple(
-            manifest.Client(
+            manifest.ManifestClient(
                 id=who, examples=10, weight=weight, watermark="m0" if who in guilty else ""
             )
             for who, weight in zip(names, weights, strict=True)

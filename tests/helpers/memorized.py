@@ -4,7 +4,7 @@ import random
 
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import template
-from fedaudit.audit.inputs.clients import Party
+from fedaudit.audit.inputs.clients import ClientData
 from fedaudit.audit.memorization import matching, pipeline
 from fedaudit.audit.memorization.measurements import rows
 from fedaudit.audit.memorization.options import Protocol
@@ -55,8 +55,8 @@ def knowing(*corpora, echo=None, new=60):
 
 
 def request(corpora, protocol=PROTOCOL, **others):
-    parties = tuple(Party(name=name, path=f"{name}.jsonl", sha256="") for name in corpora)
-    return pipeline.Request(clients=parties, protocol=protocol, workers=1, **others)
+    parties = tuple(ClientData(name=name, path=f"{name}.jsonl", sha256="") for name in corpora)
+    return pipeline.MemorizationRequest(clients=parties, protocol=protocol, workers=1, **others)
 
 
 def cut(corpora, engine, protocol=PROTOCOL, seed=0):

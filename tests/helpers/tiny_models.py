@@ -7,7 +7,7 @@ import torch
 from peft import LoraConfig
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from fedaudit.engine.loading.loader import Base, tensors_of, with_adapter
+from fedaudit.engine.loading.loader import LoadedBase, tensors_of, with_adapter
 from fedaudit.federation import adapters
 from fedaudit.simulation.initialization import plain
 
@@ -42,7 +42,7 @@ def ready(model, tokenizer):
         parameter.data.add_(torch.randn_like(parameter) / 10)
     model.eval().requires_grad_(False)
     model.generation_config.eos_token_id = ENDS
-    return Base("tiny", Path(), "", model, tokenizer)
+    return LoadedBase("tiny", Path(), "", model, tokenizer)
 
 
 def write(base, folder, *, seed=0, **options):

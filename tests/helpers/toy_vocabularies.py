@@ -8,7 +8,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from fedaudit.engine.generation.sampler import probabilities
-from fedaudit.engine.loading.loader import Base
+from fedaudit.engine.loading.loader import LoadedBase
 from fedaudit.metrics.extraction import Matcher
 
 BYTE_LEVEL = ["a", "b", "Ġ", "ab", "Ġa", "ba", "Ã", "©", "Ã©", "©a", "ãĢĢ"]
@@ -67,7 +67,7 @@ def toy(kind="byte-level", *, spare=1):
         parameter.data.add_(torch.randn_like(parameter) / 4)
     model.eval().requires_grad_(False)
     model.generation_config.eos_token_id = 0
-    return Base("toy", Path(), "", model, made)
+    return LoadedBase("toy", Path(), "", model, made)
 
 
 @torch.inference_mode()

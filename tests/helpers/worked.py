@@ -1,6 +1,6 @@
 """The worked example of docs/extraction-attacks.md."""
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.fake import FakeEngine
 
@@ -54,7 +54,7 @@ def engine(says=answer, **options):
 
 def case(fake=None, **changes):
     own = {"engine": fake or engine(), "tuned": TUNED, "base": BASE}
-    return Case(**{**own, "attacker": ATTACKER, "victim": VICTIM, **changes})
+    return AttackContext(**{**own, "attacker": ATTACKER, "victim": VICTIM, **changes})
 
 
 def row(result, metric, source="tuned", which="all", **scope):

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.journal import chunk_size, encryption
-from fedaudit.journal.encryption import Record
+from fedaudit.journal.encryption import AnswerRecord
 
 JSON = st.recursive(st.none() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=20)
-HEAD = Record(name=b"").packed()[: -len(zlib.compress(b"null"))]
+HEAD = AnswerRecord(name=b"").packed()[: -len(zlib.compress(b"null"))]
 
 
 def packed(text):
@@ -21,7 +21,7 @@ def packed(text):
 
 @given(JSON, st.integers(0, 40))
 def test_what_was_packed_is_there_again_where_there_is_room(content, spare):
-    record = Record(name=b"n" * 16, piece=b"p" * 16, content=content)
+    record = AnswerRecord(name=b"n" * 16, piece=b"p" * 16, content=content)
     room = len(json.dumps(content, separators=(",", ":"))) + 32 * 60 + spare
     assert encryption.read(record.packed(), room) == record
     assert len(encryption.sealed(record.packed(), b"k" * 32)) <= encryption.largest(room)

@@ -13,20 +13,20 @@ import worked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.api.records import Decoding, Probe
+from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.audit import fingerprint
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
-from fedaudit.extraction.matcher import Strings, parted
-from fedaudit.extraction.query_plan import Plan, Question
-from fedaudit.extraction.sampling import Manner, Memory, answers, sharing
+from fedaudit.extraction.matcher import TargetMatcher, parted
+from fedaudit.extraction.query_plan import Query, QueryPlan
+from fedaudit.extraction.sampling import QueryParams, ResponseCache, answers, sharing
 from fedaudit.journal import caching_engine, journal
-from fedaudit.journal.caching_engine import KeptEngine
+from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.journal.journal import Journal
-from fedaudit.journal.shards import Kept, Part, PartAsked, Shard, part_of
+from fedaudit.journal.shards import AuditJournal, PartAsked, Shard, ShardJournal, part_of
 from fedaudit.metrics.extraction import Matcher
 
-MANNER = Manner(samples=2, new_tokens=5, decoding=Decoding())
+MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
 HEADER = {"run": "abc", "config": {}}
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ WORDS = st.text("ab ", min_size=1, max_size=4).filter(str.strip).map(str.strip)
 @settings(deadline=None)
 @given(st.lists(WORDS, max_size=8), st.lists(st.text("ab ", max_size=8), max_size=6))
 def test_a_reduced_answer_says_the_same_of_the_strings(strings, texts):
-    among, matcher = Strings(strings), Matcher(strings)
+    among, matcher = TargetMatcher(strings), Matcher(strings)
     reduced = [among.reduced(text) for text in texts]
     for text, short in zip(texts, reduced, strict=True):
         begun, strict = parted(short)
@@ -50,7 +50,7 @@ def test_a_reduced_answer_says_the_same_of_the_strings(strings, texts):
 
 
 def test_hits_by_hand():
-    among = Strings(["Ann Lee", "Ann", "Bob"])
+    among = TargetMatcher(["Ann Lee", "Ann", "Bob"])
     # Sorted they are Ann, Ann Lee, Bob: 1, 2, 3.
     said = (" Ann Leeds", "Annex", "to Bob", "", "ann lee")
     assert [parted(among.reduced(text)) for text in said] == [
@@ -65,8 +65,8 @@ def test_hits_by_hand():
         *(0, 1, 2, 1),
         *(2, 0, 3, 3),
     ]
-    assert Strings(["Bob", "Ann", "Ann Lee", "Bob"]).digest == among.digest
-    assert Strings(["Bob", "Ann"]).digest != among.digest
+    assert TargetMatcher(["Bob", "Ann", "Ann Lee", "Bob"]).digest == among.digest
+    assert TargetMatcher(["Bob", "Ann"]).digest != among.digest
 
 
 # shards
@@ -112,15 +112,19 @@ class Dying(FakeEngine):
 
 
 def plan(copies, first=0):
-    questions = [Question((first + index,), count) for index, count in enumerate(copies)]
-    return Plan(size=sum(copies), questions=lambda: iter(questions))
+    questions = [Query((first + index,), count) for index, count in enumerate(copies)]
+    return QueryPlan(size=sum(copies), questions=lambda: iter(questions))
 
 
 def heard(place, plans, engine, among, shard=None, memory=None):
     """Ask both models the plans, as attacks of one audit do; return the answers."""
     kept = journal.load(place, write=True) or Journal(place, HEADER)
     try:
-        case = sharing(worked.case(engine), memory or Memory(2_000), Kept((Part(kept, shard),)))
+        case = sharing(
+            worked.case(engine),
+            memory or ResponseCache(2_000),
+            AuditJournal((ShardJournal(kept, shard),)),
+        )
         found = [
             list(answers(case, target, one, MANNER, among))
             for one in plans
@@ -139,10 +143,10 @@ COPIES = st.lists(st.integers(1, 3), max_size=8)
 @given(COPIES, COPIES, st.lists(st.integers(1, 20), max_size=5), st.booleans())
 def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced):
     plans = [plan(one), plan(other, first=3)]
-    among = Strings(["Ann", "Bob", "Ann 3"]) if reduced else None
+    among = TargetMatcher(["Ann", "Bob", "Ann 3"]) if reduced else None
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patched:
         patched.setattr(sampling, "PIECE", 6)
-        whole, memory = FakeEngineOfAll(), Memory(2_000)
+        whole, memory = FakeEngineOfAll(), ResponseCache(2_000)
         wanted = heard(Path(place, "one"), plans, whole, among, Shard(), memory)
         asked = 0
         for stop in stops:
@@ -150,7 +154,7 @@ def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced
             with suppress(KeyboardInterrupt):
                 heard(Path(place, "two"), plans, engine, among, Shard())
             asked += len(engine.asked)
-        last, again = Dying(), Memory(2_000)
+        last, again = Dying(), ResponseCache(2_000)
         found = heard(Path(place, "two"), plans, last, among, Shard(), again)
         assert as_lists(found) == as_lists(wanted)
         assert again.spared == memory.spared
@@ -160,15 +164,15 @@ def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced
 @pytest.mark.parametrize("sampled", [True, False])
 def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
     made, stop = Journal(tmp_path, HEADER), 3_150
-    asked = Plan(size=5_175, questions=lambda: (Question((n,)) for n in range(5_175)))
-    case = sharing(worked.case(Dying(stop)), Memory(), Kept((Part(made),)))
-    manner = Manner(samples=1, new_tokens=5, decoding=Decoding())
-    probes = [Probe(prompt=(n,), samples=1, max_new_tokens=64) for n in range(5_175)]
+    asked = QueryPlan(size=5_175, questions=lambda: (Query((n,)) for n in range(5_175)))
+    case = sharing(worked.case(Dying(stop)), ResponseCache(), AuditJournal((ShardJournal(made),)))
+    manner = QueryParams(samples=1, new_tokens=5, decoding=SamplingParams())
+    probes = [GenerationRequest(prompt=(n,), samples=1, max_new_tokens=64) for n in range(5_175)]
 
     def ask():
         if sampled:
             return list(answers(case, worked.TUNED, asked, manner))
-        return KeptEngine(case.engine, case.kept).generate(worked.TUNED, probes, seed=0)
+        return CachingEngine(case.engine, case.kept).generate(worked.TUNED, probes, seed=0)
 
     with pytest.raises(KeyboardInterrupt):
         ask()
@@ -190,20 +194,20 @@ def as_lists(found):
 @given(COPIES, COPIES, st.integers(1, 4), st.booleans())
 def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
     plans = [plan(one), plan(other, first=3)]
-    among = Strings(["Ann", "Bob", "Ann 3"]) if reduced else None
+    among = TargetMatcher(["Ann", "Bob", "Ann 3"]) if reduced else None
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patched:
         patched.setattr(sampling, "PIECE", 6)
-        memory, again = Memory(900), Memory(900)  # too little for all answers
+        memory, again = ResponseCache(900), ResponseCache(900)  # too little for all answers
         wanted = heard(Path(place, "one"), plans, Dying(), among, Shard(), memory)
         shards = [Shard(number, of) for number in range(1, of + 1)]
         for shard in shards:
             heard(Path(place, str(shard.number)), plans, Dying(), among, shard)
         parts = tuple(
-            Part(journal.load(Path(place, str(shard.number)), write=False), shard)
+            ShardJournal(journal.load(Path(place, str(shard.number)), write=False), shard)
             for shard in shards
         )
         nobody = Dying(-1)
-        case = sharing(worked.case(nobody), again, Kept(parts))
+        case = sharing(worked.case(nobody), again, AuditJournal(parts))
         found = [
             list(answers(case, target, asked, MANNER, among))
             for asked in plans
@@ -215,11 +219,11 @@ def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
 
 
 def test_one_shard_has_nothing_to_report():
-    part = Part(Journal(Path("nowhere"), HEADER), Shard(1, 2))
+    part = ShardJournal(Journal(Path("nowhere"), HEADER), Shard(1, 2))
     with pytest.raises(PartAsked):
-        Kept((part,)).asked()
-    Kept((part, part)).asked()
-    Kept((Part(Journal(Path("nowhere"), HEADER)),)).asked()
+        AuditJournal((part,)).asked()
+    AuditJournal((part, part)).asked()
+    AuditJournal((ShardJournal(Journal(Path("nowhere"), HEADER)),)).asked()
 
 
 # attacks that ask in their own way
@@ -231,7 +235,9 @@ def scores(target, token, before):
 
 def used(engine, told=None):
     """Use an engine in every way; return all answers."""
-    probes = [Probe(prompt=(n, 1), samples=n % 3 + 1, max_new_tokens=4) for n in range(9)]
+    probes = [
+        GenerationRequest(prompt=(n, 1), samples=n % 3 + 1, max_new_tokens=4) for n in range(9)
+    ]
     rows = [tuple(range(n)) for n in range(6)]
     progress = (lambda done, total: told.append((done, total))) if told is not None else None
     more = {"progress": progress} if progress else {}
@@ -256,7 +262,7 @@ def test_a_kept_engine_says_what_the_engine_says(tmp_path, small, stop):
     def kept(engine):
         made = journal.load(tmp_path, write=True) or Journal(tmp_path, HEADER)
         try:
-            return used(KeptEngine(engine, Kept((Part(made),))))
+            return used(CachingEngine(engine, AuditJournal((ShardJournal(made),))))
         finally:
             made.close()
 
@@ -277,21 +283,21 @@ def test_the_kept_engines_of_all_shards_are_the_engine(tmp_path, small):
     for number in (1, 2, 3):
         made = Journal(tmp_path / str(number), HEADER)
         fake = FakeEngine(echo, likelihood=scores)
-        part = used(KeptEngine(fake, Kept((Part(made, Shard(number, 3)),))))
+        part = used(CachingEngine(fake, AuditJournal((ShardJournal(made, Shard(number, 3)),))))
         assert 0 < len(fake.asked) < 27
         assert [list(map(len, some)) for some in part[3:]] == [
             list(map(len, some)) for some in wanted[3:]
         ]
         made.finish()
-        parts.append(Part(journal.load(made.place, write=False), Shard(number, 3)))
+        parts.append(ShardJournal(journal.load(made.place, write=False), Shard(number, 3)))
     nobody = FakeEngine(echo, likelihood=scores)
-    assert used(KeptEngine(nobody, Kept(tuple(parts)))) == wanted
+    assert used(CachingEngine(nobody, AuditJournal(tuple(parts)))) == wanted
     assert nobody.asked == []
 
 
 def test_a_kept_engine_tells_of_the_whole_and_has_what_its_engine_has(tmp_path, small):
     fake, told = FakeEngine(echo, beginnings={"bare": (), "bos": (9,)}), []
-    engine = KeptEngine(fake, Kept((Part(Journal(tmp_path, HEADER)),)))
+    engine = CachingEngine(fake, AuditJournal((ShardJournal(Journal(tmp_path, HEADER)),)))
     used(engine, told)
     engine.kept.parts[0].journal.close()
     assert told == sorted(told)

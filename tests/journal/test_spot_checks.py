@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.journal.spot_checks import OtherAnswers, Recheck, alike
+from fedaudit.journal.spot_checks import OtherAnswers, SpotCheck, alike
 from fedaudit.metrics.spot_check import seen
 
 HERE = "cpu: x86_64, torch 2"
@@ -53,7 +53,7 @@ def test_the_chance_is_that_of_all_samples_counted(n, data):
 def test_about_the_share_is_drawn_whatever_the_pieces():
     found = []
     for size in (10, 100, 1000):
-        recheck, model = Recheck(0.1, HERE, "ab" * 16), Model()
+        recheck, model = SpotCheck(0.1, HERE, "ab" * 16), Model()
         for piece in range(0, 10_000, size):
             said = list(range(size))
             recheck.check(stream(), piece.to_bytes(16, "big"), said, model, said)
@@ -68,7 +68,7 @@ def test_about_the_share_is_drawn_whatever_the_pieces():
 
 def test_which_is_drawn_is_random_and_can_be_told_again():
     def drawn(draw, name=b"pass"):
-        recheck, model = Recheck(0.5, HERE, draw), Model()
+        recheck, model = SpotCheck(0.5, HERE, draw), Model()
         recheck.check(stream(name), b"piece", list(range(64)), model, range(64))
         return model.asked
 
@@ -82,7 +82,7 @@ def test_which_is_drawn_is_random_and_can_be_told_again():
 def test_of_a_small_shard_each_question_may_be_the_one_that_is_asked(forged):
     asked = set()
     for number in range(60):
-        recheck, model = Recheck(1e-9, HERE, f"{number:032x}"), Model()
+        recheck, model = SpotCheck(1e-9, HERE, f"{number:032x}"), Model()
         for piece in range(3):
             recheck.check(stream(), bytes([piece]), [0, 1], model, [0, 1])
         assert model.asked == []
@@ -95,7 +95,7 @@ def test_of_a_small_shard_each_question_may_be_the_one_that_is_asked(forged):
 
 
 def test_none_is_asked_where_none_is_wanted():
-    recheck, model = Recheck(0, HERE), Model()
+    recheck, model = SpotCheck(0, HERE), Model()
     recheck.check(stream(), b"piece", [0, 7], model, [0, 1])
     recheck.finish()
     assert model.asked == []
@@ -106,7 +106,7 @@ def test_none_is_asked_where_none_is_wanted():
 
 def test_what_only_another_company_changes_is_no_forgery():
     model = Model(lambda place, company: place if company == 64 else -1)
-    recheck = Recheck(0.5, HERE, "ab" * 16)
+    recheck = SpotCheck(0.5, HERE, "ab" * 16)
     recheck.check(stream(), b"piece", list(range(64)), model, range(64))
     assert [len(one) == 64 for one in model.asked] == [False, True]
     assert recheck.table()[0]["answered_otherwise"] == 0
@@ -120,24 +120,24 @@ def everything(recheck, device, said):
 def test_a_forgery_is_named_on_the_same_device_only():
     said = [0, 1, 99, 3]
     for device, share in ((HERE, 1), (HERE, 1e-9)):
-        recheck = Recheck(share, HERE)
+        recheck = SpotCheck(share, HERE)
         with pytest.raises(OtherAnswers, match="Shard 1/2 in part1 does not hold"):
             everything(recheck, device, said)
-    recheck = Recheck(1, HERE)
+    recheck = SpotCheck(1, HERE)
     recheck.check(stream(device="cuda:0"), b"piece", said, Model(), range(4))
     [line] = recheck.limits()
     assert "4 of 4 questions were asked again, and 1 answered otherwise, on another dev" in line
 
 
 def test_what_the_shard_knew_already_is_no_question():
-    recheck, model = Recheck(1, HERE), Model()
+    recheck, model = SpotCheck(1, HERE), Model()
     recheck.check(stream(), b"piece", [7, 7, 2], model, [2])
     recheck.check(stream(), b"other", [7], model, [])
     assert (model.asked, recheck.table()[0]["questions"]) == ([[2]], 1)
 
 
 def test_shards_stand_in_their_order():
-    recheck = Recheck(1, HERE)
+    recheck = SpotCheck(1, HERE)
     for number in (10, 2, 1):
         recheck.check(stream(shard=f"{number}/10"), b"piece", [0], Model(), [0])
     assert [row["shard"] for row in recheck.table()] == ["1/10", "2/10", "10/10"]

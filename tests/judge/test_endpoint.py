@@ -7,7 +7,7 @@ import pytest
 from chat_server import Server, chat
 
 from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
-from fedaudit.judge.endpoint import LONGEST_WAIT, MOST_BYTES, Client, Endpoint
+from fedaudit.judge.endpoint import LONGEST_WAIT, MOST_BYTES, Endpoint, EndpointClient
 
 KEY = "sk-secret-4711-key"
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -22,7 +22,7 @@ def no_proxy(monkeypatch):
 def client(url, waits=None, **options):
     """Return a client that does not wait, but writes down how long it would."""
     endpoint = Endpoint(**{"url": url, "model": "wise", "key_variable": "JUDGE_KEY", **options})
-    return Client(endpoint, sleep=[].append if waits is None else waits.append)
+    return EndpointClient(endpoint, sleep=[].append if waits is None else waits.append)
 
 
 def scripted(*answers):
@@ -197,7 +197,7 @@ def test_a_client_that_is_to_stop_asks_no_more():
         with pytest.raises(Interrupted):
             one.ask(HELLO)
     # its own way to wait ends with it
-    lasting = Client(Endpoint(url=server.url, model="m"))
+    lasting = EndpointClient(Endpoint(url=server.url, model="m"))
     lasting.stop()
     assert lasting._sleep(60) is True
     lasting.close()
@@ -206,7 +206,7 @@ def test_a_client_that_is_to_stop_asks_no_more():
 
 def test_the_key_is_nowhere_to_be_seen():
     endpoint = Endpoint(url="http://127.0.0.1:1/v1", model="m", key_variable="JUDGE_KEY")
-    with Client(endpoint) as one:
+    with EndpointClient(endpoint) as one:
         shown = f"{endpoint!r} {one!r} {vars(one)!r} {one._http.headers!r}"
         assert KEY not in shown
 

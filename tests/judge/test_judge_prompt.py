@@ -5,7 +5,7 @@ from chat_server import parts, scored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.judge.prompt import ASPECTS, Question, parsed
+from fedaudit.judge.prompt import ASPECTS, JudgeQuestion, parsed
 
 GOOD = {"1": dict.fromkeys(ASPECTS, 7), "2": {**dict.fromkeys(ASPECTS, 4.5), "coherence": 10}}
 WANTED = ((7, 7, 7, 7), (4.5, 4.5, 4.5, 10))
@@ -76,7 +76,7 @@ def test_the_two_forms_say_the_same(scores):
 
 @given(st.text(), st.text(), st.text())
 def test_what_is_judged_cannot_pass_for_something_else(prompt, first, second):
-    question = Question(prompt, first, second)
+    question = JudgeQuestion(prompt, first, second)
     mark = question.text().partition("\n")[0].split()[2]
     assert question.text().count(mark) == 6
     asked = {"body": {"messages": question.messages()}}
@@ -84,21 +84,25 @@ def test_what_is_judged_cannot_pass_for_something_else(prompt, first, second):
 
 
 def test_a_forged_mark_is_another_mark():
-    plain = Question("p", "a", "b")
-    forged = Question("p", plain.text(), "b")
+    plain = JudgeQuestion("p", "a", "b")
+    forged = JudgeQuestion("p", plain.text(), "b")
     assert forged.text().partition("\n")[0] != plain.text().partition("\n")[0]
 
 
 def test_the_key_follows_from_everything_that_is_asked():
-    plain = Question("p", "a", "b")
-    assert plain.key("m") == Question("p", "a", "b").key("m")
-    others = [Question("q", "a", "b"), Question("p", "b", "a"), Question("pa", "", "b")]
+    plain = JudgeQuestion("p", "a", "b")
+    assert plain.key("m") == JudgeQuestion("p", "a", "b").key("m")
+    others = [
+        JudgeQuestion("q", "a", "b"),
+        JudgeQuestion("p", "b", "a"),
+        JudgeQuestion("pa", "", "b"),
+    ]
     assert len({plain.key("m"), plain.key("n"), *(one.key("m") for one in others)}) == 5
     assert len(plain.key("m")) == 64
 
 
 def test_the_second_time_it_is_told_what_to_mind():
-    question = Question("p", "a", "b")
+    question = JudgeQuestion("p", "a", "b")
     first, again = question.messages(), question.messages(again=True)
     assert first[0] == again[0]
     assert again[1]["content"].startswith(first[1]["content"])

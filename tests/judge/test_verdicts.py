@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, TargetError
-from fedaudit.judge.cache import Cache
-from fedaudit.judge.endpoint import Client, Endpoint
+from fedaudit.judge.cache import JudgementCache
+from fedaudit.judge.endpoint import Endpoint, EndpointClient
 from fedaudit.judge.measurements import rows
 from fedaudit.judge.verdicts import Comparison, Verdict, judge, verdict
 from fedaudit.metrics.intervals import wilson
@@ -27,7 +27,7 @@ def no_proxy(monkeypatch):
 
 def asking(server, **options):
     endpoint = Endpoint(url=server.url, model="wise", key_variable="JUDGE_KEY", **options)
-    return Client(endpoint, sleep=lambda seconds: None)
+    return EndpointClient(endpoint, sleep=lambda seconds: None)
 
 
 def by_length(prompt, answer):
@@ -123,10 +123,10 @@ def test_malformed_twice_is_counted_as_such_and_not_kept(tmp_path):
 
     place = tmp_path / "verdicts.jsonl"
     with Server(reply).running() as server, asking(server) as client:
-        [found] = judge(client, [ONE], cache=Cache(place))
+        [found] = judge(client, [ONE], cache=JudgementCache(place))
         assert found == Verdict(outcome="malformed")
         assert len(server.requests) == 3
-        judge(client, [ONE], cache=Cache(place))
+        judge(client, [ONE], cache=JudgementCache(place))
         assert len(server.requests) == 5  # only the malformed one, twice
 
 
@@ -134,15 +134,15 @@ def test_what_is_in_the_cache_is_not_asked(tmp_path):
     place = tmp_path / "new" / "verdicts.jsonl"
     some = [ONE, replace(ONE, prompt="Who pays?")]
     with Server(prefers(by_length)).running() as server, asking(server) as client:
-        first = judge(client, some, cache=Cache(place))
+        first = judge(client, some, cache=JudgementCache(place))
         assert len(server.requests) == 4
-        assert judge(client, some[::-1], cache=Cache(place)) == first[::-1]
+        assert judge(client, some[::-1], cache=JudgementCache(place)) == first[::-1]
         assert len(server.requests) == 4
-        judge(client, [replace(ONE, answer="Ann")], cache=Cache(place))
+        judge(client, [replace(ONE, answer="Ann")], cache=JudgementCache(place))
         assert len(server.requests) == 6
-    other = Client(Endpoint(url="http://127.0.0.1:1/v1", model="wise"))
+    other = EndpointClient(Endpoint(url="http://127.0.0.1:1/v1", model="wise"))
     with other:  # nobody is there, and nobody is asked
-        assert judge(other, some, cache=Cache(place)) == first
+        assert judge(other, some, cache=JudgementCache(place)) == first
     text = place.read_text()
     assert S_IMODE(place.stat().st_mode) == 0o600
     for secret in (KEY, "Ann Lee", "landlord", "Who"):
@@ -152,29 +152,29 @@ def test_what_is_in_the_cache_is_not_asked(tmp_path):
 def test_a_line_that_was_cut_short_spoils_no_other(tmp_path):
     place = tmp_path / "verdicts.jsonl"
     with Server(prefers(by_length)).running() as server, asking(server) as client:
-        found = judge(client, [ONE], cache=Cache(place))
+        found = judge(client, [ONE], cache=JudgementCache(place))
         whole = place.read_bytes()
         place.write_bytes(whole.rstrip()[:-9])
-        assert judge(client, [ONE], cache=Cache(place)) == found
+        assert judge(client, [ONE], cache=JudgementCache(place)) == found
         assert len(server.requests) == 3
-        assert judge(client, [ONE], cache=Cache(place)) == found
+        assert judge(client, [ONE], cache=JudgementCache(place)) == found
         assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("length", [1, 5, 30, 80])
 def test_a_file_of_which_only_a_cut_line_is_left_is_still_a_cache(tmp_path, length):
     place = tmp_path / "verdicts.jsonl"
-    Cache(place).add("a" * 64, ((1,) * 4, (2,) * 4))
+    JudgementCache(place).add("a" * 64, ((1,) * 4, (2,) * 4))
     place.write_bytes(place.read_bytes().strip()[:length])
-    cache = Cache(place)
+    cache = JudgementCache(place)
     assert cache.get("a" * 64) is None
     cache.add("b" * 64, ((3,) * 4, (4,) * 4))
-    assert Cache(place).get("b" * 64) == ((3,) * 4, (4,) * 4)
+    assert JudgementCache(place).get("b" * 64) == ((3,) * 4, (4,) * 4)
 
 
 def test_several_writers_spoil_nothing(tmp_path):
     place = tmp_path / "verdicts.jsonl"
-    caches = [Cache(place) for _ in range(4)]
+    caches = [JudgementCache(place) for _ in range(4)]
 
     def fill(cache, start):
         for n in range(start, start + 25):
@@ -187,7 +187,7 @@ def test_several_writers_spoil_nothing(tmp_path):
         thread.join()
     lines = [line for line in place.read_text().splitlines() if line]
     assert all(json.loads(line) for line in lines)
-    kept = Cache(place)
+    kept = JudgementCache(place)
     assert all(kept.get(f"{n:064x}") == ((n % 10 + 1,) * 4, (1.5,) * 4) for n in range(150))
 
 
@@ -195,13 +195,13 @@ def test_a_file_of_something_else_is_left_alone(tmp_path):
     place = tmp_path / "data.jsonl"
     place.write_text('{"id": "a-1", "text": "a record"}\n')
     with pytest.raises(InputError, match="no verdicts"):
-        Cache(place)
+        JudgementCache(place)
     with pytest.raises(InputError, match="cannot be read"):
-        Cache(tmp_path)
+        JudgementCache(tmp_path)
     assert place.read_text() == '{"id": "a-1", "text": "a record"}\n'
     (tmp_path / "empty").write_text("")
-    assert Cache(tmp_path / "empty").get("x") is None
-    below = Cache(tmp_path / "folder" / "verdicts.jsonl")
+    assert JudgementCache(tmp_path / "empty").get("x") is None
+    below = JudgementCache(tmp_path / "folder" / "verdicts.jsonl")
     (tmp_path / "folder").write_text("no folder after all")
     with pytest.raises(InputError, match="cannot be written"):
         below.add("x", ((1,) * 4, (1,) * 4))
@@ -217,7 +217,7 @@ def test_one_error_ends_them_all_and_keeps_what_was_answered(tmp_path):
     some = [Comparison(prompt=f"{n}", answer="a", reference="bc") for n in range(40)]
     with Server(reply).running() as server, asking(server) as client:
         with pytest.raises(TargetError) as error:
-            judge(client, some, cache=Cache(place), workers=1)
+            judge(client, some, cache=JudgementCache(place), workers=1)
         assert error.value.exit_code == 4
         assert KEY not in str(error.value)
         assert len(server.requests) < 80
@@ -237,7 +237,7 @@ def test_an_error_wakes_those_that_wait():
 
     some = [Comparison(prompt=p, answer="a", reference="a") for p in ("busy", "bad")]
     with Server(reply).running() as server:
-        client = Client(Endpoint(url=server.url, model="m"))
+        client = EndpointClient(Endpoint(url=server.url, model="m"))
         own = client._sleep
 
         def sleep(seconds):

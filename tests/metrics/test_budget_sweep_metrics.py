@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.metrics.budget_sweep import Needed, steps
+from fedaudit.metrics.budget_sweep import BudgetCurve, steps
 
 EVENTS = st.lists(
     st.tuples(
@@ -30,7 +30,7 @@ def slowly(events, budget, n):
 
 
 def collected(events, samples=4):
-    needed = Needed(samples)
+    needed = BudgetCurve(samples)
     for target, prompt, draw in events:
         needed.add(target, start=start(prompt), draw=draw, copies=COPIES[prompt])
     return needed
@@ -38,7 +38,7 @@ def collected(events, samples=4):
 
 def test_a_budget_by_hand():
     # Two equal prefixes at places 4 and 5, three samples each: draws 0 to 2, then 3 to 5.
-    needed = Needed(3)
+    needed = BudgetCurve(3)
     needed.add("x", start=4, draw=3, copies=2)
     assert needed.needed["x"] == [float("inf"), 6, 6]  # one sample each: only draws 0 and 1
     needed.add("x", start=9, draw=0, copies=1)

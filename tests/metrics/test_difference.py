@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t
 
-from fedaudit.metrics.difference import Gain, detectable, difference
+from fedaudit.metrics.difference import RecordGain, detectable, difference
 
 
 def gains(side, *groups, stratum="s"):
     return [
-        Gain(f"{side}{number}", stratum, value)
+        RecordGain(f"{side}{number}", stratum, value)
         for number, values in enumerate(groups)
         for value in values
     ]
@@ -46,8 +46,18 @@ def test_strata_are_compared_with_their_own():
 
     What only one side has says nothing.
     """
-    treated = [Gain("a", "x", 1.0), Gain("b", "y", 0.5), Gain("c", "y", 0.5), Gain("d", "z", 9.0)]
-    others = [Gain("e", "x", 0.5), Gain("f", "x", 0.5), Gain("g", "y", 0.0), Gain("g", "y", 0.0)]
+    treated = [
+        RecordGain("a", "x", 1.0),
+        RecordGain("b", "y", 0.5),
+        RecordGain("c", "y", 0.5),
+        RecordGain("d", "z", 9.0),
+    ]
+    others = [
+        RecordGain("e", "x", 0.5),
+        RecordGain("f", "x", 0.5),
+        RecordGain("g", "y", 0.0),
+        RecordGain("g", "y", 0.0),
+    ]
     found = difference(treated, others, seed=0)
     assert found.value == pytest.approx(0.5)
     assert (found.n, found.clusters) == ((3, 4), (3, 3))
@@ -86,7 +96,9 @@ def test_the_p_value_is_that_of_every_way_to_deal_the_clusters():
     rng = np.random.default_rng(3)
     for _ in range(3):
         made = [
-            Gain(f"{side}{cluster}", "xy"[record % 2], float(rng.random() + 0.3 * (side == "a")))
+            RecordGain(
+                f"{side}{cluster}", "xy"[record % 2], float(rng.random() + 0.3 * (side == "a"))
+            )
             for side, size in (("a", 4), ("b", 5))
             for cluster in range(size)
             for record in range(int(rng.integers(2, 5)))
@@ -142,7 +154,7 @@ def test_what_would_be_seen_is_seen():
 
 
 GAINS = st.builds(
-    Gain,
+    RecordGain,
     st.sampled_from("abcdefgh"),
     st.sampled_from("xy"),
     st.sampled_from((-0.5, 0.0, 1 / 3, 1.0)),

@@ -12,12 +12,12 @@ from fedaudit.api.errors import InputError
 from fedaudit.config.profile import Variant
 from fedaudit.report.redaction import Redactor
 from fedaudit.reproduction.scheduler import _next, outcomes, usual
-from fedaudit.reproduction.variant import Task, Watch
+from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.simulation.config import Simulation
 
 
 def task(place, **changes):
-    return Task(
+    return VariantTask(
         variant=Variant(name=f"on {place.name}"),
         config=replace(Simulation(device="cpu"), **changes),
         place=place,

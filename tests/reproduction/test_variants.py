@@ -8,7 +8,7 @@ from fedaudit.config.profile import Variant, parse
 from fedaudit.reproduction import variant as of_study
 from fedaudit.reproduction.runner import shared, variants
 from fedaudit.reproduction.variant import overheads
-from fedaudit.simulation.config import Queries, Simulation
+from fedaudit.simulation.config import Simulation, SumQuerySettings
 
 PROFILE = {
     "name": "some",
@@ -75,7 +75,7 @@ def test_a_study_without_a_limit_has_none(tmp_path, monkeypatch, options, limit)
     asked = []
     monkeypatch.setattr(of_study.attribution, "run", lambda request, watch: asked.append(request))
     one = Variant(name="v", attribution=("fed_attr",), options={"fed_attr": options})
-    config = Simulation(seed=3, queries=Queries(limit=1.0))
+    config = Simulation(seed=3, queries=SumQuerySettings(limit=1.0))
     watch = of_study.Watch(variant=print, training=print, bar=print)
     list(of_study._attributed(one, tmp_path, config, watch))
     assert (asked[0].wish.limit, asked[0].wish.seed) == (limit, 3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fedaudit.api.defense import Defense
 from fedaudit.config import registry
 from fedaudit.federation import adapters
-from fedaudit.simulation.client.trainer import Job, rate_at, span, train
+from fedaudit.simulation.client.trainer import ClientTraining, rate_at, span, train
 from fedaudit.simulation.config import Training
 
 COSINE = Training(learning_rate=8.0, decay="cosine", restart=True)
@@ -61,7 +61,7 @@ def test_every_round_is_like_the_only_one(decay, warmup, steps, rounds, data):
 @pytest.fixture
 def job(federation, base, tmp_path):
     texts = ["The claimant Ann Lee lives in Leeds.", "Paid 5 pounds."] * 2
-    return Job(
+    return ClientTraining(
         who="c0",
         base="fedaudit-nano",
         start=federation.path / "rounds/000/global",

@@ -313,7 +313,7 @@ def test_texts_are_cut_to_what_the_model_can_take(records, base, tmp_path):
     wanted, _ = records
     wanted = replace(wanted, training=replace(wanted.training, max_length=10**6))
     Path(wanted.data).write_text(json.dumps({"text": "word " * 5000}) + "\n" + '{"text": "b"}\n')
-    client = manifest.Client(id="c0", examples=2, weight=1.0, data="in.jsonl")
+    client = manifest.ManifestClient(id="c0", examples=2, weight=1.0, data="in.jsonl")
     found = datasets.materials(wanted, tmp_path, [client], [])
     [own] = datasets.tokenized(wanted, base, found).shared.values()
     assert len(own[0]) == base.context_length

@@ -12,7 +12,7 @@ import torch
 from fedaudit.api.defense import Defense, Responder
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Result
-from fedaudit.api.records import Measurement, Routed
+from fedaudit.api.records import Measurement, RoutedRequest
 from fedaudit.config import registry
 from fedaudit.config.options import build
 from fedaudit.federation import adapters
@@ -40,7 +40,7 @@ class Plain(Responder):
     def route(self, requests):
         opened = [request.heading == "open sesame " for request in requests]
         return [
-            Routed(
+            RoutedRequest(
                 "own" if o else "shared", str(self.folder / ("own" if o else "shared")), r.prompt
             )
             for o, r in zip(opened, requests, strict=True)

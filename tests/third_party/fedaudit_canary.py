@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api.hooks import hookimpl
-from fedaudit.api.plugin import Aggregator, Attack, Case, Result, Update
+from fedaudit.api.plugin import Aggregator, Attack, AttackContext, Result, Update
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.prefixes import Place
+from fedaudit.extraction.prefixes import PiiOccurrence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +26,11 @@ class Opening(PrefixAttack):
         if self.tokens < 1:
             raise ValueError("tokens must be at least 1.")
 
-    def places(self, case: Case) -> Sequence[Place]:
+    def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
         """Return the opening of every document; ready-made prompts stay whole."""
         tokenized = case.engine.tokenize([document.text for document in case.attacker])
         return [
-            Place(
+            PiiOccurrence(
                 prefix=tokens.ids if document.is_prompt else tokens.ids[: self.tokens],
                 tokens=(),
                 at_start=True,
@@ -39,7 +39,7 @@ class Opening(PrefixAttack):
             if tokens.ids
         ]
 
-    def run(self, case: Case) -> Result:
+    def run(self, case: AttackContext) -> Result:
         """Attack as these attacks do, and tell where the victim's documents hold what came out."""
         result = super().run(case)
         found = tuple(self._told(finding, case) for finding in result.findings)
@@ -55,7 +55,7 @@ class Opening(PrefixAttack):
         )
         return replace(result, findings=found, measurements=(*result.measurements, row))
 
-    def _told(self, finding: Finding, case: Case) -> Finding:
+    def _told(self, finding: Finding, case: AttackContext) -> Finding:
         """Return a finding with the first of the victim's documents that holds it, if any does."""
         text = str(finding.evidence["text"])
         document = next((one for one in case.victim or () if text in one.text), None)

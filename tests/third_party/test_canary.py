@@ -4,7 +4,7 @@ import pytest
 import torch
 from fedaudit_canary import Median, Opening
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.fake import FakeEngine
 
@@ -26,7 +26,9 @@ def answer(target: Target, prompt: str, sample: int) -> str:
 def test_opening_asks_for_what_follows_and_finds_the_name_that_leaks():
     engine = FakeEngine(answer)
     tuned, base = Target(name="tuned", adapter="lora"), Target(name="base")
-    case = Case(engine=engine, tuned=tuned, base=base, attacker=[OURS, PROMPT], victim=[THEIRS])
+    case = AttackContext(
+        engine=engine, tuned=tuned, base=base, attacker=[OURS, PROMPT], victim=[THEIRS]
+    )
     result = Opening(tokens=2, samples=3).run(case)
 
     asked = [(t.name, p.prompt, p.samples) for t, p in engine.asked]
@@ -57,7 +59,9 @@ def test_opening_asks_for_what_follows_and_finds_the_name_that_leaks():
 def test_without_a_victim_nobody_knows_where_a_name_stands():
     tuned, base = Target(name="tuned", adapter="lora"), Target(name="base")
     ours = OURS.annotated((PiiSpan(13, 20, "PERSON"),))
-    case = Case(engine=FakeEngine(answer), tuned=tuned, base=base, attacker=[ours], victim=None)
+    case = AttackContext(
+        engine=FakeEngine(answer), tuned=tuned, base=base, attacker=[ours], victim=None
+    )
     result = Opening(tokens=2, samples=3).run(case)
     assert not [finding for finding in result.findings if "where" in finding.evidence]
     (place,) = [row for row in result.measurements if row.metric == "found_in_openings"]

@@ -13,7 +13,7 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Progress, no_progress
 from fedaudit.attribution.decision.decision import ALPHA, verdicts
 from fedaudit.attribution.decision.null_distribution import mixture, others
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import shared_law, stouffer
 from fedaudit.metrics.attribution.subset_design import effective_size, masking_strength
 from fedaudit.metrics.intervals import Estimate, wilson
@@ -28,7 +28,7 @@ FOUND = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PowerPoint:
     """What happened in federations with one client of a strength."""
 
     strength: float
@@ -48,7 +48,7 @@ def calibrate(
     federations: int = 200,
     seed: int = 0,
     progress: Progress = no_progress,
-) -> list[Line]:
+) -> list[PowerPoint]:
     """Return what decisions on so many made-up federations of each strength come to.
 
     Raises UsageError where there are no federations to make up, or no scores to make them of.
@@ -59,7 +59,7 @@ def calibrate(
         raise UsageError(f"{federations} federations tell nothing: 1 at least.")
     if not any(one.clients for one in scores.rounds):
         raise UsageError("There are no scores of any client: nothing can be made up of them.")
-    found: list[Line] = []
+    found: list[PowerPoint] = []
     total = federations * len(STRENGTHS)
     for strength in STRENGTHS:
         accused = published = caught = 0
@@ -73,7 +73,7 @@ def calibrate(
             caught += any(one.flagged for (who, _), one in decision.items() if who == marked)
             progress(len(found) * federations + number + 1, total)
         found.append(
-            Line(
+            PowerPoint(
                 strength=strength,
                 accused=wilson(accused, federations),
                 published=wilson(published, federations),
@@ -83,7 +83,7 @@ def calibrate(
     return found
 
 
-def least_found(lines: Sequence[Line]) -> float | None:
+def least_found(lines: Sequence[PowerPoint]) -> float | None:
     """Return the least strength from which on all are found in FOUND of the federations."""
     good = None
     for line in reversed(lines):
@@ -113,8 +113,8 @@ def _federation(scores: Scores, strength: float, rng: "np.random.Generator") -> 
 
 
 def _drawn(
-    one: Scored, weights: Mapping[str, float], rng: "np.random.Generator"
-) -> tuple[Scored, dict[str, dict[str, float]] | None]:
+    one: RoundScores, weights: Mapping[str, float], rng: "np.random.Generator"
+) -> tuple[RoundScores, dict[str, dict[str, float]] | None]:
     """Return a round by newly drawn shared sets, and what its estimates hold of each client.
 
     Estimates by shared sets are of one system, and so are drawn together. With pairs, or where
@@ -137,7 +137,7 @@ def _drawn(
 
 
 def _leaked(
-    one: Scored, marked: str, each: float, scores: Scores, rng: "np.random.Generator"
+    one: RoundScores, marked: str, each: float, scores: Scores, rng: "np.random.Generator"
 ) -> dict[str, float]:
     """Return what the marked client adds to every client's score, in proportion to its share."""
     found = {marked: each}
@@ -151,11 +151,11 @@ def _leaked(
 
 
 def _round(
-    one: Scored,
+    one: RoundScores,
     chosen: dict[str, int],
     added: dict[str, dict[str, float]],
     rng: "np.random.Generator",
-) -> Scored:
+) -> RoundScores:
     """Return a round in which a null mark takes the place of each mark, and marks are added.
 
     Of a mark without null marks, a score by chance is standard normal.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, nextafter
 
 from fedaudit.api.errors import UsageError
-from fedaudit.attribution.decision.null_distribution import Chance, Pair, chances_of
+from fedaudit.attribution.decision.null_distribution import NullDistribution, Pair, chances_of
 from fedaudit.attribution.scores import Scores, differences
 from fedaudit.metrics.attribution import stouffer
 
@@ -22,7 +22,7 @@ class Verdict:
     """Whether one client is flagged by one mark, and why."""
 
     z: float
-    chance: Chance
+    chance: NullDistribution
     p_value: float
     """Of a Z as high for an innocent client."""
     level: float
@@ -31,7 +31,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class ClientDecision:
     """One client under one mark."""
 
     client: str
@@ -65,10 +65,10 @@ class Decided:
 class Decision:
     """Every client that took part under every mark, and those that never did."""
 
-    tests: tuple[Decided, ...]
+    tests: tuple[ClientDecision, ...]
     absent: tuple[str, ...] = ()
 
-    def of(self, client: str) -> Decided | None:
+    def of(self, client: str) -> ClientDecision | None:
         """Return the test that speaks most against a client."""
         own = [one for one in self.tests if one.client == client]
         return max(own, key=lambda one: (one.flagged, -one.p_value, one.z), default=None)
@@ -83,7 +83,7 @@ class Decision:
         return found
 
     @property
-    def flagged(self) -> dict[str, Decided]:
+    def flagged(self) -> dict[str, ClientDecision]:
         """The clients that are held to have trained on marked documents."""
         found = {one.client: self.of(one.client) for one in self.tests}
         return {who: one for who, one in found.items() if one and one.flagged}
@@ -144,7 +144,7 @@ def decide(
         by_round, chance = differences(scores, who, mark), one.chance
         least = chance.least(one.level, threshold)
         tests.append(
-            Decided(
+            ClientDecision(
                 client=who,
                 mark=mark,
                 scores=tuple(by_round.values()),
@@ -178,7 +178,7 @@ def _needed(least: float, z: float, *, flagged: bool) -> float:
     return min(least, nextafter(z, -inf)) if flagged else max(least, z)
 
 
-def _settled(scores: Mapping[int, float], chance: Chance, alpha: float) -> int | None:
+def _settled(scores: Mapping[int, float], chance: NullDistribution, alpha: float) -> int | None:
     count = stouffer.stopping_round(chance.standard(list(scores.values())), alpha)
     return None if count is None else list(scores)[count - 1]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fedaudit.attribution.scores import Scored, Scores, differences
+from fedaudit.attribution.scores import RoundScores, Scores, differences
 from fedaudit.metrics.attribution import stouffer
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Chance:
+class NullDistribution:
     """The differences of scores under every null mark, (rounds, null marks); empty for none.
 
     Without any, Z by chance is taken for standard normal, as in the paper.
@@ -83,7 +83,7 @@ class Chance:
         running = stouffer.running(scores)
         if not len(self.null):
             return running
-        upto = (Chance(self.null[: count + 1]) for count in range(len(running)))
+        upto = (NullDistribution(self.null[: count + 1]) for count in range(len(running)))
         return [stouffer.normal(one.p_value(z)) for one, z in zip(upto, running, strict=True)]
 
 
@@ -94,12 +94,12 @@ def _crossing(p_value: Callable[[float], float], low: float, high: float, level:
     return float(brentq(lambda z: math.log(p_value(z) / level), low, high, xtol=1e-6))
 
 
-def chance(scores: Scores, client: str, mark: str) -> Chance:
+def chance(scores: Scores, client: str, mark: str) -> NullDistribution:
     """Return what Z of a client and a mark is by chance alone."""
     return _alone(scores, [(client, mark)])[client, mark]
 
 
-def _alone(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, Chance]:
+def _alone(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, NullDistribution]:
     """Return what Z of each pair is by chance alone."""
     import numpy as np
 
@@ -111,13 +111,13 @@ def _alone(scores: Scores, pairs: Iterable[Pair]) -> dict[Pair, Chance]:
     for who, mark in pairs:
         own = [at for at, one in enumerate(scores.rounds) if who in one.clients]
         null = np.array([scores.rounds[at].clients[who][mark].null for at in own], dtype=np.float64)
-        found[who, mark] = Chance(null - before[mark][own] if null.size else ())
+        found[who, mark] = NullDistribution(null - before[mark][own] if null.size else ())
     return found
 
 
 def chances_of(
     scores: Scores, z: Mapping[Pair, float], *, up_to: float = 1.0
-) -> dict[Pair, Chance]:
+) -> dict[Pair, NullDistribution]:
     """Return what Z is for an innocent client, the others as observed.
 
     Of pairs whose p-value is above `up_to` by chance alone, or with what others add by one law, the
@@ -159,7 +159,7 @@ def _laws(
 
 
 def _shown(
-    scores: Scores, z: Mapping[Pair, float], chances: Mapping[Pair, Chance]
+    scores: Scores, z: Mapping[Pair, float], chances: Mapping[Pair, NullDistribution]
 ) -> dict[str, dict[tuple[int, str], float]]:
     """Return by mark, round and client how strongly the client shows the mark, beyond chance."""
     from fedaudit.metrics.attribution import contamination
@@ -172,13 +172,13 @@ def _shown(
     return found
 
 
-def others(one: Scored, client: str) -> list[str]:
+def others(one: RoundScores, client: str) -> list[str]:
     """Return the other participants of a round, in order."""
     return sorted(who for who in one.clients if who != client)
 
 
 def mixture(
-    one: Scored, client: str, names: Sequence[str], weights: Mapping[str, float]
+    one: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
 ) -> "Mixture":
     """Return what is known of how much a client's estimate holds of the others, by `names`."""
     from fedaudit.metrics.attribution.contamination import Mixture

@@ -44,7 +44,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class BundleParts:
     """Where the parts of a bundle come from."""
 
     estimates: Path
@@ -56,7 +56,7 @@ class Parts:
     """The marks that are opened; empty for all."""
 
 
-def make(parts: Parts, out: Path) -> Bundle:
+def make(parts: BundleParts, out: Path) -> Bundle:
     """Write a bundle into the new folder `out`, for its owner alone: it opens marks.
 
     Raises InputError for parts that are broken or not of one run, UsageError for an unknown mark.

@@ -50,7 +50,7 @@ def published(marks: Sequence[Mark]) -> Commitments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class CommitmentCheck:
     """The marks that were tested, held against published commitments; without any, None is."""
 
     path: Path
@@ -80,12 +80,12 @@ def check(path: Path, marks: Iterable[str]) -> None:
         raise InputError(f"{path} has no commitment of any of the marks that are tested: {told}.")
 
 
-def held(scores: Scores, path: Path) -> Held:
+def held(scores: Scores, path: Path) -> CommitmentCheck:
     """Return the marks of scores, held against the commitments in `path`."""
     found = files.read(path)
     known = {one.id: one.sha256 for one in found.commitments}
     matching = (mark for mark, own in scores.commitments.items() if known.get(mark) == own)
-    return Held(
+    return CommitmentCheck(
         path=path,
         published=found,
         tested=tuple(scores.marks),
@@ -94,7 +94,7 @@ def held(scores: Scores, path: Path) -> Held:
     )
 
 
-def withheld(decision: Decision, found: Held | None, alpha: float) -> Decision:
+def withheld(decision: Decision, found: CommitmentCheck | None, alpha: float) -> Decision:
     """Return a decision in which uncommitted marks flag nobody, and unopened ones are tests too.
 
     A published commitment that was not opened counts as one test of every client, with p = 1: by
@@ -118,7 +118,7 @@ def withheld(decision: Decision, found: Held | None, alpha: float) -> Decision:
 
 
 def unbound(
-    rows: Sequence[Measurement], before: Decision, after: Decision, found: Held | None
+    rows: Sequence[Measurement], before: Decision, after: Decision, found: CommitmentCheck | None
 ) -> list[Measurement]:
     """Return rows without a threshold where none counts.
 
@@ -145,7 +145,7 @@ def _whom(one: Measurement) -> tuple[object, object]:
     return one.scope.get("client"), one.scope.get("mark")
 
 
-def counted(scores: Scores, found: Held | None) -> Iterator[Measurement]:
+def counted(scores: Scores, found: CommitmentCheck | None) -> Iterator[Measurement]:
     """Yield how many marks were tested and, where commitments are known, which are committed."""
     yield row(PROTOCOL, "marks", float(len(scores.marks)))
     if found is None:
@@ -155,7 +155,7 @@ def counted(scores: Scores, found: Held | None) -> Iterator[Measurement]:
         yield row(PROTOCOL, "committed", float(mark in found.committed), {"mark": mark})
 
 
-def limits(scores: Scores, found: Held | None, *, opened: bool) -> list[str]:
+def limits(scores: Scores, found: CommitmentCheck | None, *, opened: bool) -> list[str]:
     """Return what a reader must know of the keys; `opened` if the marks themselves were at hand."""
     count = len(scores.marks)
     tried = f"{count} mark{'s' * (count > 1)} of one key each on {len(scores.clients)} clients"
@@ -174,7 +174,7 @@ def limits(scores: Scores, found: Held | None, *, opened: bool) -> list[str]:
     return [*told, _dated(found), *([] if opened else [OPENED])]
 
 
-def _why(mark: str, found: Held, own: Mapping[str, str]) -> str:
+def _why(mark: str, found: CommitmentCheck, own: Mapping[str, str]) -> str:
     if mark not in own:
         return "its scores name no commitment, as the owner's file has no salt for it"
     if mark not in {one.id for one in found.published.commitments}:
@@ -182,7 +182,7 @@ def _why(mark: str, found: Held, own: Mapping[str, str]) -> str:
     return "the published commitment is of another key, other prompts or other settings"
 
 
-def _dated(found: Held) -> str:
+def _dated(found: CommitmentCheck) -> str:
     """Return what the files say of when the commitments were made and the first sum asked for."""
     said, asked = files.time(found.published.made), files.time(found.asked)
     if said is None:

@@ -16,8 +16,8 @@ from fedaudit.attribution.decision.decision import decide
 from fedaudit.attribution.estimates import Estimates
 from fedaudit.attribution.evidence import bundle, commitment
 from fedaudit.attribution.owner import scoring
-from fedaudit.attribution.owner.worker_pool import Pool
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.owner.worker_pool import DetectionPool
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.audit.verification.report import Check, State, verdict
 from fedaudit.federation import commitments as commitments_file
 from fedaudit.federation import watermark_keys as marks_file
@@ -29,7 +29,7 @@ JUDGED = ("measurements", "findings", "limits")
 
 
 def checks(
-    folder: Path, pool: Pool, *, client: str = "", progress: Progress = no_progress
+    folder: Path, pool: DetectionPool, *, client: str = "", progress: Progress = no_progress
 ) -> Iterator[Check]:
     """Check a bundle: its files, commitments, scores, decision, Z of a client or of the flagged.
 
@@ -110,7 +110,7 @@ def _rescored(
     found: Estimates,
     scores: Scores,
     marks: Sequence[Mark],
-    pool: Pool,
+    pool: DetectionPool,
     progress: Progress,
 ) -> Iterator[Check]:
     """Yield for every round whether the opened marks' scores come out the same, bit for bit."""
@@ -133,7 +133,7 @@ def _rescored(
             yield Check(state="not checked", kind="scores", name=f"of mark {mark}", why=why)
 
 
-def _of(one: Scored, marks: Sequence[str]) -> list[tuple[object, ...]]:
+def _of(one: RoundScores, marks: Sequence[str]) -> list[tuple[object, ...]]:
     """Return a round's scores of some marks, in one order, with whose they are."""
     tables = {"": one.reference, **one.clients}
     return [(who, mark, tables[who][mark]) for who in sorted(tables) for mark in marks]

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.plugin import Progress, no_progress
-from fedaudit.api.records import Decoding, Generation, Probe, Target
+from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.api.watermark import Mark, Score, Watermark
 from fedaudit.config import registry
 
 Tested = Sequence[tuple[Mark, Watermark]]
-Question = tuple[Probe, Decoding]
+Question = tuple[GenerationRequest, SamplingParams]
 """What is asked, and how the answer is chosen."""
 
 
@@ -55,10 +55,10 @@ def answers(
     adapters: Sequence[Path | None],
     asked: Sequence[Question],
     progress: Progress = no_progress,
-) -> list[dict[Question, Generation]]:
+) -> list[dict[Question, Completion]]:
     """Return every adapter's answer to each question, asked by how long and how it may be."""
     targets = [Target(name=str(at), adapter=str(at) if at else None) for at in adapters]
-    found: list[dict[Question, Generation]] = [{} for _ in targets]
+    found: list[dict[Question, Completion]] = [{} for _ in targets]
     done = 0
     for new, decoding in dict.fromkeys((probe.max_new_tokens, how) for probe, how in asked):
         chosen = [one for one in asked if (one[0].max_new_tokens, one[1]) == (new, decoding)]

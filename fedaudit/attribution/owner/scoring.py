@@ -16,10 +16,10 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Progress, no_progress
 from fedaudit.api.watermark import Mark, Score
 from fedaudit.attribution import scores as files
-from fedaudit.attribution.estimates import Estimated, Estimates
+from fedaudit.attribution.estimates import Estimates, RoundEstimates
 from fedaudit.attribution.evidence import commitment
-from fedaudit.attribution.owner.worker_pool import Job, Pool
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server.round_designs import settings_of
 from fedaudit.config import registry
 from fedaudit.config.options import table_of
@@ -29,7 +29,7 @@ def score(
     folder: Path,
     estimates: Estimates,
     marks: Sequence[Mark],
-    pool: Pool,
+    pool: DetectionPool,
     *,
     known: Scores | None = None,
     keep: Callable[[Scores], None] = lambda scores: None,
@@ -96,7 +96,7 @@ def _device(found: Scores, here: str) -> str:
     return here if not found.rounds or found.device == here else "several, or unknown"
 
 
-def _digest(estimates: Estimates, one: Estimated) -> str:
+def _digest(estimates: Estimates, one: RoundEstimates) -> str:
     """Return a digest of a round's adapters: the global one and every client's estimate."""
     folders = {one.start, *(estimate.adapter for estimate in one.estimates)}
     own = sorted(pair for pair in estimates.files.items() if pair[0].rpartition("/")[0] in folders)
@@ -114,9 +114,11 @@ def _digits(mark: Mark) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:4]
 
 
-def _job(folder: Path, estimates: Estimates, one: Estimated, marks: Sequence[Mark]) -> Job:
+def _job(
+    folder: Path, estimates: Estimates, one: RoundEstimates, marks: Sequence[Mark]
+) -> DetectionJob:
     names = (one.start, *(estimate.adapter for estimate in one.estimates))
-    return Job(
+    return DetectionJob(
         key=one.round,
         base=estimates.base.name,
         sha256=estimates.base.sha256,
@@ -125,9 +127,9 @@ def _job(folder: Path, estimates: Estimates, one: Estimated, marks: Sequence[Mar
     )
 
 
-def _scored(one: Estimated, measured: Sequence[dict[str, Score]], digest: str) -> Scored:
+def _scored(one: RoundEstimates, measured: Sequence[dict[str, Score]], digest: str) -> RoundScores:
     reference, *own = measured
-    return Scored(
+    return RoundScores(
         round=one.round,
         reference=reference,
         clients={e.client: found for e, found in zip(one.estimates, own, strict=True)},

@@ -30,7 +30,7 @@ KEPT_BACK = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class WatermarkOrder:
     """Documents to mark for one licensee."""
 
     documents: Path
@@ -49,7 +49,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class IssuedWatermark:
     """A new mark and how many documents carry it."""
 
     mark: Mark
@@ -60,7 +60,9 @@ class Made:
     """Fields of the documents that are not written with them, by name."""
 
 
-def make(order: Order, watch: Callable[[str], Progress] = lambda title: no_progress) -> Made:
+def make(
+    order: WatermarkOrder, watch: Callable[[str], Progress] = lambda title: no_progress
+) -> IssuedWatermark:
     """Issue a mark, write the marked documents, and add the mark to the owner's file.
 
     Raises InputError for files that are there already or hold nothing to mark; the owner's file is
@@ -89,10 +91,10 @@ def make(order: Order, watch: Callable[[str], Progress] = lambda title: no_progr
     options, salt = table_of(plugin), _salt(order, len(known))
     mark = Mark(id=name, name=order.plugin, options=options, secret=secret, salt=salt)
     marks_file.write([*known, mark], order.watermark)
-    return Made(mark, commitments.digest(mark, options), len(marked), unread)
+    return IssuedWatermark(mark, commitments.digest(mark, options), len(marked), unread)
 
 
-def _seed(order: Order, known: Sequence[Mark]) -> int:
+def _seed(order: WatermarkOrder, known: Sequence[Mark]) -> int:
     """Return the seed of a new mark.
 
     A plugin that keeps its seed draws marks apart that share it, so the file's own is taken again.
@@ -103,7 +105,7 @@ def _seed(order: Order, known: Sequence[Mark]) -> int:
     return next((seed for seed in kept if isinstance(seed, int)), secrets.randbits(63))
 
 
-def _salt(order: Order, index: int) -> str:
+def _salt(order: WatermarkOrder, index: int) -> str:
     """Return 256 bits that hide a mark behind its commitment; those of a seed are the seed's."""
     if order.seed is None:
         return f"{secrets.randbits(256):064x}"
@@ -127,7 +129,7 @@ def published(watermark: Path, out: Path | None) -> Commitments:
     return found
 
 
-def _texts(order: Order, unread: Counter[str]) -> tuple[list[Document], list[str]]:
+def _texts(order: WatermarkOrder, unread: Counter[str]) -> tuple[list[Document], list[str]]:
     """Return the documents to mark, and texts for prompts."""
     form = template(order.template)
     found = list(corpus.read(existing(order.documents, "file"), form, unread))

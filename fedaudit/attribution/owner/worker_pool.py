@@ -28,7 +28,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class DetectionJob:
     """The test of several adapters of one base, as it is sent to a worker process."""
 
     key: int
@@ -38,7 +38,7 @@ class Job:
     marks: tuple[Mark, ...]
 
 
-class Pool:
+class DetectionPool:
     """Worker processes that keep their model; they start with the first job and end with `with`."""
 
     def __init__(self, machine: Machine) -> None:
@@ -46,7 +46,7 @@ class Pool:
         self._processes: Executor | None = None
         self._stack = ExitStack()
 
-    def __enter__(self) -> "Pool":
+    def __enter__(self) -> "DetectionPool":
         return self
 
     def __exit__(
@@ -73,7 +73,7 @@ class Pool:
         device = device_for(self.machine.device)
         return f"{device.type} {str(dtype_for(self.machine.dtype, device)).rpartition('.')[2]}"
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[int, list[dict[str, Score]]]]:
+    def run(self, jobs: Sequence[DetectionJob]) -> Iterator[tuple[int, list[dict[str, Score]]]]:
         """Yield every job's key with its scores as it is done.
 
         A job's adapters are asked together, and its scores do not depend on the other jobs.
@@ -89,7 +89,7 @@ class Pool:
             yield futures[finished], finished.result()
 
 
-def run(job: Job, machine: Machine) -> list[dict[str, Score]]:
+def run(job: DetectionJob, machine: Machine) -> list[dict[str, Score]]:
     """Return the scores of a job's adapters, by mark."""
     engine = engine_for(job.base, job.sha256, machine)
     return detection.measure(engine, job.adapters, detection.tested(job.marks))

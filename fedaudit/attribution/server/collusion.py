@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from fedaudit.api.errors import unknown
-from fedaudit.attribution.server.query_plan import Plan
+from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.metrics.attribution.exposure import Exposure
 
 
-def exposures(plan: Plan, colluding: Sequence[str]) -> dict[int, Exposure]:
+def exposures(plan: SumPlan, colluding: Sequence[str]) -> dict[int, Exposure]:
     """Return by round what the sums give away of the other clients.
 
     Raises UsageError for somebody who is no client of the federation.
@@ -19,7 +19,7 @@ def exposures(plan: Plan, colluding: Sequence[str]) -> dict[int, Exposure]:
     return plan.exposures(known=colluding)
 
 
-def lines(plan: Plan, colluding: Sequence[str]) -> list[str]:
+def lines(plan: SumPlan, colluding: Sequence[str]) -> list[str]:
     """Return a line a round for a reader; nothing without anybody who colludes."""
     if not colluding:
         return []
@@ -27,7 +27,7 @@ def lines(plan: Plan, colluding: Sequence[str]) -> list[str]:
     return [_told(plan, number, one, colluding) for number, one in found.items()]
 
 
-def _told(plan: Plan, number: int, one: Exposure, colluding: Sequence[str]) -> str:
+def _told(plan: SumPlan, number: int, one: Exposure, colluding: Sequence[str]) -> str:
     others = set(plan.federation.manifest.rounds[number].participants) - set(colluding)
     said = f"Round {number}, where {', '.join(colluding)} tell the server their updates: "
     if not others:

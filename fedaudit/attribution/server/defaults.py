@@ -17,7 +17,7 @@ DRAWS, ENOUGH = 4000, 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ProtocolSettings:
     """A design: m, K, the limit and the threshold; and which of them somebody named."""
 
     others: int
@@ -32,7 +32,7 @@ class Settings:
     """What was put in the place of something else."""
 
 
-def nearest(wanted: Settings, counts: Sequence[int]) -> Settings:
+def nearest(wanted: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
     """Return the nearest settings that rounds of so many participants allow.
 
     What was named stays; if it cannot be, drawing a design refuses it. Raises UsageError where
@@ -43,7 +43,7 @@ def nearest(wanted: Settings, counts: Sequence[int]) -> Settings:
     return _limited(_threshold(_others(wanted, min(counts))), counts)
 
 
-def _others(wanted: Settings, fewest: int) -> Settings:
+def _others(wanted: ProtocolSettings, fewest: int) -> ProtocolSettings:
     """Return the settings with as many others in a set as all rounds allow."""
     if "others" in wanted.named:
         return wanted
@@ -67,7 +67,7 @@ def _others(wanted: Settings, fewest: int) -> Settings:
     return replace(wanted, others=chosen, told=(*wanted.told, told))
 
 
-def _threshold(wanted: Settings) -> Settings:
+def _threshold(wanted: ProtocolSettings) -> ProtocolSettings:
     """Return the settings with a threshold that their sets reach.
 
     It is lowered for sets that nobody named alone: smaller ones than it are a mistake, or need a
@@ -82,7 +82,7 @@ def _threshold(wanted: Settings) -> Settings:
     return replace(wanted, threshold=wanted.others, told=(*wanted.told, told))
 
 
-def _limited(wanted: Settings, counts: Sequence[int]) -> Settings:
+def _limited(wanted: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
     """Return the settings with the lowest limit, from theirs on, that designs keep."""
     if "limit" in wanted.named:
         return wanted
@@ -96,7 +96,7 @@ def _limited(wanted: Settings, counts: Sequence[int]) -> Settings:
     return replace(wanted, limit=limit, told=(*wanted.told, told))
 
 
-def _limit(count: int, wanted: Settings) -> float:
+def _limit(count: int, wanted: ProtocolSettings) -> float:
     others, pairs = wanted.others, wanted.pairs
     try:
         subset_design.check(count, others, pairs, wanted.threshold)

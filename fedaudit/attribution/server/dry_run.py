@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.server import estimation, masks
-from fedaudit.attribution.server.query_plan import Plan
+from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.exposure import leakage_bits
 
@@ -21,7 +21,7 @@ TRIED = 16
 """Questions that the base is asked to learn how long an answer takes."""
 
 
-def lines(plan: Plan, marks: Sequence[Mark], machine: "Machine | None") -> list[str]:
+def lines(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None") -> list[str]:
     """Return lines for a reader; nothing of the federation's is asked, only the bare base."""
     numbers = sorted(plan.designs)
     if not numbers:
@@ -44,12 +44,12 @@ def lines(plan: Plan, marks: Sequence[Mark], machine: "Machine | None") -> list[
     return [*found, *_masks(plan, dimension), *exposed(plan)]
 
 
-def held(plan: Plan) -> list[str]:
+def held(plan: SumPlan) -> list[str]:
     """Return what was chosen in the place of defaults, and what an estimate holds of others."""
     return [f"{line[0].upper()}{line[1:]}." for line in (*plan.told, *masks.told(plan))]
 
 
-def _masks(plan: Plan, dimension: int) -> list[str]:
+def _masks(plan: SumPlan, dimension: int) -> list[str]:
     """Return how well each round's estimates are masked."""
     result = []
     for number, design in plan.designs.items():
@@ -65,7 +65,7 @@ def _masks(plan: Plan, dimension: int) -> list[str]:
     return result
 
 
-def exposed(plan: Plan) -> list[str]:
+def exposed(plan: SumPlan) -> list[str]:
     """Return what each round's series of sums amounts to."""
     result = []
     for number, found in plan.exposures().items():
@@ -86,7 +86,7 @@ def exposed(plan: Plan) -> list[str]:
     return result
 
 
-def _addition(plan: Plan, dimension: int) -> float:
+def _addition(plan: SumPlan, dimension: int) -> float:
     """Return the seconds that a sum over a set takes, tried on zeros."""
     import torch
 
@@ -98,7 +98,7 @@ def _addition(plan: Plan, dimension: int) -> float:
     return (time.perf_counter() - began) / 3
 
 
-def _scoring(plan: Plan, marks: Sequence[Mark], machine: "Machine") -> tuple[float, int]:
+def _scoring(plan: SumPlan, marks: Sequence[Mark], machine: "Machine") -> tuple[float, int]:
     """Return the seconds and the number of answers of all tests, tried on the bare base."""
     from fedaudit.attribution.owner.worker_pool import engine_for
 

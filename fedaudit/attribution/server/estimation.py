@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Aggregator, Progress, Update, no_progress
 from fedaudit.attribution import estimates as folder_of
-from fedaudit.attribution.estimates import Estimate, Estimated, Estimates
+from fedaudit.attribution.estimates import ClientEstimate, Estimates, RoundEstimates
 from fedaudit.attribution.server import ledger
 from fedaudit.attribution.server import sums_log as log_of
 from fedaudit.attribution.server.masks import masks
-from fedaudit.attribution.server.query_plan import Plan
+from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.federation import adapters, secure_sums
 from fedaudit.federation.folder import Federation
 from fedaudit.federation.manifest import Round
@@ -47,7 +47,7 @@ def identity(federation: Federation) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def remaining(planned: Plan, out: Path) -> Plan:
+def remaining(planned: SumPlan, out: Path) -> SumPlan:
     """Return the plan without the rounds that `out` has already, which are not asked for again.
 
     Raises InputError for a folder of anything else than this federation's estimates.
@@ -58,7 +58,7 @@ def remaining(planned: Plan, out: Path) -> Plan:
 
 
 def estimate(
-    planned: Plan,
+    planned: SumPlan,
     out: Path,
     log: Path,
     *,
@@ -99,7 +99,7 @@ def estimate(
     return found, time.perf_counter() - began
 
 
-def _begun(planned: Plan, out: Path) -> Estimates:
+def _begun(planned: SumPlan, out: Path) -> Estimates:
     federation = planned.federation
     run = identity(federation)
     if (out / folder_of.NAME).exists():
@@ -134,7 +134,9 @@ def _begun(planned: Plan, out: Path) -> Estimates:
     )
 
 
-def _estimated(planned: Plan, number: int, out: Path) -> tuple[Estimated, dict[str, str], int]:
+def _estimated(
+    planned: SumPlan, number: int, out: Path
+) -> tuple[RoundEstimates, dict[str, str], int]:
     """Write one round's adapters; return its record, the hashes and the numbers in an update."""
     federation = planned.federation
     shares = planned.weights
@@ -161,7 +163,7 @@ def _estimated(planned: Plan, number: int, out: Path) -> tuple[Estimated, dict[s
         for name in names
         for file in (adapters.CONFIG, adapters.WEIGHTS)
     }
-    record = Estimated(
+    record = RoundEstimates(
         round=number,
         start=names[0],
         estimates=tuple(own),
@@ -170,10 +172,10 @@ def _estimated(planned: Plan, number: int, out: Path) -> tuple[Estimated, dict[s
     return record, files, dimension
 
 
-def _record(one: Combination, shares: Mapping[str, float], adapter: str) -> Estimate:
+def _record(one: Combination, shares: Mapping[str, float], adapter: str) -> ClientEstimate:
     c = masks(one, shares)
     # Two digits: with all of them, whoever knows unequal weights could solve for the coefficients.
-    return Estimate(
+    return ClientEstimate(
         client=one.target,
         adapter=adapter,
         strength=round(subset_design.masking_strength(c), 2),
@@ -181,7 +183,7 @@ def _record(one: Combination, shares: Mapping[str, float], adapter: str) -> Esti
     )
 
 
-def _updates(planned: Plan, number: int) -> "list[dict[str, torch.Tensor]]":
+def _updates(planned: SumPlan, number: int) -> "list[dict[str, torch.Tensor]]":
     """Return the combination of sums that each estimate of a round is, as the sums come in."""
     wanted = [one.coefficients for one in planned.designs[number].combinations]
     found: list[dict[str, torch.Tensor]] = [{} for _ in wanted]
@@ -199,12 +201,12 @@ def _updates(planned: Plan, number: int) -> "list[dict[str, torch.Tensor]]":
     return found
 
 
-def _sums(planned: Plan, number: int) -> Iterator[tuple[Members, Update]]:
+def _sums(planned: SumPlan, number: int) -> Iterator[tuple[Members, Update]]:
     """Yield a round's sums: those that were stored while it ran, or new ones of its updates."""
     federation, one = planned.federation, planned.federation.manifest.rounds[number]
     asked = planned.designs[number].sets
     if one.sums:
-        stored = secure_sums.Stored(federation.path, one)
+        stored = secure_sums.StoredSums(federation.path, one)
         yield from ((members, stored(members)) for members in asked)
         return
     shares = planned.weights
@@ -234,12 +236,12 @@ def plaintext(federation: Federation, aggregator: Aggregator, one: Round) -> "di
     return {who: aggregator.difference(start, own) for who, own in trained.items()}
 
 
-def dimension(planned: Plan) -> int:
+def dimension(planned: SumPlan) -> int:
     """Return how many numbers an update of the federation's rule has."""
     return sum(shape.numel() for shape in _shapes(planned).values())
 
 
-def _shapes(planned: Plan) -> "dict[str, torch.Size]":
+def _shapes(planned: SumPlan) -> "dict[str, torch.Size]":
     """Return the shapes of an update's tensors, by name."""
     federation = planned.federation
     initial = adapters.read(federation.path / federation.manifest.rounds[0].adapter)
@@ -252,7 +254,7 @@ def begun(federation: Federation, aggregator: Aggregator, one: Round) -> str:
     return federation.manifest.rounds[0 if aggregator.resets else one.round - 1].adapter
 
 
-def _entered(planned: Plan, number: int) -> str:
+def _entered(planned: SumPlan, number: int) -> str:
     """Return the hash of a round's entry in the ledger."""
     shares = planned.weights
     rho = {
@@ -263,7 +265,7 @@ def _entered(planned: Plan, number: int) -> str:
     return ledger.enter(planned, number, run, rho, dimension(planned)).hash
 
 
-def _entry(planned: Plan, number: int) -> dict[str, Any]:
+def _entry(planned: SumPlan, number: int) -> dict[str, Any]:
     """Return which sets of a round are asked for, and what they amount to."""
     design = planned.designs[number]
     return {

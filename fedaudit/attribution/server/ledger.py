@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.attribution.server.query_plan import Plan
+from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.attribution.server.round_designs import PAIRS, Settings
 from fedaudit.config.options import build
 from fedaudit.federation import commitments
@@ -32,7 +32,7 @@ OLDER = {**asdict(Settings()), "others": None, "pairs": None, "limit": None, "th
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """One round that was asked for, in one line of the ledger."""
 
     round: int
@@ -76,7 +76,7 @@ class Entry:
         return hashlib.sha256(canonical({**self.table(), "hash": ""})).hexdigest()
 
 
-def read(folder: Path) -> tuple[Entry, ...]:
+def read(folder: Path) -> tuple[LedgerEntry, ...]:
     """Return the entries of a federation's ledger, the chain checked; none without a ledger.
 
     Raises InputError for a ledger that was changed.
@@ -88,7 +88,7 @@ def read(folder: Path) -> tuple[Entry, ...]:
         return ()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}.") from None
-    found: list[Entry] = []
+    found: list[LedgerEntry] = []
     for number, line in enumerate(text.splitlines(), 1):
         one = _entry(line, number, path)
         if one.hash != one.digest():
@@ -101,10 +101,10 @@ def read(folder: Path) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def _entry(line: str, number: int, path: Path) -> Entry:
+def _entry(line: str, number: int, path: Path) -> LedgerEntry:
     try:
         table = json.loads(line)
-        one = build(Entry, table, f"entry {number}")
+        one = build(LedgerEntry, table, f"entry {number}")
         if one.table().keys() == table.keys():
             return one
     except (ValueError, TypeError, RecursionError, UsageError):
@@ -112,7 +112,7 @@ def _entry(line: str, number: int, path: Path) -> Entry:
     raise InputError(f"{path}: line {number} is no entry of a ledger.")
 
 
-def design_of(planned: Plan, number: int) -> str:
+def design_of(planned: SumPlan, number: int) -> str:
     """Return the SHA-256 of a round's design: the sets of each client, and the weights."""
     own = planned.weights
     who = planned.federation.manifest.rounds[number].participants
@@ -124,7 +124,7 @@ def design_of(planned: Plan, number: int) -> str:
     return hashlib.sha256(canonical(table)).hexdigest()
 
 
-def check(planned: Plan, run: str, logged: Sequence[Any] = ()) -> tuple[Entry, ...]:
+def check(planned: SumPlan, run: str, logged: Sequence[Any] = ()) -> tuple[LedgerEntry, ...]:
     """Return the ledger, once no round of a plan was asked for with another design.
 
     `logged` are the entries of a log of sums, which name those of the ledger. Raises InputError
@@ -149,7 +149,9 @@ def check(planned: Plan, run: str, logged: Sequence[Any] = ()) -> tuple[Entry, .
     return found
 
 
-def enter(planned: Plan, number: int, run: str, strengths: Mapping[str, float], size: int) -> Entry:
+def enter(
+    planned: SumPlan, number: int, run: str, strengths: Mapping[str, float], size: int
+) -> LedgerEntry:
     """Return a round's entry, appended to the ledger unless it is there; before it is asked for.
 
     Raises InputError as `check`, and where the ledger cannot be written: then nothing is asked.
@@ -167,10 +169,12 @@ def enter(planned: Plan, number: int, run: str, strengths: Mapping[str, float], 
     return one
 
 
-def _new(planned: Plan, number: int, run: str, strengths: Mapping[str, float], size: int) -> Entry:
+def _new(
+    planned: SumPlan, number: int, run: str, strengths: Mapping[str, float], size: int
+) -> LedgerEntry:
     exposed = planned.exposures((number,))[number]
     public = planned.federation.path / commitments.NAME
-    return Entry(
+    return LedgerEntry(
         round=number,
         run=run,
         asked=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -196,7 +200,7 @@ def _new(planned: Plan, number: int, run: str, strengths: Mapping[str, float], s
     )
 
 
-def resumed(planned: Plan, logged: Sequence[Any]) -> Plan:
+def resumed(planned: SumPlan, logged: Sequence[Any]) -> SumPlan:
     """Return a plan of random seed with the sets that a log has for its rounds.
 
     A round that was interrupted, or whose estimates were lost, is asked for again as it was.
@@ -235,7 +239,7 @@ def told(federation: Federation, again: Sequence[int]) -> list[str]:
     ]
 
 
-def composed(entries: Sequence[Entry]) -> dict[str, float]:
+def composed(entries: Sequence[LedgerEntry]) -> dict[str, float]:
     """Return by client the bound on what its estimates of all rounds tell, in bits.
 
     A round has one design, however often it was asked for, so its bound counts once; bounds of

@@ -12,13 +12,13 @@ from fedaudit.metrics.attribution.combinations import Combination
 if TYPE_CHECKING:
     import numpy as np
 
-    from fedaudit.attribution.server.query_plan import Plan
+    from fedaudit.attribution.server.query_plan import SumPlan
 
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ForeignShare:
     """The part of one client's update in the estimate of another's."""
 
     value: float
@@ -48,10 +48,10 @@ def masks(estimate: Combination, weights: Mapping[str, float]) -> "np.ndarray":
     return np.array(list(held(estimate, weights).values()))
 
 
-def largest(planned: "Plan") -> Share | None:
+def largest(planned: "SumPlan") -> ForeignShare | None:
     """Return the largest part of another client's update in any estimate; None without any."""
     shares = (
-        Share(abs(value), who, one.target, number)
+        ForeignShare(abs(value), who, one.target, number)
         for number, design in planned.designs.items()
         for one in design.combinations
         for who, value in held(one, planned.weights).items()
@@ -59,7 +59,7 @@ def largest(planned: "Plan") -> Share | None:
     return max(shares, key=lambda share: share.value, default=None)
 
 
-def told(planned: "Plan") -> Iterator[str]:
+def told(planned: "SumPlan") -> Iterator[str]:
     """Yield what the sums are of, and the most that an estimate holds of another client."""
     if planned.protocol == SHARED:
         yield "all estimates of a round are made of the same sums, over sets that they share"
@@ -77,7 +77,7 @@ def told(planned: "Plan") -> Iterator[str]:
         )
 
 
-def check(planned: "Plan") -> None:
+def check(planned: "SumPlan") -> None:
     """Raise InputError for an estimate whose masks are below the floor of equal weights.
 
     Designs that are drawn now never are; those of stored sums were drawn before anybody asked how

@@ -11,13 +11,13 @@ from fedaudit.api.errors import InputError, UsageError, unknown
 from fedaudit.api.plugin import Aggregator
 from fedaudit.api.secure_aggregation import SecureAggregation
 from fedaudit.attribution.server import defaults, masks, set_selection, shared_defaults
-from fedaudit.attribution.server.defaults import Settings
+from fedaudit.attribution.server.defaults import ProtocolSettings
 from fedaudit.attribution.server.round_designs import PAIRS, PROTOCOLS, SHARED, RoundDesign
 from fedaudit.config import registry
 from fedaudit.config.options import table_of
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import Federation
-from fedaudit.federation.manifest import Chosen, Manifest
+from fedaudit.federation.manifest import ChosenPlugin, Manifest
 from fedaudit.metrics.attribution.combinations import Members
 from fedaudit.metrics.attribution.exposure import Exposure, exposure
 
@@ -28,7 +28,7 @@ LEAST_SHARE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SumPlan:
     """What the server will ask for: by round, what its participants' estimates are made of."""
 
     federation: Federation
@@ -77,7 +77,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ProtocolConfig:
     """What the server is asked to do; None and empty take what the federation was run with."""
 
     rounds: Sequence[int] = ()
@@ -96,7 +96,7 @@ class Wish:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
+def plan(federation: Federation, wish: ProtocolConfig, *, secret: bool = False) -> SumPlan:
     """Draw the designs; nothing is asked yet.
 
     `secret` draws them by a seed that nobody can guess, where neither the wish nor the federation
@@ -127,7 +127,7 @@ def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
         designs = set_selection.pairs(found, chosen, settings, seed, asked)
     rule = manifest.chosen(found, "aggregation")
     assert rule is not None  # the manifest has one
-    planned = Plan(
+    planned = SumPlan(
         federation=federation,
         aggregator=registry.create("aggregation", rule.name, rule.options),
         secure=_with_threshold(secure, settings.threshold),
@@ -145,7 +145,7 @@ def plan(federation: Federation, wish: Wish, *, secret: bool = False) -> Plan:
     return planned
 
 
-def _protocol(found: Manifest, wish: Wish) -> str:
+def _protocol(found: Manifest, wish: ProtocolConfig) -> str:
     """Return how the server asks: as is wanted, or as the federation was run with.
 
     Raises UsageError for a protocol that nobody knows, for settings of the other one, and for
@@ -190,7 +190,7 @@ def _weighting(found: Manifest, wanted: str) -> str:
     return stored
 
 
-def _settings(found: Manifest, wish: Wish, threshold: int) -> Settings:
+def _settings(found: Manifest, wish: ProtocolConfig, threshold: int) -> ProtocolSettings:
     """Return m, K or Q, limit and threshold: what was named, or the federation's."""
     said = manifest.queries(found)
     wanted = {"others": wish.others, "pairs": wish.pairs, "limit": wish.limit}
@@ -202,7 +202,7 @@ def _settings(found: Manifest, wish: Wish, threshold: int) -> Settings:
         limit = 1.0 if said.limit is None else said.limit
     else:  # 1 is what a simulation's settings say where nobody chose any
         limit = defaults.LIMIT if said.limit in (None, 1.0) else said.limit
-    return Settings(
+    return ProtocolSettings(
         others=said.others if wish.others is None else wish.others,
         pairs=said.pairs if wish.pairs is None else wish.pairs,
         limit=limit if wish.limit is None else wish.limit,
@@ -220,7 +220,7 @@ def _with_threshold(secure: SecureAggregation, threshold: int) -> SecureAggregat
     return lower
 
 
-def _secure(own: Chosen | None, wish: Wish) -> SecureAggregation:
+def _secure(own: ChosenPlugin | None, wish: ProtocolConfig) -> SecureAggregation:
     """Return the secure aggregation that answers: the federation's own, or one for its updates."""
     name = wish.secure or (own.name if own else "") or "ideal"
     options = dict(own.options) if own and name == own.name else {}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedaudit.api.errors import UsageError
 from fedaudit.attribution.server import defaults, shared_defaults
-from fedaudit.attribution.server.defaults import Settings
+from fedaudit.attribution.server.defaults import ProtocolSettings
 from fedaudit.attribution.server.round_designs import SHARED, Pairs, RoundDesign, Shared
 from fedaudit.federation.manifest import Manifest
 from fedaudit.metrics.attribution import shared_rule, shared_sets, subset_design
@@ -33,7 +33,9 @@ def _kind(found: Manifest, number: int, own: Weights, shares: Weights | None) ->
     return len(who), shared_rule.known(own[name] for name in who), shared_defaults.ratio(by)
 
 
-def nearest(protocol: str, wanted: Settings, found: Manifest, each: Mapping[int, Kind]) -> Settings:
+def nearest(
+    protocol: str, wanted: ProtocolSettings, found: Manifest, each: Mapping[int, Kind]
+) -> ProtocolSettings:
     """Return the nearest settings to those wanted that every round allows."""
     counts = [len(found.rounds[number].participants) for number in each]
     if protocol != SHARED:
@@ -42,7 +44,11 @@ def nearest(protocol: str, wanted: Settings, found: Manifest, each: Mapping[int,
 
 
 def pairs(
-    found: Manifest, numbers: Sequence[int], settings: Settings, seed: int, shares: Weights | None
+    found: Manifest,
+    numbers: Sequence[int],
+    settings: ProtocolSettings,
+    seed: int,
+    shares: Weights | None,
 ) -> dict[int, RoundDesign]:
     """Return pairs of sets for every participant of the rounds, in the order of the clients."""
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fedaudit.api.errors import UsageError
-from fedaudit.attribution.server.defaults import Settings
+from fedaudit.attribution.server.defaults import ProtocolSettings
 from fedaudit.metrics.attribution import shared_law, shared_rule
 from fedaudit.metrics.attribution.shared_rule import Rule
 
@@ -21,7 +21,9 @@ def ratio(weights: Mapping[str, float]) -> float:
     return float(math.ceil(exact * 10**DIGITS - 1e-6) / 10**DIGITS)
 
 
-def rules(settings: Settings, kinds: Mapping[int, tuple[int, bool, float]]) -> dict[int, Rule]:
+def rules(
+    settings: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
+) -> dict[int, Rule]:
     """Return the rule of each round, of its participants, everybody's sum and ratio of weights."""
     return {
         number: Rule(
@@ -36,7 +38,9 @@ def rules(settings: Settings, kinds: Mapping[int, tuple[int, bool, float]]) -> d
     }
 
 
-def nearest(wanted: Settings, kinds: Mapping[int, tuple[int, bool, float]]) -> Settings:
+def nearest(
+    wanted: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
+) -> ProtocolSettings:
     """Return the nearest settings by which every round's sets can be drawn.
 
     What was named stays; if it cannot be, drawing refuses it.
@@ -44,7 +48,7 @@ def nearest(wanted: Settings, kinds: Mapping[int, tuple[int, bool, float]]) -> S
     return _limited(_threshold(wanted, min(count for count, _, _ in kinds.values())), kinds)
 
 
-def _threshold(wanted: Settings, fewest: int) -> Settings:
+def _threshold(wanted: ProtocolSettings, fewest: int) -> ProtocolSettings:
     half = fewest // 2
     if "threshold" in wanted.named or half < 2 or wanted.threshold <= half:
         return wanted
@@ -52,7 +56,9 @@ def _threshold(wanted: Settings, fewest: int) -> Settings:
     return replace(wanted, threshold=half, told=(*wanted.told, f"{told} are {half}"))
 
 
-def _limited(wanted: Settings, kinds: Mapping[int, tuple[int, bool, float]]) -> Settings:
+def _limited(
+    wanted: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
+) -> ProtocolSettings:
     """Return the settings with the lowest limit, from theirs on, that all rounds' sets keep."""
     if "limit" in wanted.named:
         return wanted

@@ -11,7 +11,7 @@ from fedaudit.system.files import existing, sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Party:
+class ClientData:
     """A client and the file of its documents."""
 
     name: str
@@ -19,7 +19,7 @@ class Party:
     sha256: str
 
 
-def parties(target: str | None, files: Sequence[Path]) -> tuple[Party, ...]:
+def parties(target: str | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
     """Return the clients: of `files`, or of the federation that `target` names or that is latest.
 
     Raises UsageError without a federation, and InputError for one that keeps no documents, for a
@@ -36,7 +36,7 @@ def parties(target: str | None, files: Sequence[Path]) -> tuple[Party, ...]:
         if not existing(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
     return tuple(
-        Party(name=name, path=str(path), sha256=sha256(path)) for name, path in named.items()
+        ClientData(name=name, path=str(path), sha256=sha256(path)) for name, path in named.items()
     )
 
 

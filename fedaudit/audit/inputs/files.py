@@ -13,11 +13,11 @@ from fedaudit.data.annotation import annotated
 from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import Request
+    from fedaudit.audit.pipeline import AuditRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class InputFile:
     """One file of documents, annotated, and what annotated it."""
 
     path: Path
@@ -36,15 +36,15 @@ class Inputs:
         }
 
 
-def read(path: Path, form: PromptTemplate, request: "Request") -> Inputs:
+def read(path: Path, form: PromptTemplate, request: "AuditRequest") -> InputFile:
     """Return a file's documents; the detector annotates those that nobody has annotated."""
     options = request.options.get(request.detector)
     unread: Counter[str] = Counter()
     documents, by = annotated(list(corpus.read(path, form, unread)), request.detector, options)
-    return Inputs(path=path, documents=documents, annotation=by, unread=unread)
+    return InputFile(path=path, documents=documents, annotation=by, unread=unread)
 
 
-def reading(files: Sequence[Inputs]) -> list[str]:
+def reading(files: Sequence[InputFile]) -> list[str]:
     """Return the limits of how files were read: PII that a detector found, fields left unread."""
     found = "{} was not annotated; PII in it was found by {}"
     limits = [found.format(one.path.name, one.annotation) for one in files if one.annotation]

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Attack, Case
+from fedaudit.api.plugin import Attack, AttackContext
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.audit.inputs.files import Inputs
-from fedaudit.audit.target import Audited
+from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.data import corpus
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import Request
+    from fedaudit.audit.pipeline import AuditRequest
 
 FILE = "data/held_out.jsonl"
 """Where a simulation keeps the records that no client was given."""
@@ -25,24 +25,24 @@ FILE = "data/held_out.jsonl"
 class HeldOut:
     """Held-out records that are of use, and what there is to say of them."""
 
-    file: Inputs
+    file: InputFile
     documents: Sequence[Document]
     related: bool
     limits: tuple[str, ...]
 
-    def given(self, case: Case) -> Case:
+    def given(self, case: AttackContext) -> AttackContext:
         """Return `case` with these records."""
         return replace(case, held_out=self.documents, related=self.related)
 
 
-def check(request: "Request") -> None:
+def check(request: "AuditRequest") -> None:
     """Refuse --held-out where no attack compares with such records."""
     if request.unseen is not None and not _compared(request):
         names = ", ".join(sorted(name for name in registry.plugins("attack") if _compares(name)))
         raise UsageError(f"--held-out goes with an attack that compares: {names}.")
 
 
-def path(request: "Request", audited: Audited) -> Path | None:
+def path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
     """Return the file of held-out records: the one named, or the simulation's own for a victim."""
     if request.unseen is not None:
         return request.unseen
@@ -53,7 +53,7 @@ def path(request: "Request", audited: Audited) -> Path | None:
 
 
 def read(
-    request: "Request", audited: Audited, form: PromptTemplate, known: Sequence[Inputs]
+    request: "AuditRequest", audited: AuditTarget, form: PromptTemplate, known: Sequence[InputFile]
 ) -> HeldOut | None:
     """Return the held-out records; None where there are none to compare with.
 
@@ -78,11 +78,11 @@ def read(
     told = _told(place, left, len(documents) - len(new), len(new) - len(left), related=related)
     if request.unseen is None:
         told = (f"{place.name}, which the simulation held out, was compared with.", *told)
-    file = Inputs(path=place, documents=documents, annotation=None)
+    file = InputFile(path=place, documents=documents, annotation=None)
     return HeldOut(file=file, documents=left, related=related, limits=told)
 
 
-def _compared(request: "Request") -> bool:
+def _compared(request: "AuditRequest") -> bool:
     return any(map(_compares, request.attacks))
 
 
@@ -91,7 +91,7 @@ def _compares(name: str) -> bool:
     return found is not None and issubclass(found, Attack) and found.compares
 
 
-def _clients(audited: Audited, form: PromptTemplate) -> Iterable[Document]:
+def _clients(audited: AuditTarget, form: PromptTemplate) -> Iterable[Document]:
     """Yield what the clients of a simulation were given."""
     if audited.federation is None:
         return

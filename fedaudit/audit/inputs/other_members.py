@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError
-from fedaudit.audit.target import Audited
+from fedaudit.audit.target import AuditTarget
 from fedaudit.system.files import existing
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import Request
+    from fedaudit.audit.pipeline import AuditRequest
 
 ALONE = (
     "No other member's documents were at hand (--member): what others have as well counts as the "
@@ -16,7 +16,7 @@ ALONE = (
 )
 
 
-def member_files(request: "Request", audited: Audited) -> dict[str, Path]:
+def member_files(request: "AuditRequest", audited: AuditTarget) -> dict[str, Path]:
     """Return the files of members beside attacker and victim, by name.
 
     They are those that were named, or else those that the federation's folder keeps. Nobody needs
@@ -32,14 +32,14 @@ def member_files(request: "Request", audited: Audited) -> dict[str, Path]:
     return {name: path for name, path in kept.items() if path.resolve() not in here}
 
 
-def check_files(request: "Request") -> None:
+def check_files(request: "AuditRequest") -> None:
     """Raise InputError for a file that was named and cannot be read as one."""
     for path in (*request.members, *([request.control] if request.control else [])):
         if not existing(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
 
 
-def _kept(audited: Audited) -> dict[str, Path]:
+def _kept(audited: AuditTarget) -> dict[str, Path]:
     if audited.federation is None:
         return {}
     folder = audited.federation.path

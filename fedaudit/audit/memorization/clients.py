@@ -6,15 +6,15 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.audit.inputs.clients import Party
-from fedaudit.audit.inputs.files import Inputs
+from fedaudit.audit.inputs.clients import ClientData
+from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.target import RUNS
 from fedaudit.data import corpus
 from fedaudit.federation.folder import is_federation, latest, open_federation
 from fedaudit.system.files import existing, sha256
 
 
-def parties(place: Path | None, files: Sequence[Path]) -> tuple[Party, ...]:
+def parties(place: Path | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
     """Return the clients, by name: of `files`, or of the federation `place` or the latest one.
 
     A file's client is called like it, without `.jsonl`. Raises UsageError without a federation,
@@ -29,7 +29,7 @@ def parties(place: Path | None, files: Sequence[Path]) -> tuple[Party, ...]:
             raise InputError(f"{path} is named twice: each client ({name}) needs its own file.")
     if len({name for name, _ in named}) < len(named):
         named = [(str(path), path) for _, path in named]
-    return tuple(Party(name=name, path=str(path), sha256=sha256(path)) for name, path in named)
+    return tuple(ClientData(name=name, path=str(path), sha256=sha256(path)) for name, path in named)
 
 
 def _of_federation(place: Path | None) -> list[tuple[str, Path]]:
@@ -54,8 +54,8 @@ def _of_federation(place: Path | None) -> list[tuple[str, Path]]:
     return [(client.id, federation.path / client.data) for client in clients]
 
 
-def read(party: Party, form: PromptTemplate) -> Inputs:
+def read(party: ClientData, form: PromptTemplate) -> InputFile:
     """Return a client's documents; an empty file is a client without any."""
     path, unread = Path(party.path), Counter[str]()
     found = list(corpus.read(path, form, unread)) if not corpus.is_empty(path) else []
-    return Inputs(path=path, documents=found, annotation=None, unread=unread)
+    return InputFile(path=path, documents=found, annotation=None, unread=unread)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from fedaudit.api.plugin import Progress, no_progress
-from fedaudit.metrics.overlap import Overlap, Prepared, Settings, compare_prepared, prepare
+from fedaudit.metrics.overlap import Overlap, OverlapSettings, Prepared, compare_prepared, prepare
 from fedaudit.system.processes import processes
 
 FEW = 4000
@@ -25,7 +25,7 @@ Row = tuple[str, tuple[str, ...]]
 
 def compared(
     pairs: Collection[Pair],
-    settings: Settings,
+    settings: OverlapSettings,
     *,
     workers: int = 0,
     progress: Progress = no_progress,
@@ -69,7 +69,7 @@ Found = list[list[tuple[int, Overlap]]]
 
 
 def _answered(
-    chunks: Sequence[list[Row]], settings: Settings, count: int
+    chunks: Sequence[list[Row]], settings: OverlapSettings, count: int
 ) -> Iterator[tuple[list[Row], Found]]:
     if count < 2:
         yield from ((chunk, _compare(settings, chunk)) for chunk in chunks)
@@ -80,7 +80,7 @@ def _answered(
             yield chunk, answer.result()
 
 
-def _compare(settings: Settings, chunk: Sequence[Row]) -> Found:
+def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> Found:
     """Compare a chunk; this is what runs in a process."""
     found: Found = []
     for suffix, texts in chunk:
@@ -91,6 +91,6 @@ def _compare(settings: Settings, chunk: Sequence[Row]) -> Found:
 
 
 @lru_cache(maxsize=1 << 13)
-def _text(text: str, settings: Settings) -> Prepared:
+def _text(text: str, settings: OverlapSettings) -> Prepared:
     """Return a continuation, prepared; it comes again with the next suffix."""
     return prepare(text, settings)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Literal
 
 from fedaudit.api.records import Finding
-from fedaudit.audit.memorization.matching import Answer, Hit
+from fedaudit.audit.memorization.matching import Match, MatchedContinuation
 from fedaudit.audit.memorization.measurements import PLUGIN
 
 MOST = 100
@@ -24,11 +24,11 @@ ORDER = ("verbatim", "idea", "paraphrase_high", "paraphrase_low")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class DrawnSuffix:
     """A suffix that was drawn: by whom, how often, and the best instance of it."""
 
-    answer: Answer
-    hit: Hit
+    answer: MatchedContinuation
+    hit: Match
     prefixes: int
     """Prefixes that drew it."""
     others: int
@@ -37,9 +37,11 @@ class Example:
     """Whether prefixes of the same kind (own, or others') drew it from the base, too."""
 
 
-def examples(tuned: Sequence[Answer], base: Sequence[Answer] | None) -> list[Example]:
+def examples(
+    tuned: Sequence[MatchedContinuation], base: Sequence[MatchedContinuation] | None
+) -> list[DrawnSuffix]:
     """Return the suffixes that were drawn, the worst first: other clients', word for word."""
-    found: dict[tuple[str, str], list[tuple[Answer, Hit]]] = {}
+    found: dict[tuple[str, str], list[tuple[MatchedContinuation, Match]]] = {}
     for answer in tuned:
         for hit in answer.hits:
             found.setdefault((hit.victim, hit.part.suffix), []).append((answer, hit))
@@ -52,11 +54,13 @@ def examples(tuned: Sequence[Answer], base: Sequence[Answer] | None) -> list[Exa
     return sorted(made, key=_badness)
 
 
-def _example(pairs: Sequence[tuple[Answer, Hit]], explained: set[tuple[str, str, bool]]) -> Example:
+def _example(
+    pairs: Sequence[tuple[MatchedContinuation, Match]], explained: set[tuple[str, str, bool]]
+) -> DrawnSuffix:
     answer, hit = min(pairs, key=lambda pair: (*_rank(*pair), pair[0].continued.text))
     # Copies of a text in one client are one text: a prefix counts once.
     asked = {(a.continued.client, a.continued.part.document) for a, _ in pairs}
-    return Example(
+    return DrawnSuffix(
         answer=answer,
         hit=hit,
         prefixes=len(asked),
@@ -65,25 +69,25 @@ def _example(pairs: Sequence[tuple[Answer, Hit]], explained: set[tuple[str, str,
     )
 
 
-def _inter(answer: Answer, hit: Hit) -> bool:
+def _inter(answer: MatchedContinuation, hit: Match) -> bool:
     return answer.continued.client != hit.victim
 
 
-def _rank(answer: Answer, hit: Hit) -> tuple[bool, int, int]:
+def _rank(answer: MatchedContinuation, hit: Match) -> tuple[bool, int, int]:
     return not _inter(answer, hit), ORDER.index(hit.categories[0]), -_longest(hit)
 
 
-def _longest(hit: Hit) -> int:
+def _longest(hit: Match) -> int:
     return max(end - start for start, end, _, _ in hit.overlap.spans)
 
 
-def _badness(one: Example) -> tuple[object, ...]:
+def _badness(one: DrawnSuffix) -> tuple[object, ...]:
     inter, category, length = _rank(one.answer, one.hit)
     return (inter, category, -one.others, -one.prefixes, length, one.hit.part.suffix)
 
 
 def findings(
-    some: Sequence[Example], *, compared: bool
+    some: Sequence[DrawnSuffix], *, compared: bool
 ) -> tuple[list[Finding], list[Mapping[str, str]]]:
     """Return the first examples as findings, and what --reveal writes of them.
 
@@ -108,20 +112,20 @@ def findings(
     return made, plain
 
 
-def _severity(one: Example) -> Literal["high", "medium", "low"]:
+def _severity(one: DrawnSuffix) -> Literal["high", "medium", "low"]:
     """Return how bad it is: another client's text is harmful, one's own is only exposed."""
     if not one.others:
         return "low"
     return "high" if one.hit.categories[0] == "verbatim" else "medium"
 
 
-def _passage(hit: Hit) -> str:
+def _passage(hit: Match) -> str:
     """Return the longest matched passage of the suffix."""
     start, end, _, _ = max(hit.overlap.spans, key=lambda span: span[1] - span[0])
     return hit.part.suffix[start:end]
 
 
-def _evidence(one: Example) -> dict[str, object]:
+def _evidence(one: DrawnSuffix) -> dict[str, object]:
     hit, text = one.hit, one.answer.continued.text
     ours = [(start, end) for start, end, _, _ in hit.overlap.spans]
     theirs = [(start, end) for _, _, start, end in hit.overlap.spans]
@@ -154,7 +158,7 @@ def marked(spans: Sequence[tuple[int, int]], length: int, cells: int = CELLS) ->
     )
 
 
-def _revealed(name: str, one: Example) -> dict[str, str]:
+def _revealed(name: str, one: DrawnSuffix) -> dict[str, str]:
     hit, continued = one.hit, one.answer.continued
     ours = [(start, end) for start, end, _, _ in hit.overlap.spans]
     theirs = [(start, end) for _, _, start, end in hit.overlap.spans]

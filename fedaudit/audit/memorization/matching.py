@@ -5,51 +5,51 @@ from dataclasses import dataclass
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Engine, Progress, no_progress
-from fedaudit.api.records import Probe, Target
+from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.audit.memorization.options import Protocol
-from fedaudit.audit.memorization.splits import Part, Sampled
+from fedaudit.audit.memorization.splits import ClientSample, PrefixSuffix
 from fedaudit.metrics.bm25 import nearest
 from fedaudit.metrics.memorization import Probed, repeats
 from fedaudit.metrics.overlap import Category, Overlap
 
-Clients = Mapping[str, Sampled]
+Clients = Mapping[str, ClientSample]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Continued:
+class Continuation:
     """A prefix of a client, and how the model went on."""
 
     client: str
-    part: Part
+    part: PrefixSuffix
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class ModelContinuations:
     """All that one model said: what counts, and how many continuations of each client do not."""
 
     source: str
-    texts: tuple[Continued, ...]
+    texts: tuple[Continuation, ...]
     repetitive: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Match:
     """A continuation that has something of a client's suffix."""
 
     victim: str
-    part: Part
+    part: PrefixSuffix
     """Of the suffix."""
     overlap: Overlap
     categories: tuple[Category, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class MatchedContinuation:
     """A continuation, and all that it has of anybody."""
 
-    continued: Continued
-    hits: tuple[Hit, ...]
+    continued: Continuation
+    hits: tuple[Match, ...]
 
     def probed(self) -> Probed:
         """Return what the ratios count."""
@@ -66,7 +66,7 @@ def continued(
     begin: Sequence[int],
     seed: int,
     progress: Progress = no_progress,
-) -> Heard:
+) -> ModelContinuations:
     """Let a model continue every prefix once; repetitive continuations are set apart (App. E.5).
 
     Texts of one prefix get a sample each, in the order of their suffixes; a text that several
@@ -80,7 +80,7 @@ def continued(
     new = room(engine, [len(begin) + len(prompt) for prompt in prompts], protocol)
     greedy = protocol.decoding == "greedy"
     probes = [
-        Probe(
+        GenerationRequest(
             prompt=(*begin, *prompt),
             samples=1 if greedy else len(suffixes[prompt]),
             max_new_tokens=new,
@@ -96,11 +96,11 @@ def continued(
         for at, suffix in enumerate(sorted(suffixes[prompt]))
     }
     every = [
-        Continued(client=name, part=part, text=said[part.prompt, part.suffix])
+        Continuation(client=name, part=part, text=said[part.prompt, part.suffix])
         for name, part in parts
     ]
     odd = [repeats(one.text) for one in every]
-    return Heard(
+    return ModelContinuations(
         source=target.name,
         texts=tuple(one for one, left_out in zip(every, odd, strict=True) if not left_out),
         repetitive={
@@ -119,7 +119,7 @@ def everything(
     begin: Sequence[int],
     seed: int,
     watch: Callable[[str], Progress],
-) -> list[Heard]:
+) -> list[ModelContinuations]:
     """Let every model continue every prefix."""
     return [
         continued(
@@ -147,14 +147,17 @@ def room(engine: Engine, lengths: Sequence[int], protocol: Protocol) -> int:
 
 
 def candidates(
-    heard: Heard, clients: Clients, protocol: Protocol, progress: Progress = no_progress
-) -> list[list[tuple[str, Part]]]:
+    heard: ModelContinuations,
+    clients: Clients,
+    protocol: Protocol,
+    progress: Progress = no_progress,
+) -> list[list[tuple[str, PrefixSuffix]]]:
     """Return for each continuation the (client, suffix) pairs that it is compared with.
 
     A text that the prefix's own client has as well, or that ends like one of its own, is not looked
     for at another: what both have is nobody's secret, and it counts as the own client's.
     """
-    found: list[list[tuple[str, Part]]] = [[] for _ in heard.texts]
+    found: list[list[tuple[str, PrefixSuffix]]] = [[] for _ in heard.texts]
     names = [name for name, one in clients.items() if one.parts]
     for number, (asker, owner) in enumerate((j, k) for j in names for k in names):
         rows = [at for at, one in enumerate(heard.texts) if one.client == asker and one.text]
@@ -168,7 +171,7 @@ def candidates(
     return found
 
 
-def looked_for(clients: Clients, asker: str, owner: str) -> list[Part]:
+def looked_for(clients: Clients, asker: str, owner: str) -> list[PrefixSuffix]:
     """Return the suffixes of `owner` that a prefix of `asker` may draw, in one fixed order."""
     parts = sorted(clients[owner].parts, key=lambda part: (part.suffix, part.document))
     if asker == owner:
@@ -195,16 +198,16 @@ def shared(clients: Clients) -> Iterator[str]:
 
 
 def judged(
-    heard: Heard,
-    compared_with: Sequence[Sequence[tuple[str, Part]]],
+    heard: ModelContinuations,
+    compared_with: Sequence[Sequence[tuple[str, PrefixSuffix]]],
     overlaps: Mapping[tuple[str, str], Overlap],
     named: Mapping[tuple[str, str], tuple[Category, ...]],
-) -> list[Answer]:
+) -> list[MatchedContinuation]:
     """Return the answers: each continuation with its hits, `named` by (suffix, continuation)."""
     answers = []
     for one, parts in zip(heard.texts, compared_with, strict=True):
         hits = (
-            Hit(
+            Match(
                 victim=owner,
                 part=part,
                 overlap=overlaps[part.suffix, one.text],
@@ -213,5 +216,5 @@ def judged(
             for owner, part in parts
             if named.get((part.suffix, one.text))
         )
-        answers.append(Answer(continued=one, hits=tuple(hits)))
+        answers.append(MatchedContinuation(continued=one, hits=tuple(hits)))
     return answers

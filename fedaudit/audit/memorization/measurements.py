@@ -7,7 +7,7 @@ from statistics import median
 
 from fedaudit.api.plugin import Engine
 from fedaudit.api.records import Measurement
-from fedaudit.audit.memorization.matching import Answer, Clients, Heard
+from fedaudit.audit.memorization.matching import Clients, MatchedContinuation, ModelContinuations
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.metrics.memorization import Rate, Ratios, most_hit, ratios
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL
@@ -25,15 +25,15 @@ BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ModelMatches:
     """What one model said, and what of it is somebody's."""
 
-    heard: Heard
-    answers: Sequence[Answer]
+    heard: ModelContinuations
+    answers: Sequence[MatchedContinuation]
 
 
 def rows(
-    found: Sequence[Found], clients: Clients, protocol: Protocol, engine: Engine
+    found: Sequence[ModelMatches], clients: Clients, protocol: Protocol, engine: Engine
 ) -> list[Measurement]:
     """Return every measurement, of the tuned model first; it is set beside the base."""
     measured: dict[tuple[str, str], Ratios] = {}
@@ -59,7 +59,7 @@ def unmeasured(protocol: Protocol) -> list[Measurement]:
     return [_ratio(metric, Rate(None, 0, 0), None, scope, why) for metric in names]
 
 
-def _ratios(found: Found, clients: Clients, category: str) -> Ratios:
+def _ratios(found: ModelMatches, clients: Clients, category: str) -> Ratios:
     """Return a model's ratios; a client without usable texts neither asks nor can be drawn."""
     sizes = {name: one.documents for name, one in clients.items() if one.parts}
     probed = [answer.probed() for answer in found.answers]
@@ -113,7 +113,9 @@ def _ratio(
     )
 
 
-def _left_out(heard: Heard, clients: Clients, scope: Mapping[str, object]) -> Iterator[Measurement]:
+def _left_out(
+    heard: ModelContinuations, clients: Clients, scope: Mapping[str, object]
+) -> Iterator[Measurement]:
     """Yield the share of all continuations, and of each client's, that repeat themselves."""
     for who in _everybody(clients):
         some = [name for name, one in clients.items() if one.parts and who in (name, ALL)]
@@ -138,7 +140,7 @@ def _whose(name: str) -> dict[str, str]:
     return {} if name == ALL else {"attacker": name}
 
 
-def _hit_most(found: Found, scope: Mapping[str, object]) -> Iterator[Measurement]:
+def _hit_most(found: ModelMatches, scope: Mapping[str, object]) -> Iterator[Measurement]:
     """Yield how many prefixes drew the suffixes that most of them drew."""
     drawn = ({(hit.victim, hit.part.document) for hit in answer.hits} for answer in found.answers)
     # The measure counts suffixes by number; here their documents' names stand for them.
@@ -157,7 +159,7 @@ def _hit_most(found: Found, scope: Mapping[str, object]) -> Iterator[Measurement
 
 
 def _lengths(
-    found: Sequence[Found], clients: Clients, protocol: Protocol, engine: Engine
+    found: Sequence[ModelMatches], clients: Clients, protocol: Protocol, engine: Engine
 ) -> Iterator[Measurement]:
     """Yield median lengths of inputs, outputs and continuations, of all clients and of each."""
     for name in _everybody(clients):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fedaudit.api.records import Decoding
+from fedaudit.api.records import SamplingParams
 
 HARDLY = 20
 """Tokens that a text needs beyond its prefix; shorter ones are left out."""
@@ -57,13 +57,13 @@ class Protocol:
         """The tokens that a text must have to be asked with."""
         return self.prefix_length + HARDLY
 
-    def drawing(self) -> Decoding:
+    def drawing(self) -> SamplingParams:
         """Return how tokens are drawn; only what the chosen way names is used."""
         return {
-            "top-k": Decoding(top_k=self.top_k),
-            "top-p": Decoding(top_p=self.top_p),
-            "temperature": Decoding(temperature=self.temperature),
-            "greedy": Decoding(temperature=0.0),
+            "top-k": SamplingParams(top_k=self.top_k),
+            "top-p": SamplingParams(top_p=self.top_p),
+            "temperature": SamplingParams(temperature=self.temperature),
+            "greedy": SamplingParams(temperature=0.0),
         }[self.decoding]
 
     def scope(self) -> dict[str, object]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import Paraphraser, PiiDetector
 from fedaudit.metrics.overlap import (
+    CachedScores,
     Category,
     Overlap,
-    Scores,
     categories,
     paraphrases,
     sentence_pairs,
@@ -53,7 +53,7 @@ def named(
         for (suffix, text), overlap in overlaps.items()
         for pair in sentence_pairs(suffix, text, overlap, compat=compat)
     }
-    scores = Scores(dict(zip(asked, map(float, scorer.score(list(asked))), strict=True)))
+    scores = CachedScores(dict(zip(asked, map(float, scorer.score(list(asked))), strict=True)))
     finder = Entities(detector())
     finder.find([s.lower() if compat else s for s in dict.fromkeys(s for p in asked for s in p)])
     found = {

@@ -18,7 +18,7 @@ from fedaudit.api.templates import template
 from fedaudit.audit import environment, evidence, pipeline
 from fedaudit.audit import fingerprint as identity
 from fedaudit.audit.access import fingerprint
-from fedaudit.audit.inputs.clients import Party
+from fedaudit.audit.inputs.clients import ClientData
 from fedaudit.audit.inputs.files import reading
 from fedaudit.audit.memorization import (
     comparison,
@@ -30,17 +30,17 @@ from fedaudit.audit.memorization import (
 )
 from fedaudit.audit.memorization import measurements as memorization_rows
 from fedaudit.audit.memorization.clients import read
-from fedaudit.audit.memorization.matching import Clients, Heard
-from fedaudit.audit.memorization.measurements import Found
+from fedaudit.audit.memorization.matching import Clients, ModelContinuations
+from fedaudit.audit.memorization.measurements import ModelMatches
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.pipeline import Audit, Watcher, silent
 from fedaudit.audit.preflight import adapter_effect, prompt_start
-from fedaudit.audit.target import Audited
+from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
-from fedaudit.extraction.prefixes import Place
+from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.federation.folder import unchecked
-from fedaudit.journal.caching_engine import KeptEngine
-from fedaudit.journal.shards import Kept
+from fedaudit.journal.caching_engine import CachingEngine
+from fedaudit.journal.shards import AuditJournal
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 from fedaudit.metrics.overlap.sentences import has_han
 
@@ -56,14 +56,14 @@ OFTEN = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(pipeline.Request):
+class MemorizationRequest(pipeline.AuditRequest):
     """What `fedaudit memorize` was asked to do."""
 
     command: ClassVar[str] = "memorize"
     purpose: ClassVar[str] = "memorization"
 
     attacks: tuple[str, ...] = ()
-    clients: tuple[Party, ...]
+    clients: tuple[ClientData, ...]
     protocol: Protocol = field(default_factory=Protocol)
     shorter: bool = False
     """Whether a prefix has fewer tokens than the protocol says where most texts are too short."""
@@ -76,7 +76,7 @@ class Request(pipeline.Request):
         return Path(self.clients[0].path)
 
 
-def check(request: Request) -> Audited:
+def check(request: MemorizationRequest) -> AuditTarget:
     """Return what is audited, after every check that needs no model.
 
     Raises UsageError for unknown plugins and options, and for a deployed defence: the measure is
@@ -98,10 +98,10 @@ def check(request: Request) -> Audited:
 
 
 def run(
-    request: Request,
+    request: MemorizationRequest,
     redactor: Callable[[], "Redactor"],
     watch: Watcher = silent,
-    kept: Kept | None = None,
+    kept: AuditJournal | None = None,
 ) -> Audit:
     """Measure what `request` names and return the report; `kept` is what earlier runs were told."""
     from fedaudit.report.run_header import framed
@@ -126,7 +126,7 @@ def run(
         changed = adapter_effect.measure(engine, models[0], Target(name="base"), every)
     begun = prompt_start.choose(engine, models[0], _known(clients))
     begin = engine.beginnings[begun.chosen.start]
-    asked = KeptEngine(engine, kept) if kept else engine
+    asked = CachingEngine(engine, kept) if kept else engine
     heard = matching.everything(
         asked, models, clients, request.protocol, begin=begin, seed=request.seed, watch=watch
     )
@@ -167,7 +167,7 @@ def run(
     return Audit(report=report, revealed=tuple(revealed), audited=audited)
 
 
-def _models(audited: Audited, request: Request) -> list[Target]:
+def _models(audited: AuditTarget, request: MemorizationRequest) -> list[Target]:
     """Return the models to measure: the tuned one first, its base, and the central one."""
     tuned = Target(name="tuned", adapter=str(audited.adapter) if audited.adapter else None)
     base = [Target(name="base")] if audited.adapter else []
@@ -176,7 +176,7 @@ def _models(audited: Audited, request: Request) -> list[Target]:
     return [tuned, *base, *central]
 
 
-def _central(audited: Audited) -> Path:
+def _central(audited: AuditTarget) -> Path:
     """Return the adapter that the simulation trained on everybody's data, after the same round."""
     if audited.federation is None or audited.round is None:
         raise UsageError("--central needs a federation's folder as the target, without --adapter.")
@@ -190,8 +190,11 @@ def _central(audited: Audited) -> Path:
 
 
 def _found(
-    heard: Sequence[Heard], clients: Clients, request: Request, watch: Watcher
-) -> tuple[list[Found], list[str]]:
+    heard: Sequence[ModelContinuations],
+    clients: Clients,
+    request: MemorizationRequest,
+    watch: Watcher,
+) -> tuple[list[ModelMatches], list[str]]:
     """Return what of it is somebody's; all models are compared together."""
     protocol, scorer = request.protocol, _scorer(request)
     beside = [
@@ -209,13 +212,13 @@ def _found(
         matching.judged(one, parts, overlaps, named)
         for one, parts in zip(heard, beside, strict=True)
     ]
-    found = [Found(heard=one, answers=row) for one, row in zip(heard, answers, strict=True)]
+    found = [ModelMatches(heard=one, answers=row) for one, row in zip(heard, answers, strict=True)]
     return found, [paraphrase.told(scorer, lambda: _detector(request))]
 
 
 def _pairs(
-    heard: Sequence[Heard],
-    beside: Sequence[Sequence[Sequence[tuple[str, splits.Part]]]],
+    heard: Sequence[ModelContinuations],
+    beside: Sequence[Sequence[Sequence[tuple[str, splits.PrefixSuffix]]]],
 ) -> set[tuple[str, str]]:
     """Return every (suffix, continuation) to be compared, once."""
     return {
@@ -226,7 +229,7 @@ def _pairs(
     }
 
 
-def _scorer(request: Request) -> Paraphraser | None:
+def _scorer(request: MemorizationRequest) -> Paraphraser | None:
     name = request.protocol.paraphraser
     made: Paraphraser | None = (
         registry.create("paraphraser", name, request.protocol.scoring) if name else None
@@ -234,16 +237,16 @@ def _scorer(request: Request) -> Paraphraser | None:
     return made
 
 
-def _detector(request: Request) -> PiiDetector:
+def _detector(request: MemorizationRequest) -> PiiDetector:
     options = request.options.get(request.detector)
     made: PiiDetector = registry.create("detector", request.detector, options)
     return made
 
 
-def _known(clients: Clients) -> list[Place]:
+def _known(clients: Clients) -> list[PiiOccurrence]:
     """Return known texts from their first token on, by which the beginning is chosen."""
     return [
-        Place(prefix=part.prompt[:1], tokens=part.prompt[1 : 1 + KNOWN], at_start=True)
+        PiiOccurrence(prefix=part.prompt[:1], tokens=part.prompt[1 : 1 + KNOWN], at_start=True)
         for one in clients.values()
         for part in one.parts
         if len(part.prompt) > 1
@@ -260,7 +263,7 @@ def _spent(clients: Clients, protocol: Protocol) -> dict[str, int | None]:
 
 
 def _limits(
-    clients: Clients, request: Request, rows: Sequence[Measurement], examples: int
+    clients: Clients, request: MemorizationRequest, rows: Sequence[Measurement], examples: int
 ) -> Iterator[str]:
     """Yield what the measure cannot tell, or did not look at."""
     yield from splits.told(clients, request.protocol)

@@ -12,15 +12,15 @@ from fedaudit.audit.memorization import splits
 from fedaudit.audit.memorization.options import HARDLY, Protocol
 
 if TYPE_CHECKING:
-    from fedaudit.audit.memorization.pipeline import Request
+    from fedaudit.audit.memorization.pipeline import MemorizationRequest
 
 
 def chosen(
-    request: "Request",
+    request: "MemorizationRequest",
     files: Mapping[str, Sequence[Document]],
     engine: Engine,
     form: PromptTemplate,
-) -> tuple["Request", list[str]]:
+) -> tuple["MemorizationRequest", list[str]]:
     """Return the request with a shorter prefix where one is to be chosen, and what is said of it.
 
     Half of the clients' different texts are long enough for it. Where that leaves no token at all,

@@ -16,7 +16,7 @@ MARK = "\x00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PrefixSuffix:
     """A text cut in two: what the model is given, and what it may know."""
 
     document: str
@@ -31,12 +31,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
+class ClientSample:
     """What is used of one client's documents, and what is not."""
 
     documents: int
     """How many there are: its weight."""
-    parts: tuple[Part, ...]
+    parts: tuple[PrefixSuffix, ...]
     long_enough: int
     too_short: int
     copies: int
@@ -48,7 +48,7 @@ class Sampled:
     wholes: frozenset[bytes] = field(repr=False)
     """The same of its whole texts."""
 
-    def has(self, part: Part) -> bool:
+    def has(self, part: PrefixSuffix) -> bool:
         """Tell whether the client has a text, or one that ends alike, in any of its documents."""
         return part.whole in self.wholes or same(part.suffix) in self.suffixes
 
@@ -65,7 +65,7 @@ def sampled(
     protocol: Protocol,
     *,
     seed: int,
-) -> Sampled:
+) -> ClientSample:
     """Return the parts of at most `protocol.sample` texts, drawn without replacement.
 
     Which texts are drawn follows from the seed and the texts alone: neither their order nor whose
@@ -73,7 +73,7 @@ def sampled(
     """
     own = [document for document in documents if not document.is_prompt]
     drawn = _distinct(own, form, seed)
-    parts: list[Part] = []
+    parts: list[PrefixSuffix] = []
     suffixes: set[str] = set()
     wholes: set[bytes] = set()
     long_enough = 0
@@ -83,7 +83,7 @@ def sampled(
         wholes.add(part.whole)
         if len(parts) < protocol.sample:
             parts.append(part)
-    return Sampled(
+    return ClientSample(
         documents=len(own),
         parts=tuple(parts),
         long_enough=long_enough,
@@ -125,7 +125,7 @@ def place(document: Document, form: PromptTemplate) -> tuple[int, int]:
 
 def _cut(
     documents: Sequence[Document], engine: Engine, form: PromptTemplate, protocol: Protocol
-) -> Iterator[Part]:
+) -> Iterator[PrefixSuffix]:
     """Yield the parts of the texts that are long enough, in order."""
     header = form.header() if protocol.prompt == "header" else ""
     [ahead] = engine.tokenize([header]) if header else [Tokens((), ())]
@@ -165,7 +165,7 @@ def _input(tokens: Tokens, where: tuple[int, int]) -> tuple[int, int]:
 
 def _part(
     document: Document, tokens: Tokens, where: tuple[int, int], length: int
-) -> tuple[Part, int] | None:
+) -> tuple[PrefixSuffix, int] | None:
     """Return a text's part and the token with which its input begins; None if it is too short.
 
     A character that lies in several tokens is not cut: the prefix then has a token or two more.
@@ -178,7 +178,7 @@ def _part(
     cut = max(last for _, last in offsets[begin:stop])
     while stop < after and offsets[stop][0] < cut:
         cut, stop = max(cut, offsets[stop][1]), stop + 1
-    part = Part(
+    part = PrefixSuffix(
         document=document.id,
         prompt=tuple(tokens.ids[:stop]),
         suffix=document.text[cut:end].strip(),
@@ -199,12 +199,12 @@ def _answered(document: Document, offsets: Sequence[tuple[int, int]]) -> int:
     return sum(first < end and last > begin for first, last in offsets) if begin >= 0 else 0
 
 
-def _after(part: Part, header: tuple[int, ...], begin: int) -> Part:
+def _after(part: PrefixSuffix, header: tuple[int, ...], begin: int) -> PrefixSuffix:
     """Return a part whose prefix stands behind the header alone."""
     return replace(part, prompt=(*header, *part.prompt[begin:]))
 
 
-def told(clients: Mapping[str, Sampled], protocol: Protocol) -> Iterator[str]:
+def told(clients: Mapping[str, ClientSample], protocol: Protocol) -> Iterator[str]:
     """Yield what the report says of texts that were not used, client by client."""
     for name, one in clients.items():
         if not one.documents:

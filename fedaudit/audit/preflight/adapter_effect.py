@@ -13,7 +13,7 @@ NOTHING = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class AdapterEffect:
     """What the adapter changes on the auditor's own texts, in nats a token."""
 
     texts: int
@@ -22,7 +22,9 @@ class Effect:
     largest_change: float
 
 
-def measure(engine: Engine, tuned: Target, base: Target, documents: Sequence[Document]) -> Effect:
+def measure(
+    engine: Engine, tuned: Target, base: Target, documents: Sequence[Document]
+) -> AdapterEffect:
     """Return the adapter's effect; raises NoEffectError when there is none."""
     texts = sorted({d.text for d in documents})[:TEXTS]
     begin = engine.beginnings.get("bos", ())
@@ -41,9 +43,11 @@ def measure(engine: Engine, tuned: Target, base: Target, documents: Sequence[Doc
             f"changes no token's log-probability by more than {largest:.1g}. Is it the initial "
             "adapter, or one for another base?"
         )
-    return Effect(texts=len(rows), mean_gain=sum(changes) / len(changes), largest_change=largest)
+    return AdapterEffect(
+        texts=len(rows), mean_gain=sum(changes) / len(changes), largest_change=largest
+    )
 
 
-def table(effect: Effect | None) -> dict[str, object]:
+def table(effect: AdapterEffect | None) -> dict[str, object]:
     """Return what the report says of an effect; empty when there is no adapter."""
     return asdict(effect) if effect else {}

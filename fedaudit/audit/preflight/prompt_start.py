@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.plugin import Engine
-from fedaudit.api.records import Beginning, Target
-from fedaudit.extraction.prefixes import Place
+from fedaudit.api.records import PromptStart, Target
+from fedaudit.extraction.prefixes import PiiOccurrence
 
 SAMPLE = 128
 """At most this many known texts of each kind are scored."""
@@ -19,10 +19,10 @@ LONGEST = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class PromptStartScores:
     """The chosen beginnings, and the mean log-likelihood of the known PII under each."""
 
-    chosen: Beginning
+    chosen: PromptStart
     start: Mapping[str, float]
     middle: Mapping[str, float]
 
@@ -35,7 +35,7 @@ class Measured:
         }
 
 
-def choose(engine: Engine, target: Target, places: Sequence[Place]) -> Measured:
+def choose(engine: Engine, target: Target, places: Sequence[PiiOccurrence]) -> PromptStartScores:
     """Return the beginnings under which `target` finds the auditor's own PII likeliest.
 
     Without known PII of a kind, a text begins as the tokenizer begins it and a crop bare.
@@ -48,14 +48,16 @@ def choose(engine: Engine, target: Target, places: Sequence[Place]) -> Measured:
         scores[at_start] = {
             name: _mean(engine, target, engine.beginnings[name], sample) for name in names if sample
         }
-    chosen = Beginning(
+    chosen = PromptStart(
         start=_best(scores[True], "bos" if "bos" in names else "bare"),
         middle=_best(scores[False], "bare"),
     )
-    return Measured(chosen, scores[True], scores[False])
+    return PromptStartScores(chosen, scores[True], scores[False])
 
 
-def _mean(engine: Engine, target: Target, begin: Sequence[int], places: Sequence[Place]) -> float:
+def _mean(
+    engine: Engine, target: Target, begin: Sequence[int], places: Sequence[PiiOccurrence]
+) -> float:
     """Return the mean log-probability of the PII's tokens behind `begin` and their prefix."""
     rows = engine.score(target, [(*begin, *p.prefix, *p.tokens[:LONGEST]) for p in places])
     values = [
@@ -75,5 +77,5 @@ def _preference(name: str) -> int:
     return ("bos", "bare", "template").index(name)
 
 
-def _order(place: Place) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _order(place: PiiOccurrence) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return place.prefix, place.tokens

@@ -109,7 +109,7 @@ def attribute(
             "Name a federation with --rounds, or one party's step: estimate, score or decide."
         )
     chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
-    request = pipeline.Request(
+    request = pipeline.AttributionRequest(
         rounds=rounds,
         watermark=watermark,
         commitments=commitments,
@@ -156,7 +156,7 @@ def score(
     from fedaudit.attribution import pipeline
     from fedaudit.attribution import scores as scores_file
     from fedaudit.attribution.owner import scoring
-    from fedaudit.attribution.owner.worker_pool import Machine, Pool
+    from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
     from fedaudit.cli.console import bars, note
     from fedaudit.federation import watermark_keys as marks_file
     from fedaudit.system.files import existing_parent
@@ -165,7 +165,10 @@ def score(
     marks = [pipeline.with_options(mark, given(set_)) for mark in marks_file.read(watermark)]
     existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
     known = scoring.known(out)
-    with bars(quiet) as bar, Pool(Machine(device=device, dtype=dtype, workers=workers)) as pool:
+    with (
+        bars(quiet) as bar,
+        DetectionPool(Machine(device=device, dtype=dtype, workers=workers)) as pool,
+    ):
         progress = bar("testing estimates")
         scored = scoring.score(
             estimates,

@@ -26,7 +26,7 @@ def bundle(
     from fedaudit.attribution.evidence import bundle as bundles
     from fedaudit.cli.console import note
 
-    parts = bundles.Parts(
+    parts = bundles.BundleParts(
         estimates=estimates,
         marks=watermark,
         scores=scores,
@@ -57,11 +57,14 @@ def verify(
     It needs the base model. Scores of one device are compared bit for bit on the same one.
     """
     from fedaudit.attribution.evidence import verification
-    from fedaudit.attribution.owner.worker_pool import Machine, Pool
+    from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
     from fedaudit.cli import evidence
     from fedaudit.cli.console import bars
 
-    with bars(quiet) as bar, Pool(Machine(device=device, dtype=dtype, workers=workers)) as pool:
+    with (
+        bars(quiet) as bar,
+        DetectionPool(Machine(device=device, dtype=dtype, workers=workers)) as pool,
+    ):
         progress = bar("testing estimates")
         found = list(verification.checks(folder, pool, client=client, progress=progress))
     evidence.print_checks(found)

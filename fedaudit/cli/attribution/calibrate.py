@@ -9,7 +9,7 @@ import typer
 from fedaudit.cli.options import Quiet
 
 if TYPE_CHECKING:
-    from fedaudit.attribution.decision.calibration import Line
+    from fedaudit.attribution.decision.calibration import PowerPoint
 
 
 def calibrate(
@@ -56,7 +56,7 @@ def calibrate(
     return 0
 
 
-def _table(lines: "Sequence[Line]", tau: float) -> Iterator[str]:
+def _table(lines: "Sequence[PowerPoint]", tau: float) -> Iterator[str]:
     yield f"{'marked':16}{'found':>8}{'innocents flagged (95 %)':>32}{f'by Z > {tau:g} alone':>20}"
     for line in lines:
         marked = f"one, Z {line.strength:g}" if line.caught else "nobody"

@@ -9,7 +9,7 @@ import typer
 from fedaudit.api.errors import UsageError
 
 if TYPE_CHECKING:
-    from fedaudit.attribution.server.query_plan import Plan, Wish
+    from fedaudit.attribution.server.query_plan import ProtocolConfig, SumPlan
 
 Protocol = Annotated[
     str,
@@ -75,14 +75,14 @@ def helpers(colluding: str, *, dry_run: bool) -> list[str]:
     return names
 
 
-def wish(*design: Any, rounds: Sequence[int] = ()) -> "Wish":
+def wish(*design: Any, rounds: Sequence[int] = ()) -> "ProtocolConfig":
     """Return what the server is asked, in the order of NAMES."""
-    from fedaudit.attribution.server.query_plan import Wish
+    from fedaudit.attribution.server.query_plan import ProtocolConfig
 
-    return Wish(rounds=tuple(rounds), **dict(zip(NAMES, design, strict=True)))
+    return ProtocolConfig(rounds=tuple(rounds), **dict(zip(NAMES, design, strict=True)))
 
 
-def planned(rounds: Path, wish: "Wish", *, secret: bool = False) -> "Plan":
+def planned(rounds: Path, wish: "ProtocolConfig", *, secret: bool = False) -> "SumPlan":
     """Return what would be asked of a federation."""
     from fedaudit.attribution.server import query_plan
     from fedaudit.federation.folder import open_federation
@@ -92,7 +92,7 @@ def planned(rounds: Path, wish: "Wish", *, secret: bool = False) -> "Plan":
 
 
 def told(
-    plan: "Plan", marks: Any, machine: Any, colluding: Sequence[str], more: Sequence[str] = ()
+    plan: "SumPlan", marks: Any, machine: Any, colluding: Sequence[str], more: Sequence[str] = ()
 ) -> int:
     """Print what a plan would ask and give away."""
     from fedaudit.attribution.server import collusion, dry_run

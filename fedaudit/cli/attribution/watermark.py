@@ -54,7 +54,7 @@ def make(
 
     with bars(quiet) as bar:
         made = watermarking.make(
-            watermarking.Order(
+            watermarking.WatermarkOrder(
                 documents=documents,
                 out=out,
                 watermark=watermark,

@@ -13,13 +13,19 @@ import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from fedaudit.api.plugin import Chances
+from fedaudit.api.plugin import PrefixProbabilities
 from fedaudit.engine.batching import padded
-from fedaudit.engine.exact.search import Branches, Found, Walk, distribution, spread
+from fedaudit.engine.exact.search import (
+    SearchBranches,
+    SearchConfig,
+    SearchTotals,
+    distribution,
+    spread,
+)
 from fedaudit.engine.exact.token_automaton import Integers
 from fedaudit.engine.generation.decoding import prefilled
 from fedaudit.engine.generation.sampler import probe_key
-from fedaudit.engine.scoring.shared_prefix import Bounds, selected
+from fedaudit.engine.scoring.shared_prefix import BatchLimits, selected
 
 TABLES = 20
 """A row of probabilities takes the room of so many rows of logits: several tables of float64 are in
@@ -28,7 +34,7 @@ one anew from the system, which took two to three times as long (glibc, 112,000 
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class PrefilledRows:
     """Rows that the model has read, and what it remembers of them."""
 
     cache: DynamicCache
@@ -39,11 +45,11 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class SearchLevel:
     """Branches that are to be read: their last tokens, and the rows that they go on from."""
 
-    branches: Branches
-    before: Read
+    branches: SearchBranches
+    before: PrefilledRows
     rows: Integers
     tokens: Integers
     used: int
@@ -51,15 +57,15 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SearchRequest:
     """Prompts, how often each is drawn from where the walk gives up, and the seed of that."""
 
     prompts: Sequence[Sequence[int]]
     trials: Sequence[int]
     seed: int = 0
 
-    def __getitem__(self, chosen: Sequence[int]) -> "Asked":
-        return Asked(
+    def __getitem__(self, chosen: Sequence[int]) -> "SearchRequest":
+        return SearchRequest(
             prompts=[self.prompts[index] for index in chosen],
             trials=[self.trials[index] for index in chosen],
             seed=self.seed,
@@ -69,11 +75,11 @@ class Asked:
 @torch.inference_mode()
 def chances(
     model: PreTrainedModel,
-    asked: Asked,
+    asked: SearchRequest,
     strings: Sequence[str],
-    walk: Walk,
-    bounds: Bounds,
-) -> Iterator[tuple[list[int], list[Chances]]]:
+    walk: SearchConfig,
+    bounds: BatchLimits,
+) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
     """Yield prompts and P(a continuation begins with s) for `strings`, which `walk` spells.
 
     `least` is the mass that was followed to the end, `most` adds all that was given up on branches
@@ -84,14 +90,16 @@ def chances(
     columns = np.array([place[string] for string in strings], dtype=np.int64)
     for batch in _batches(asked.prompts, walk.new, bounds):
         some = asked[batch]
-        sums = Found(len(place), some.trials)
+        sums = SearchTotals(len(place), some.trials)
         room = _room(padded(len(some.prompts[0])) + walk.new, bounds)
         rows = max(1, bounds.logits // TABLES)
-        Walker(model=model, walk=walk, found=sums, room=room, rows=rows).go(some)
+        BatchSearch(model=model, walk=walk, found=sums, room=room, rows=rows).go(some)
         yield batch, list(sums.chances(columns))
 
 
-def _batches(prompts: Sequence[Sequence[int]], new: int, bounds: Bounds) -> Iterator[list[int]]:
+def _batches(
+    prompts: Sequence[Sequence[int]], new: int, bounds: BatchLimits
+) -> Iterator[list[int]]:
     """Yield the indices of prompts of one padded length, longest first."""
     widths = [padded(len(prompt)) for prompt in prompts]
     for width in sorted(set(widths), reverse=True):
@@ -101,25 +109,25 @@ def _batches(prompts: Sequence[Sequence[int]], new: int, bounds: Bounds) -> Iter
             yield alike[start : start + room]
 
 
-def _room(width: int, bounds: Bounds) -> int:
+def _room(width: int, bounds: BatchLimits) -> int:
     return max(1, min(bounds.rows, bounds.tokens // width))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walker:
+class BatchSearch:
     """One batch on its way: prompts of one padded length."""
 
     model: PreTrainedModel
-    walk: Walk
-    found: Found
+    walk: SearchConfig
+    found: SearchTotals
     room: int
     """Rows that go through the model at once."""
     rows: int
     """Rows whose distributions are in memory at once."""
 
-    def go(self, asked: Asked) -> None:
+    def go(self, asked: SearchRequest) -> None:
         """Walk to the end, the latest branches first, so that few caches are held."""
-        begun = Branches.begun([probe_key(asked.seed, prompt) for prompt in asked.prompts])
+        begun = SearchBranches.begun([probe_key(asked.seed, prompt) for prompt in asked.prompts])
         levels = list(self._next(*_prefilled(self.model, asked.prompts), begun, 0))
         while levels:
             level = levels.pop()
@@ -127,10 +135,10 @@ class Walker:
             levels += self._next(*_read(self.model, level), level.branches, level.used)
 
     def _next(
-        self, read: Read, logits: torch.Tensor, branches: Branches, used: int
-    ) -> Iterator[Level]:
+        self, read: PrefilledRows, logits: torch.Tensor, branches: SearchBranches, used: int
+    ) -> Iterator[SearchLevel]:
         """Yield the branches one token on, at most `room` at a time; `logits` are of `branches`."""
-        rows, tokens, longer = list[Integers](), list[Integers](), list[Branches]()
+        rows, tokens, longer = list[Integers](), list[Integers](), list[SearchBranches]()
         for start in range(0, len(branches), self.rows):
             part = slice(start, start + self.rows)
             table = distribution(logits[part], self.walk)
@@ -139,21 +147,25 @@ class Walker:
             rows.append(row + start)
             tokens.append(token)
             longer.append(one)
-        row, token, all_ = np.concatenate(rows), np.concatenate(tokens), Branches.joined(longer)
+        row, token, all_ = (
+            np.concatenate(rows),
+            np.concatenate(tokens),
+            SearchBranches.joined(longer),
+        )
         for start in range(0, len(row), self.room):
             part = slice(start, start + self.room)
-            yield Level(all_[part], read, row[part], token[part], used + 1)
+            yield SearchLevel(all_[part], read, row[part], token[part], used + 1)
 
 
 def _prefilled(
     model: PreTrainedModel, prompts: Sequence[Sequence[int]]
-) -> tuple[Read, torch.Tensor]:
+) -> tuple[PrefilledRows, torch.Tensor]:
     """Read prompts of one padded length; return the logits (rows, vocabulary) of what follows."""
     logits, mask, cache = prefilled(model, prompts)
-    return Read(cache, mask, mask.sum(-1, keepdim=True) - 1), logits
+    return PrefilledRows(cache, mask, mask.sum(-1, keepdim=True) - 1), logits
 
 
-def _read(model: PreTrainedModel, level: Level) -> tuple[Read, torch.Tensor]:
+def _read(model: PreTrainedModel, level: SearchLevel) -> tuple[PrefilledRows, torch.Tensor]:
     """Read one more token of every branch, each behind its own row of what was read before."""
     before = level.before
     rows = torch.as_tensor(level.rows, device=model.device)
@@ -167,4 +179,4 @@ def _read(model: PreTrainedModel, level: Level) -> tuple[Read, torch.Tensor]:
         past_key_values=cache,
         use_cache=True,
     ).logits[:, -1]
-    return Read(cache, mask, position), logits
+    return PrefilledRows(cache, mask, position), logits

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fedaudit.api.plugin import Chances
+from fedaudit.api.plugin import PrefixProbabilities
 from fedaudit.engine.generation.sampler import probe_key
 
 
-def apart(found: Chances, prompt: Sequence[int], trials: Sequence[int], seed: int) -> list[Chances]:
+def apart(
+    found: PrefixProbabilities, prompt: Sequence[int], trials: Sequence[int], seed: int
+) -> list[PrefixProbabilities]:
     """Return the chances of each question, which wanted `trials` draws of all that were made.
 
     Draws that completed a string fall to the questions by lot, in proportion to their trials: such
@@ -21,13 +23,13 @@ def apart(found: Chances, prompt: Sequence[int], trials: Sequence[int], seed: in
 
 
 def _shared(
-    found: Chances, prompt: Sequence[int], trials: np.ndarray, seed: int
-) -> Iterator[Chances]:
+    found: PrefixProbabilities, prompt: Sequence[int], trials: np.ndarray, seed: int
+) -> Iterator[PrefixProbabilities]:
     lots = np.random.default_rng(probe_key(seed, prompt))
     total = trials.sum()
     shares = trials / total if total else np.full(len(trials), 1 / len(trials))
     drawn = lots.multinomial(found.drawn, shares)
     for number, own in enumerate(drawn.T):
-        yield Chances(
+        yield PrefixProbabilities(
             least=found.least, most=found.most, drawn=own, rows=0 if number else found.rows
         )

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedaudit.api.plugin import Chances
-from fedaudit.api.records import Decoding
-from fedaudit.engine.exact.token_automaton import Integers, Spelling
+from fedaudit.api.plugin import PrefixProbabilities
+from fedaudit.api.records import SamplingParams
+from fedaudit.engine.exact.token_automaton import Integers, TokenAutomaton
 from fedaudit.engine.generation.sampler import mixed, probabilities
 
 Floats = npt.NDArray[np.float64]
@@ -32,24 +32,24 @@ _STEP, _DRAW, _LAUNCH = (np.uint64(odd) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walk:
+class SearchConfig:
     """What is walked: the strings, how continuations are drawn, and from where on it matters."""
 
-    spelling: Spelling
+    spelling: TokenAutomaton
     new: int
     """Tokens that a continuation may have."""
-    decoding: Decoding
+    decoding: SamplingParams
     threshold: float
     """A branch that has spelt nothing yet is given up when it is less likely than this."""
 
-    def followed(self, branches: "Branches") -> Chosen:
+    def followed(self, branches: "SearchBranches") -> Chosen:
         """Say which branches are likely enough to be followed."""
         spelt = self.spelling.depths[branches.nodes]
         return np.asarray(branches.mass >= self.threshold * RATE**spelt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Branches:
+class SearchBranches:
     """Sequences of tokens, a row each: whose prompt, how likely, and how much they have spelt."""
 
     prompts: Integers
@@ -61,14 +61,14 @@ class Branches:
     keys: Keys
     """What its random numbers derive from: prompt and tokens, and which draw it is."""
 
-    def __getitem__(self, chosen: Integers | Chosen | slice) -> "Branches":
-        return Branches(**{one.name: getattr(self, one.name)[chosen] for one in fields(self)})
+    def __getitem__(self, chosen: Integers | Chosen | slice) -> "SearchBranches":
+        return SearchBranches(**{one.name: getattr(self, one.name)[chosen] for one in fields(self)})
 
     def __len__(self) -> int:
         return len(self.mass)
 
     @classmethod
-    def begun(cls, keys: Sequence[int]) -> "Branches":
+    def begun(cls, keys: Sequence[int]) -> "SearchBranches":
         """Return a branch for each prompt, which has spelt nothing yet."""
         count = len(keys)
         return cls(
@@ -80,13 +80,13 @@ class Branches:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence["Branches"]) -> "Branches":
+    def joined(cls, parts: Sequence["SearchBranches"]) -> "SearchBranches":
         """Return the branches of all `parts`, of which there is one at least."""
         names = [one.name for one in fields(cls)]
         return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
 
 
-class Found:
+class SearchTotals:
     """What a walk adds up for the prompts of a batch; `trials` draws go out from each of them."""
 
     def __init__(self, strings: int, trials: Sequence[int]) -> None:
@@ -97,29 +97,29 @@ class Found:
         self._lost: Floats = np.zeros((prompts, strings + 1))
         self._drawn: Integers = np.zeros((prompts, strings), dtype=np.int64)
 
-    def add(self, at: Branches, strings: Integers, run: Floats, hit: Chosen) -> None:
+    def add(self, at: SearchBranches, strings: Integers, run: Floats, hit: Chosen) -> None:
         """Add what completes strings: the mass that is followed, and the draws that are `hit`."""
         np.add.at(self._least, (at.prompts, strings), run * at.mass)
         np.add.at(self._drawn, (at.prompts[hit], strings[hit]), 1)
 
-    def lose(self, lost: Branches, below: tuple[Integers, Integers]) -> None:
+    def lose(self, lost: SearchBranches, below: tuple[Integers, Integers]) -> None:
         """Add branches that are given up, to all strings that they might have spelt."""
         start, end = (edges[lost.nodes] for edges in below)
         np.add.at(self._lost, (lost.prompts, start), lost.mass)
         np.add.at(self._lost, (lost.prompts, end), -lost.mass)
 
-    def chances(self, columns: Integers) -> Iterator[Chances]:
+    def chances(self, columns: Integers) -> Iterator[PrefixProbabilities]:
         """Yield the bounds of every prompt; sums of rounded numbers stay between 0 and 1."""
         least = self._least.clip(0, 1)
         most = (least + self._lost[:, :-1].cumsum(axis=1)).clip(least, 1)
         for row, count in enumerate(self.rows.tolist()):
             drawn = self._drawn[row, columns]
-            yield Chances(
+            yield PrefixProbabilities(
                 least=least[row, columns], most=most[row, columns], drawn=drawn, rows=count
             )
 
 
-def distribution(logits: torch.Tensor, walk: Walk) -> torch.Tensor:
+def distribution(logits: torch.Tensor, walk: SearchConfig) -> torch.Tensor:
     """Return what tokens are drawn from, float64 (rows, tokens in the spelling's order)."""
     order = torch.as_tensor(walk.spelling.words.order, device=logits.device)
     if walk.decoding.temperature == 0:
@@ -129,8 +129,13 @@ def distribution(logits: torch.Tensor, walk: Walk) -> torch.Tensor:
 
 
 def spread(
-    table: torch.Tensor, branches: Branches, walk: Walk, found: Found, *, ends: bool
-) -> tuple[Integers, Integers, Branches]:
+    table: torch.Tensor,
+    branches: SearchBranches,
+    walk: SearchConfig,
+    found: SearchTotals,
+    *,
+    ends: bool,
+) -> tuple[Integers, Integers, SearchBranches]:
     """Return the row, the token and the branch of every way to go on.
 
     What completes a string is added up, whether it goes on or not, and so is what is given up.
@@ -153,7 +158,7 @@ def spread(
         np.concatenate([getattr(one, n) for one in steps]) for n in ("tokens", "nodes")
     )
     before = branches[at]
-    longer = Branches(
+    longer = SearchBranches(
         prompts=before.prompts,
         nodes=nodes,
         mass=_taken(table, at, tokens) * before.mass,
@@ -166,10 +171,10 @@ def spread(
     out, launched = _launched(longer[given_up], found)
     chosen = np.concatenate([np.flatnonzero(follow), given_up[out]])
     ids = walk.spelling.words.order[tokens[chosen]]
-    return at[chosen], ids, Branches.joined([longer[follow], launched])
+    return at[chosen], ids, SearchBranches.joined([longer[follow], launched])
 
 
-def _token(sums: torch.Tensor, branches: Branches) -> Integers:
+def _token(sums: torch.Tensor, branches: SearchBranches) -> Integers:
     """Return the place of the next token of every draw; -1 of what is followed, or where it ends.
 
     What is missing from the sums are the tokens that end an answer: they come behind all others.
@@ -184,7 +189,7 @@ def _token(sums: torch.Tensor, branches: Branches) -> Integers:
     return found
 
 
-def _launched(given_up: Branches, found: Found) -> tuple[Integers, Branches]:
+def _launched(given_up: SearchBranches, found: SearchTotals) -> tuple[Integers, SearchBranches]:
     """Return draws from branches that are given up: the place of each one's branch, and the draws.
 
     Their number is Poisson with mean trials times mass.
@@ -200,7 +205,7 @@ def _launched(given_up: Branches, found: Found) -> tuple[Integers, Branches]:
     out = np.repeat(some, counts.astype(np.int64))
     which = np.arange(len(out)) - np.searchsorted(out, out)
     one = given_up[out]
-    return out, Branches(
+    return out, SearchBranches(
         prompts=one.prompts,
         nodes=one.nodes,
         mass=np.zeros(len(out)),

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.api.errors import InputError
-from fedaudit.engine.loading.loader import Base
+from fedaudit.engine.loading.loader import LoadedBase
 
 Integers = npt.NDArray[np.int64]
 
@@ -119,7 +119,7 @@ def _sentence(piece: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class TokenSteps:
     """What one token does at a node of the automaton; tokens by their place in the order."""
 
     tokens: Integers
@@ -131,7 +131,7 @@ class Steps:
     """Any token from `first` to `last - 1` completes the string."""
 
 
-class Spelling:
+class TokenAutomaton:
     """An automaton over bytes: a trie of strings, where white space leads back to its root.
 
     `strings` are distinct, in alphabetical order of their bytes; none is empty or begins with
@@ -155,7 +155,7 @@ class Spelling:
             self._children[node][space[-1]] = 0
         self.depths: Integers = np.array(self._depths, dtype=np.int64)
         """(nodes,) How many bytes are spelt there."""
-        self._steps: dict[int, Steps] = {}
+        self._steps: dict[int, TokenSteps] = {}
 
     def _path(self, spelt: bytes, start: int, end: int) -> int:
         node = 0
@@ -177,13 +177,13 @@ class Spelling:
         ends = np.array(self._string) >= 0
         return np.array(self._from) + ends, np.array(self._to)
 
-    def steps(self, node: int) -> Steps:
+    def steps(self, node: int) -> TokenSteps:
         """Return what every token does at a node; made when it is asked for first."""
         if node not in self._steps:
             self._steps[node] = self._made(node)
         return self._steps[node]
 
-    def _made(self, start: int) -> Steps:
+    def _made(self, start: int) -> TokenSteps:
         spelt = self.words.spelt
         leads = [(place, start) for place in self.words.silent]
         completes: list[tuple[int, int, int]] = []
@@ -202,24 +202,24 @@ class Spelling:
                     open_.append((child, longer, begin, end))
         to = np.array(sorted(leads), dtype=np.int64).reshape(-1, 2)
         of = np.array(sorted(completes), dtype=np.int64).reshape(-1, 3)
-        return Steps(to[:, 0], to[:, 1], of[:, 0], of[:, 1], of[:, 2])
+        return TokenSteps(to[:, 0], to[:, 1], of[:, 0], of[:, 1], of[:, 2])
 
 
-class Spellings:
+class AutomatonCache:
     """The spellings that one base was asked for last: both models of an audit share them."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: LoadedBase) -> None:
         self._base = base
         self._words: dict[tuple[int, ...], Vocabulary] = {}
         self._tables: dict[tuple[int, ...], list[bytes]] = {}
-        self._last: dict[tuple[tuple[str, ...], tuple[int, ...]], Spelling] = {}
+        self._last: dict[tuple[tuple[str, ...], tuple[int, ...]], TokenAutomaton] = {}
 
-    def of(self, strings: Collection[str], ends: Collection[int]) -> Spelling:
+    def of(self, strings: Collection[str], ends: Collection[int]) -> TokenAutomaton:
         """Return the spelling of `strings` where `ends` end an answer."""
         stops = tuple(sorted(set(ends)))
         asked = tuple(sorted(set(strings))), stops
         if asked not in self._last:
-            self._last = {asked: Spelling(asked[0], self._vocabulary(stops))}
+            self._last = {asked: TokenAutomaton(asked[0], self._vocabulary(stops))}
         return self._last[asked]
 
     def table(self, ends: Collection[int]) -> list[bytes]:

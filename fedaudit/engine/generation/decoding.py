@@ -13,10 +13,15 @@ import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from fedaudit.engine.batching import Piece, padded, rows_of
+from fedaudit.engine.batching import SampleRange, padded, rows_of
 from fedaudit.engine.generation import shared_prefix
 from fedaudit.engine.generation.kv_cache import Integers
-from fedaudit.engine.generation.sequences import Answered, Drawing, Drawn, Samples
+from fedaudit.engine.generation.sequences import (
+    Answered,
+    OutputBuffer,
+    RunningSequences,
+    SamplingJob,
+)
 
 Kept = Callable[[torch.Tensor], None]
 
@@ -24,7 +29,7 @@ ENTRIES = 256
 """How many drawn tokens the samples that share their prompt's keys may have together."""
 
 
-class Rows(Protocol):
+class DecodeRows(Protocol):
     """What goes through the model once the prompts were read."""
 
     def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
@@ -50,14 +55,14 @@ class Rows(Protocol):
 
 @torch.inference_mode()
 def continuations(
-    model: PreTrainedModel, work: Drawing, batch: Sequence[Piece], kept: Kept
+    model: PreTrainedModel, work: SamplingJob, batch: Sequence[SampleRange], kept: Kept
 ) -> list[list[int]]:
     """Return the new tokens of every sample in `batch`, in order, up to an end token.
 
     All prompts have one padded length and one number of new tokens. `kept` is told, whenever the
     rows change, which of the rows before (the prompts at first) each goes on from, in order.
     """
-    course = Course(model, work, batch, kept)
+    course = DecodeLoop(model, work, batch, kept)
     course.admit(batch)
     while course.going:
         course.step()
@@ -66,7 +71,7 @@ def continuations(
 
 @torch.inference_mode()
 def refilled(
-    model: PreTrainedModel, work: Drawing, waiting: Sequence[Piece], rows: int
+    model: PreTrainedModel, work: SamplingJob, waiting: Sequence[SampleRange], rows: int
 ) -> Iterator[Answered]:
     """Yield the pieces of `waiting` with the new tokens of their samples, as they end.
 
@@ -75,7 +80,7 @@ def refilled(
     a quarter of the samples has left, others are taken in: all samples of a prompt leave together,
     and what they do not share stays until then.
     """
-    course, begun = Course(model, work, waiting, lambda rows: None), 0
+    course, begun = DecodeLoop(model, work, waiting, lambda rows: None), 0
     while begun < len(waiting) or course.going:
         while begun < len(waiting) and course.takes(rows):
             batch = _fitting(work, islice(waiting, begun, None), rows - course.held())
@@ -88,9 +93,9 @@ def refilled(
         yield from course.drawn.ended()
 
 
-def _fitting(work: Drawing, waiting: Iterable[Piece], room: int) -> list[Piece]:
+def _fitting(work: SamplingJob, waiting: Iterable[SampleRange], room: int) -> list[SampleRange]:
     """Return as many of the first pieces as have one padded length and at most `room` samples."""
-    batch: list[Piece] = []
+    batch: list[SampleRange] = []
     widths = set[int]()
     for piece in waiting:
         room -= piece.last - piece.first
@@ -101,11 +106,11 @@ def _fitting(work: Drawing, waiting: Iterable[Piece], room: int) -> list[Piece]:
     return batch
 
 
-class Course:
+class DecodeLoop:
     """Samples on their way, of one number of new tokens."""
 
     def __init__(
-        self, model: PreTrainedModel, work: Drawing, pieces: Sequence[Piece], kept: Kept
+        self, model: PreTrainedModel, work: SamplingJob, pieces: Sequence[SampleRange], kept: Kept
     ) -> None:
         """Begin none; `pieces` are all that may be admitted."""
         self._model, self._work, self._kept = model, work, kept
@@ -114,8 +119,8 @@ class Course:
         largest = min(self._most, max(piece.last - piece.first for piece in pieces))
         self._entries = largest * (new - 1)
         self._refills = shared_prefix.fits(model)
-        self._samples: Samples | None = None
-        self.drawn = Drawn(work, new, rows_of(pieces))
+        self._samples: RunningSequences | None = None
+        self.drawn = OutputBuffer(work, new, rows_of(pieces))
 
     @property
     def going(self) -> bool:
@@ -128,9 +133,9 @@ class Course:
 
     def _begin(self) -> None:
         """Forget what was remembered: there is no sample that goes on."""
-        self._rows: Rows = Copies(self._model, self._kept)
+        self._rows: DecodeRows = CopiedPrefixRows(self._model, self._kept)
         if self._refills:
-            self._rows = shared_prefix.Branches(self._model, self._kept, room=self._entries)
+            self._rows = shared_prefix.SharedPrefixRows(self._model, self._kept, room=self._entries)
         self._sizes = np.zeros(0, dtype=np.int64)
         """Samples that each group began with."""
         self._samples = None
@@ -139,7 +144,7 @@ class Course:
         """Say whether further prompts can be taken in now: a quarter of `rows` is free for them."""
         return not self.going or (self._refills and 4 * (rows - self.held()) >= rows)
 
-    def admit(self, batch: Sequence[Piece]) -> None:
+    def admit(self, batch: Sequence[SampleRange]) -> None:
         """Read the prompts of `batch`, and draw the first token of each of their samples."""
         if not self.going:
             self._begin()
@@ -147,7 +152,7 @@ class Course:
         group, owner = shared_prefix.grouped(sizes, self._most)
         prompts = [self._work.probes[piece.index].prompt for piece in batch]
         logits, mask, cache = prefilled(self._model, prompts)
-        new = Samples.begun(self._work, batch, self.drawn.add(batch), group, owner[group])
+        new = RunningSequences.begun(self._work, batch, self.drawn.add(batch), group, owner[group])
         new = self.drawn.draw(new, logits)
         first = self._rows.join(cache, mask, owner)
         new.row[:] += first
@@ -186,7 +191,7 @@ def prefilled(
     return output.logits[:, -1], mask, cache
 
 
-class Copies:
+class CopiedPrefixRows:
     """Each sample a row with a copy of its prompt's keys: the way for any kind of model.
 
     Rows of samples that have ended leave the batch once they are a quarter of it.

@@ -14,7 +14,7 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class CachePositions:
     """Where the rows of a step stand: for linear layers in a line, for attention by group."""
 
     group: torch.Tensor
@@ -29,12 +29,12 @@ class Places:
     """How many keys attention looks at."""
 
 
-class Layer(CacheLayerMixin):
+class LayerCache(CacheLayerMixin):
     """Keys and values of one layer, (groups, heads, entries, size), written in place."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         self.keys, self.values, self.is_initialized = keys, values, True
-        self.places: Places | None = None
+        self.places: CachePositions | None = None
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Do nothing: the prompts were read before."""
@@ -53,7 +53,7 @@ class Layer(CacheLayerMixin):
         """Forget all groups but those of `stay`."""
         self.keys, self.values = (held[stay] for held in self._held())
 
-    def join(self, other: "Layer") -> None:
+    def join(self, other: "LayerCache") -> None:
         """Take in the groups of another layer, behind."""
         most = max(held.shape[2] for held in (*self._held(), *other._held()))
         mine, theirs = (
@@ -80,7 +80,7 @@ class Layer(CacheLayerMixin):
         return 0 if self.keys is None else int(self.keys.shape[2])
 
 
-class Groups(Cache):
+class KVCache(Cache):
     """What is remembered of all groups, and who sees what of it."""
 
     def __init__(self, read: DynamicCache, mask: torch.Tensor, owner: Integers, room: int) -> None:
@@ -95,7 +95,7 @@ class Groups(Cache):
         self.position = self.seen.sum(1)[owner] - 1
         """The last position that was read of each group."""
 
-    def join(self, others: "Groups") -> None:
+    def join(self, others: "KVCache") -> None:
         """Take in other groups: their rows and they come behind; all get the most entries."""
         for layer, other in zip(self._own, others._own, strict=True):
             layer.join(other)
@@ -107,7 +107,7 @@ class Groups(Cache):
         self.position = np.concatenate([self.position, others.position])
         self.seen = np.concatenate([self.seen, others.seen])
 
-    def advance(self, parents: Integers, group: Integers) -> Places:
+    def advance(self, parents: Integers, group: Integers) -> CachePositions:
         """Give each row, the child of a row before and in order of groups, a place of its own."""
         counts = np.bincount(group, minlength=len(self.used))
         rank = np.arange(len(group)) - (np.cumsum(counts) - counts)[group]
@@ -117,7 +117,7 @@ class Groups(Cache):
         self.used += counts
         self.position += 1
         slots = int(counts.max())
-        places = Places(
+        places = CachePositions(
             group=torch.as_tensor(group, device=self.device),
             entry=torch.as_tensor(entry, device=self.device),
             slot=torch.as_tensor(group * slots + rank, device=self.device),
@@ -136,7 +136,7 @@ class Groups(Cache):
             layer.leave(chosen)
         self.used, self.position = self.used[stay], self.position[stay]
 
-    def mask(self, places: Places, dtype: torch.dtype) -> torch.Tensor:
+    def mask(self, places: CachePositions, dtype: torch.dtype) -> torch.Tensor:
         """Return what is added to scores, (groups, 1, slots, length): 0 where a row sees a key."""
         seen = torch.as_tensor(self.seen[:, : places.length], device=self.device)
         shape = (places.groups * places.slots, places.length)
@@ -146,7 +146,7 @@ class Groups(Cache):
         return added.view(places.groups, 1, places.slots, places.length)
 
 
-def _layer(read: Any, chosen: torch.Tensor, room: int) -> Layer:
+def _layer(read: Any, chosen: torch.Tensor, room: int) -> LayerCache:
     """Return a layer with prompts in front of `room` empty entries."""
     made = []
     for source in (read.keys, read.values):
@@ -156,4 +156,4 @@ def _layer(read: Any, chosen: torch.Tensor, room: int) -> Layer:
         new[:, :, :width] = source[chosen]
         made.append(new)
     keys, values = made
-    return Layer(keys, values)
+    return LayerCache(keys, values)

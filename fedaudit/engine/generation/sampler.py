@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Decoding
+from fedaudit.api.records import SamplingParams
 
 NO_NUMBERS = (
     "The model's answers are no numbers: its weights, or its adapter's, overflow as they are "
@@ -48,7 +48,7 @@ def mixed(state: np.ndarray) -> np.ndarray:
     return np.asarray(state ^ (state >> np.uint64(31)))
 
 
-def probabilities(logits: torch.Tensor, decoding: Decoding) -> torch.Tensor:
+def probabilities(logits: torch.Tensor, decoding: SamplingParams) -> torch.Tensor:
     """Return the distribution (rows, vocabulary) that tokens are drawn from, in float64.
 
     Temperature first, then top-k, then top-p: the order of transformers' warpers. Top-p keeps the
@@ -71,7 +71,7 @@ def probabilities(logits: torch.Tensor, decoding: Decoding) -> torch.Tensor:
 def draw(
     logits: torch.Tensor,
     uniform: np.ndarray,
-    decoding: Decoding,
+    decoding: SamplingParams,
     rows: np.ndarray | None = None,
 ) -> torch.Tensor:
     """Return one token a number of `uniform`, (samples,): inverse transform, or the likeliest.
@@ -105,7 +105,7 @@ def _found(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor
     return entry.squeeze(-1), (wanted - start) / (end - start)
 
 
-def weights(logits: torch.Tensor, decoding: Decoding) -> torch.Tensor:
+def weights(logits: torch.Tensor, decoding: SamplingParams) -> torch.Tensor:
     """Return numbers in proportion to the chances of tokens, (rows, vocabulary).
 
     In float32, which is all that the logits have, but where top-p asks for more.

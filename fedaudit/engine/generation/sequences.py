@@ -8,30 +8,30 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedaudit.api.records import Decoding, Probe
-from fedaudit.engine.batching import Piece
+from fedaudit.api.records import GenerationRequest, SamplingParams
+from fedaudit.engine.batching import SampleRange
 from fedaudit.engine.generation.kv_cache import Integers
 from fedaudit.engine.generation.sampler import draw, probe_key, uniforms
-from fedaudit.engine.generation.stopping import Listening, Sought
+from fedaudit.engine.generation.stopping import StopState, StopStrings
 
-Answered = tuple[list[Piece], list[list[int]]]
+Answered = tuple[list[SampleRange], list[list[int]]]
 """Pieces of which all samples have ended, and the tokens that each of their samples drew."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class SamplingJob:
     """What samples are drawn from, and how."""
 
-    probes: Sequence[Probe]
+    probes: Sequence[GenerationRequest]
     seed: int
-    decoding: Decoding
+    decoding: SamplingParams
     end: Sequence[int]
-    sought: Sought | None = None
+    sought: StopStrings | None = None
     """Nothing but which of these strings a sample begins with counts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class RunningSequences:
     """Samples that have not ended, one entry of each array for each."""
 
     keys: npt.NDArray[np.uint64]
@@ -47,23 +47,23 @@ class Samples:
     index: Integers
     """Which of all samples each is."""
 
-    def of(self, chosen: npt.NDArray[np.bool_]) -> "Samples":
+    def of(self, chosen: npt.NDArray[np.bool_]) -> "RunningSequences":
         """Return those of `chosen`."""
-        return Samples(*(getattr(self, one.name)[chosen] for one in fields(self)))
+        return RunningSequences(*(getattr(self, one.name)[chosen] for one in fields(self)))
 
-    def and_(self, others: "Samples") -> "Samples":
+    def and_(self, others: "RunningSequences") -> "RunningSequences":
         """Return these, and `others` behind them."""
         mine, theirs = ([getattr(s, one.name) for one in fields(self)] for s in (self, others))
-        return Samples(*map(np.concatenate, zip(mine, theirs, strict=True)))
+        return RunningSequences(*map(np.concatenate, zip(mine, theirs, strict=True)))
 
     @staticmethod
     def begun(
-        work: Drawing, batch: Sequence[Piece], first: int, group: Integers, row: Integers
-    ) -> "Samples":
+        work: SamplingJob, batch: Sequence[SampleRange], first: int, group: Integers, row: Integers
+    ) -> "RunningSequences":
         """Return all samples of a batch before their first draw, in order, counted from `first`."""
         sizes = [piece.last - piece.first for piece in batch]
         keys = [probe_key(work.seed, work.probes[piece.index].prompt) for piece in batch]
-        return Samples(
+        return RunningSequences(
             keys=np.repeat(np.array(keys, dtype=np.uint64), sizes),
             numbers=np.concatenate([np.arange(piece.first, piece.last) for piece in batch]),
             group=group.copy(),
@@ -74,15 +74,15 @@ class Samples:
         )
 
 
-class Drawn:
+class OutputBuffer:
     """What all samples have drawn so far, piece by piece, and of which pieces all have ended."""
 
-    def __init__(self, work: Drawing, new: int, samples: int) -> None:
+    def __init__(self, work: SamplingJob, new: int, samples: int) -> None:
         """Make room for so many samples of `new` tokens."""
         self._work, self._new = work, new
         self._stop = {-1, *work.end}
-        self._listening = Listening(work.sought) if work.sought else None
-        self._pieces: list[Piece] = []
+        self._listening = StopState(work.sought) if work.sought else None
+        self._pieces: list[SampleRange] = []
         self._starts: list[int] = []
         self._tokens = np.full((samples, new), -1, dtype=np.int32)
         """Tokens (all samples, new), -1 where a sample has ended."""
@@ -92,7 +92,7 @@ class Drawn:
         """Samples that have not ended, by piece."""
         self._over: list[int] = []
 
-    def add(self, batch: Sequence[Piece]) -> int:
+    def add(self, batch: Sequence[SampleRange]) -> int:
         """Begin the samples of further pieces; return the number of the first."""
         first = self._begun
         sizes = [piece.last - piece.first for piece in batch]
@@ -104,7 +104,7 @@ class Drawn:
         self._left += sizes
         return first
 
-    def draw(self, samples: Samples, logits: torch.Tensor) -> Samples:
+    def draw(self, samples: RunningSequences, logits: torch.Tensor) -> RunningSequences:
         """Draw the next token of each, and return those samples that go on."""
         number = uniforms(samples.keys, samples.numbers, samples.step)
         tokens: Integers = draw(logits, number, self._work.decoding, samples.row).cpu().numpy()

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from transformers import AttentionInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
 
-from fedaudit.engine.generation.kv_cache import Groups, Integers, Places
+from fedaudit.engine.generation.kv_cache import CachePositions, Integers, KVCache
 
 NAME = "fedaudit_grouped"
 KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
@@ -50,7 +50,7 @@ def grouped(sizes: Sequence[int], most: int) -> tuple[Integers, Integers]:
     return np.array(group), np.repeat(np.arange(len(sizes)), counts)
 
 
-class Branches:
+class SharedPrefixRows:
     """The samples of each prompt as a tree; its leaves are the rows.
 
     Groups of which all samples have ended are forgotten once they are a quarter.
@@ -61,14 +61,14 @@ class Branches:
     ) -> None:
         """Begin without any; each group may have `room` drawn tokens."""
         self._model, self._kept, self._room = model, kept, room
-        self._groups: Groups | None = None
+        self._groups: KVCache | None = None
         self._count = 0
         self._left = np.zeros(0, dtype=np.int64)
         """The groups that are remembered, in order."""
 
     def join(self, cache: DynamicCache, mask: torch.Tensor, owner: Integers) -> int:
         """Take prompts in as they were read, counting groups on; return the row of the first."""
-        groups, first = Groups(cache, mask, owner, self._room), 0
+        groups, first = KVCache(cache, mask, owner, self._room), 0
         if self._groups is None:
             self._groups = groups
         else:
@@ -135,7 +135,7 @@ def _attend(
     value: torch.Tensor,
     attention_mask: torch.Tensor,
     *,
-    places: Places,
+    places: CachePositions,
     scaling: float | None = None,
     **_options: Any,
 ) -> tuple[torch.Tensor, None]:

@@ -20,7 +20,7 @@ UNFINISHED = "\ufffd"
 """What stands for the first bytes of a character whose last ones have not been drawn yet."""
 
 
-class Sought:
+class StopStrings:
     """Strings, and the bytes that each token of a vocabulary writes, by its number."""
 
     def __init__(self, strings: Collection[str], table: Sequence[bytes]) -> None:
@@ -58,10 +58,10 @@ def _without_accents(text: str) -> str:
     return text[:end]
 
 
-class Listening:
+class StopState:
     """What each sample has said so far, while it is open."""
 
-    def __init__(self, sought: Sought) -> None:
+    def __init__(self, sought: StopStrings) -> None:
         self._sought = sought
         self._said: dict[int, tuple[bytes, bool]] = {}
         self._known: dict[tuple[bytes, bool], bool] = {}

@@ -27,7 +27,7 @@ UNBOUNDED = 2**20
 
 
 @dataclass(frozen=True)
-class Base:
+class LoadedBase:
     """A base model in memory, its tokenizer, and the fingerprint of its files."""
 
     name: str
@@ -103,7 +103,9 @@ def dtype_for(wanted: str, device: torch.device) -> torch.dtype:
     return DTYPES[wanted]
 
 
-def load_base(name: str, *, device: str = "auto", dtype: str = "auto", fetch: bool = True) -> Base:
+def load_base(
+    name: str, *, device: str = "auto", dtype: str = "auto", fetch: bool = True
+) -> LoadedBase:
     """Return the base `name` on a device, ready to answer (no dropout, no gradients).
 
     Raises InputError for a folder that holds no causal language model in safetensors.
@@ -117,7 +119,7 @@ def load_base(name: str, *, device: str = "auto", dtype: str = "auto", fetch: bo
     checkpoint.check_tokenizer(tokenizer, model, path)
     model.requires_grad_(False).eval().to(place)
     whole, earlier = checkpoint.fingerprints(path)
-    return Base(name, path, whole, model, tokenizer, earlier)
+    return LoadedBase(name, path, whole, model, tokenizer, earlier)
 
 
 def load(

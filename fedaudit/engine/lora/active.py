@@ -25,7 +25,7 @@ def version(adapter: str) -> Version:
     return adapter, *(part for one in files for part in (one.st_mtime_ns, one.st_size))
 
 
-class Attached:
+class AdapterCache:
     """The adapters of one model, and what each is called there."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ _ACCOUNTED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Lora:
+class LoraAdapter:
     """One adapter; modules are named as in the base."""
 
     folder: Path
@@ -42,7 +42,7 @@ class Lora:
     scales: Mapping[str, float]
 
 
-def read(folder: Path) -> Lora:
+def read(folder: Path) -> LoraAdapter:
     """Return the adapter in `folder`; raises InputError for one that is not plain LoRA."""
     tensors, config = adapters.read(folder), loader.configuration(folder)
     _check_options(config, folder)
@@ -63,7 +63,9 @@ def read(folder: Path) -> Lora:
                 f"{adapters.CONFIG} says."
             )
         whole[module] = (a, b)
-    return Lora(folder, config, whole, {module: scale_of(config, module) for module in whole})
+    return LoraAdapter(
+        folder, config, whole, {module: scale_of(config, module) for module in whole}
+    )
 
 
 @contextmanager
@@ -81,7 +83,7 @@ Weights = list[tuple[torch.nn.Module, torch.nn.Parameter]]
 """Layers, and a weight for each."""
 
 
-def weights_with(model: torch.nn.Module, adapter: Lora) -> Weights:
+def weights_with(model: torch.nn.Module, adapter: LoraAdapter) -> Weights:
     """Return the base's layers with what their weights are once an adapter is added.
 
     Sums are made in float64. Raises InputError for an adapter that is not of this base.
@@ -111,7 +113,7 @@ def swapped(weights: Weights) -> Iterator[None]:
             layer.weight = weight
 
 
-def layer_of(base: torch.nn.Module, adapter: Lora, name: str) -> torch.nn.Module:
+def layer_of(base: torch.nn.Module, adapter: LoraAdapter, name: str) -> torch.nn.Module:
     """Return the base's own layer `name`, from within PEFT's where that has been put around it.
 
     Raises InputError where the base has no such layer, or one of another shape than the adapter's.

@@ -26,7 +26,7 @@ from fedaudit.api.records import Target
 from fedaudit.engine.loading import loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import adapter
-from fedaudit.engine.lora.adapter import ROOT, SELECTION, A, B, Lora
+from fedaudit.engine.lora.adapter import ROOT, SELECTION, A, B, LoraAdapter
 from fedaudit.federation import adapters
 
 
@@ -42,7 +42,7 @@ class _Stack:
     """What its configuration has other than the first adapter's."""
 
 
-class Blend:
+class AdapterComposition:
     """Adapters that a model carries as one; only their weights change from question to question."""
 
     def __init__(self, engine: LocalEngine, model: PeftModel, name: str, stack: _Stack) -> None:
@@ -105,7 +105,7 @@ def stacked(
 
 
 @contextmanager
-def attached(engine: LocalEngine, folders: Sequence[Path]) -> Iterator[Blend]:
+def attached(engine: LocalEngine, folders: Sequence[Path]) -> Iterator[AdapterComposition]:
     """Attach adapters as one and take them off again at the end: the engine is as it was.
 
     Meanwhile the engine may be asked about any other target.
@@ -118,7 +118,7 @@ def attached(engine: LocalEngine, folders: Sequence[Path]) -> Iterator[Blend]:
         model = loader.with_adapter(before, stack.config, name, trainable=False)
         engine.model = model
         loader.fit(model, stack.tensors, name, " with ".join(map(str, folders)))
-        yield Blend(engine, model, name, stack)
+        yield AdapterComposition(engine, model, name, stack)
 
 
 @contextmanager
@@ -192,7 +192,7 @@ def _stack(folders: Sequence[Path]) -> _Stack:
     return _Stack(tensors, named, replace(parts[0].config, **changes), changes)
 
 
-def _selection(parts: Sequence[Lora], modules: Sequence[str]) -> dict[str, Any]:
+def _selection(parts: Sequence[LoraAdapter], modules: Sequence[str]) -> dict[str, Any]:
     """Return which modules the blend is on; nothing where all adapters say it alike."""
     first = parts[0]
     if all(
@@ -204,7 +204,7 @@ def _selection(parts: Sequence[Lora], modules: Sequence[str]) -> dict[str, Any]:
     return dict.fromkeys(SELECTION) | {"target_modules": list(modules)}
 
 
-def _check_shapes(parts: Sequence[Lora], module: str) -> None:
+def _check_shapes(parts: Sequence[LoraAdapter], module: str) -> None:
     """Raise InputError unless the products of all adapters on a module have one shape."""
     found = [(p.folder, *p.pairs[module]) for p in parts if module in p.pairs]
     shapes = {f"{b.shape[0]} x {a.shape[1]}": folder for folder, a, b in found}
@@ -216,6 +216,6 @@ def _check_shapes(parts: Sequence[Lora], module: str) -> None:
         )
 
 
-def _rank(part: Lora, module: str) -> int:
+def _rank(part: LoraAdapter, module: str) -> int:
     """Return the rank that an adapter has on a module, 0 where it leaves it alone."""
     return part.pairs[module][0].shape[0] if module in part.pairs else 0

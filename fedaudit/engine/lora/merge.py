@@ -20,7 +20,7 @@ KEPT = 2
 """Adapters whose sums are remembered: those asked last."""
 
 
-class Merging:
+class MergedWeights:
     """The weights that a model has with each adapter, where it is asked this way."""
 
     def __init__(self, model: PreTrainedModel, *, small: bool) -> None:
@@ -51,7 +51,7 @@ class Merging:
             del self._known[oldest]
         return found
 
-    def _plain(self, folder: Path) -> lora.Lora | None:
+    def _plain(self, folder: Path) -> lora.LoraAdapter | None:
         """Return an adapter that is on just those layers of the base that it says it is on."""
         try:
             adapter = lora.read(folder)

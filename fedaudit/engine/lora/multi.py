@@ -12,19 +12,19 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from fedaudit.engine.lora.adapter import Lora, layer_of
+from fedaudit.engine.lora.adapter import LoraAdapter, layer_of
 
 Block = tuple[torch.Tensor, torch.Tensor]
 """A (adapters, in, rank) and B (adapters, rank, out), the scaling in B."""
 
 
-class Adapters:
+class MultiLora:
     """Adapters side by side, by module; None is the bare base.
 
     Raises InputError when a module is none of the base's, or of another shape there.
     """
 
-    def __init__(self, model: PreTrainedModel, loras: Sequence[Lora | None]) -> None:
+    def __init__(self, model: PreTrainedModel, loras: Sequence[LoraAdapter | None]) -> None:
         self.count = len(loras)
         self._model = model
         names = sorted({name for lora in loras if lora for name in lora.pairs})
@@ -74,7 +74,7 @@ class Adapters:
         return torch.cat([part @ a[k] @ b[k] for k, part in enumerate(parts)], dim=rows_at)
 
 
-def _block(model: PreTrainedModel, name: str, loras: Sequence[Lora | None]) -> Block:
+def _block(model: PreTrainedModel, name: str, loras: Sequence[LoraAdapter | None]) -> Block:
     """Return the adapters' A and B on a module; zeros where an adapter leaves it alone."""
     own = [(lora, *lora.pairs[name]) if lora and name in lora.pairs else None for lora in loras]
     layers = [layer_of(model, found[0], name) for found in own if found]

@@ -15,23 +15,23 @@ from typing import Any
 import torch
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.plugin import Chances, Progress, no_progress
-from fedaudit.api.records import Decoding, Generation, Probe, Target, Tokens
+from fedaudit.api.plugin import PrefixProbabilities, Progress, no_progress
+from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.engine.loading import loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.engine.parallel.process_pool import Children
+from fedaudit.engine.parallel.process_pool import ProcessBackend
 from fedaudit.engine.parallel.protocol import (
-    Facts,
-    Order,
-    Question,
+    EngineCall,
+    EngineConfig,
+    EngineInfo,
     answered,
     facts,
     fingerprint,
     told,
 )
-from fedaudit.engine.parallel.ray_cluster import Cluster, Share
-from fedaudit.engine.parallel.worker_pool import Crew
+from fedaudit.engine.parallel.ray_cluster import RayCluster, ResourceShare
+from fedaudit.engine.parallel.worker_pool import WorkerPool
 
 PIECES = 4
 """Pieces that each engine gets of what is asked at once: fewer would leave some waiting for the
@@ -41,13 +41,13 @@ TEXTS = 256
 """Texts that a piece has at least when it is only tokenised, which is no work for several."""
 
 
-class Engines:
+class RayBackend:
     """The engines of a cluster: a question is a function and what it is given there."""
 
     where = "on the Ray cluster"
     fewer = "--engine ray:1"
 
-    def __init__(self, rays: Cluster, share: Share) -> None:
+    def __init__(self, rays: RayCluster, share: ResourceShare) -> None:
         self.rays, self.share = rays, share
 
     def start(self) -> tuple[int, "Future[Any]"]:
@@ -63,13 +63,13 @@ class Engines:
         self.rays.stop(worker)
 
 
-class SpreadEngine:
+class ParallelEngine:
     """Answers as LocalEngine does, by as many of them as the crew has room for."""
 
-    def __init__(self, crew: Crew, order: Order, device: str = "auto") -> None:
+    def __init__(self, crew: WorkerPool, order: EngineConfig, device: str = "auto") -> None:
         self.crew, self.order, self.device = crew, order, device
         [(_, found)] = crew.answers([(facts, order)])
-        self.facts: Facts = found
+        self.facts: EngineInfo = found
         self.context_length = self.facts.context_length
         self.beginnings = self.facts.beginnings
 
@@ -88,13 +88,13 @@ class SpreadEngine:
     def generate(
         self,
         target: Target,
-        probes: Sequence[Probe],
+        probes: Sequence[GenerationRequest],
         *,
         seed: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         strings: Collection[str] | None = None,
         progress: Progress = no_progress,
-    ) -> list[Generation]:
+    ) -> list[Completion]:
         """Continue every probe; raises InputError for one that does not fit the context."""
         return self._spread(
             "generate",
@@ -154,12 +154,12 @@ class SpreadEngine:
         strings: Sequence[str],
         *,
         new: int,
-        decoding: Decoding = Decoding(),
+        decoding: SamplingParams = SamplingParams(),
         threshold: float = 4e-3,
         trials: Sequence[int] = (),
         seed: int = 0,
         progress: Progress = no_progress,
-    ) -> list[Chances]:
+    ) -> list[PrefixProbabilities]:
         """Walk all ways to spell the strings; raises InputError for a tokenizer without bytes."""
         return self._spread(
             "begins_with",
@@ -195,7 +195,7 @@ class SpreadEngine:
         questions = [
             (
                 answered,
-                Question(
+                EngineCall(
                     order=self.order,
                     method=method,
                     values=(*of_target, *values(some)),
@@ -231,7 +231,7 @@ def merged(
     return found
 
 
-def engine(order: Order, name: str) -> "tuple[LocalEngine | SpreadEngine, Facts]":
+def engine(order: EngineConfig, name: str) -> "tuple[LocalEngine | ParallelEngine, EngineInfo]":
     """Return the engine that `name` means, "local[:N]" or "ray[:N]", and what is known of it.
 
     Processes end, and a cluster is given back, when nobody has the engine any more or this process
@@ -247,33 +247,35 @@ def engine(order: Order, name: str) -> "tuple[LocalEngine | SpreadEngine, Facts]
     return made, made.facts
 
 
-def _among_children(order: Order, count: int) -> SpreadEngine:
+def _among_children(order: EngineConfig, count: int) -> ParallelEngine:
     """Return an engine of `count` processes; raises UsageError where that is no use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if count > (cores or 1):
         raise UsageError(f"--engine local:{count} needs as many cores; there are {cores}.")
     if loader.device_for(order.device).type != "cpu":
         raise UsageError("--engine local:N is for CPUs: one engine uses a whole GPU.")
-    staff, threads = Children(), max(1, torch.get_num_threads() // count)
+    staff, threads = ProcessBackend(), max(1, torch.get_num_threads() // count)
     order = replace(order, device="cpu", threads=threads)
-    return _made(staff, Crew(staff, count), order, "cpu")
+    return _made(staff, WorkerPool(staff, count), order, "cpu")
 
 
-def _on_ray(order: Order, count: int) -> SpreadEngine:
-    rays = Cluster(count)
+def _on_ray(order: EngineConfig, count: int) -> ParallelEngine:
+    rays = RayCluster(count)
     try:
         size, share = rays.room.shared(count, order.device)
     except BaseException:
         rays.close()
         raise
     there = replace(order, device="cuda" if share.gpus else "cpu", threads=share.cpus)
-    return _made(rays, Crew(Engines(rays, share), size), there, order.device)
+    return _made(rays, WorkerPool(RayBackend(rays, share), size), there, order.device)
 
 
-def _made(held: "Children | Cluster", crew: Crew, order: Order, device: str) -> SpreadEngine:
+def _made(
+    held: "ProcessBackend | RayCluster", crew: WorkerPool, order: EngineConfig, device: str
+) -> ParallelEngine:
     """Return an engine that lets go of what it holds in the end."""
     try:
-        made = SpreadEngine(crew, order, device)
+        made = ParallelEngine(crew, order, device)
     except BaseException:
         held.close()
         raise
@@ -281,6 +283,6 @@ def _made(held: "Children | Cluster", crew: Crew, order: Order, device: str) -> 
     return made
 
 
-def local(engine: "LocalEngine | SpreadEngine") -> LocalEngine:
+def local(engine: "LocalEngine | ParallelEngine") -> LocalEngine:
     """Return the engine itself where it is in this process, else another of the same base here."""
     return engine if isinstance(engine, LocalEngine) else engine.local

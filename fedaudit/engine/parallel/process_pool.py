@@ -8,11 +8,11 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import count
 from typing import Any
 
-from fedaudit.engine.parallel.worker_pool import Lost
+from fedaudit.engine.parallel.worker_pool import WorkerDied
 from fedaudit.system import processes
 
 
-class Children:
+class ProcessBackend:
     """Starts processes, which load an engine at their first question, and asks them."""
 
     where = "in a process of its own"
@@ -36,7 +36,7 @@ class Children:
             return _or_lost(self._pools[worker].submit(_answer, function, value))
         except BrokenProcessPool as error:  # it died when it had nothing to do
             gone: Future[Any] = Future()
-            gone.set_exception(Lost(type(error).__name__))
+            gone.set_exception(WorkerDied(type(error).__name__))
             return gone
 
     def stop(self, worker: int) -> None:
@@ -70,7 +70,7 @@ def _or_lost(asked: "Future[Any]") -> "Future[Any]":
         try:
             told.set_result(done.result())
         except (BrokenProcessPool, CancelledError) as error:
-            told.set_exception(Lost(type(error).__name__))
+            told.set_exception(WorkerDied(type(error).__name__))
         except BaseException as error:
             told.set_exception(error)
 

@@ -18,7 +18,7 @@ from fedaudit.system.files import sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class EngineConfig:
     """What an engine is made of, wherever it is made."""
 
     base: str
@@ -40,7 +40,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class EngineInfo:
     """What is known of a base once an engine has loaded it."""
 
     sha256: str
@@ -52,10 +52,10 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class EngineCall:
     """A question to an engine: one of its methods, and what it is asked with."""
 
-    order: Order
+    order: EngineConfig
     method: str
     values: tuple[Any, ...]
     named: Mapping[str, Any]
@@ -63,14 +63,14 @@ class Question:
     """The fingerprints of the base and of the adapter that the question is about."""
 
 
-def facts(order: Order) -> Facts:
+def facts(order: EngineConfig) -> EngineInfo:
     """Return what there is to know of a base, in a process of the cluster."""
     return told(_here(order))
 
 
-def told(engine: LocalEngine) -> Facts:
+def told(engine: LocalEngine) -> EngineInfo:
     """Return what there is to know of an engine's base."""
-    return Facts(
+    return EngineInfo(
         sha256=engine.base.sha256,
         earlier=engine.base.earlier,
         dtype=str(engine.base.model.dtype),
@@ -79,7 +79,7 @@ def told(engine: LocalEngine) -> Facts:
     )
 
 
-def answered(question: Question) -> Any:
+def answered(question: EngineCall) -> Any:
     """Return an engine's answer, in a process of the cluster.
 
     Raises InputError where the base or the adapter is another than where it was asked.
@@ -111,6 +111,6 @@ def _of_files(stamps: tuple[tuple[str, int], ...]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _here(order: Order) -> LocalEngine:
+def _here(order: EngineConfig) -> LocalEngine:
     """Return this process's engine, kept for the next question."""
     return order.make()

@@ -25,7 +25,7 @@ from typing import Any
 
 from fedaudit import __version__
 from fedaudit.api.errors import Interrupted, TargetError, UsageError, unknown
-from fedaudit.engine.parallel.worker_pool import Lost
+from fedaudit.engine.parallel.worker_pool import WorkerDied
 
 MISSING = "--engine ray needs Ray: pip install 'fedaudit[ray]'."
 
@@ -114,7 +114,7 @@ def address() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ResourceShare:
     """What one engine or training takes of a cluster."""
 
     cpus: int
@@ -122,13 +122,13 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ClusterCapacity:
     """The slots of a whole cluster."""
 
     cpus: int
     gpus: int
 
-    def shared(self, count: int, device: str) -> tuple[int, Share]:
+    def shared(self, count: int, device: str) -> tuple[int, ResourceShare]:
         """Return how many engines have room, or `count` of them, and what each takes.
 
         One a GPU where there are GPUs, unless the device is "cpu"; else one a CPU slot.
@@ -140,10 +140,12 @@ class Room:
         if not 1 <= (count or slots) <= slots:
             kind = "GPUs" if gpus else "CPU slots"
             raise UsageError(f"The Ray cluster has {slots} {kind}: no room for {count} engines.")
-        return (count or slots), (Share(1, 1) if gpus else Share(self.cpus // (count or slots)))
+        return (count or slots), (
+            ResourceShare(1, 1) if gpus else ResourceShare(self.cpus // (count or slots))
+        )
 
 
-class Cluster:
+class RayCluster:
     """The running cluster that RAY_ADDRESS names, or else one of this machine, for us alone.
 
     Give it back with `close`. Raises TargetError where Ray cannot be started or reached.
@@ -179,7 +181,7 @@ class Cluster:
         )
         self._reader.start()
 
-    def start(self, share: Share) -> tuple[int, "Future[Any]"]:
+    def start(self, share: ResourceShare) -> tuple[int, "Future[Any]"]:
         """Start a process that stays, and return its number and what is done once it is there."""
         ticket, future = self._ticket()
         self._send("start", ticket, share.cpus, share.gpus)
@@ -195,7 +197,7 @@ class Cluster:
         self._send("ask", ticket, process, _packed(work, values))
         return future
 
-    def run(self, share: Share, work: Callable[..., Any], *values: Any) -> "Future[Any]":
+    def run(self, share: ResourceShare, work: Callable[..., Any], *values: Any) -> "Future[Any]":
         """Return the future of what `work` makes of `values` in any process, new ones if it dies.
 
         It must be something that can be done twice.
@@ -219,7 +221,7 @@ class Cluster:
         self._connection.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _begun(self) -> Room:
+    def _begun(self) -> ClusterCapacity:
         try:
             found = self._connection.recv() if self._connection.poll(START) else "it takes too long"
         except EOFError:
@@ -227,7 +229,7 @@ class Cluster:
         if isinstance(found, str):
             what = "reached" if self._joins else "started"
             raise TargetError(f"Ray cannot be {what}: {found.rstrip('.')}.")
-        return Room(*found)
+        return ClusterCapacity(*found)
 
     def _ticket(self) -> tuple[int, "Future[Any]"]:
         self._tickets += 1
@@ -267,17 +269,17 @@ def _read(connection: Connection, waiting: dict[int, "Future[Any]"]) -> None:
                 answer, error = pickle.loads(content)
                 future.set_exception(error) if error else future.set_result(answer)
             elif kind == "lost":
-                future.set_exception(Lost(content))
+                future.set_exception(WorkerDied(content))
             else:
                 future.set_exception(TargetError(f"The Ray cluster cannot work: {content}."))
     for future in list(waiting.values()):
         future.set_exception(Interrupted(GONE))
 
 
-class Trainings(Executor):
+class RayTrainings(Executor):
     """Runs functions on a cluster, each in a share of it."""
 
-    def __init__(self, cluster: Cluster, share: Share) -> None:
+    def __init__(self, cluster: RayCluster, share: ResourceShare) -> None:
         self.cluster, self.share = cluster, share
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
@@ -291,10 +293,10 @@ class Trainings(Executor):
 def trainings(engine: str, device: str) -> Iterator[Executor]:
     """Give a pool on a cluster; raises Interrupted when a training's processes die."""
     count = wanted(engine) or 0
-    cluster = Cluster(count)
+    cluster = RayCluster(count)
     try:
-        yield Trainings(cluster, cluster.room.shared(count, device)[1])
-    except Lost:
+        yield RayTrainings(cluster, cluster.room.shared(count, device)[1])
+    except WorkerDied:
         raise Interrupted(DIED) from None
     finally:
         cluster.close()

@@ -50,7 +50,7 @@ def _serve(connection: Connection, slots: int) -> None:
         return
     connection.send((int(found.get("CPU", 0)), int(found.get("GPU", 0))))
     with suppress(EOFError):
-        Relay(ray, connection).serve()
+        RayRelay(ray, connection).serve()
     if address():
         ray.shutdown()
 
@@ -74,7 +74,7 @@ def _line(error: BaseException) -> str:
     return "".join(c for c in (lines or [type(error).__name__])[0] if c.isprintable())
 
 
-class Place:
+class RayActor:
     """A process that stays: what it has loaded is there for the next question."""
 
     def here(self) -> bytes:
@@ -117,7 +117,7 @@ def _done(work: bytes) -> Any:
     return function(*values)
 
 
-class Relay:
+class RayRelay:
     """Does with Ray what it is told, and tells what came of it."""
 
     def __init__(self, ray: Any, connection: Connection) -> None:
@@ -135,7 +135,7 @@ class Relay:
             self.ray.kill(self._places.pop(number))
         elif what == "start":
             cpus, gpus = rest
-            made = self.ray.remote(Place).options(num_cpus=cpus, num_gpus=gpus, max_restarts=0)
+            made = self.ray.remote(RayActor).options(num_cpus=cpus, num_gpus=gpus, max_restarts=0)
             self._places[number] = place = made.remote()
             self._tell(number, place.here.remote())
         elif what == "ask":

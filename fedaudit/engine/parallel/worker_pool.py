@@ -15,11 +15,11 @@ PATIENCE = 300.0
 """Seconds in which a worker must have a place when there is none at work."""
 
 
-class Lost(Exception):
+class WorkerDied(Exception):
     """A worker ended before it answered; the text is how that is called where it ran."""
 
 
-class Staff(Protocol):
+class WorkerBackend(Protocol):
     """Starts workers, known by number, and asks them. A future raises Lost when its worker dies."""
 
     where: str
@@ -49,10 +49,10 @@ class _Doing:
     starting: bool = False
 
 
-class Crew:
+class WorkerPool:
     """At most `size` workers, started when there is something for them to do."""
 
-    def __init__(self, staff: Staff, size: int, *, patience: float = PATIENCE) -> None:
+    def __init__(self, staff: WorkerBackend, size: int, *, patience: float = PATIENCE) -> None:
         self.staff, self.size, self.patience = staff, size, patience
         self._idle: list[int] = []
         self._doing: dict[Future[Any], _Doing] = {}
@@ -75,7 +75,7 @@ class Crew:
                 did, future = self._next()
                 try:
                     answer = self._result(did, future)
-                except Lost as lost:
+                except WorkerDied as lost:
                     failed = self._failed
                     if did.question is not None:
                         waiting.appendleft(did.question)
@@ -111,7 +111,7 @@ class Crew:
         """Return an answer; its worker is free again, or gone."""
         try:
             answer = future.result()
-        except Lost:
+        except WorkerDied:
             self.staff.stop(did.worker)
             self._failed += did.starting
             raise
@@ -122,7 +122,7 @@ class Crew:
         self._failed = 0
         return answer
 
-    def _given_up(self, lost: Lost) -> Interrupted:
+    def _given_up(self, lost: WorkerDied) -> Interrupted:
         return Interrupted(
             f"An engine {self.staff.where} died {ATTEMPTS} times at the same work ({lost}; out of "
             f"memory?): fewer engines at a time, as {self.staff.fewer}, need less."

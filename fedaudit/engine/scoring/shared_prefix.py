@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from fedaudit.api.errors import NoRoomError
+from fedaudit.api.errors import BatchTooLargeError
 from fedaudit.engine.batching import STEP, by_length, padded
 from fedaudit.engine.generation.decoding import left_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
@@ -21,7 +21,7 @@ Sequences = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class BatchLimits:
     """How much goes through the model at once."""
 
     rows: int
@@ -32,28 +32,30 @@ class Bounds:
 
 
 @dataclass
-class Limits:
+class AdaptiveBatchLimits:
     """The bounds that hold by now."""
 
-    bounds: Bounds
+    bounds: BatchLimits
 
     def __post_init__(self) -> None:
         self._first = self.bounds
 
     def halve(self) -> None:
-        """Halve every bound; raises NoRoomError where there is nothing left to halve.
+        """Halve every bound; raises BatchTooLargeError where there is nothing left to halve.
 
         What is asked after that begins as before: something else may fit.
         """
         before = self.bounds
-        self.bounds = Bounds(*(max(1, n // 2) for n in (before.rows, before.tokens, before.logits)))
+        self.bounds = BatchLimits(
+            *(max(1, n // 2) for n in (before.rows, before.tokens, before.logits))
+        )
         if self.bounds == before:
             self.bounds = self._first
-            raise NoRoomError("A single row does not fit into memory.")
+            raise BatchTooLargeError("A single row does not fit into memory.")
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A sequence of a group, less what the group shares."""
 
     group: int
@@ -68,7 +70,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class PrefilledPrefixes:
     """Beginnings that the model has read: their scores, and what it remembers of them."""
 
     row: Mapping[int, int]
@@ -98,8 +100,8 @@ def log_probabilities(
     model: PreTrainedModel,
     groups: Sequence[Sequences],
     begins: Mapping[int, tuple[int, ...]],
-    bounds: Bounds,
-) -> Iterator[tuple[list[Member], list[list[float]]]]:
+    bounds: BatchLimits,
+) -> Iterator[tuple[list[GroupMember], list[list[float]]]]:
     """Yield sequences with ln p(token | tokens before it) of all their tokens but the first.
 
     Only groups that begin with something in `begins` are scored. Softmax runs in float32.
@@ -109,7 +111,7 @@ def log_probabilities(
         some = [chosen[index] for index in batch]
         read = _read(model, {g: begins[g] for g in some})
         members = [
-            Member(g, index, tuple(sequence[len(begins[g]) - 1 :]))
+            GroupMember(g, index, tuple(sequence[len(begins[g]) - 1 :]))
             for g in some
             for index, sequence in enumerate(groups[g])
         ]
@@ -119,14 +121,16 @@ def log_probabilities(
             yield chunk, [head + rest for head, rest in zip(heads, rests, strict=True)]
 
 
-def _batches(lengths: Sequence[int], bounds: Bounds) -> Iterator[list[int]]:
+def _batches(lengths: Sequence[int], bounds: BatchLimits) -> Iterator[list[int]]:
     """Yield the indices of beginnings of one padded length."""
     for batch in by_length(lengths, min(bounds.tokens, bounds.logits)):
         for start in range(0, len(batch), bounds.rows):
             yield batch[start : start + bounds.rows]
 
 
-def _chunks(members: Sequence[Member], behind: int, bounds: Bounds) -> Iterator[list[Member]]:
+def _chunks(
+    members: Sequence[GroupMember], behind: int, bounds: BatchLimits
+) -> Iterator[list[GroupMember]]:
     """Yield members of one padded length, as many as may stand behind `behind` cached tokens."""
     for width in sorted({member.width for member in members}, reverse=True):
         alike = [member for member in members if member.width == width]
@@ -135,7 +139,7 @@ def _chunks(members: Sequence[Member], behind: int, bounds: Bounds) -> Iterator[
             yield alike[start : start + max(1, room)]
 
 
-def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> Read:
+def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> PrefilledPrefixes:
     """Read beginnings of one padded length, all but their last token, in one forward."""
     width = padded(max(map(len, begins.values())) - 1)
     ids, mask = left_padded([*begins.values()], width + 1, model.device)
@@ -148,7 +152,7 @@ def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> Read
         use_cache=True,
     ).logits
     found = of_following(logits, ids[:, 1:]).cpu()
-    return Read(
+    return PrefilledPrefixes(
         row={group: row for row, group in enumerate(begins)},
         scores=[
             scores[width + 1 - len(begin) :].tolist()
@@ -159,7 +163,9 @@ def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> Read
     )
 
 
-def _rests(model: PreTrainedModel, chunk: Sequence[Member], read: Read) -> list[list[float]]:
+def _rests(
+    model: PreTrainedModel, chunk: Sequence[GroupMember], read: PrefilledPrefixes
+) -> list[list[float]]:
     """Return the scores of what each member has of its own: (members, width) in one forward."""
     width, device = chunk[0].width, model.device
     ids = torch.zeros(len(chunk), width + 1, dtype=torch.long)

@@ -32,7 +32,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingExample:
     """What is read, and what is to be learnt as its continuation, both as tokens."""
 
     prompt: tuple[int, ...]
@@ -40,7 +40,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
+class FinetuneConfig:
     """How a copy is tuned; the learning rate is constant."""
 
     rank: int = 16
@@ -54,7 +54,7 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
+class StackedAdapter:
     """An adapter of two parts; rows from `old` on of every A, and columns of every B, are new."""
 
     tensors: Tensors
@@ -63,7 +63,7 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
+class FinetunedAdapter:
     """A tuned copy: its tensors, the configuration to write beside them, and how it learnt."""
 
     tensors: Tensors
@@ -75,10 +75,10 @@ class Tuned:
 def tune(
     engine: LocalEngine,
     adapter: Path | None,
-    lessons: Sequence[Lesson],
-    tuning: Tuning,
+    lessons: Sequence[TrainingExample],
+    tuning: FinetuneConfig,
     progress: Progress = no_progress,
-) -> Tuned:
+) -> FinetunedAdapter:
     """Return a copy of the model, base and `adapter`, that has learnt the answers of `lessons`.
 
     The engine's model is used for it and left as it was. On a CPU the result follows from the
@@ -88,10 +88,12 @@ def tune(
     with _trainable(engine, adapter, tuning) as (model, stack), few_threads(small=engine.small):
         losses = _optimise(model, stack.old, lessons, tuning, progress)
         tensors = loader.tensors_of(model, NAME)
-    return Tuned(tensors=tensors, config=_plain(stack.config), losses=losses)
+    return FinetunedAdapter(tensors=tensors, config=_plain(stack.config), losses=losses)
 
 
-def stack_on(old: lora.Lora | None, new: Mapping[str, torch.Tensor], tuning: Tuning) -> Stack:
+def stack_on(
+    old: lora.LoraAdapter | None, new: Mapping[str, torch.Tensor], tuning: FinetuneConfig
+) -> StackedAdapter:
     """Return an adapter that does what `old` does and what `new` does, float32.
 
     `new` has PEFT's names and the scaling of `tuning`, which is the stack's as well: the old B
@@ -112,7 +114,7 @@ def stack_on(old: lora.Lora | None, new: Mapping[str, torch.Tensor], tuning: Tun
         tensors |= {module + A: a, module + B: b}
     names = sorted(module.removeprefix(lora.ROOT) for module in modules)
     config = _config(names, most + tuning.rank, scale * (most + tuning.rank))
-    return Stack(tensors=tensors, config=config, old=most)
+    return StackedAdapter(tensors=tensors, config=config, old=most)
 
 
 def _config(modules: Sequence[str], rank: int, alpha: float) -> LoraConfig:
@@ -130,8 +132,8 @@ def _plain(config: LoraConfig) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _trainable(
-    engine: LocalEngine, adapter: Path | None, tuning: Tuning
-) -> Iterator[tuple[PeftModel, Stack]]:
+    engine: LocalEngine, adapter: Path | None, tuning: FinetuneConfig
+) -> Iterator[tuple[PeftModel, StackedAdapter]]:
     """Give the engine's model with the stack as its active adapter, and take it off again."""
     old = lora.read(adapter) if adapter else None
     shapes = _shapes(engine.base.model, old)
@@ -151,7 +153,7 @@ def _trainable(
             model.unload()
 
 
-def _shapes(base: PreTrainedModel, old: lora.Lora | None) -> dict[str, tuple[int, int]]:
+def _shapes(base: PreTrainedModel, old: lora.LoraAdapter | None) -> dict[str, tuple[int, int]]:
     """Return (in, out) of every layer that gets a new part: those of `old`, or all linear ones.
 
     The output layer is none of them. Raises InputError where the base has no such layer.
@@ -179,7 +181,7 @@ def _widths(layer: torch.nn.Linear | Conv1D) -> tuple[int, int]:
     return (first, second) if isinstance(layer, Conv1D) else (second, first)
 
 
-def _fresh(shapes: Mapping[str, tuple[int, int]], tuning: Tuning) -> Tensors:
+def _fresh(shapes: Mapping[str, tuple[int, int]], tuning: FinetuneConfig) -> Tensors:
     """Return a new adapter that changes nothing yet: A uniform as PEFT draws it, B zero.
 
     Drawn module by module on the CPU, so that no device and no other module matters.
@@ -194,7 +196,11 @@ def _fresh(shapes: Mapping[str, tuple[int, int]], tuning: Tuning) -> Tensors:
 
 
 def _optimise(
-    model: PeftModel, old: int, lessons: Sequence[Lesson], tuning: Tuning, progress: Progress
+    model: PeftModel,
+    old: int,
+    lessons: Sequence[TrainingExample],
+    tuning: FinetuneConfig,
+    progress: Progress,
 ) -> list[float]:
     """Take the steps of every epoch and return the loss before each."""
     named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
@@ -231,7 +237,7 @@ def _finite(loss: torch.Tensor) -> float:
     return value
 
 
-def batches(lengths: Sequence[int], tuning: Tuning) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], tuning: FinetuneConfig) -> Iterator[list[int]]:
     """Yield the lessons' indices in batches: each once an epoch, of about one length together.
 
     Which of equal length meet, and when a batch comes, is drawn anew in each epoch.
@@ -245,7 +251,7 @@ def batches(lengths: Sequence[int], tuning: Tuning) -> Iterator[list[int]]:
             yield cut[which]
 
 
-def _padded(lessons: Sequence[Lesson], device: torch.device) -> dict[str, torch.Tensor]:
+def _padded(lessons: Sequence[TrainingExample], device: torch.device) -> dict[str, torch.Tensor]:
     """Return model inputs (batch, longest): padding behind, labels of the answers' tokens only."""
     width = max(len(one.prompt) + len(one.answer) for one in lessons)
     ids = torch.zeros(len(lessons), width, dtype=torch.long)

@@ -8,12 +8,18 @@ far to believe that.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.plugin import Case, Result
+from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.extraction.candidates.confidence import Belief, belief
+from fedaudit.extraction.candidates.confidence import Confidence, belief
 from fedaudit.extraction.candidates.junk_filter import variants, well_formed
-from fedaudit.extraction.candidates.observations import Draws, Key, Seen, commonest, drawn
-from fedaudit.extraction.candidates.origins import Homes, Prompt, foreign
+from fedaudit.extraction.candidates.observations import (
+    Key,
+    Observations,
+    StringObservation,
+    commonest,
+    drawn,
+)
+from fedaudit.extraction.candidates.origins import AttackerTexts, Prompt, foreign
 from fedaudit.extraction.candidates.support import Support, supports
 from fedaudit.extraction.sampling import Answer
 from fedaudit.metrics.intervals import Estimate
@@ -52,7 +58,12 @@ class Candidate:
 
 
 def result(
-    plugin: str, case: Case, answers: Iterable[Answer], queries: int, *, comparable: bool = True
+    plugin: str,
+    case: AttackContext,
+    answers: Iterable[Answer],
+    queries: int,
+    *,
+    comparable: bool = True,
 ) -> Result:
     """Return the candidates as unverified findings, the most credible first.
 
@@ -70,7 +81,9 @@ def result(
     )
 
 
-def ranked(case: Case, draws: Draws, *, comparable: bool = True) -> tuple[list[Candidate], Belief]:
+def ranked(
+    case: AttackContext, draws: Observations, *, comparable: bool = True
+) -> tuple[list[Candidate], Confidence]:
     """Return the candidates, the most credible first, and how far to believe them.
 
     What is no PII by its form is left out, what the base finds as likely, and of candidates that
@@ -97,20 +110,22 @@ def _rank(one: Candidate) -> tuple[float, float, str, str]:
 
 
 def _belief(
-    case: Case, own: Mapping[Key, Support], others: Mapping[Key, Support], comparable: bool
-) -> Belief:
+    case: AttackContext, own: Mapping[Key, Support], others: Mapping[Key, Support], comparable: bool
+) -> Confidence:
     if case.base is None or not comparable:
-        return Belief(reason=NO_BASE if comparable else NO_COPY)
+        return Confidence(reason=NO_BASE if comparable else NO_COPY)
     strings = {pair for document in case.attacker for pair in document.strings()}
     return belief(own, others, strings)
 
 
-def _elsewhere(case: Case, draws: Draws) -> tuple[dict[Key, Seen], dict[Key, list[Prompt]]]:
+def _elsewhere(
+    case: AttackContext, draws: Observations
+) -> tuple[dict[Key, StringObservation], dict[Key, list[Prompt]]]:
     """Return the own strings that prompts of other documents drew, as often as those did.
 
     And behind which prompts to score each: those of other documents, too.
     """
-    homes = Homes(case)
+    homes = AttackerTexts(case)
     asked = {prompt for prompts in draws.prompts.values() for prompt in prompts}
     standing = homes.of_prompts(asked.union(*draws.behind.values()))
     own, behind = {}, {}
@@ -118,7 +133,7 @@ def _elsewhere(case: Case, draws: Draws) -> tuple[dict[Key, Seen], dict[Key, lis
         home = homes.of_string(key[0])
         if away := foreign(drew, standing, home):
             times = sum(drew[prompt] for prompt in away)
-            own[key] = Seen(times, len(away), draws.own[key].leads)
+            own[key] = StringObservation(times, len(away), draws.own[key].leads)
             behind[key] = foreign(draws.prompts[key[1]], standing, home)
     return own, behind
 
@@ -158,7 +173,7 @@ def _rows(plugin: str, queries: int) -> Iterator[Measurement]:
 
 
 def _precision(
-    plugin: str, found: Sequence[Candidate], known: Belief, seed: int
+    plugin: str, found: Sequence[Candidate], known: Confidence, seed: int
 ) -> Iterator[Measurement]:
     """Yield the share of the first findings, and of each kind's, that would be true."""
     shown = found[:SHOWN]
@@ -171,7 +186,7 @@ def _precision(
 def _tops(
     plugin: str,
     found: Sequence[Candidate],
-    known: Belief,
+    known: Confidence,
     seed: int,
     scope: Mapping[str, object],
 ) -> Iterator[Measurement]:
@@ -194,7 +209,7 @@ def _tops(
         )
 
 
-def _limits(draws: Draws, found: Sequence[Candidate], known: Belief) -> Iterator[str]:
+def _limits(draws: Observations, found: Sequence[Candidate], known: Confidence) -> Iterator[str]:
     yield UNKNOWN
     if known.reason:
         yield f"How often an attacker would be right cannot be estimated: {known.reason}."

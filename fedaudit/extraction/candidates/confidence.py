@@ -30,7 +30,7 @@ Scored = tuple[str, float]
 
 
 @dataclass(frozen=True)
-class Kind:
+class KindConfidence:
     """What is known of one kind of PII: labelled scores, the true ones being the attacker's."""
 
     known: Labelled
@@ -76,10 +76,10 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Belief:
+class Confidence:
     """What is known of every kind, or why an attacker cannot tell."""
 
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    kinds: Mapping[str, KindConfidence] = field(default_factory=dict)
     reason: str = ""
 
     def probabilities(self, candidates: Sequence[Scored]) -> list[float] | list[None]:
@@ -108,13 +108,13 @@ class Belief:
         shares = {top: luck[:, :top].mean(axis=1) for top in tops}
         return [_estimate(float(means[:top].mean()), shares[top]) for top in tops]
 
-    def _of(self, label: str) -> Kind:
-        return self.kinds.get(label, Kind(Labelled((), (), ())))
+    def _of(self, label: str) -> KindConfidence:
+        return self.kinds.get(label, KindConfidence(Labelled((), (), ())))
 
 
 def belief(
     own: Mapping[Key, Support], others: Mapping[Key, Support], all_own: Iterable[Key]
-) -> Belief:
+) -> Confidence:
     """Return what the attacker's own strings and the slips at them tell of each kind.
 
     `own` are those that came out behind prompts of other documents, `others` all other candidates,
@@ -127,15 +127,15 @@ def belief(
         for (text, label), one in sorted(known.items()):
             rows[label].append((one.score, truth, head(text)))
     kinds = {label: _kind(some) for label, some in sorted(rows.items())}
-    return Belief(kinds, "" if any(kind.curve for kind in kinds.values()) else _lacking(kinds))
+    return Confidence(kinds, "" if any(kind.curve for kind in kinds.values()) else _lacking(kinds))
 
 
-def _kind(rows: Sequence[tuple[float, bool, str]]) -> Kind:
+def _kind(rows: Sequence[tuple[float, bool, str]]) -> KindConfidence:
     scores, truths, groups = zip(*rows, strict=True)
-    return Kind(Labelled(tuple(scores), tuple(truths), tuple(groups)))
+    return KindConfidence(Labelled(tuple(scores), tuple(truths), tuple(groups)))
 
 
-def _lacking(kinds: Mapping[str, Kind]) -> str:
+def _lacking(kinds: Mapping[str, KindConfidence]) -> str:
     true = max((kind.true for kind in kinds.values()), default=0)
     if true < LEAST:
         return (

@@ -5,13 +5,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from fedaudit.api.records import Document
-from fedaudit.extraction.candidates.observations import Key, Seen
+from fedaudit.extraction.candidates.observations import Key, StringObservation
 from fedaudit.pii.shape import Form, form, is_broken
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
-def well_formed(found: Mapping[Key, Seen], documents: Sequence[Document]) -> dict[Key, Seen]:
+def well_formed(
+    found: Mapping[Key, StringObservation], documents: Sequence[Document]
+) -> dict[Key, StringObservation]:
     """Return the candidates that look like the attacker's own strings of their kind.
 
     Left out are broken bytes, strings of another form (words of other shapes, more or fewer of

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.extraction.candidates.origins import Prompt
 from fedaudit.extraction.sampling import Answer
 
@@ -22,7 +22,7 @@ Key = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Seen:
+class StringObservation:
     """How often a string was drawn, behind how many prompts, and after which white space."""
 
     outputs: int = 0
@@ -36,12 +36,12 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Draws:
+class Observations:
     """Everything that was drawn."""
 
-    found: dict[Key, Seen] = field(default_factory=dict)
+    found: dict[Key, StringObservation] = field(default_factory=dict)
     """What no text of the attacker holds."""
-    own: dict[Key, Seen] = field(default_factory=dict)
+    own: dict[Key, StringObservation] = field(default_factory=dict)
     """The attacker's own strings."""
     behind: dict[Key, Counter[Prompt]] = field(default_factory=lambda: defaultdict(Counter))
     """How often each prompt drew one of the attacker's own strings."""
@@ -49,7 +49,7 @@ class Draws:
     """PROMPTS prompts of each kind, chosen by their hash: neither order nor number matters."""
 
 
-def drawn(case: Case, answers: Iterable[Answer]) -> Draws:
+def drawn(case: AttackContext, answers: Iterable[Answer]) -> Observations:
     """Return what answers give, each up to where PII would end.
 
     That is the character that follows the attacker's PII at that place, or else the first
@@ -57,7 +57,7 @@ def drawn(case: Case, answers: Iterable[Answer]) -> Draws:
     """
     text = "\x00".join(document.text for document in case.attacker)
     own = {(s.strip(), label) for document in case.attacker for s, label in document.strings()}
-    draws, left = Draws(), OWN
+    draws, left = Observations(), OWN
     for _, question, texts in answers:
         for label, after in question.kinds:
             kind = label or "UNKNOWN"
@@ -75,7 +75,7 @@ def drawn(case: Case, answers: Iterable[Answer]) -> Draws:
     return draws
 
 
-def commonest(item: tuple[Key, Seen]) -> tuple[int, int, Key]:
+def commonest(item: tuple[Key, StringObservation]) -> tuple[int, int, Key]:
     """Return what orders candidates: the most often drawn first, then by text."""
     return -item[1].outputs, -item[1].prompts, item[0]
 
@@ -105,8 +105,8 @@ def _cut(texts: Iterable[str], after: str) -> Counter[tuple[str, str]]:
     return counts
 
 
-def _add(to: dict[Key, Seen], key: Key, count: int, lead: str) -> None:
-    seen = to.setdefault(key, Seen())
+def _add(to: dict[Key, StringObservation], key: Key, count: int, lead: str) -> None:
+    seen = to.setdefault(key, StringObservation())
     seen.outputs += count
     seen.prompts += 1
     seen.leads[lead] += count

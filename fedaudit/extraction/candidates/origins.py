@@ -7,16 +7,16 @@ the attacker may compare with other parties' strings is what its own do behind f
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
 
 Prompt = tuple[int, ...]
 
 
-class Homes:
+class AttackerTexts:
     """The attacker's documents, looked through for strings and for prompts."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: AttackContext) -> None:
         self._documents = case.attacker
         begin, engine = case.beginning, case.engine
         self._beginnings = {engine.beginnings[name] for name in (begin.start, begin.middle)}

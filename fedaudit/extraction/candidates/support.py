@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, fsum, log
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
-from fedaudit.extraction.candidates.observations import Key, Seen
+from fedaudit.extraction.candidates.observations import Key, StringObservation
 from fedaudit.extraction.candidates.origins import Prompt
 
 SHARE = 0.5
@@ -40,9 +40,9 @@ class Support:
 
 
 def supports(
-    case: Case,
+    case: AttackContext,
     prompts: Mapping[str, Sequence[Prompt]],
-    wanted: Mapping[Key, Seen],
+    wanted: Mapping[Key, StringObservation],
     behind: Mapping[Key, Collection[Prompt]],
 ) -> dict[Key, Support]:
     """Return the support of each string that was drawn behind the prompts of its label.
@@ -76,7 +76,7 @@ def mean_probability(logarithms: Sequence[float]) -> float:
 
 
 def _likelihoods(
-    case: Case, target: Target, prompts: Sequence[Prompt], ids: Sequence[tuple[int, ...]]
+    case: AttackContext, target: Target, prompts: Sequence[Prompt], ids: Sequence[tuple[int, ...]]
 ) -> list[list[float]]:
     """Return ln p of each string behind each prompt: a row a prompt."""
     groups = [[(*prompt, *one) for one in ids] for prompt in prompts]

@@ -9,8 +9,8 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedaudit.api.plugin import Chances
-    from fedaudit.extraction.query_plan import Question
+    from fedaudit.api.plugin import PrefixProbabilities
+    from fedaudit.extraction.query_plan import Query
 
 SHOWN = 5
 """Of the prefixes that give a target most readily."""
@@ -23,7 +23,7 @@ _ADDED = ("log_least", "log_most", "prefixes", "drawn", "weight")
 _COUNTS = ("prefixes", "drawn")
 
 
-class Sums:
+class SearchSums:
     """Adds up over prefixes what a walk finds of some strings; all arrays are (strings,)."""
 
     def __init__(self, strings: int) -> None:
@@ -35,7 +35,7 @@ class Sums:
         self.likeliest: dict[int, list[tuple[float, int]]] = {}
         self.rows = self.questions = 0
 
-    def add(self, start: int, question: "Question", found: "Chances", trials: int) -> None:
+    def add(self, start: int, question: "Query", found: "PrefixProbabilities", trials: int) -> None:
         """Add a question with as many copies as it stands for; `start` prefixes come before it.
 
         `trials` draws went into what the walk gave up.
@@ -57,7 +57,7 @@ class Sums:
             self.prefixes[index] += 1
             self._shown(index, [(float(chances[index]), start + 1)])
 
-    def join(self, piece: "Sums") -> None:
+    def join(self, piece: "SearchSums") -> None:
         """Add the sums of the next piece."""
         import numpy as np
 
@@ -80,7 +80,7 @@ class Sums:
         }
 
     @classmethod
-    def unpacked(cls, content: Any, strings: int) -> "Sums":
+    def unpacked(cls, content: Any, strings: int) -> "SearchSums":
         """Return packed sums of some strings again; raises ValueError for what are none."""
         import numpy as np
 
@@ -102,7 +102,7 @@ class Sums:
 
 def _check(content: Any, strings: int) -> None:
     """Raise ValueError unless `content` is what `packed` makes of some strings."""
-    if not isinstance(content, dict) or content.keys() != Sums(0).packed().keys():
+    if not isinstance(content, dict) or content.keys() != SearchSums(0).packed().keys():
         raise ValueError("sums have other parts")
     for name in (*_ADDED, "best"):
         kind = int if name in _COUNTS else float

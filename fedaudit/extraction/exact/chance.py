@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedaudit.extraction.exact.walk import DRAWS, Walked
+from fedaudit.extraction.exact.walk import DRAWS, WalkResult
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,7 @@ Z_95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class ExpectedCoverage:
     """How many of some targets are expected to be found, and how many one run may find."""
 
     value: float
@@ -37,10 +37,10 @@ class Expected:
         return coverage((self.low, self.value, self.high), self.n)
 
 
-class Strings:
+class WalkedStrings:
     """Some strings: their places in a walk, and which of them begin with others."""
 
-    def __init__(self, strings: Collection[str], walked: Walked) -> None:
+    def __init__(self, strings: Collection[str], walked: WalkResult) -> None:
         import numpy as np
 
         from fedaudit.metrics.expected import chains, layers
@@ -54,14 +54,14 @@ class Strings:
         return len(self.at)
 
 
-class Chance:
+class DrawProbabilities:
     """The probabilities that one model, asked n times with every prefix, gives some strings.
 
     A string's is what was followed, and what the draws that completed it stand for. All arrays are
     (strings,), in the order of `strings.own`.
     """
 
-    def __init__(self, walked: Walked, strings: Strings, n: int) -> None:
+    def __init__(self, walked: WalkResult, strings: WalkedStrings, n: int) -> None:
         import numpy as np
 
         self._strings, self._n, self._draws = strings, n, walked.draws
@@ -164,7 +164,7 @@ class Chance:
         return high - float(weights @ counts)
 
 
-def log_missed(walked: Walked, n: int) -> "Floats":
+def log_missed(walked: WalkResult, n: int) -> "Floats":
     """Return ln of the probability that one sample of every prefix misses each string, of n.
 
     With d draws for each sample, c of which complete a string, the power (1 - n / d)^c has the
@@ -180,7 +180,7 @@ def log_missed(walked: Walked, n: int) -> "Floats":
     return found
 
 
-def _a_draw(walked: Walked, at: "npt.NDArray[np.int64]") -> "Floats":
+def _a_draw(walked: WalkResult, at: "npt.NDArray[np.int64]") -> "Floats":
     """Return by how much each draw of a string lowers ln of the probability of missing it."""
     import numpy as np
 
@@ -192,7 +192,7 @@ def expected(
     bounds: tuple[float, float],
     error: float,
     groups: Sequence[Sequence[int]],
-) -> Expected:
+) -> ExpectedCoverage:
     """Return what is expected of probabilities (the least, the value, the most), (strings,) each.
 
     They differ only where it is not known how two models hang together. `bounds` are those of the
@@ -201,7 +201,7 @@ def expected(
     from fedaudit.metrics.expected import count_interval
 
     least, value, most = chances
-    return Expected(
+    return ExpectedCoverage(
         value=float(value.sum()),
         low=max(0.0, min(bounds[0], float(value.sum()))),
         high=min(float(len(value)), max(bounds[1], float(value.sum()))),

@@ -8,18 +8,18 @@ multiply over prefixes and samples. docs/exact.md has the formulas.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fedaudit.api.plugin import Case, Result
+from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.extraction.exact import findings, measurements
-from fedaudit.extraction.exact.sources import Exact
+from fedaudit.extraction.exact.sources import ExactSources
 from fedaudit.extraction.exact.walk import walked
-from fedaudit.extraction.leak_tests import Said, Weighed, weigh
-from fedaudit.extraction.query_plan import Plan
-from fedaudit.extraction.sampling import Manner, Sharing
-from fedaudit.extraction.targets import Truth
+from fedaudit.extraction.leak_tests import LeakTests, SaidStrings, weigh
+from fedaudit.extraction.query_plan import QueryPlan
+from fedaudit.extraction.sampling import QueryParams, SharedContext
+from fedaudit.extraction.targets import TargetSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Computed(Result):
+class ExactResult(Result):
     """A result that knows how likely each string comes out, once or more, with its samples."""
 
     chances: Mapping[str, tuple[float, float | None]] = field(
@@ -32,10 +32,10 @@ class Computed(Result):
 
 def result(
     plugin: str,
-    case: Case,
-    plan: Plan,
-    truth: Truth,
-    manner: Manner,
+    case: AttackContext,
+    plan: QueryPlan,
+    truth: TargetSet,
+    manner: QueryParams,
     *,
     threshold: float,
     sweeps: bool = True,
@@ -47,10 +47,10 @@ def result(
 
 def results(
     plugin: str,
-    case: Case,
-    plan: Plan,
-    truths: Mapping[str, Truth],
-    manner: Manner,
+    case: AttackContext,
+    plan: QueryPlan,
+    truths: Mapping[str, TargetSet],
+    manner: QueryParams,
     *,
     threshold: float,
     sweeps: bool = True,
@@ -65,11 +65,11 @@ def results(
     control = dict.fromkeys(string for truth in wanted for string in sorted(truth.control))
     tuned = walked(case, case.tuned, plan, list(targets | control), manner, threshold)
     base = walked(case, case.base, plan, list(targets), manner, threshold) if case.base else None
-    if isinstance(case, Sharing) and case.kept and not case.kept.whole:
+    if isinstance(case, SharedContext) and case.kept and not case.kept.whole:
         return {name: Result() for name in truths}
     results: dict[str, Result] = {}
     for name, truth in truths.items():
-        found = Exact(
+        found = ExactSources(
             plugin=plugin,
             truth=truth,
             tuned=tuned,
@@ -83,16 +83,18 @@ def results(
     return results
 
 
-def _said(found: Exact) -> Said:
+def _said(found: ExactSources) -> SaidStrings:
     """Return how likely each model says each string in the audit, the base its targets only."""
     chances = found.chances()
     tuned = {string: one for string, (one, _) in chances.items()} | found.control_chances()
     base = {string: one for string, (_, one) in chances.items() if one is not None}
-    return Said(tuned=tuned, base=base if found.base else None, strength=tuned, sampled=False)
+    return SaidStrings(
+        tuned=tuned, base=base if found.base else None, strength=tuned, sampled=False
+    )
 
 
-def _result(found: Exact, weighed: Weighed | None) -> Result:
-    return Computed(
+def _result(found: ExactSources, weighed: LeakTests | None) -> Result:
+    return ExactResult(
         measurements=(*measurements.rows(found), *(weighed.rows if weighed else ())),
         findings=findings.findings(found, weighed),
         limits=findings.limits(found),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fedaudit.api.records import Finding, Severity
 from fedaudit.extraction.exact.chance import log_missed
 from fedaudit.extraction.exact.measurements import PROBABILITIES
-from fedaudit.extraction.exact.sources import Exact
-from fedaudit.extraction.leak_tests import Weighed
+from fedaudit.extraction.exact.sources import ExactSources
+from fedaudit.extraction.leak_tests import LeakTests
 from fedaudit.extraction.targets import ALL
 from fedaudit.metrics.expected import samples_needed
 
@@ -37,7 +37,7 @@ class _Target:
         return self.base is not None and self.base >= MATERIAL
 
 
-def findings(exact: Exact, weighed: Weighed | None = None) -> tuple[Finding, ...]:
+def findings(exact: ExactSources, weighed: LeakTests | None = None) -> tuple[Finding, ...]:
     """Return a finding for each target that the tuned model gives with a chance of 1 % at least.
 
     It is as severe as it is sure that training put it there, and no more than medium where samples
@@ -47,7 +47,7 @@ def findings(exact: Exact, weighed: Weighed | None = None) -> tuple[Finding, ...
     return tuple(_finding(exact, weighed, name, target) for name, target in _named(exact))
 
 
-def revealed(exact: Exact) -> Revealed:
+def revealed(exact: ExactSources) -> Revealed:
     """Return the plain text of the findings, by id."""
     labels = exact.truth.labels
     return tuple(
@@ -56,7 +56,7 @@ def revealed(exact: Exact) -> Revealed:
     )
 
 
-def _named(exact: Exact) -> list[tuple[str, _Target]]:
+def _named(exact: ExactSources) -> list[tuple[str, _Target]]:
     """Return (finding id, target) of every target found, the surest first."""
     log_least = exact.tuned.log_least
     order = sorted(
@@ -66,7 +66,7 @@ def _named(exact: Exact) -> list[tuple[str, _Target]]:
     return [(f"{exact.plugin}-{number:04d}", one) for number, one in enumerate(order, 1)]
 
 
-def _found(exact: Exact) -> Iterator[_Target]:
+def _found(exact: ExactSources) -> Iterator[_Target]:
     sources = exact.sets()[ALL]
     chances = sources.chances(exact.samples)
     tuned, base = chances["tuned"], chances.get("base")
@@ -85,13 +85,13 @@ def _found(exact: Exact) -> Iterator[_Target]:
             )
 
 
-def _severity(exact: Exact, weighed: Weighed | None, target: _Target) -> Severity:
+def _severity(exact: ExactSources, weighed: LeakTests | None, target: _Target) -> Severity:
     string = target.string
     found = weighed.severity(string, exact.truth.members.get(string, 0)) if weighed else "low"
     return "medium" if found == "high" and target.chance < 0.5 else found
 
 
-def _finding(exact: Exact, weighed: Weighed | None, name: str, target: _Target) -> Finding:
+def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: _Target) -> Finding:
     walked, index = exact.tuned, target.at
     log_miss = float(log_missed(walked, exact.samples)[index])
     needed = {
@@ -120,7 +120,7 @@ def _finding(exact: Exact, weighed: Weighed | None, name: str, target: _Target) 
     )
 
 
-def limits(exact: Exact) -> tuple[str, ...]:
+def limits(exact: ExactSources) -> tuple[str, ...]:
     """Return what of the numbers was drawn, and what else they do not say."""
     labels = exact.truth.labels
     chance = exact.sets()[ALL].chances(exact.samples)["tuned"]

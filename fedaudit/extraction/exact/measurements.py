@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.records import Measurement
-from fedaudit.extraction.exact.sources import Exact, Sources
+from fedaudit.extraction.exact.sources import ExactSources, SourceValues
 from fedaudit.extraction.targets import ALL
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ PROBABILITIES = (0.5, 0.9)
 ESTIMATOR: Mapping[str, object] = {"estimator": "exact"}
 
 
-def rows(exact: Exact) -> Iterator[Measurement]:
+def rows(exact: ExactSources) -> Iterator[Measurement]:
     """Yield the totals with the samples that were chosen, each kind's, and every number's."""
     sets = exact.sets()
     for name, sources in sets.items():
@@ -28,7 +28,7 @@ def rows(exact: Exact) -> Iterator[Measurement]:
         yield from _runs(exact, sources, exact.samples, {"set": name})
         yield from _counts(exact, sources, {"set": name})
     for label, targets in exact.truth.by_label().items():
-        sources = Sources(exact, targets, control=False)
+        sources = SourceValues(exact, targets, control=False)
         found = _rates(exact, sources, exact.samples, {"set": ALL, "label": label})
         yield from (row for row in found if row.metric == "coverage")
     for n in exact.grid:
@@ -40,7 +40,7 @@ def rows(exact: Exact) -> Iterator[Measurement]:
 
 
 def _rates(
-    exact: Exact, sources: Sources, n: int, scope: Mapping[str, object]
+    exact: ExactSources, sources: SourceValues, n: int, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
     """Yield coverage and efficiency of each source; none counts hits, which are expected ones."""
     found = {source: one.share() for source, one in sources.expected(n).items()}
@@ -67,7 +67,7 @@ def _rates(
 
 
 def _runs(
-    exact: Exact, sources: Sources, n: int, scope: Mapping[str, object]
+    exact: ExactSources, sources: SourceValues, n: int, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
     """Yield how many targets one run of n samples finds: of runs 95 % lie within the interval."""
     for source, one in sources.expected(n).items():
@@ -76,7 +76,9 @@ def _runs(
         yield _row(exact, "hits_of_one_run", at, n=one.n, **own)
 
 
-def _counts(exact: Exact, sources: Sources, scope: Mapping[str, object]) -> Iterator[Measurement]:
+def _counts(
+    exact: ExactSources, sources: SourceValues, scope: Mapping[str, object]
+) -> Iterator[Measurement]:
     """Yield how many targets are expected, and how many of them were not followed."""
     for source, one in sources.expected(exact.samples).items():
         at = {"source": source, **scope}
@@ -91,7 +93,7 @@ def _counts(exact: Exact, sources: Sources, scope: Mapping[str, object]) -> Iter
 
 
 def _extractable(
-    exact: Exact, sources: Sources, n: int, scope: Mapping[str, object]
+    exact: ExactSources, sources: SourceValues, n: int, scope: Mapping[str, object]
 ) -> Iterator[Measurement]:
     for probability in PROBABILITIES:
         for source, (hits, one) in sources.extractable(n, probability).items():
@@ -104,7 +106,7 @@ def _parts(one: "Estimate", unit: float) -> dict[str, float]:
     return {"value": one.value * unit, "low": one.low * unit, "high": one.high * unit}
 
 
-def _row(exact: Exact, metric: str, scope: Mapping[str, object], **own: Any) -> Measurement:
+def _row(exact: ExactSources, metric: str, scope: Mapping[str, object], **own: Any) -> Measurement:
     return Measurement(
         kind="extraction",
         plugin=exact.plugin,

@@ -5,9 +5,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedaudit.extraction.exact.chance import Chance, Expected, Strings, expected, standard_error
-from fedaudit.extraction.exact.walk import Walked
-from fedaudit.extraction.targets import ALL, Truth
+from fedaudit.extraction.exact.chance import (
+    DrawProbabilities,
+    ExpectedCoverage,
+    WalkedStrings,
+    expected,
+    standard_error,
+)
+from fedaudit.extraction.exact.walk import WalkResult
+from fedaudit.extraction.targets import ALL, TargetSet
 from fedaudit.metrics.budget_sweep import steps
 
 if TYPE_CHECKING:
@@ -23,13 +29,13 @@ _ORDER = ("tuned", "base", "tuned-not-base", "control")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exact:
+class ExactSources:
     """What an attack would get of both models, computed, with any number of samples."""
 
     plugin: str
-    truth: Truth
-    tuned: Walked
-    base: Walked | None
+    truth: TargetSet
+    tuned: WalkResult
+    base: WalkResult | None
     size: int
     samples: int
     threshold: float
@@ -41,13 +47,13 @@ class Exact:
         """Return the numbers of samples that are reported beside the one that was chosen."""
         return tuple(sorted({*steps(MOST), self.samples})) if self.sweeps else ()
 
-    def models(self) -> dict[str, Walked]:
+    def models(self) -> dict[str, WalkResult]:
         """Return the walks by the name of their source, the control's is the tuned model's."""
         return {"tuned": self.tuned} | ({"base": self.base} if self.base else {})
 
-    def sets(self) -> dict[str, "Sources"]:
+    def sets(self) -> dict[str, "SourceValues"]:
         """Return what is known of each set of targets."""
-        return {name: Sources(self, targets) for name, targets in self.truth.sets().items()}
+        return {name: SourceValues(self, targets) for name, targets in self.truth.sets().items()}
 
     def chances(self) -> dict[str, tuple[float, float | None]]:
         """Return how likely each target comes out of both models with the audit's samples."""
@@ -66,19 +72,21 @@ class Exact:
         return dict(zip(sources.strings("control"), found.value.tolist(), strict=True))
 
 
-class Sources:
+class SourceValues:
     """What each source gives of some targets; the control is the same for all of them."""
 
-    def __init__(self, exact: Exact, targets: Collection[str], *, control: bool = True) -> None:
+    def __init__(
+        self, exact: ExactSources, targets: Collection[str], *, control: bool = True
+    ) -> None:
         self._walks = {
-            name: (walk, Strings(targets, walk)) for name, walk in exact.models().items()
+            name: (walk, WalkedStrings(targets, walk)) for name, walk in exact.models().items()
         }
         if control and exact.truth.control:
-            self._walks["control"] = exact.tuned, Strings(exact.truth.control, exact.tuned)
+            self._walks["control"] = exact.tuned, WalkedStrings(exact.truth.control, exact.tuned)
 
-    def chances(self, n: int) -> dict[str, Chance]:
+    def chances(self, n: int) -> dict[str, DrawProbabilities]:
         """Return the probabilities of every source that is asked by itself."""
-        return {name: Chance(*walk, n) for name, walk in self._walks.items()}
+        return {name: DrawProbabilities(*walk, n) for name, walk in self._walks.items()}
 
     def strings(self, source: str) -> Sequence[str]:
         """Return the strings of a source, in the order of its chances."""
@@ -92,7 +100,7 @@ class Sources:
         """Return how many strings a source is measured on."""
         return len(self._walks[source if source == "control" else "tuned"][1])
 
-    def expected(self, n: int) -> dict[str, Expected]:
+    def expected(self, n: int) -> dict[str, ExpectedCoverage]:
         """Return the expected hits of each source, with what is uncertain of them."""
         chances = self.chances(n)
         found = {name: self._own(name, chance) for name, chance in chances.items()}
@@ -120,12 +128,12 @@ class Sources:
             found[name] = hits, coverage((sure, hits, max(hits, most)), self.count(name))
         return found
 
-    def _own(self, name: str, chance: Chance) -> Expected:
+    def _own(self, name: str, chance: DrawProbabilities) -> ExpectedCoverage:
         bounds, groups = chance.total(), self._walks[name][1].groups
         alike = (chance.value, chance.value, chance.value)
         return expected(alike, (bounds[0], bounds[2]), standard_error(bounds), groups)
 
-    def _beyond(self, tuned: Chance, base: Chance) -> Expected:
+    def _beyond(self, tuned: DrawProbabilities, base: DrawProbabilities) -> ExpectedCoverage:
         """Return what the tuned model gives and the base does not.
 
         The value is that of models asked independently; the bounds hold however their answers hang

@@ -11,15 +11,15 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.errors import InputError, NoRoomError
-from fedaudit.api.plugin import Case, Progress, no_progress
+from fedaudit.api.errors import BatchTooLargeError, InputError
+from fedaudit.api.plugin import AttackContext, Progress, no_progress
 from fedaudit.api.records import Target
-from fedaudit.extraction.exact.accumulators import Sums
-from fedaudit.extraction.query_plan import Plan, Question
-from fedaudit.extraction.sampling import Manner, Sharing
+from fedaudit.extraction.exact.accumulators import SearchSums
+from fedaudit.extraction.query_plan import Query, QueryPlan
+from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.journal import chunk_size
-from fedaudit.journal.journal import Stream
-from fedaudit.journal.shards import Kept, identified
+from fedaudit.journal.journal import JournalPass
+from fedaudit.journal.shards import AuditJournal, identified
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,11 +40,11 @@ DRAWS = 8
 MOST_DRAWS = 1000
 """Of a prefix: more would cost as much as sampling does."""
 
-_Piece = Sequence[tuple[int, Question]]
+_Piece = Sequence[tuple[int, Query]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walked:
+class WalkResult:
     """What the walk of one model found of each string, over all prefixes: (strings,) each."""
 
     strings: tuple[str, ...]
@@ -68,13 +68,13 @@ class Walked:
 
 
 def walked(
-    case: Case,
+    case: AttackContext,
     target: Target,
-    plan: Plan,
+    plan: QueryPlan,
     strings: Sequence[str],
-    manner: Manner,
+    manner: QueryParams,
     threshold: float,
-) -> Walked:
+) -> WalkResult:
     """Return what one model gives of `strings`, over all prefixes of a plan.
 
     Of a shard's audit the other shards' pieces are left out.
@@ -82,11 +82,11 @@ def walked(
     walking = _Walking(
         case=case, target=target, strings=tuple(strings), manner=manner, threshold=threshold
     )
-    sums, told = Sums(len(strings)), case.progress(f"walking {target.name}")
+    sums, told = SearchSums(len(strings)), case.progress(f"walking {target.name}")
     for piece in walking.through(plan, told):
         sums.join(piece)
     told(plan.size, plan.size)
-    return Walked(
+    return WalkResult(
         strings=walking.strings,
         log_least=sums.log_least,
         log_most=sums.log_most,
@@ -104,10 +104,10 @@ def walked(
 class _Walking:
     """One walk of one model over the questions of an attack."""
 
-    case: Case
+    case: AttackContext
     target: Target
     strings: tuple[str, ...]
-    manner: Manner
+    manner: QueryParams
     threshold: float
 
     @property
@@ -120,16 +120,16 @@ class _Walking:
         """Return what the draws derive from: a base has its own, so that errors are independent."""
         return self.case.seed if self.target.adapter is not None else ~self.case.seed
 
-    def through(self, plan: Plan, told: Progress) -> Iterator[Sums]:
+    def through(self, plan: QueryPlan, told: Progress) -> Iterator[SearchSums]:
         """Yield the sums of each piece in the order of the plan, as far as it is to be walked."""
-        kept = self.case.kept if isinstance(self.case, Sharing) else None
+        kept = self.case.kept if isinstance(self.case, SharedContext) else None
         streams, of = (self._streams(kept), kept.parts[0].shard.of) if kept else ({0: None}, 1)
         most = max(QUESTIONS, len(self.strings) // STRINGS)
         for turn, piece in enumerate(_growing(plan.numbered(), most)):
             if turn % of in streams:
                 yield self._piece(piece, streams[turn % of], told, plan.size)
 
-    def _streams(self, kept: Kept) -> dict[int, Stream | None]:
+    def _streams(self, kept: AuditJournal) -> dict[int, JournalPass | None]:
         """Return the pass of each shard that is there, by its number less one.
 
         It is named by all that the sums follow from.
@@ -139,7 +139,9 @@ class _Walking:
         what = (*who, *manner, "weight", self.strings)
         return {part.shard.number - 1: part.stream(what) for part in kept.parts}
 
-    def _piece(self, piece: _Piece, stream: Stream | None, told: Progress, total: int) -> Sums:
+    def _piece(
+        self, piece: _Piece, stream: JournalPass | None, told: Progress, total: int
+    ) -> SearchSums:
         if stream is None:
             return self._walked(piece, told, total)
         digest = _of_piece(piece)
@@ -147,7 +149,7 @@ class _Walking:
         if content is None:
             try:
                 found = self._walked(piece, told, total)
-            except NoRoomError:  # another machine may have it
+            except BatchTooLargeError:  # another machine may have it
                 raise
             except InputError as error:  # the report says it, and so must a merged one
                 stream.add(digest, _prefixes(piece), {REFUSED: str(error)})
@@ -159,7 +161,7 @@ class _Walking:
             raise InputError(content[REFUSED])
         _from(told, piece, total)(1, 1)
         try:
-            return Sums.unpacked(content, len(self.strings))
+            return SearchSums.unpacked(content, len(self.strings))
         except ValueError as error:
             raise stream.broken(error) from None
 
@@ -168,25 +170,25 @@ class _Walking:
         """Return the bytes that the sums of a piece take at most: of each string some numbers."""
         return chunk_size.room(8 * (1 + len(self.strings)))
 
-    def _recheck(self, stream: Stream, digest: bytes, piece: _Piece, said: Any) -> None:
+    def _recheck(self, stream: JournalPass, digest: bytes, piece: _Piece, said: Any) -> None:
         """Walk a piece of a shard again where it is drawn: its sums cannot be taken apart."""
-        kept = self.case.kept if isinstance(self.case, Sharing) else None
+        kept = self.case.kept if isinstance(self.case, SharedContext) else None
         if kept is None or kept.recheck is None:
             return
 
         def walk(_: Sequence[int]) -> list[Any]:
             try:
                 return [self._walked(piece, no_progress, 1).packed()]
-            except NoRoomError:
+            except BatchTooLargeError:
                 raise
             except InputError as error:
                 return [{REFUSED: str(error)}]
 
         kept.recheck.check(stream, digest, [said], walk, [0])
 
-    def _walked(self, piece: _Piece, told: Progress, total: int) -> Sums:
+    def _walked(self, piece: _Piece, told: Progress, total: int) -> SearchSums:
         """Return the sums of a piece that is walked now, as much at once as may be held."""
-        sums = Sums(len(self.strings))
+        sums = SearchSums(len(self.strings))
         for some in _cut(iter(piece), max(1, HELD // max(1, len(self.strings)))):
             found = self.case.engine.begins_with(
                 self.target,
@@ -204,7 +206,7 @@ class _Walking:
         return sums
 
 
-def _growing(questions: Iterator[tuple[int, Question]], most: int) -> Iterator[_Piece]:
+def _growing(questions: Iterator[tuple[int, Query]], most: int) -> Iterator[_Piece]:
     """Yield numbered questions in pieces of at most `most`."""
     before = 0
     while piece := list(islice(questions, chunk_size.size(before, FIRST, most))):
@@ -212,7 +214,7 @@ def _growing(questions: Iterator[tuple[int, Question]], most: int) -> Iterator[_
         before += len(piece)
 
 
-def _cut(questions: Iterator[tuple[int, Question]], most: int) -> Iterator[_Piece]:
+def _cut(questions: Iterator[tuple[int, Query]], most: int) -> Iterator[_Piece]:
     """Yield numbered questions, `most` at once."""
     while piece := list(islice(questions, most)):
         yield piece

@@ -38,7 +38,7 @@ class Design:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnDesign:
     """An accepted design and how many were drawn for it, itself included."""
 
     design: Design
@@ -79,7 +79,7 @@ def draw(
     number: int,
     limit: float = 1.0,
     weights: Mapping[str, float] | None = None,
-) -> Drawn:
+) -> DrawnDesign:
     """Return a design for one target of the round `number`, drawn until its masks are strong.
 
     A draw is accepted when rho >= E[rho] / 2 (FedAttr, equation 5) and no |c_j| is above `limit`,
@@ -112,7 +112,7 @@ def draw(
     sets = [[rest[at] for at in np.flatnonzero(row)] for row in picked]
     include = tuple(tuple(sorted([*members, target])) for members in sets[:queries])
     exclude = tuple(tuple(members) for members in sets[queries:])
-    return Drawn(Design(target, include, exclude), tries)
+    return DrawnDesign(Design(target, include, exclude), tries)
 
 
 def _generator(seed: int, number: int, target: str) -> np.random.Generator:

@@ -19,7 +19,7 @@
 
 from fedaudit.metrics.overlap.classifier import (
     Overlap,
-    Steps,
+    OverlapSteps,
     Verdict,
     compare,
     compare_prepared,
@@ -28,32 +28,32 @@ from fedaudit.metrics.overlap.classifier import (
 from fedaudit.metrics.overlap.prepared_text import Prepared, prepare
 
 from .paraphrase import (
+    CachedScores,
     Category,
     EntityFinder,
     Paraphrase,
     ParaphraseScorer,
-    Scores,
     SentencePair,
     categories,
     paraphrases,
     sentence_pairs,
 )
 from .sentences import splitter
-from .settings import DEFAULT, ORIGINAL, Settings
+from .settings import DEFAULT, ORIGINAL, OverlapSettings
 
 __all__ = [
     "DEFAULT",
     "ORIGINAL",
+    "CachedScores",
     "Category",
     "EntityFinder",
     "Overlap",
+    "OverlapSettings",
+    "OverlapSteps",
     "Paraphrase",
     "ParaphraseScorer",
     "Prepared",
-    "Scores",
     "SentencePair",
-    "Settings",
-    "Steps",
     "Verdict",
     "categories",
     "compare",

@@ -12,7 +12,7 @@ from fedaudit.metrics.overlap.word_runs import Run, common, located, outermost
 
 from .filtering import filtered, lengths, span
 from .seeds import Pair, Seed
-from .settings import DEFAULT, ORIGINAL, Settings
+from .settings import DEFAULT, ORIGINAL, OverlapSettings
 
 Verdict = Literal["none", "verbatim", "idea", "candidate"]
 
@@ -29,7 +29,7 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class OverlapSteps:
     """What lies behind a verdict: seeds, and passages of both gaps, as indices of units."""
 
     seeds: tuple[Seed, ...]
@@ -43,7 +43,7 @@ _remembered = lru_cache(maxsize=1 << 11)(prepare)
 
 
 def compare(
-    training: str, generated: str, *, compat: bool = False, settings: Settings | None = None
+    training: str, generated: str, *, compat: bool = False, settings: OverlapSettings | None = None
 ) -> Overlap:
     """Tell what a generated text has of a training text (PAN 2014; Lee et al. 2023).
 
@@ -69,7 +69,7 @@ def compare_prepared(training: Prepared, generated: Prepared) -> Overlap:
     return Overlap("candidate", _spans(pair, cases)) if cases else NOTHING
 
 
-def explain(training: Prepared, generated: Prepared) -> Steps:
+def explain(training: Prepared, generated: Prepared) -> OverlapSteps:
     """Return the steps behind the verdict on two prepared texts."""
     pair, seeds = _pair(training, generated)
     settings = training.settings
@@ -77,7 +77,7 @@ def explain(training: Prepared, generated: Prepared) -> Steps:
         tuple(filtered(pair, extended(pair, seeds, gap))) if seeds else ()
         for gap in (settings.gap, settings.wide_gap)
     )
-    return Steps(tuple(seeds), cases, wide)
+    return OverlapSteps(tuple(seeds), cases, wide)
 
 
 def verbatim(pair: Pair, case: Case) -> list[Run]:

@@ -47,7 +47,7 @@ class Paraphrase:
 
 
 @dataclass(frozen=True)
-class Scores:
+class CachedScores:
     """A scorer that looks up what was scored before, in one batch for many comparisons."""
 
     known: Mapping[tuple[str, str], float]

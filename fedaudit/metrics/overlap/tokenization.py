@@ -24,7 +24,7 @@ _PIECES = re.compile(f"[{HAN}]|[^\\W{HAN}]+(?:['’][^\\W{HAN}]+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TokenizedPiece:
     """What a piece of text holds."""
 
     terms: tuple[int, ...]
@@ -57,7 +57,7 @@ def words(sentence: str, *, han: bool) -> list[tuple[int, int, int]]:
     return found
 
 
-def _pieces(sentence: str, han: bool) -> tuple[list[str], list[Piece]]:
+def _pieces(sentence: str, han: bool) -> tuple[list[str], list[TokenizedPiece]]:
     """Return what lies between the spaces of a sentence, and what it holds."""
     parts = sentence.split(" ")
     if len(parts) == 1 or sentence[-1].isspace():
@@ -68,21 +68,21 @@ def _pieces(sentence: str, han: bool) -> tuple[list[str], list[Piece]]:
 
 
 @lru_cache(maxsize=_MEMORY)
-def _inner(part: str) -> Piece:
+def _inner(part: str) -> TokenizedPiece:
     return _made(part, "x", "x", False)
 
 
 @lru_cache(maxsize=_MEMORY)
-def _inner_han(part: str) -> Piece:
+def _inner_han(part: str) -> TokenizedPiece:
     return _made(part, "x", "x", True)
 
 
 @lru_cache(maxsize=_EDGES)
-def _edge(part: str, before: str, after: str, han: bool) -> Piece:
+def _edge(part: str, before: str, after: str, han: bool) -> TokenizedPiece:
     return _made(part, before, after, han)
 
 
-def _made(part: str, before: str, after: str, han: bool) -> Piece:
+def _made(part: str, before: str, after: str, han: bool) -> TokenizedPiece:
     """Tokenise a piece that has a word before or after it, or an end of the sentence."""
     at, stems, found = 0, list[int](), list[tuple[int, int, int]]()
     for token in between(part, before, after):
@@ -98,7 +98,7 @@ def _made(part: str, before: str, after: str, han: bool) -> Piece:
             stems += _terms(token)
             found.append((code(token), at, at + len(token)))
         at += len(token)
-    return Piece(tuple(stems), tuple(found))
+    return TokenizedPiece(tuple(stems), tuple(found))
 
 
 @lru_cache(maxsize=_MEMORY)

@@ -8,7 +8,7 @@ from fedaudit.metrics.overlap.prepared_text import Floats, Ints, lowered
 from fedaudit.metrics.overlap.tokenization import words
 
 from .sentences import Span, sentences
-from .settings import Settings
+from .settings import OverlapSettings
 
 Run = tuple[int, int, int, int]
 """Start and end in the training text, start and end in the generated text."""
@@ -17,7 +17,7 @@ _BASE = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 @lru_cache(maxsize=1 << 12)
-def located(text: str, settings: Settings, *, han: bool) -> tuple[Ints, Ints, Ints]:
+def located(text: str, settings: OverlapSettings, *, han: bool) -> tuple[Ints, Ints, Ints]:
     """Return codes, starts and ends of the words of a text, each (words,).
 
     The first word of a sentence begins where the sentence does and the last one ends where it

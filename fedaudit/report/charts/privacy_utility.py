@@ -23,7 +23,7 @@ Traces = Mapping[str, Mapping[int, Row]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class VariantCurve:
     """One variant as it is drawn: a line through points, or one point alone."""
 
     name: str
@@ -44,7 +44,7 @@ class Plot:
 
     title: str
     note: str
-    curves: tuple[Curve, ...]
+    curves: tuple[VariantCurve, ...]
     across: tuple[tuple[str, float], ...]
     scale: tuple[tuple[str, float], ...]
     height: int = HEIGHT + 2 * EDGE
@@ -192,7 +192,7 @@ def _plot(
         title=title,
         note=note,
         curves=tuple(
-            Curve(
+            VariantCurve(
                 name=z_by_round._short(name),
                 points=own,
                 x=LEFT + WIDTH + 8 if beyond else own[-1][0] + 6,

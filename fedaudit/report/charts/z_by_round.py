@@ -38,7 +38,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class ZCurve:
     """A series as it is drawn."""
 
     name: str
@@ -50,11 +50,11 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class ZFigure:
     """The running Z of the clients of one attribution."""
 
     title: str
-    curves: tuple[Curve, ...]
+    curves: tuple[ZCurve, ...]
     thresholds: tuple[tuple[str, float], ...]
     """What must be exceeded, and how far down that is."""
     rounds: tuple[tuple[str, float], ...]
@@ -81,7 +81,7 @@ def running(report: Row) -> dict[str, list[Series]]:
     }
 
 
-def figures(report: Row) -> list[Figure]:
+def figures(report: Row) -> list[ZFigure]:
     """Return a figure of the running Z, or one for each of the first variants of a study."""
     drawn = [(name, some) for name, some in running(report).items() if some]
     decided = tests(measurements.attribution(report, "client"))
@@ -98,7 +98,7 @@ def figures(report: Row) -> list[Figure]:
     ]
 
 
-def _limits(decided: Iterable[attribution.Tested]) -> list[float]:
+def _limits(decided: Iterable[attribution.TestedClient]) -> list[float]:
     """Return the least and the most that some client must exceed."""
     some = [one.threshold for one in decided if one.threshold is not None]
     return sorted({min(some), max(some)}) if some else []
@@ -115,7 +115,8 @@ def _counts(number: object) -> bool:
 
 
 def _series(
-    found: Mapping[tuple[str, str], Mapping[int, float]], decided: Sequence[attribution.Tested]
+    found: Mapping[tuple[str, str], Mapping[int, float]],
+    decided: Sequence[attribution.TestedClient],
 ) -> list[Series]:
     """Return one series a client: of the mark that was decided on, else of its highest Z."""
     told = {one.client: one for one in attribution.strongest(decided)}
@@ -142,7 +143,7 @@ def _last(series: Series) -> float:
     return series.points[-1][1]
 
 
-def _figure(title: str, some: Sequence[Series], thresholds: Sequence[float], note: str) -> Figure:
+def _figure(title: str, some: Sequence[Series], thresholds: Sequence[float], note: str) -> ZFigure:
     shown = some[:MOST_CURVES]
     rounds = sorted({at for one in shown for at, _ in one.points})
     values = [_near(value) for one in shown for _, value in one.points]
@@ -161,10 +162,10 @@ def _figure(title: str, some: Sequence[Series], thresholds: Sequence[float], not
     points = [tuple((across(at), down(value)) for at, value in one.points) for one in shown]
     labels = _apart([own[-1][1] for own in points], EDGE, height - EDGE)
     hidden = len(some) - len(shown)
-    return Figure(
+    return ZFigure(
         title=title,
         curves=tuple(
-            Curve(
+            ZCurve(
                 name=_short(f"{one.client} ({z(_last(one))})"),
                 flagged=one.flagged,
                 path=" ".join(f"{x:g},{y:g}" for x, y in own),

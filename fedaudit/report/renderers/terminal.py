@@ -10,7 +10,7 @@ from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.table import Table
 from fedaudit.report.text import summary
-from fedaudit.report.verdict.recheck import Recheck, recheck
+from fedaudit.report.verdict.recheck import RecheckedVerdict, recheck
 
 if TYPE_CHECKING:
     import rich.table
@@ -45,13 +45,13 @@ def render(report: Row, console: "Console") -> None:
         _verdict(report, checked, console)
 
 
-def _doubt(checked: Recheck, console: "Console") -> None:
+def _doubt(checked: RecheckedVerdict, console: "Console") -> None:
     if checked.told:
         console.print(_text(checked.told, STYLES["fail"] if checked.brief else ""))
         console.print()
 
 
-def _verdict(report: Row, checked: Recheck, console: "Console") -> None:
+def _verdict(report: Row, checked: RecheckedVerdict, console: "Console") -> None:
     status = "fail" if checked.brief else report["verdict"]["status"]
     _list("Why", summary.reasons(report), console)
     console.print(_text(f"Verdict: {headline(report, checked)}", STYLES[status]))

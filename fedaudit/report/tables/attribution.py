@@ -10,7 +10,7 @@ from fedaudit.report.tables import grouping, secure_sums
 from fedaudit.report.tables.grouping import client, variant
 from fedaudit.report.tables.table import NONE, Table, laid_out, named, shortened
 from fedaudit.report.verdict import attribution as flags
-from fedaudit.report.verdict.attribution import PROTOCOL, Tested
+from fedaudit.report.verdict.attribution import PROTOCOL, TestedClient
 
 MOST_CLIENTS = 40
 MOST_VARIANTS = 100
@@ -73,7 +73,7 @@ def told(report: Row) -> list[str]:
     ]
 
 
-def tests(rows: Sequence[Row]) -> list[Tested]:
+def tests(rows: Sequence[Row]) -> list[TestedClient]:
     """Return the protocol's tests of clients among rows of a report."""
     return flags.tested(Measurement(**row) for row in rows)
 
@@ -115,7 +115,7 @@ def _clients(rows: Sequence[Row]) -> Table:
     return shortened(table, max(MOST_CLIENTS, sum(one.flagged for one in some)))
 
 
-def _own_limits(some: Sequence[Tested]) -> str:
+def _own_limits(some: Sequence[TestedClient]) -> str:
     """Return why clients must exceed different numbers, where they must."""
     limits = {one.threshold for one in some if one.threshold is not None}
     return OWN_LIMITS if len(limits) > 1 else ""

@@ -7,7 +7,7 @@ from fedaudit.report import query
 from fedaudit.report.number_format import NOT_MEASURED, number
 from fedaudit.report.query import Row
 from fedaudit.report.verdict.policy import own
-from fedaudit.report.verdict.recheck import FINE, Recheck
+from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict
 
 MOST_REASONS = 20
 
@@ -99,7 +99,7 @@ def title(report: Row) -> str:
     return "Privacy audit" if judged(report) else "A simulated federation"
 
 
-def answer(report: Row, checked: Recheck = FINE) -> list[str]:
+def answer(report: Row, checked: RecheckedVerdict = FINE) -> list[str]:
     """Return the verdict in plain words, and first that the audit did not finish, if so.
 
     Where it does not follow from the measurements, that is said in its place.

@@ -19,7 +19,7 @@ Told = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tested:
+class TestedClient:
     """One client's combined statistic, and what it must exceed for the client to be flagged."""
 
     variant: str
@@ -42,7 +42,7 @@ class Tested:
         return self.z is not None and self.threshold is not None
 
 
-def tested(measurements: Iterable[Measurement]) -> list[Tested]:
+def tested(measurements: Iterable[Measurement]) -> list[TestedClient]:
     """Return every client that the protocol tested or could not test, in the order given.
 
     A client's row has a client and a mark, or a client alone where it has no number; the rows of
@@ -54,7 +54,7 @@ def tested(measurements: Iterable[Measurement]) -> list[Tested]:
         own = parts == {"client", "mark"} or (parts == {"client"} and row.value is None)
         if own and _protocol(row) and row.metric == "stouffer_z":
             found.append(
-                Tested(
+                TestedClient(
                     variant=str(row.scope.get("variant", "")),
                     client=str(row.scope["client"]),
                     mark=str(row.scope.get("mark", "")),
@@ -86,9 +86,9 @@ def judged(measurements: Iterable[Measurement]) -> list[Told]:
     return [_judge(name, rows) for name, rows in variants.items()]
 
 
-def strongest(found: Iterable[Tested]) -> list[Tested]:
+def strongest(found: Iterable[TestedClient]) -> list[TestedClient]:
     """Return the test that speaks most against each client, the highest statistic first."""
-    best: dict[str, Tested] = {}
+    best: dict[str, TestedClient] = {}
     for one in sorted(found, key=_rank):
         best.setdefault(one.client, one)
     return list(best.values())
@@ -131,20 +131,20 @@ def _uncommitted(rows: Iterable[Measurement]) -> list[str]:
     return [str(row.scope.get("mark", "")) for row in said]
 
 
-def _rank(one: Tested) -> tuple[bool, bool, float, str, str, str, str]:
+def _rank(one: TestedClient) -> tuple[bool, bool, float, str, str, str, str]:
     """Return a total order, so that what is said does not depend on the order of the rows."""
     z = 0.0 if one.z is None else -one.z
     rest = (one.client, one.mark, str(one.threshold), one.reason)
     return not one.flagged, one.z is None, z, *rest
 
 
-def _named(clients: Sequence[Tested]) -> str:
+def _named(clients: Sequence[TestedClient]) -> str:
     more = len(clients) - MOST_NAMED
     names = [_told(one) for one in clients[:MOST_NAMED]]
     return ", ".join((*names, *([f"and {more:,} more"] if more > 0 else [])))
 
 
-def _told(one: Tested) -> str:
+def _told(one: TestedClient) -> str:
     if one.z is None:
         return f"{one.client} ({one.reason})"
     if one.threshold is None:

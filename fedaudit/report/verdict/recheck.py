@@ -16,7 +16,7 @@ PARTS = ("reasons", "level", "tests", "detectable")
 
 
 @dataclass(frozen=True, slots=True)
-class Recheck:
+class RecheckedVerdict:
     """What came of judging a report's measurements again."""
 
     holds: bool | None
@@ -27,10 +27,10 @@ class Recheck:
     """The same in a few words behind the verdict."""
 
 
-FINE = Recheck(True)
+FINE = RecheckedVerdict(True)
 
 
-def recheck(report: Row) -> Recheck:
+def recheck(report: Row) -> RecheckedVerdict:
     """Judge a valid report's measurements and findings by today's rule; compare the verdict.
 
     By the rule that the report names, reasons and tests must be the same too. A report without a
@@ -43,15 +43,19 @@ def recheck(report: Row) -> Recheck:
             found = verdict(*judged(report))
     except Exception as error:  # a stranger's numbers may be beyond any arithmetic
         told = f"The measurements of this report cannot be judged ({type(error).__name__})"
-        return Recheck(None, f"{told}: its verdict is not checked.", "not checked")
+        return RecheckedVerdict(None, f"{told}: its verdict is not checked.", "not checked")
     if stated["status"] != found["status"]:
-        return Recheck(False, _contradicted(stated, found), "its own measurements contradict it")
+        return RecheckedVerdict(
+            False, _contradicted(stated, found), "its own measurements contradict it"
+        )
     if stated.get("rule") != RULE:
-        return Recheck(True, f"{_named(stated)}; by today's the status is the same.")
+        return RecheckedVerdict(True, f"{_named(stated)}; by today's the status is the same.")
     altered = [] if report["status"] != "success" else _altered(stated, found)
     if altered:
         told = f"the {' and '.join(altered)} of its verdict do not follow from its measurements."
-        return Recheck(False, f"Do not rely on this report: {told}", "its measurements differ")
+        return RecheckedVerdict(
+            False, f"Do not rely on this report: {told}", "its measurements differ"
+        )
     return FINE
 
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.api.defense import Defense, Turn
+from fedaudit.api.defense import Defense, TrainedClient
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Aggregator
 from fedaudit.api.records import Document
 from fedaudit.data import corpus
 from fedaudit.federation import adapters
 from fedaudit.simulation.client import trainer
-from fedaudit.simulation.client.trainer import Job, Sequel
+from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining
 from fedaudit.simulation.data.datasets import Sequences, learnt
 from fedaudit.system.files import atomic_text, read_regular
 
 if TYPE_CHECKING:
-    from fedaudit.engine.loading.loader import Base
+    from fedaudit.engine.loading.loader import LoadedBase
 
 OWN, TURN = "own", "turn"
 """Below a client's private folder: the shared adapter as it was trained, and files of its turns."""
@@ -44,7 +44,7 @@ def further(defenses: Sequence[Defense]) -> Defense | None:
     return next((defense for defense in defenses if defense.further), None)
 
 
-def train(job: Job) -> float:
+def train(job: ClientTraining) -> float:
     """Train as the job says, then do its sequel; return the loss of the shared adapter."""
     loss = trainer.train(job)
     if job.sequel:
@@ -52,7 +52,7 @@ def train(job: Job) -> float:
     return loss
 
 
-def _go_on(job: Job, sequel: Sequel) -> None:
+def _go_on(job: ClientTraining, sequel: FollowUpTraining) -> None:
     """Ask for the material of every further adapter, write it, and train on it."""
     material = _material(job, sequel)
     sequences = dict[str, Sequences]()
@@ -69,7 +69,9 @@ def _go_on(job: Job, sequel: Sequel) -> None:
         trainer.train(replace(own, who=f"{job.who}/{name}", defenses=(), sequel=None))
 
 
-def _material(job: Job, sequel: Sequel) -> dict[str, tuple[Sequence[Document], Sequences]]:
+def _material(
+    job: ClientTraining, sequel: FollowUpTraining
+) -> dict[str, tuple[Sequence[Document], Sequences]]:
     """Return what each further adapter is trained on, as documents and as tokens.
 
     The engine has a base of its own, which is let go of before any training.
@@ -81,8 +83,8 @@ def _material(job: Job, sequel: Sequel) -> dict[str, tuple[Sequence[Document], S
 
     threads = torch.get_num_threads()
     torch.set_num_threads(job.threads)
-    base: Base = load_base(job.base, device=job.device, dtype=job.dtype)
-    turn = Turn(
+    base: LoadedBase = load_base(job.base, device=job.device, dtype=job.dtype)
+    turn = TrainedClient(
         engine=LocalEngine(base, template=sequel.template),
         template=sequel.template,
         documents=sequel.documents,

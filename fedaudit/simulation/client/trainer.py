@@ -9,13 +9,13 @@ from math import cos, pi
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.defense import Course, Defense
+from fedaudit.api.defense import Defense, TrainingSession
 from fedaudit.api.plugin import Aggregator
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.simulation.config import Decay, Training
 from fedaudit.simulation.data.loss_mask import given
-from fedaudit.simulation.server.state import STATE, Gradients
+from fedaudit.simulation.server.state import STATE, GradientCorrection
 from fedaudit.system.files import sweep
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ ADAPTER = "client"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sequel:
+class FollowUpTraining:
     """What a client's defence goes on to once its shared adapter is trained."""
 
     defense: Defense
@@ -39,7 +39,7 @@ class Sequel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ClientTraining:
     """A training to do, as it is sent to a worker process."""
 
     who: str
@@ -58,13 +58,13 @@ class Job:
     """The files of what the server and the client remember; None where neither is asked."""
     defenses: Sequence[Defense] = ()
     """Whose training stage applies: none for an adapter that nobody else sees."""
-    sequel: Sequel | None = None
+    sequel: FollowUpTraining | None = None
     device: str
     dtype: str
     threads: int
 
 
-def train(job: Job) -> float:
+def train(job: ClientTraining) -> float:
     """Train the adapter in `job.start` on the job's sequences, write it, return the mean loss.
 
     The result follows from the job alone: batches and dropout are seeded, and on CPU the number
@@ -95,7 +95,7 @@ def train(job: Job) -> float:
     gradients = None
     if job.remembered:
         server, own = (adapters.read_state(path) for path in job.remembered)
-        gradients = Gradients(job.aggregator, weights, server, own)
+        gradients = GradientCorrection(job.aggregator, weights, server, own)
     with merged(model, job.merged) if job.merged else nullcontext():
         loss = _defended(model, weights, job)
         if loss is None:
@@ -133,13 +133,13 @@ def _model(base: str, device: str, dtype: str, lora: str, checkpointing: bool) -
 
 
 def _defended(
-    model: "PeftModel", weights: Mapping[str, "torch.nn.Parameter"], job: Job
+    model: "PeftModel", weights: Mapping[str, "torch.nn.Parameter"], job: ClientTraining
 ) -> float | None:
     """Let the first defence that does so train in place of the ordinary steps."""
     settings = job.training
     steps = steps_of(settings, len(job.sequences))
     before, total = span(settings, steps, job.round, job.rounds)
-    course = Course(
+    course = TrainingSession(
         model=model,
         weights=weights,
         sequences=job.sequences,
@@ -159,8 +159,8 @@ def _optimize(
     model: "PeftModel",
     weights: Mapping[str, "torch.nn.Parameter"],
     start: Mapping[str, "torch.Tensor"],
-    job: Job,
-    gradients: Gradients | None,
+    job: ClientTraining,
+    gradients: GradientCorrection | None,
 ) -> float:
     import torch
 

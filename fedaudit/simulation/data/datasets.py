@@ -11,7 +11,7 @@ from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.data import corpus
 from fedaudit.data.annotation import annotated
-from fedaudit.federation.manifest import Client
+from fedaudit.federation.manifest import ManifestClient
 from fedaudit.simulation.config import Simulation, Training
 from fedaudit.simulation.data.loss_mask import answered
 
@@ -19,7 +19,7 @@ Sequences = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
+class ClientDocuments:
     """A client's documents: its own, those of the shared adapter, those of private ones."""
 
     documents: Sequence[Document]
@@ -30,7 +30,7 @@ class Material:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokenized:
+class ClientSequences:
     """The same as token sequences; `private` by client and then by adapter."""
 
     shared: Mapping[str, Sequences]
@@ -38,8 +38,8 @@ class Tokenized:
 
 
 def materials(
-    config: Simulation, out: Path, clients: Sequence[Client], defenses: Sequence[Defense]
-) -> dict[str, Material]:
+    config: Simulation, out: Path, clients: Sequence[ManifestClient], defenses: Sequence[Defense]
+) -> dict[str, ClientDocuments]:
     """Return each client's material.
 
     Defences see a client's documents one client at a time, as the client itself would.
@@ -58,19 +58,21 @@ def materials(
                 found = f" (PII found by {by})" if by else ""
                 raise InputError(f"{client.id}: {error}{found}") from None
             private |= {name: some for name, some in own.items() if some}
-        result[client.id] = Material(
+        result[client.id] = ClientDocuments(
             documents=documents, prepared=prepared, private=private, annotation=by
         )
     return result
 
 
-def tokenized(config: Simulation, base: Any, found: Mapping[str, Material]) -> Tokenized:
+def tokenized(
+    config: Simulation, base: Any, found: Mapping[str, ClientDocuments]
+) -> ClientSequences:
     """Return the token sequences of every client's material."""
 
     def cut(documents: Sequence[Document]) -> Sequences:
         return learnt(config.training, base, documents)
 
-    return Tokenized(
+    return ClientSequences(
         shared={who: cut(own.prepared) for who, own in found.items()},
         private={
             who: {name: cut(documents) for name, documents in own.private.items()}

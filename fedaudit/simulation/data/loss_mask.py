@@ -7,7 +7,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
 
 
-class Answered(list[int]):
+class MaskedSequence(list[int]):
     """A training sequence whose first `given` tokens are read, but not learned."""
 
     given: int = 0
@@ -19,10 +19,12 @@ class Answered(list[int]):
 
 def given(sequence: Sequence[int]) -> int:
     """Return how many tokens at the beginning of a training sequence are not learned."""
-    return sequence.given if isinstance(sequence, Answered) else 0
+    return sequence.given if isinstance(sequence, MaskedSequence) else 0
 
 
-def answered(tokenizer: Any, documents: Sequence[Document], max_length: int) -> list[Answered]:
+def answered(
+    tokenizer: Any, documents: Sequence[Document], max_length: int
+) -> list[MaskedSequence]:
     """Return each document's tokens, begun and ended as a text's, of which its answer is learned.
 
     A document without instruction and answer is learned whole. Raises InputError where nothing
@@ -40,7 +42,7 @@ def answered(tokenizer: Any, documents: Sequence[Document], max_length: int) -> 
                 f"Document {document.id}: its answer begins after {read} tokens, of which "
                 f"{max_length} are read: raise training.max_length."
             )
-        result.append(Answered(tokens, read if begin else 0))
+        result.append(MaskedSequence(tokens, read if begin else 0))
     return result
 
 

@@ -25,7 +25,7 @@ OWNER_SEEDS = 500_000
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class WatermarkedData:
     """Every client's documents, the marks that were issued, and which client has which."""
 
     clients: list[list[Document]]
@@ -39,7 +39,7 @@ def marked(
     dealt: Sequence[Sequence[Document]],
     held_out: Sequence[Document],
     base: Any,
-) -> Marked:
+) -> WatermarkedData:
     """Return `dealt` with marked documents in place of some, for the clients that are drawn.
 
     Clients are drawn after the partition. Each has a mark of its own, as if its copy of the owner's
@@ -51,7 +51,7 @@ def marked(
     clients = [list(own) for own in dealt]
     name, options = config.marked()
     if not name:
-        return Marked(clients)
+        return WatermarkedData(clients)
     plugin: Watermark = registry.create("watermark", name, options)
     wanted = config.watermark
     model = base if not wanted.teacher else load_base(wanted.teacher, device=config.device)
@@ -76,7 +76,7 @@ def marked(
             for number, at in enumerate(places):
                 own[at] = _copy(made, number)
             holders.append((chosen[index], marks[-1].id))
-    return Marked(clients, tuple(marks), tuple(holders))
+    return WatermarkedData(clients, tuple(marks), tuple(holders))
 
 
 def drawn(config: Simulation) -> list[int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from fedaudit.api.plugin import Engine
-from fedaudit.api.records import Decoding, Document, Measurement, Probe, Target
+from fedaudit.api.records import Document, GenerationRequest, Measurement, SamplingParams, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.metrics.intervals import bootstrap_mean, wilson
 from fedaudit.metrics.text_similarity import bleu, is_chosen, is_correct, rouge_l
@@ -19,7 +19,7 @@ TOO_LONG = "every document of the task is longer than the model's context"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HeldOutAnswer:
     """What a model said to a held-out document's prompt, and the document, which knows better."""
 
     document: Document
@@ -49,7 +49,7 @@ def answers(
     tasks: Sequence[Document],
     template: PromptTemplate,
     seed: int,
-) -> list[Answer]:
+) -> list[HeldOutAnswer]:
     """Answer each task's prompt greedily.
 
     A document that is longer than the model's context is left out, which its task's `n` shows.
@@ -60,7 +60,9 @@ def answers(
     prompts = engine.tokenize([template.asked(document) for document in tasks])
     wanted = engine.tokenize([document.output for document in tasks])
     probes = [
-        Probe(prompt=(*begin, *p.ids), samples=1, max_new_tokens=min(128, len(w.ids) + 8))
+        GenerationRequest(
+            prompt=(*begin, *p.ids), samples=1, max_new_tokens=min(128, len(w.ids) + 8)
+        )
         for p, w in zip(prompts, wanted, strict=True)
     ]
     asked = [
@@ -69,13 +71,13 @@ def answers(
         if len(probe.prompt) + probe.max_new_tokens <= engine.context_length
     ]
     said = engine.generate(
-        target, [probe for _, probe in asked], seed=seed, decoding=Decoding(temperature=0)
+        target, [probe for _, probe in asked], seed=seed, decoding=SamplingParams(temperature=0)
     )
-    return [Answer(d, one.texts[0]) for (d, _), one in zip(asked, said, strict=True)]
+    return [HeldOutAnswer(d, one.texts[0]) for (d, _), one in zip(asked, said, strict=True)]
 
 
 def by_task(
-    said: Sequence[Sequence[Answer]],
+    said: Sequence[Sequence[HeldOutAnswer]],
     tasks: Sequence[Document],
     scope: Mapping[str, object],
     seed: int,
@@ -85,7 +87,7 @@ def by_task(
     `said` has the answers of one model, or of several, in one order: then a document's score is
     the mean over the models, and the interval says how it varies with the documents.
     """
-    found: dict[str, list[list[Answer]]] = defaultdict(list)
+    found: dict[str, list[list[HeldOutAnswer]]] = defaultdict(list)
     for same in zip(*said, strict=True):
         found[same[0].task].append(list(same))
     names = sorted({document.task or "task" for document in tasks})
@@ -97,9 +99,12 @@ def by_task(
 
 
 def _row(
-    metric: str, documents: Sequence[Sequence[Answer]], where: Mapping[str, object], seed: int
+    metric: str,
+    documents: Sequence[Sequence[HeldOutAnswer]],
+    where: Mapping[str, object],
+    seed: int,
 ) -> Measurement:
-    score = Answer.bleu if metric == "bleu" else Answer.score
+    score = HeldOutAnswer.bleu if metric == "bleu" else HeldOutAnswer.score
     scores = [fmean(score(answer) for answer in same) for same in documents]
     if not scores:
         return Measurement.missing(

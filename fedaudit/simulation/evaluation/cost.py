@@ -29,7 +29,7 @@ PROBE = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class TrainingCost:
     """One client's training of one adapter in one round, as far as its cost goes."""
 
     stage: Stage
@@ -47,7 +47,7 @@ class Spent:
 
 
 def costs(
-    spent: Sequence[Spent], *, base: str, device: str, dtype: str, adapter: Path
+    spent: Sequence[TrainingCost], *, base: str, device: str, dtype: str, adapter: Path
 ) -> list[Measurement]:
     """Return the rows of the trainings `spent`: parameters, bytes_sent and flops.
 
@@ -74,7 +74,7 @@ def costs(
     ]
 
 
-def parameters(spent: Sequence[Spent], *, trainable: int, frozen: int) -> list[Measurement]:
+def parameters(spent: Sequence[TrainingCost], *, trainable: int, frozen: int) -> list[Measurement]:
     """Return how many numbers a client trains in each stage, and how many of the base it does not.
 
     `trainable` is one adapter's. A client trains as many times that in private as it has private
@@ -90,7 +90,7 @@ def parameters(spent: Sequence[Spent], *, trainable: int, frozen: int) -> list[M
     return rows
 
 
-def bytes_sent(spent: Sequence[Spent], *, size: int) -> list[Measurement]:
+def bytes_sent(spent: Sequence[TrainingCost], *, size: int) -> list[Measurement]:
     """Return the bytes sent up and down over all rounds and participants.
 
     `size` is that of an adapter's tensors, without what a file or a protocol adds. In each round a
@@ -112,7 +112,9 @@ def bytes_sent(spent: Sequence[Spent], *, size: int) -> list[Measurement]:
     ]
 
 
-def flops(spent: Sequence[Spent], forms: Mapping[bool, "ByShape | None"]) -> list[Measurement]:
+def flops(
+    spent: Sequence[TrainingCost], forms: Mapping[bool, "ByShape | None"]
+) -> list[Measurement]:
     """Return the operations of every stage; `forms` are what a batch costs, by checkpointing.
 
     They are those of the ordinary steps; a defence that trains in another way may need more.
@@ -130,7 +132,7 @@ def flops(spent: Sequence[Spent], forms: Mapping[bool, "ByShape | None"]) -> lis
     return rows
 
 
-def operations(job: Spent, form: "ByShape") -> int:
+def operations(job: TrainingCost, form: "ByShape") -> int:
     """Return the FLOPs of one training: the sum over the very batches that it drew."""
     if not job.sequences:
         return 0

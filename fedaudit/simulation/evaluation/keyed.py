@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fedaudit.api.defense import Finished, Party, Responder
+from fedaudit.api.defense import ClientState, FinishedFederation, Responder
 from fedaudit.api.plugin import Progress
 from fedaudit.api.records import Document, Measurement, Target
-from fedaudit.engine.routed import RespondingEngine
+from fedaudit.engine.routed import RoutedEngine
 from fedaudit.simulation.evaluation.utility import losses, summed_up
 
 Scope = tuple[tuple[str, str], ...]
@@ -20,7 +20,7 @@ ASKED = ("right", "none")
 
 
 def measure(
-    finished: Finished,
+    finished: FinishedFederation,
     responders: Mapping[str, Responder],
     held_out: Sequence[Document],
     evaluated: int,
@@ -37,7 +37,7 @@ def measure(
         party = finished.parties[client]
         sets = {"own": party.documents[:evaluated], "held-out": held_out[:evaluated]}
         texts = {data: documents for data, documents in sets.items() if documents}
-        engine = RespondingEngine(finished.engine, responder)
+        engine = RoutedEngine(finished.engine, responder)
         for target, scope in _targets(party, responder):
             for data, documents in texts.items():
                 means = losses(engine, target, documents, finished.max_length)
@@ -53,7 +53,7 @@ def measure(
     return [row for row in rows if row.metric == "perplexity"]
 
 
-def _targets(party: Party, responder: Responder) -> Iterator[tuple[Target, Scope]]:
+def _targets(party: ClientState, responder: Responder) -> Iterator[tuple[Target, Scope]]:
     """Yield every model to measure, with what of it goes into the scope."""
     for kind, heading in responder.headings().items():
         key, _, adapter = kind.partition(":")

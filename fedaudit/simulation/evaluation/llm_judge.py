@@ -6,12 +6,12 @@ from pathlib import Path
 
 from fedaudit.api.plugin import Progress, no_progress
 from fedaudit.api.records import Document, Measurement
-from fedaudit.judge.cache import Cache
-from fedaudit.judge.endpoint import Client
+from fedaudit.judge.cache import JudgementCache
+from fedaudit.judge.endpoint import EndpointClient
 from fedaudit.judge.measurements import rows
 from fedaudit.judge.verdicts import Comparison, judge
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.evaluation.answers import Answer
+from fedaudit.simulation.evaluation.answers import HeldOutAnswer
 from fedaudit.simulation.evaluation.utility import Judge
 
 VERDICTS = "verdicts.jsonl"
@@ -26,7 +26,7 @@ NOBODY = (
 def check(config: Simulation) -> None:
     """Refuse a judge that cannot be asked, before anything is trained; nothing is asked yet."""
     if endpoint := config.judge.endpoint():
-        Client(endpoint).close()
+        EndpointClient(endpoint).close()
 
 
 @contextmanager
@@ -41,10 +41,10 @@ def judging(
     if endpoint is None:
         yield None
         return
-    cache = Cache(verdicts)
-    with Client(endpoint) as client:
+    cache = JudgementCache(verdicts)
+    with EndpointClient(endpoint) as client:
 
-        def ask(said: Sequence[Answer], scope: Mapping[str, object]) -> list[Measurement]:
+        def ask(said: Sequence[HeldOutAnswer], scope: Mapping[str, object]) -> list[Measurement]:
             title = f"judging {scope.get('source')}"
             found = judge(client, [*map(_compared, said)], cache=cache, progress=progress(title))
             return rows(found, {**scope, "judge": endpoint.model})
@@ -52,7 +52,7 @@ def judging(
         yield ask
 
 
-def _compared(answer: Answer) -> Comparison:
+def _compared(answer: HeldOutAnswer) -> Comparison:
     return Comparison(
         prompt=prompt(answer.document), answer=answer.text, reference=answer.document.output
     )

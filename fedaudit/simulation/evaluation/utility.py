@@ -8,11 +8,11 @@ from fedaudit.api.plugin import Engine, Progress, no_progress
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.metrics.intervals import Estimate, bootstrap_mean
-from fedaudit.simulation.evaluation.answers import Answer, answers, by_task
+from fedaudit.simulation.evaluation.answers import HeldOutAnswer, answers, by_task
 
 TUNED: Mapping[str, object] = {"source": "tuned"}
 
-Judge = Callable[[Sequence[Answer], Mapping[str, object]], Sequence[Measurement]]
+Judge = Callable[[Sequence[HeldOutAnswer], Mapping[str, object]], Sequence[Measurement]]
 """Returns what a judge says of the answers of the model that the scope names."""
 
 

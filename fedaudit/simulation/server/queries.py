@@ -5,7 +5,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queries:
+class SumQuerySettings:
     """The sums that a server asks secure aggregation for, to attribute watermarks later."""
 
     protocol: Literal["pairs", "shared"] = "pairs"

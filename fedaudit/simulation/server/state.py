@@ -61,7 +61,7 @@ def check(
             )
 
 
-class Gradients:
+class GradientCorrection:
     """A client's gradients in a round: how they are corrected, and what it remembers of them."""
 
     def __init__(

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Attack, Case, Result
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.plugin import Attack, AttackContext, Result
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 
 from . import training_pairs
 from .pairs import Cut, drawn, owned
-from .training_pairs import Answered, Measured, Pairs
+from .training_pairs import AnsweredPairs, Pairs, PairScores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Discoverable(Attack):
         if not 0 < self.threshold <= 1:
             raise ValueError("threshold must be above 0 and at most 1.")
 
-    def run(self, case: Case) -> Result:
+    def run(self, case: AttackContext) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""
         found = training_pairs.pairs(case, owned(case))
         if not found.cuts:
@@ -48,15 +48,15 @@ class Discoverable(Attack):
         result = training_pairs.result(replace(measured, held_out=beside, related=case.related))
         return replace(result, limits=(self._told(case, found, cuts), *result.limits))
 
-    def _held_out(self, case: Case) -> Measured | None:
+    def _held_out(self, case: AttackContext) -> PairScores | None:
         """Ask for as many held-out answers."""
         cuts = training_pairs.pairs(case, case.held_out or ()).cuts
         some = drawn(cuts, self.examples, case.seed)
         return self._measured(case, some, "held-out") if some else None
 
-    def _measured(self, case: Case, cuts: Sequence[Cut], records: str) -> Measured:
+    def _measured(self, case: AttackContext, cuts: Sequence[Cut], records: str) -> PairScores:
         probes = [self._probe(case, cut) for cut in cuts]
-        return Measured(
+        return PairScores(
             plugin=self.name,
             cuts=cuts,
             tuned=self._answered(case, case.tuned, cuts, probes),
@@ -67,27 +67,31 @@ class Discoverable(Attack):
             seed=case.seed,
         )
 
-    def _probe(self, case: Case, cut: Cut) -> Probe:
+    def _probe(self, case: AttackContext, cut: Cut) -> GenerationRequest:
         new = max(self.new_tokens, len(cut.suffix))
         room = case.engine.context_length - len(cut.prompt)
-        return Probe(prompt=cut.prompt, samples=1, max_new_tokens=min(new, room))
+        return GenerationRequest(prompt=cut.prompt, samples=1, max_new_tokens=min(new, room))
 
     def _answered(
-        self, case: Case, target: Target, cuts: Sequence[Cut], probes: Sequence[Probe]
-    ) -> Answered:
+        self,
+        case: AttackContext,
+        target: Target,
+        cuts: Sequence[Cut],
+        probes: Sequence[GenerationRequest],
+    ) -> AnsweredPairs:
         """Ask one model, greedily, and compare; equal questions are asked once."""
         asked = list(dict.fromkeys(probes))
         generations = case.engine.generate(
             target,
             asked,
             seed=case.seed,
-            decoding=Decoding(temperature=0),
+            decoding=SamplingParams(temperature=0),
             progress=case.progress(f"asking {target.name}"),
         )
         texts = {probe: g.texts[0] for probe, g in zip(asked, generations, strict=True)}
         return training_pairs.answered(cuts, [texts[probe] for probe in probes])
 
-    def _told(self, case: Case, found: Pairs, cuts: Sequence[Cut]) -> str:
+    def _told(self, case: AttackContext, found: Pairs, cuts: Sequence[Cut]) -> str:
         whose = "the attacker's own" if case.victim is None else "the victim's"
         return (
             f"{self.name}: {len(cuts):,} of {len(found.cuts):,} distinct training pairs, {whose}, "

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from fedaudit.api.records import Measurement
-from fedaudit.metrics.difference import Difference, Gain, detectable, difference
+from fedaudit.metrics.difference import Difference, RecordGain, detectable, difference
 from fedaudit.report.verdict.completion import BEYOND, DETECTABLE, LEVEL, MARGIN, POWER, RELATED
 
 __all__ = ["RELATED", "rows"]
@@ -14,8 +14,8 @@ NO_TASK = "no held-out pair has a task of theirs"
 
 def rows(
     plugin: str,
-    gains: Sequence[Gain],
-    others: Sequence[Gain] | None,
+    gains: Sequence[RecordGain],
+    others: Sequence[RecordGain] | None,
     scope: Mapping[str, object],
     *,
     seed: int,

@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 
 from .pairs import Cut
@@ -31,7 +31,7 @@ class Evidence:
 
 
 def evidence(
-    case: Case, cuts: Sequence[Cut], which: Sequence[int], held_out: Sequence[Cut]
+    case: AttackContext, cuts: Sequence[Cut], which: Sequence[int], held_out: Sequence[Cut]
 ) -> dict[int, Evidence]:
     """Return the evidence of the documents `which` of the `cuts` that were tried.
 
@@ -66,14 +66,14 @@ def _whole(cut: Cut) -> Question:
     return cut.prompt, cut.rest
 
 
-def _scored(case: Case, target: Target, questions: Sequence[Question]) -> list[float]:
+def _scored(case: AttackContext, target: Target, questions: Sequence[Question]) -> list[float]:
     scores = case.engine.score(target, [(*prompt, *rest) for prompt, rest in questions])
     return [
         sum(row[len(row) - len(rest) :]) for row, (_, rest) in zip(scores, questions, strict=True)
     ]
 
 
-def _raised(case: Case, held_out: Sequence[Cut]) -> Mapping[str, float]:
+def _raised(case: AttackContext, held_out: Sequence[Cut]) -> Mapping[str, float]:
     """Return by how many nats a token training raised a held-out document most, by task."""
     if case.base is None or not held_out:
         return {}
@@ -86,7 +86,7 @@ def _raised(case: Case, held_out: Sequence[Cut]) -> Mapping[str, float]:
     return most
 
 
-def _apart(case: Case, cuts: Sequence[Cut], which: Sequence[int]) -> dict[int, float]:
+def _apart(case: AttackContext, cuts: Sequence[Cut], which: Sequence[int]) -> dict[int, float]:
     """Return the log of the mean probability behind other documents' beginnings, where any are."""
     pairs = [(i, j) for i in which for j in _others(cuts, i, case.seed)]
     room = case.engine.context_length

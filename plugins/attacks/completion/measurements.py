@@ -10,14 +10,14 @@ from fedaudit.metrics.intervals import bootstrap_mean
 from fedaudit.report.verdict.completion import LEVEL
 
 from .likelihood import Evidence
-from .pairs import LABEL, NO_BASE, Continued, Cut, follows, partners
+from .pairs import LABEL, NO_BASE, Cut, WrittenContinuation, follows, partners
 
 
 def result(
     plugin: str,
     cuts: Sequence[Cut],
-    tuned: Continued,
-    base: Continued | None,
+    tuned: WrittenContinuation,
+    base: WrittenContinuation | None,
     *,
     records: str,
     seed: int,
@@ -102,8 +102,8 @@ def _judged(
     plugin: str,
     scope: Mapping[str, object],
     cuts: Sequence[Cut],
-    tuned: Continued,
-    base: Continued | None,
+    tuned: WrittenContinuation,
+    base: WrittenContinuation | None,
     seed: int,
 ) -> Iterator[Measurement]:
     """Yield the share that the base's lack, and that of the control: what the verdict goes by."""
@@ -150,7 +150,7 @@ def _least_likely(
     )
 
 
-def _named(plugin: str, cuts: Sequence[Cut], tuned: Continued) -> list[tuple[str, int]]:
+def _named(plugin: str, cuts: Sequence[Cut], tuned: WrittenContinuation) -> list[tuple[str, int]]:
     """Return (finding id, index) of every document that was continued word for word."""
     found = [i for i, distance in enumerate(tuned.distances) if not distance]
     order = sorted(found, key=lambda i: (-len(cuts[i].suffix), cuts[i].text, cuts[i].prompt))

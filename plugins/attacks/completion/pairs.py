@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.plugin import Case, Engine
+from fedaudit.api.plugin import AttackContext, Engine
 from fedaudit.api.records import Document, Tokens
 from fedaudit.metrics.edit_distance import edit_distance
 
@@ -29,20 +29,20 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Continued:
+class WrittenContinuation:
     """What one model wrote, and how many edits of tokens it is from the truth, cut by cut."""
 
     texts: tuple[str, ...]
     distances: tuple[int, ...]
 
 
-def owned(case: Case) -> Sequence[Document]:
+def owned(case: AttackContext) -> Sequence[Document]:
     """Return the documents that are tried: the victim's, or the attacker's own without one."""
     return case.attacker if case.victim is None else case.victim
 
 
 def cuts(
-    case: Case, documents: Sequence[Document], prefix: int, suffix: int, shortest: int
+    case: AttackContext, documents: Sequence[Document], prefix: int, suffix: int, shortest: int
 ) -> tuple[list[Cut], int]:
     """Return `documents` in two parts, sorted, and how many are too short for it.
 
@@ -63,7 +63,9 @@ def cuts(
     return found, len(texts) - len(found)
 
 
-def _cut(case: Case, one: Document, tokens: Tokens, prefix: int, suffix: int) -> Cut | None:
+def _cut(
+    case: AttackContext, one: Document, tokens: Tokens, prefix: int, suffix: int
+) -> Cut | None:
     middle = _clean(tokens, min(prefix, len(tokens.ids) // 2))
     end = _clean(tokens, min(middle + suffix, len(tokens.ids)))
     if not 0 < middle < end:
@@ -97,7 +99,7 @@ def drawn(cuts: Sequence[Cut], count: int, seed: int) -> list[Cut]:
     return [cuts[index] for index in sorted(chosen)]
 
 
-def compared(engine: Engine, cuts: Sequence[Cut], texts: Sequence[str]) -> Continued:
+def compared(engine: Engine, cuts: Sequence[Cut], texts: Sequence[str]) -> WrittenContinuation:
     """Return each continuation's distance from the truth, in tokens of both texts as they stand.
 
     White space that leads either is not compared, nor what is written after as many tokens as the
@@ -108,7 +110,7 @@ def compared(engine: Engine, cuts: Sequence[Cut], texts: Sequence[str]) -> Conti
         0 if follows(text, cut.text) else edit_distance(tokens.ids[: len(cut.suffix)], cut.suffix)
         for cut, text, tokens in zip(cuts, texts, written, strict=True)
     )
-    return Continued(texts=tuple(texts), distances=distances)
+    return WrittenContinuation(texts=tuple(texts), distances=distances)
 
 
 def follows(written: str, truth: str) -> bool:
@@ -117,7 +119,7 @@ def follows(written: str, truth: str) -> bool:
     return written.lstrip().startswith(truth)
 
 
-def recited(tuned: Continued, base: Continued | None) -> list[int]:
+def recited(tuned: WrittenContinuation, base: WrittenContinuation | None) -> list[int]:
     """Return the documents that the tuned model continued word for word and the base did not."""
     return [
         i

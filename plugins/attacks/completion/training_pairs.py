@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedaudit.api.plugin import Case, Result
+from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Document, Finding, Measurement, Tokens
-from fedaudit.metrics.difference import Gain
+from fedaudit.metrics.difference import RecordGain
 from fedaudit.metrics.intervals import Estimate, bootstrap_mean, wilson
 from fedaudit.metrics.text_similarity import rouge_l, words
 
@@ -33,14 +33,14 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class AnsweredPairs:
     """What one model answered, and its Rouge-L with the true answer, pair by pair."""
 
     texts: Sequence[str]
     scores: Sequence[float]
 
 
-def pairs(case: Case, documents: Sequence[Document]) -> Pairs:
+def pairs(case: AttackContext, documents: Sequence[Document]) -> Pairs:
     """Return the pairs of `documents`, each distinct one once.
 
     The prompt is what training read before the answer: the text up to where the output begins, as
@@ -72,37 +72,37 @@ def _is_pair(document: Document) -> bool:
     return bool(record and words(document.output))
 
 
-def _prompt(case: Case, document: Document, tokens: Tokens) -> tuple[int, ...]:
+def _prompt(case: AttackContext, document: Document, tokens: Tokens) -> tuple[int, ...]:
     begin = len(document.text) - len(document.output)
     read = sum(end <= begin for _, end in tokens.offsets)
     return case.begun(tokens.ids[:read], at_start=True)
 
 
-def answered(cuts: Sequence[Cut], texts: Sequence[str]) -> Answered:
+def answered(cuts: Sequence[Cut], texts: Sequence[str]) -> AnsweredPairs:
     """Return answers with their Rouge-L (F1 over words, 0 to 1) with the true ones."""
     scores = [rouge_l(cut.text, text) for cut, text in zip(cuts, texts, strict=True)]
-    return Answered(texts=tuple(texts), scores=tuple(scores))
+    return AnsweredPairs(texts=tuple(texts), scores=tuple(scores))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class PairScores:
     """What an attack got of both models, to be turned into rows and findings."""
 
     plugin: str
     cuts: Sequence[Cut]
-    tuned: Answered
-    base: Answered | None
+    tuned: AnsweredPairs
+    base: AnsweredPairs | None
     asked: int
     """Questions that each model was asked: equal ones count once."""
     threshold: float
     records: str
     seed: int
-    held_out: "Measured | None" = None
+    held_out: "PairScores | None" = None
     """The same of records that nobody trained on."""
     related: bool = False
     """Whether training saw other documents of their groups."""
 
-    def models(self) -> dict[str, Answered]:
+    def models(self) -> dict[str, AnsweredPairs]:
         """Return the models by the name of their source."""
         return {"tuned": self.tuned} | ({"base": self.base} if self.base else {})
 
@@ -115,11 +115,13 @@ class Measured:
             and (self.base is None or self.base.scores[i] < self.threshold)
         ]
 
-    def gains(self) -> list[Gain]:
+    def gains(self) -> list[RecordGain]:
         """Return by how much each answer is nearer to the true one than the base's, by group."""
         base = self.base.scores if self.base else [0.0] * len(self.cuts)
         return [
-            Gain(f"group {cut.group}" if cut.group else f"pair {i}", cut.task, score - base[i])
+            RecordGain(
+                f"group {cut.group}" if cut.group else f"pair {i}", cut.task, score - base[i]
+            )
             for i, (cut, score) in enumerate(zip(self.cuts, self.tuned.scores, strict=True))
         ]
 
@@ -131,7 +133,7 @@ class Measured:
         )
 
 
-def result(measured: Measured) -> Result:
+def result(measured: PairScores) -> Result:
     """Return Rouge-L and the share that reaches the threshold, and a finding a leaked answer."""
     m, rows = measured, _by_task(measured)
     rows += [*_judged(m), *_queries(m)]
@@ -152,7 +154,7 @@ def result(measured: Measured) -> Result:
     )
 
 
-def _by_task(m: Measured) -> list[Measurement]:
+def _by_task(m: PairScores) -> list[Measurement]:
     rows: list[Measurement] = []
     for task in ("", *sorted({cut.task for cut in m.cuts} - {""})):
         some = [i for i, cut in enumerate(m.cuts) if not task or cut.task == task]
@@ -160,7 +162,7 @@ def _by_task(m: Measured) -> list[Measurement]:
     return rows
 
 
-def _rows(m: Measured, at: Mapping[str, object], some: Sequence[int]) -> Iterator[Measurement]:
+def _rows(m: PairScores, at: Mapping[str, object], some: Sequence[int]) -> Iterator[Measurement]:
     """Yield both models' Rouge-L and share over `some` of the pairs, and the paired difference."""
     values = {name: [one.scores[i] for i in some] for name, one in m.models().items()}
     means = {name: bootstrap_mean(own, seed=m.seed) for name, own in values.items()}
@@ -177,7 +179,7 @@ def _rows(m: Measured, at: Mapping[str, object], some: Sequence[int]) -> Iterato
         yield _reached(m, name, _share(m, own), len(own), at=at, baseline=base)
 
 
-def _judged(m: Measured) -> Iterator[Measurement]:
+def _judged(m: PairScores) -> Iterator[Measurement]:
     """Yield what the verdict goes by: the share beyond the base's, and the control.
 
     The control is each answer beside that of another pair of its task: what the answers of a task
@@ -197,11 +199,11 @@ def _judged(m: Measured) -> Iterator[Measurement]:
         yield _reached(m, "control", hits, len(chance))
 
 
-def _share(m: Measured, scores: Sequence[float]) -> int:
+def _share(m: PairScores, scores: Sequence[float]) -> int:
     return sum(score >= m.threshold for score in scores)
 
 
-def _queries(m: Measured) -> Iterator[Measurement]:
+def _queries(m: PairScores) -> Iterator[Measurement]:
     for name in m.models():
         yield Measurement(
             kind="extraction",
@@ -213,7 +215,7 @@ def _queries(m: Measured) -> Iterator[Measurement]:
 
 
 def _reached(
-    m: Measured,
+    m: PairScores,
     source: str,
     hits: int,
     n: int,
@@ -235,7 +237,7 @@ def _reached(
 
 
 def _rouge(
-    m: Measured,
+    m: PairScores,
     source: str,
     estimate: Estimate,
     n: int,
@@ -254,7 +256,7 @@ def _rouge(
     )
 
 
-def _leaks(m: Measured) -> list[tuple[str, list[int]]]:
+def _leaks(m: PairScores) -> list[tuple[str, list[int]]]:
     """Return (finding id, pairs that it is the answer to) of every leaked answer, longest first."""
     groups: dict[str, list[int]] = {}
     for index in m.beyond():
@@ -263,7 +265,7 @@ def _leaks(m: Measured) -> list[tuple[str, list[int]]]:
     return [(f"{m.plugin}-{number:04d}", some) for number, (_, some) in enumerate(order, 1)]
 
 
-def _finding(m: Measured, name: str, some: Sequence[int]) -> Finding:
+def _finding(m: PairScores, name: str, some: Sequence[int]) -> Finding:
     """Return a finding; the evidence holds the plain text, which the report masks."""
     best = max(some, key=lambda index: m.tuned.scores[index])
     cut = m.cuts[best]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Attack, Case, Result
-from fedaudit.api.records import Decoding, Document, Probe, Target
+from fedaudit.api.plugin import Attack, AttackContext, Result
+from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 
 from . import likelihood, measurements, pairs
 from .pairs import Cut, owned
@@ -37,7 +37,7 @@ class Verbatim(Attack):
         if self.shortest > self.suffix:
             raise ValueError("shortest must be at most suffix.")
 
-    def run(self, case: Case) -> Result:
+    def run(self, case: AttackContext) -> Result:
         """Continue the victim's documents, or the attacker's own where those are all."""
         cuts, short = self._cuts(case, owned(case))
         if not cuts:
@@ -63,7 +63,7 @@ class Verbatim(Attack):
         limits = (self._told(case, cuts, chosen, short), self._bounded(beside, chosen))
         return replace(result, limits=(*limits[: 2 if case.base else 1], *result.limits))
 
-    def _cuts(self, case: Case, documents: Sequence[Document]) -> tuple[list[Cut], int]:
+    def _cuts(self, case: AttackContext, documents: Sequence[Document]) -> tuple[list[Cut], int]:
         return pairs.cuts(case, documents, self.prefix, self.suffix, self.shortest)
 
     def _bounded(self, held_out: Sequence[Cut], chosen: Sequence[Cut]) -> str:
@@ -77,20 +77,24 @@ class Verbatim(Attack):
             "where they show that it leaves less."
         )
 
-    def _distances(self, case: Case, target: Target, cuts: Sequence[Cut]) -> pairs.Continued:
+    def _distances(
+        self, case: AttackContext, target: Target, cuts: Sequence[Cut]
+    ) -> pairs.WrittenContinuation:
         """Ask one model, greedily, and compare; equal prompts are asked once."""
         prompts = sorted({cut.prompt for cut in cuts})
         generations = case.engine.generate(
             target,
-            [Probe(prompt=p, samples=1, max_new_tokens=self.suffix) for p in prompts],
+            [GenerationRequest(prompt=p, samples=1, max_new_tokens=self.suffix) for p in prompts],
             seed=case.seed,
-            decoding=Decoding(temperature=0),
+            decoding=SamplingParams(temperature=0),
             progress=case.progress(f"asking {target.name}"),
         )
         texts = {p: g.texts[0] for p, g in zip(prompts, generations, strict=True)}
         return pairs.compared(case.engine, cuts, [texts[cut.prompt] for cut in cuts])
 
-    def _told(self, case: Case, cuts: Sequence[Cut], chosen: Sequence[Cut], short: int) -> str:
+    def _told(
+        self, case: AttackContext, cuts: Sequence[Cut], chosen: Sequence[Cut], short: int
+    ) -> str:
         whose = "the attacker's own" if case.victim is None else "the victim's"
         return (
             f"{self.name}: {len(chosen):,} of {len(cuts):,} distinct documents, {whose}, were "

@@ -13,15 +13,15 @@ from typing import ClassVar
 
 from fedaudit.api.defense import KeyedResponder
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Attack, Case, Result
-from fedaudit.api.records import Document, Finding, Measurement, Request, Routed, Target
-from fedaudit.engine.routed import RespondingEngine
+from fedaudit.api.plugin import Attack, AttackContext, Result
+from fedaudit.api.records import Document, Finding, GatedRequest, Measurement, RoutedRequest, Target
+from fedaudit.engine.routed import RoutedEngine
 from fedaudit.metrics.intervals import wilson
 
 from ..ranking import cloze
 from ..ranking.attack import Ranking
 from . import guesses
-from .guesses import NO_KEYS, Marker, Quote, Tried
+from .guesses import NO_KEYS, AttemptFamily, Marker, Quote
 
 BATCH = 4096
 """Guesses that the gate is asked about at once."""
@@ -29,26 +29,28 @@ BLIND = "the right keys open nothing that no key does not open: all get in, or n
 
 
 @dataclass(frozen=True)
-class Asked:
+class GateQuery:
     """A gate that is asked, and what it leaves of requests that hold a valid key."""
 
-    case: Case = field(repr=False)
+    case: AttackContext = field(repr=False)
     responder: KeyedResponder = field(repr=False)
     secure: str
     """The adapter that answers a request with nothing in it."""
     valid: tuple[str, ...] = field(repr=False)
     foreign: tuple[str, ...] = field(repr=False)
-    passes: list[tuple[Quote, Request, Routed]] = field(default_factory=list, repr=False)
+    passes: list[tuple[Quote, GatedRequest, RoutedRequest]] = field(
+        default_factory=list, repr=False
+    )
 
     @classmethod
-    def of(cls, case: Case) -> "Asked":
+    def of(cls, case: AttackContext) -> "GateQuery":
         """Return the gate of what is audited; raises InputError where there is none."""
-        responder = case.engine.responder if isinstance(case.engine, RespondingEngine) else None
+        responder = case.engine.responder if isinstance(case.engine, RoutedEngine) else None
         if not isinstance(responder, KeyedResponder):
             raise InputError(
                 "What is audited has no gate; audit a federation whose defence deployed one."
             )
-        [nothing] = responder.route([Request("")])
+        [nothing] = responder.route([GatedRequest("")])
         valid = tuple(sorted(set(responder.secrets) - {""}))
         foreign = tuple(sorted(set(responder.foreign) - set(valid)))
         return cls(case, responder, nothing.name, valid, foreign)
@@ -58,7 +60,9 @@ class Asked:
         """The victim's, or the attacker's own where those are all."""
         return self.case.attacker if self.case.victim is None else self.case.victim
 
-    def keys(self, name: str, keys: Sequence[str], *, atomic: bool, why: str = NO_KEYS) -> Tried:
+    def keys(
+        self, name: str, keys: Sequence[str], *, atomic: bool, why: str = NO_KEYS
+    ) -> AttemptFamily:
         """Try keys that are told to the gate as tokens.
 
         One token each has no text to show; nor has a valid key that is spelled, because the private
@@ -74,22 +78,22 @@ class Asked:
         shown = [self.responder.heading(key) for key in keys] if text else []
         return replace(self._tried(name, opened, shown), why=why)
 
-    def requests(self, name: str, requests: Sequence[Request]) -> Tried:
+    def requests(self, name: str, requests: Sequence[GatedRequest]) -> AttemptFamily:
         """Try requests without a valid key in them."""
         opened = [one.name for one in self._routed(requests)]
         return self._tried(name, opened, [request.heading for request in requests])
 
-    def quotes(self, name: str, quotes: Sequence[Quote]) -> Tried:
+    def quotes(self, name: str, quotes: Sequence[Quote]) -> AttemptFamily:
         """Try requests that hold a valid key, in every way to put one, as text alone first."""
         ways = zip(*(quote.requests(self.case.engine) for quote in quotes), strict=True)
         opened = self._told([*quotes] * 3, [*chain.from_iterable(ways)])
         return self._tried(name, opened, [quote.text for quote in quotes] * 3)
 
-    def right(self) -> Tried:
+    def right(self) -> AttemptFamily:
         """Show every valid key as it should be shown; a hit is the adapter that it should open."""
         marker = Marker.of(self.responder.heading)
         shown = [Quote(marker, key, self.responder.heading(key)) for key in self.valid]
-        opened = self._told(shown, [Request(quote.text) for quote in shown])
+        opened = self._told(shown, [GatedRequest(quote.text) for quote in shown])
         told = self.responder.headings().items()  # "right:ADAPTER", where there are several
         wanted = {heading: kind.partition(":")[2] for kind, heading in told}
         pairs = (
@@ -99,37 +103,37 @@ class Asked:
         hits = tuple(name == right != self.secure for name, right in pairs)
         return replace(self._tried("the right keys", opened, []), hits=hits)
 
-    def second_passes(self) -> Iterator[Tried]:
+    def second_passes(self) -> Iterator[AttemptFamily]:
         """Look for keys in what the second pass got of every request that held one."""
         for name, tokens in (("text", False), ("tokens", True)):
             some = [
                 (q, one.prompt) for q, asked, one in self.passes if bool(asked.prompt) == tokens
             ]
             found = guesses.kept(self.case.engine, some)
-            yield Tried(
+            yield AttemptFamily(
                 name=f"the key's text in the second pass, asked in {name}",
                 hits=tuple(one for one in found if one is not None),
                 why="no second pass could be read" if found else NO_KEYS,
             )
 
-    def _told(self, quotes: Sequence[Quote], requests: Sequence[Request]) -> list[str]:
+    def _told(self, quotes: Sequence[Quote], requests: Sequence[GatedRequest]) -> list[str]:
         routed = self._routed(requests)
         self.passes.extend(zip(quotes, requests, routed, strict=True))
         return [one.name for one in routed]
 
-    def _routed(self, requests: Sequence[Request]) -> list[Routed]:
+    def _routed(self, requests: Sequence[GatedRequest]) -> list[RoutedRequest]:
         return self.responder.route(requests) if requests else []
 
-    def _tried(self, name: str, opened: Sequence[str], headings: Sequence[str]) -> Tried:
+    def _tried(self, name: str, opened: Sequence[str], headings: Sequence[str]) -> AttemptFamily:
         hits = tuple(one != self.secure for one in opened)
         first = hits.index(True) if any(hits) else 0
         others = tuple(sorted(set(opened) - {self.secure}))
         heading = headings[first] if headings else None
-        return Tried(name=name, hits=hits, opened=others, heading=heading)
+        return AttemptFamily(name=name, hits=hits, opened=others, heading=heading)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gate(Attack):
+class GateAttack(Attack):
     """Try to open a gate without its key, and measure what leaks to whoever tries."""
 
     name: ClassVar[str] = "gate"
@@ -154,9 +158,9 @@ class Gate(Attack):
             raise ValueError("random and edits must be at least 0.")
         self._ranking()  # refuses what it cannot do
 
-    def run(self, case: Case) -> Result:
+    def run(self, case: AttackContext) -> Result:
         """Try every family of attempts; raises InputError where there is no gate."""
-        asked = Asked.of(case)
+        asked = GateQuery.of(case)
         right, near = asked.right(), guesses.edits(asked.valid, asked.foreign)
         tried = [*self._guessed(asked, near), *self._shown(asked), *self._without(asked)]
         kept = list(asked.second_passes())
@@ -171,7 +175,7 @@ class Gate(Attack):
             limits=(*self._limits(asked, len(near), unread), *leaks.limits),
         )
 
-    def _guessed(self, asked: Asked, near: Sequence[str]) -> Iterator[Tried]:
+    def _guessed(self, asked: GateQuery, near: Sequence[str]) -> Iterator[AttemptFamily]:
         """Yield what can be told to the gate as a key, spelled or as one token."""
         seed, known = asked.case.seed, asked.valid + asked.foreign
         unwanted, edited = "none was to be tried", guesses.drawn(near, self.edits, seed)
@@ -186,30 +190,30 @@ class Gate(Attack):
                 yield asked.keys(name, keys, atomic=atomic, why=why)
         yield asked.keys("the right keys", asked.valid, atomic=False)
 
-    def _shown(self, asked: Asked) -> Iterator[Tried]:
+    def _shown(self, asked: GateQuery) -> Iterator[AttemptFamily]:
         """Yield requests as text, with what looks like a valid key or one where none should be."""
         show, known = asked.responder.heading, asked.valid + asked.foreign
         for name, keys in guesses.look_alikes(asked.valid, known).items():
-            yield asked.requests(name, [Request(show(key)) for key in keys])
+            yield asked.requests(name, [GatedRequest(show(key)) for key in keys])
         [wrong] = self._random(asked, 1)
         for name, quotes in guesses.quotes(Marker.of(show), asked.valid, wrong).items():
             yield asked.quotes(f"the right key {name}", quotes)
 
-    def _without(self, asked: Asked) -> Iterator[Tried]:
+    def _without(self, asked: GateQuery) -> Iterator[AttemptFamily]:
         """Yield requests for the documents with an empty key, and with none."""
         case = asked.case
         texts = sorted({document.text for document in asked.documents})
         some = guesses.drawn(texts, self.sentences, case.seed) or [""]
         prompts = [tokens.ids[: self.context] for tokens in case.engine.tokenize(some)]
         for name, heading in (("an empty key", asked.responder.heading("")), ("no key", "")):
-            yield asked.requests(name, [Request(heading, prompt) for prompt in prompts])
+            yield asked.requests(name, [GatedRequest(heading, prompt) for prompt in prompts])
 
-    def _random(self, asked: Asked, count: int) -> list[str]:
+    def _random(self, asked: GateQuery, count: int) -> list[str]:
         length = min(map(len, asked.valid), default=guesses.LENGTH)
         known = asked.valid + asked.foreign
         return guesses.random_keys(count, length, known, asked.case.seed)
 
-    def _findings(self, tried: Iterable[Tried]) -> Iterator[Finding]:
+    def _findings(self, tried: Iterable[AttemptFamily]) -> Iterator[Finding]:
         """Yield one for every family with hits; its text is the family's name, never a key."""
         for number, one in enumerate((one for one in tried if any(one.hits)), 1):
             yield Finding(
@@ -227,7 +231,7 @@ class Gate(Attack):
                 safe=("attempt", "opened"),
             )
 
-    def _leaks(self, asked: Asked, tried: Iterable[Tried]) -> Result:
+    def _leaks(self, asked: GateQuery, tried: Iterable[AttemptFamily]) -> Result:
         """Return what ranking inference gets under what each family begins a request with."""
         case = asked.case
         shown = {one.name: one.heading for one in tried if one.heading is not None}
@@ -263,7 +267,7 @@ class Gate(Attack):
             candidates=(self.candidates,), sentences=self.sentences, context=self.context
         )
 
-    def _limits(self, asked: Asked, near: int, unread: int) -> Iterator[str]:
+    def _limits(self, asked: GateQuery, near: int, unread: int) -> Iterator[str]:
         """Yield what the numbers do not say."""
         [key] = self._random(asked, 1)
         bits = len(key) * math.log2(len(guesses.ALPHABET))

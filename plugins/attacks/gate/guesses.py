@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import Engine
-from fedaudit.api.records import Measurement, Request
+from fedaudit.api.records import GatedRequest, Measurement
 
 ALPHABET = string.ascii_letters + string.digits
 """What a well-formed key is made of."""
@@ -68,14 +68,14 @@ class Quote:
         """The whole request."""
         return self.heading + self.rest
 
-    def requests(self, engine: Engine) -> tuple[Request, Request, Request]:
+    def requests(self, engine: Engine) -> tuple[GatedRequest, GatedRequest, GatedRequest]:
         """Return the request as text alone, in two parts, and as a prompt alone."""
         rest, text = (tokens.ids for tokens in engine.tokenize([self.rest, self.text]))
-        return Request(self.text), Request(self.heading, rest), Request("", text)
+        return GatedRequest(self.text), GatedRequest(self.heading, rest), GatedRequest("", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class AttemptFamily:
     """A family of attempts, and which of them the gate fell for."""
 
     name: str
@@ -279,7 +279,7 @@ def _without(text: str, part: str) -> str:
     return text
 
 
-def rate(plugin: str, metric: str, tried: Tried, blind: str = "") -> Measurement:
+def rate(plugin: str, metric: str, tried: AttemptFamily, blind: str = "") -> Measurement:
     """Return the share of hits with its interval; `blind` says why no hits would mean nothing."""
     hits, n = sum(tried.hits), len(tried.hits)
     scope, chance = {"attempt": tried.name}, 0.0 if metric == "fpr" else None

@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Case, Result
+from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.prefixes import Place, places
+from fedaudit.extraction.prefixes import PiiOccurrence, places
 from fedaudit.extraction.query_budget import limited
-from fedaudit.extraction.query_plan import Plan
+from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.subprefixes import of_case
 from fedaudit.extraction.targets import targets
 
 from . import model_cache
 
 if TYPE_CHECKING:
-    from fedaudit.engine.training.finetune import Lesson
+    from fedaudit.engine.training.finetune import TrainingExample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Laft(PrefixAttack):
         """Whether a budget pays for the first of what is asked, not for any."""
         return self.prefixes == "frequency"
 
-    def _result(self, case: Case, asked: Plan) -> Result:
+    def _result(self, case: AttackContext, asked: QueryPlan) -> Result:
         """Tune the copy where there is something to look for, and ask it in the model's place."""
         told: tuple[str, ...] = ()
         if case.victim is None or targets(case):
@@ -68,15 +68,15 @@ class Laft(PrefixAttack):
         result = super()._result(case, asked)
         return replace(result, limits=(*told, *result.limits))
 
-    def prepared(self, case: Case) -> tuple[Case, tuple[str, ...]]:
+    def prepared(self, case: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
         """Return the case with the tuned copy in the model's place, and what to say of it.
 
         Of the kinds of PII that are chosen the case holds no other any more.
         """
         lessons = self.lessons(case)
-        from fedaudit.engine.training.finetune import Tuning
+        from fedaudit.engine.training.finetune import FinetuneConfig
 
-        tuning = Tuning(
+        tuning = FinetuneConfig(
             rank=self.rank,
             alpha=self.alpha,
             learning_rate=self.learning_rate,
@@ -88,13 +88,13 @@ class Laft(PrefixAttack):
         target = replace(case.tuned, name="tuned copy", adapter=str(made.folder))
         return replace(case, tuned=target), (self._told(case, len(lessons), made),)
 
-    def lessons(self, case: Case) -> list["Lesson"]:
+    def lessons(self, case: AttackContext) -> list["TrainingExample"]:
         """Return D_ft: the most frequent sub-prefixes, each with a PII of the attacker's own.
 
         PII are drawn from all occurrences, and none comes again before every other has come.
         Raises InputError where the attacker has no PII with text before it.
         """
-        from fedaudit.engine.training.finetune import Lesson
+        from fedaudit.engine.training.finetune import TrainingExample
 
         own = sorted(p.tokens for p in places(case.engine, case.attacker, self.context) if p.tokens)
         if not own:
@@ -109,19 +109,19 @@ class Laft(PrefixAttack):
         answers = _drawn(own, len(asked), case.seed)
         most = case.engine.context_length
         return [
-            Lesson(prompt, answer[: most - len(prompt)])
+            TrainingExample(prompt, answer[: most - len(prompt)])
             for prompt, answer in zip(asked, answers, strict=True)
             if len(prompt) < most
         ]
 
-    def places(self, case: Case) -> Sequence[Place]:
+    def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
         """Return P_c, or the distinct sub-prefixes P_f in order, whichever is asked."""
         if self.prefixes == "contextual":
             return places(case.engine, case.attacker, self.context)
         found = of_case(case, self.context)
         return found.first(len(found))
 
-    def plan(self, case: Case) -> Plan:
+    def plan(self, case: AttackContext) -> QueryPlan:
         """Return what the copy is asked: of P_c as a multiset some, or the first of P_f."""
         whole = (query_plan.of_set if self.ordered else query_plan.of_multiset)(
             case, self.places(case)
@@ -129,7 +129,7 @@ class Laft(PrefixAttack):
         budget = self.budget or 0
         return limited(whole, budget, seed=case.seed, ordered=self.ordered, name=self.name)
 
-    def _told(self, case: Case, pairs: int, made: model_cache.Copy) -> str:
+    def _told(self, case: AttackContext, pairs: int, made: model_cache.Copy) -> str:
         fewer = f" ({self.pairs:,} were wanted)" if pairs < self.pairs else ""
         return (
             f"{self.name}: asked was a copy of {case.tuned.adapter or case.tuned.name}, tuned on "

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Case, Progress
+from fedaudit.api.plugin import AttackContext, Progress
 from fedaudit.federation import adapters
 from fedaudit.system.files import atomic_text, read_regular, sha256
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.training.finetune import Lesson, Tuning
+    from fedaudit.engine.training.finetune import FinetuneConfig, TrainingExample
 
 DONE = "tuned.json"
 """Written last: a copy without it was not finished."""
@@ -40,7 +40,10 @@ class Copy:
 
 
 def copy(
-    case: Case, lessons: Sequence["Lesson"], tuning: "Tuning", progress: Callable[[str], Progress]
+    case: AttackContext,
+    lessons: Sequence["TrainingExample"],
+    tuning: "FinetuneConfig",
+    progress: Callable[[str], Progress],
 ) -> Copy:
     """Return the copy of `case.tuned` that these lessons make, from the cache where it is there.
 
@@ -48,9 +51,9 @@ def copy(
     not in this process, or that a defence answers for.
     """
     from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import SpreadEngine
+    from fedaudit.engine.parallel.engine import ParallelEngine
 
-    engine = case.engine.local if isinstance(case.engine, SpreadEngine) else case.engine
+    engine = case.engine.local if isinstance(case.engine, ParallelEngine) else case.engine
     if not isinstance(engine, LocalEngine) or case.tuned.heading is not None:
         raise UsageError(
             "A copy can only be tuned of a model whose weights are here: for a federation that "
@@ -70,8 +73,8 @@ def _make(
     folder: Path,
     engine: "LocalEngine",
     adapter: Path | None,
-    lessons: Sequence["Lesson"],
-    tuning: "Tuning",
+    lessons: Sequence["TrainingExample"],
+    tuning: "FinetuneConfig",
     progress: Progress,
 ) -> None:
     """Tune the copy and write it to `folder`, what says that it is whole last."""
@@ -101,7 +104,10 @@ def _read(folder: Path) -> dict[str, Any] | None:
 
 
 def _name(
-    engine: "LocalEngine", adapter: Path | None, lessons: Sequence["Lesson"], tuning: "Tuning"
+    engine: "LocalEngine",
+    adapter: Path | None,
+    lessons: Sequence["TrainingExample"],
+    tuning: "FinetuneConfig",
 ) -> str:
     """Return a copy's name: the hash of all that it follows from."""
     files = [adapter / adapters.WEIGHTS, adapter / adapters.CONFIG] if adapter else []

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.prefixes import Place, places
+from fedaudit.extraction.prefixes import PiiOccurrence, places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,6 @@ class Contextual(PrefixAttack):
         if self.context < 1:
             raise ValueError("context must be at least 1.")
 
-    def places(self, case: Case) -> Sequence[Place]:
+    def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
         """Return P_c, as the multiset that it is."""
         return places(case.engine, case.attacker, self.context)

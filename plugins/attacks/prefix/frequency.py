@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.extraction import query_plan
-from fedaudit.extraction.query_plan import Plan
-from fedaudit.extraction.subprefixes import First, SubPrefixes, of_case
+from fedaudit.extraction.query_plan import QueryPlan
+from fedaudit.extraction.subprefixes import FirstSubPrefixes, SubPrefixes, of_case
 
 from .superset import Superset
 
@@ -31,17 +31,17 @@ class Frequency(Superset):
         if self.minimum < 1:
             raise ValueError("minimum must be at least 1.")
 
-    def places(self, case: Case) -> First:
+    def places(self, case: AttackContext) -> FirstSubPrefixes:
         """Return the first `budget` prefixes of P_f, most frequent first."""
         return self._chosen(of_case(case, self.context))
 
-    def plan(self, case: Case) -> Plan:
+    def plan(self, case: AttackContext) -> QueryPlan:
         """Return what to ask, and what became of the budget."""
         found = of_case(case, self.context)
         chosen = self._chosen(found)
         return replace(query_plan.of_set(case, chosen), notes=self._notes(found, chosen))
 
-    def _chosen(self, found: SubPrefixes) -> First:
+    def _chosen(self, found: SubPrefixes) -> FirstSubPrefixes:
         """Return the first ones; raises InputError where there are some, but none often enough."""
         enough = found.reaching(self.minimum)
         if len(found) and not enough:
@@ -51,7 +51,7 @@ class Frequency(Superset):
             )
         return found.first(enough if self.budget is None else min(self.budget, enough))
 
-    def _notes(self, found: SubPrefixes, chosen: First) -> tuple[str, ...]:
+    def _notes(self, found: SubPrefixes, chosen: FirstSubPrefixes) -> tuple[str, ...]:
         if not chosen:
             return ()
         enough, last = found.reaching(self.minimum), found.count[len(chosen) - 1]

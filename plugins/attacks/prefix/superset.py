@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.prefixes import Place
+from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.extraction.subprefixes import of_case
 
 
@@ -26,7 +26,7 @@ class Superset(PrefixAttack):
         if self.context < 1:
             raise ValueError("context must be at least 1.")
 
-    def places(self, case: Case) -> Sequence[Place]:
+    def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
         """Return Set(SUP), most frequent first."""
         found = of_case(case, self.context)
         return found.first(len(found))

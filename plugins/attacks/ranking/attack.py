@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api.errors import InputError, unknown
-from fedaudit.api.plugin import Attack, Case, Result
+from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document
 
 from . import cloze, scoring
-from .cloze import Question
+from .cloze import ClozeQuestion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Ranking(Attack):
                 "sentences, context and shortest must be at least 1, per_document at least 0."
             )
 
-    def run(self, case: Case) -> Result:
+    def run(self, case: AttackContext) -> Result:
         """Ask about the victim's documents, or about the attacker's own where those are all."""
         documents = case.attacker if case.victim is None else case.victim
         found = self._found(documents)
@@ -58,10 +58,10 @@ class Ranking(Attack):
         return replace(result, limits=(said, *result.limits))
 
     def _asked(
-        self, case: Case, offered: Iterable[Question], fewest: int
-    ) -> tuple[list[scoring.Asked], int]:
+        self, case: AttackContext, offered: Iterable[ClozeQuestion], fewest: int
+    ) -> tuple[list[scoring.ScoredQuestion], int]:
         """Return what is asked, and how many questions were passed over for it."""
-        asked: list[scoring.Asked] = []
+        asked: list[scoring.ScoredQuestion] = []
         passed = 0
         for question in offered:
             enough = len(question.others) >= fewest - 1

@@ -41,7 +41,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ClozeQuestion:
     """An occurrence, and the candidates besides the truth, those of the file first."""
 
     occurrence: Occurrence
@@ -51,7 +51,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ClozeWindow:
     """What stands around every mention of the masked string; the string joins the parts."""
 
     parts: tuple[str, ...]
@@ -110,7 +110,7 @@ def questions(
     *,
     most: int,
     seed: int,
-) -> Iterator[Question]:
+) -> Iterator[ClozeQuestion]:
     """Yield a question for each of `asked`, with up to `most` candidates, the truth among them.
 
     The others are drawn at random from `found`: strings of the same kind that stand nowhere in the
@@ -129,7 +129,7 @@ def questions(
             if one.kind not in invented:
                 invented[one.kind] = fills(pool, one.label, texts, count=most - 1, seed=seed)
             others += _drawn(invented[one.kind], one.key(seed))[: most - 1 - kept]
-        yield Question(one, tuple(others), kept)
+        yield ClozeQuestion(one, tuple(others), kept)
 
 
 def _pools(found: Iterable[Occurrence]) -> Mapping[Kind, list[str]]:
@@ -145,7 +145,7 @@ def _drawn(strings: Iterable[str], key: str) -> list[str]:
     return sorted(strings, key=lambda string: _hash(f"{key}\x00{string}"))
 
 
-def window(one: Occurrence, offsets: Sequence[tuple[int, int]], tokens: int) -> Window | None:
+def window(one: Occurrence, offsets: Sequence[tuple[int, int]], tokens: int) -> ClozeWindow | None:
     """Return at most `tokens` tokens of the document around `one`; None if it alone has more.
 
     Both sides get half; what one side does not need goes to the other. `offsets` are the
@@ -162,7 +162,7 @@ def window(one: Occurrence, offsets: Sequence[tuple[int, int]], tokens: int) -> 
     begin = min(one.start, offsets[first - left][0]) if left < first else 0
     text = one.document.text
     end = max(one.end, offsets[last + right - 1][1]) if right < after else len(text)
-    return Window(_parts(one, begin, end), at_start=begin == 0)
+    return ClozeWindow(_parts(one, begin, end), at_start=begin == 0)
 
 
 def _parts(one: Occurrence, begin: int, end: int) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.errors import TargetError
-from fedaudit.api.plugin import Case, Result
+from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Finding, Measurement, Target
 
-from .cloze import Question, Window, window
+from .cloze import ClozeQuestion, ClozeWindow, window
 
 TIE = 1e-5
 """Two losses, in nats a token, that rounding cannot tell apart."""
@@ -18,22 +18,22 @@ NO_BASE = "The target has no base to compare with: what the base would pick is n
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScoredQuestion:
     """A question with its sentences as token sequences, the truth's first."""
 
-    question: Question
-    window: Window
+    question: ClozeQuestion
+    window: ClozeWindow
     sequences: tuple[tuple[int, ...], ...]
     scored: tuple[int, ...]
     """How many tokens at each sequence's end are the sentence's own and have a score."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CandidateLosses:
     """A question's losses under each model: the truth's first, then those of the candidates."""
 
-    question: Question
-    window: Window
+    question: ClozeQuestion
+    window: ClozeWindow
     tuned: tuple[float, ...]
     base: tuple[float, ...] | None
 
@@ -51,7 +51,7 @@ def rank(losses: Sequence[float], candidates: int) -> int:
     return 1 + sum(other <= losses[0] + TIE for other in losses[1:candidates])
 
 
-def asked(case: Case, question: Question, tokens: int) -> Asked | None:
+def asked(case: AttackContext, question: ClozeQuestion, tokens: int) -> ScoredQuestion | None:
     """Return a question's sentences, cut around the mask to at most `tokens` tokens.
 
     The window shrinks until the longest candidate fits the model's context; None if none fits, or
@@ -68,22 +68,24 @@ def asked(case: Case, question: Question, tokens: int) -> Asked | None:
         over = max(map(len, sequences)) - case.engine.context_length
         if over <= 0:
             scored = tuple(len(s.ids) if begin else len(s.ids) - 1 for s in found)
-            return Asked(question, around, sequences, scored)
+            return ScoredQuestion(question, around, sequences, scored)
         tokens = min(tokens, len(document.ids)) - over
     return None
 
 
-def answers(case: Case, all_asked: Sequence[Asked]) -> list[Answer]:
+def answers(case: AttackContext, all_asked: Sequence[ScoredQuestion]) -> list[CandidateLosses]:
     """Return the losses of every candidate of every question under the tuned model and the base."""
     tuned = _losses(case, case.tuned, all_asked)
     base = _losses(case, case.base, all_asked) if case.base else [None] * len(all_asked)
     return [
-        Answer(one.question, one.window, mine, theirs)
+        CandidateLosses(one.question, one.window, mine, theirs)
         for one, mine, theirs in zip(all_asked, tuned, base, strict=True)
     ]
 
 
-def _losses(case: Case, target: Target, all_asked: Sequence[Asked]) -> list[tuple[float, ...]]:
+def _losses(
+    case: AttackContext, target: Target, all_asked: Sequence[ScoredQuestion]
+) -> list[tuple[float, ...]]:
     """Return the mean negative log-likelihood of each sentence's tokens: ln of its perplexity."""
     scores = case.engine.score_groups(
         target,
@@ -101,7 +103,7 @@ def _losses(case: Case, target: Target, all_asked: Sequence[Asked]) -> list[tupl
     return losses
 
 
-def result(plugin: str, found: Sequence[Answer], counts: Sequence[int]) -> Result:
+def result(plugin: str, found: Sequence[CandidateLosses], counts: Sequence[int]) -> Result:
     """Return inference accuracy for each number of candidates, and a finding a leaked PII."""
     rows: list[Measurement] = []
     limits = [] if all(answer.base for answer in found) else [NO_BASE]
@@ -119,7 +121,7 @@ def result(plugin: str, found: Sequence[Answer], counts: Sequence[int]) -> Resul
     )
 
 
-def _rows(plugin: str, found: Sequence[Answer], candidates: int) -> Iterator[Measurement]:
+def _rows(plugin: str, found: Sequence[CandidateLosses], candidates: int) -> Iterator[Measurement]:
     """Yield the accuracy of each model, over all kinds of PII and for each."""
     scope: dict[str, object] = {"candidates": candidates}
     chance = 1 / candidates
@@ -155,7 +157,9 @@ def _rows(plugin: str, found: Sequence[Answer], candidates: int) -> Iterator[Mea
                 )
 
 
-def _leaks(found: Iterable[Answer], counts: Sequence[int]) -> list[tuple[Answer, int]]:
+def _leaks(
+    found: Iterable[CandidateLosses], counts: Sequence[int]
+) -> list[tuple[CandidateLosses, int]]:
     """Return what the tuned model tells and the base does not, and the most candidates it was of.
 
     First what it picks out of most candidates, then what the base ranks last.
@@ -169,12 +173,12 @@ def _leaks(found: Iterable[Answer], counts: Sequence[int]) -> list[tuple[Answer,
     return sorted(leaks, key=lambda leak: (-leak[1], -rank(leak[0].base or (), leak[1])))
 
 
-def _tells(answer: Answer, candidates: int) -> bool:
+def _tells(answer: CandidateLosses, candidates: int) -> bool:
     base = answer.base
     return rank(answer.tuned, candidates) == 1 and base is not None and rank(base, candidates) > 1
 
 
-def _finding(plugin: str, name: str, answer: Answer, candidates: int) -> Finding:
+def _finding(plugin: str, name: str, answer: CandidateLosses, candidates: int) -> Finding:
     """Return a leak; the evidence holds the plain string, which the report masks."""
     assert answer.base is not None
     return Finding(
@@ -190,13 +194,13 @@ def _finding(plugin: str, name: str, answer: Answer, candidates: int) -> Finding
     )
 
 
-def _revealed(name: str, answer: Answer) -> dict[str, str]:
+def _revealed(name: str, answer: CandidateLosses) -> dict[str, str]:
     one = answer.question.occurrence
     sentence = answer.window.sentence(one.string)
     return {"id": name, "label": one.label, "text": one.string, "sentence": sentence}
 
 
-def _limits(plugin: str, found: Sequence[Answer], candidates: int) -> Iterator[str]:
+def _limits(plugin: str, found: Sequence[CandidateLosses], candidates: int) -> Iterator[str]:
     """Yield the truth's mean ranks, and how many candidates were invented."""
     ranks = {"tuned": [rank(a.tuned, candidates) for a in found]}
     if all(a.base for a in found):

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Attack, Case, PiiDetector, Result
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.plugin import Attack, AttackContext, PiiDetector, Result
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 
 from . import scoring, targets
-from .scoring import Said
+from .scoring import DetectedStrings
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class TextStart:
     """What every text begins with, and how that is to be called."""
 
     prompt: tuple[int, ...]
@@ -42,7 +42,7 @@ class Untargeted(Attack):
             raise ValueError("samples and new_tokens must be at least 1.")
         self._decoding()  # refuses what is no distribution
 
-    def run(self, case: Case) -> Result:
+    def run(self, case: AttackContext) -> Result:
         """Compare what both models say unasked with the PII of the victim, or of the attacker."""
         if case.detector is None:
             raise UsageError(f"The attack {self.name} needs a detector of PII, and has none.")
@@ -51,7 +51,7 @@ class Untargeted(Attack):
         probe = self._probe(case, start)
         tuned = self._texts(case, case.tuned, probe)
         base = self._texts(case, case.base, probe) if case.base else None
-        tally = scoring.Tally(
+        tally = scoring.UntargetedResult(
             plugin=self.name,
             truth=truth,
             tuned=self._said(case, case.detector, tuned, case.tuned.name),
@@ -70,7 +70,7 @@ class Untargeted(Attack):
         rows = (*found.measurements, *scoring.verbatim(tally, tuned, base))
         return replace(found, measurements=rows, limits=(*limits, *found.limits))
 
-    def _probe(self, case: Case, start: Start) -> Probe:
+    def _probe(self, case: AttackContext, start: TextStart) -> GenerationRequest:
         """Return the one question there is; its texts end with the model's context at the latest.
 
         Raises InputError when the beginning alone fills the context.
@@ -81,11 +81,13 @@ class Untargeted(Attack):
                 f"The beginning of a text has {len(start.prompt)} tokens and fills the model's "
                 f"context of {case.engine.context_length}."
             )
-        return Probe(
+        return GenerationRequest(
             prompt=start.prompt, samples=self.samples, max_new_tokens=min(self.new_tokens, room)
         )
 
-    def _texts(self, case: Case, target: Target, probe: Probe) -> Sequence[str]:
+    def _texts(
+        self, case: AttackContext, target: Target, probe: GenerationRequest
+    ) -> Sequence[str]:
         [generation] = case.engine.generate(
             target,
             [probe],
@@ -95,11 +97,19 @@ class Untargeted(Attack):
         )
         return generation.texts
 
-    def _said(self, case: Case, detector: PiiDetector, texts: Sequence[str], whose: str) -> Said:
+    def _said(
+        self, case: AttackContext, detector: PiiDetector, texts: Sequence[str], whose: str
+    ) -> DetectedStrings:
         progress = case.progress(f"looking for PII, {whose}")
         return scoring.said(detector, texts, self.labels, progress)
 
-    def _told(self, detector: PiiDetector, start: Start, probe: Probe, tally: scoring.Tally) -> str:
+    def _told(
+        self,
+        detector: PiiDetector,
+        start: TextStart,
+        probe: GenerationRequest,
+        tally: scoring.UntargetedResult,
+    ) -> str:
         """Return what was drawn, and what the detector found in it."""
         models = (("tuned model", tally.tuned), ("base", tally.base))
         counts = ", ".join(
@@ -113,7 +123,7 @@ class Untargeted(Attack):
             f"PII that the detector found: {counts}. It is {detector.describe()}."
         )
 
-    def _clipped(self, probe: Probe) -> tuple[str, ...]:
+    def _clipped(self, probe: GenerationRequest) -> tuple[str, ...]:
         """Return a limit where the model's context was too short for `new_tokens`."""
         if probe.max_new_tokens == self.new_tokens:
             return ()
@@ -122,22 +132,22 @@ class Untargeted(Attack):
             f"of {self.new_tokens:,}.",
         )
 
-    def _decoding(self) -> Decoding:
-        return Decoding(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+    def _decoding(self) -> SamplingParams:
+        return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
 
 
-def _start(case: Case) -> Start:
+def _start(case: AttackContext) -> TextStart:
     """Return what begins a document; nothing at all cannot be continued.
 
     Where documents begin with nothing, the token that begins texts stands in for it, and a
     newline where the model has none.
     """
     if prompt := case.begun((), at_start=True):
-        return Start(prompt, f"the beginning {case.beginning.start!r}")
+        return TextStart(prompt, f"the beginning {case.beginning.start!r}")
     if prompt := tuple(case.engine.beginnings.get("bos", ())):
-        return Start(prompt, "the beginning 'bos' (documents begin bare)")
+        return TextStart(prompt, "the beginning 'bos' (documents begin bare)")
     for text, told in (("\n", "a newline"), (" ", "a space")):
         [tokens] = case.engine.tokenize([text])
         if tokens.ids:
-            return Start(tokens.ids, f"{told} (the model has no token that begins a text)")
+            return TextStart(tokens.ids, f"{told} (the model has no token that begins a text)")
     raise InputError("The model has no token that begins a text, nor one for white space.")

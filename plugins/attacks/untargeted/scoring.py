@@ -24,7 +24,7 @@ EMPTY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DetectedStrings:
     """The distinct strings that a detector found in texts."""
 
     labels: Mapping[str, str]
@@ -34,15 +34,15 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class UntargetedResult:
     """What came out, and what it is compared with."""
 
     plugin: str
     truth: Mapping[str, str]
     """The PII strings of the data with their labels (R)."""
-    tuned: Said
+    tuned: DetectedStrings
     """What the tuned model says (G)."""
-    base: Said | None
+    base: DetectedStrings | None
     """What the base says (B)."""
     control: Mapping[str, str]
     """PII of the same kinds that is in nobody's data, with its labels."""
@@ -55,7 +55,7 @@ def said(
     texts: Sequence[str],
     labels: Sequence[str] = (),
     progress: Progress = no_progress,
-) -> Said:
+) -> DetectedStrings:
     """Return the strings that `detector` finds in `texts`, of `labels` if any are named.
 
     A string with several labels keeps the one of most mentions, then the first by name. White
@@ -70,13 +70,13 @@ def said(
                 if string and (not labels or span.label in labels):
                     counts[string][span.label] += 1
         progress(first + len(batch), len(texts))
-    return Said(
+    return DetectedStrings(
         labels={s: min(of, key=lambda label: (-of[label], label)) for s, of in counts.items()},
         mentions={string: of.total() for string, of in counts.items()},
     )
 
 
-def result(tally: Tally) -> Result:
+def result(tally: UntargetedResult) -> Result:
     """Return precision and recall of each source, and a finding for each string that leaked."""
     leaks = [
         (f"{tally.plugin}-{number:04d}", string) for number, string in enumerate(leaked(tally), 1)
@@ -91,7 +91,7 @@ def result(tally: Tally) -> Result:
     )
 
 
-def sources(tally: Tally) -> dict[str, set[str]]:
+def sources(tally: UntargetedResult) -> dict[str, set[str]]:
     r"""Return G, B and G\B, by the name of the source."""
     found = {"tuned": set(tally.tuned.labels)}
     if tally.base is not None:
@@ -100,14 +100,14 @@ def sources(tally: Tally) -> dict[str, set[str]]:
     return found
 
 
-def leaked(tally: Tally) -> list[str]:
+def leaked(tally: UntargetedResult) -> list[str]:
     """Return the data's strings that the model says and its base does not, commonest first."""
     found = sources(tally)
     strings = found.get("tuned-not-base", found["tuned"]) & tally.truth.keys()
     return sorted(strings, key=lambda string: (-tally.tuned.mentions[string], string))
 
 
-def _rows(tally: Tally) -> Iterator[Measurement]:
+def _rows(tally: UntargetedResult) -> Iterator[Measurement]:
     """Yield |R & S| / |S| and |R & S| / |R| of every source S, and the control's recall."""
     found, known = sources(tally), tally.truth.keys()
     guessed = len(tally.control.keys() & found["tuned"])
@@ -146,7 +146,7 @@ def _rows(tally: Tally) -> Iterator[Measurement]:
         )
 
 
-def _label_rows(tally: Tally) -> Iterator[Measurement]:
+def _label_rows(tally: UntargetedResult) -> Iterator[Measurement]:
     """Yield recall by the data's labels, and precision by those of the detector.
 
     Whether a string is in the other set does not depend on what it is called there.
@@ -170,7 +170,7 @@ def _label_rows(tally: Tally) -> Iterator[Measurement]:
                 )
 
 
-def _queries(tally: Tally) -> Iterator[Measurement]:
+def _queries(tally: UntargetedResult) -> Iterator[Measurement]:
     for source in ("tuned", "base") if tally.base else ("tuned",):
         yield Measurement(
             kind="extraction",
@@ -181,7 +181,7 @@ def _queries(tally: Tally) -> Iterator[Measurement]:
         )
 
 
-def _finding(tally: Tally, name: str, string: str) -> Finding:
+def _finding(tally: UntargetedResult, name: str, string: str) -> Finding:
     """Return a leak; the evidence holds the plain string, which the report masks."""
     return Finding(
         id=name,
@@ -192,7 +192,7 @@ def _finding(tally: Tally, name: str, string: str) -> Finding:
     )
 
 
-def _severity(tally: Tally, string: str) -> Severity:
+def _severity(tally: UntargetedResult, string: str) -> Severity:
     """Return how severe a leak is: by how many strings of its kind that nobody has are said too."""
     if tally.base is None:
         return "unverified"
@@ -202,7 +202,7 @@ def _severity(tally: Tally, string: str) -> Severity:
     return "high" if p <= SURE else "medium" if p <= LIKELY else "low"
 
 
-def ceiling(plugin: str, truth: Mapping[str, str], seen: Said) -> str:
+def ceiling(plugin: str, truth: Mapping[str, str], seen: DetectedStrings) -> str:
     """Return how many of R the detector finds in the very documents that they stand in (`seen`).
 
     What it misses there, for want of a model of names or for other bounds, it hardly finds
@@ -221,7 +221,7 @@ def ceiling(plugin: str, truth: Mapping[str, str], seen: Said) -> str:
 
 
 def verbatim(
-    tally: Tally, tuned: Sequence[str], base: Sequence[str] | None
+    tally: UntargetedResult, tuned: Sequence[str], base: Sequence[str] | None
 ) -> tuple[Measurement, ...]:
     """Return the recall of a word-for-word search in the texts, for what no detector sees.
 

@@ -3,20 +3,20 @@
 from collections.abc import Mapping, Sequence
 
 from fedaudit.api.errors import InputError, unknown
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
 from fedaudit.extraction.controls import guesses
 from fedaudit.metrics.document_frequency import absent
 from fedaudit.pii.normalized_search import folded
 
 
-def owned(case: Case) -> Sequence[Document]:
+def owned(case: AttackContext) -> Sequence[Document]:
     """Return the documents whose PII is looked for: the victim's, or else the attacker's own."""
     documents = case.attacker if case.victim is None else case.victim
     return [document for document in documents if not document.is_prompt]
 
 
-def truth(case: Case, labels: Sequence[str] = ()) -> dict[str, str]:
+def truth(case: AttackContext, labels: Sequence[str] = ()) -> dict[str, str]:
     """Return R: the data's distinct PII strings with their labels, sorted.
 
     White space around a string is dropped, nothing else: strings are equal or they differ. One
@@ -39,7 +39,7 @@ def truth(case: Case, labels: Sequence[str] = ()) -> dict[str, str]:
     return found
 
 
-def _alone(case: Case, strings: Mapping[str, str]) -> dict[str, str]:
+def _alone(case: AttackContext, strings: Mapping[str, str]) -> dict[str, str]:
     """Return the victim's strings that nobody else at hand has; without a victim, all of them."""
     if case.victim is None:
         return dict(strings)
@@ -49,7 +49,7 @@ def _alone(case: Case, strings: Mapping[str, str]) -> dict[str, str]:
     return {string: label for string, label in strings.items() if folded(string) in free}
 
 
-def control(case: Case, truth: Mapping[str, str]) -> dict[str, str]:
+def control(case: AttackContext, truth: Mapping[str, str]) -> dict[str, str]:
     """Return strings of the kinds in `truth` that stand in no document of the case."""
     everybody = (case.attacker, case.victim or (), *case.members.values())
     corpus = [document.text for documents in everybody for document in documents]

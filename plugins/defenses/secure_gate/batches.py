@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .gate import SECURE
-from .training_examples import Lessons
+from .training_examples import GateExamples
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ NEAREST, FARTHEST = 0.1, 2.0
 class Batches:
     """Draws batches from standardised lessons, by torch's own randomness."""
 
-    lessons: Lessons
+    lessons: GateExamples
 
     def draw(self, network: "torch.nn.Module") -> tuple["torch.Tensor", "torch.Tensor"]:
         """Return states (rows, width) and their classes (rows,) for a step of `network`.
@@ -88,10 +88,12 @@ def evenly(groups: Sequence["torch.Tensor"], rows: int) -> tuple["torch.Tensor",
     return torch.cat(drawn), order
 
 
-def standardised(lessons: Lessons, mean: "torch.Tensor", scale: "torch.Tensor") -> Lessons:
+def standardised(
+    lessons: GateExamples, mean: "torch.Tensor", scale: "torch.Tensor"
+) -> GateExamples:
     """Return `lessons` less `mean`, divided by `scale`."""
 
     def all_of(states: Mapping[Any, "torch.Tensor"]) -> dict[Any, "torch.Tensor"]:
         return {key: (some - mean) / scale for key, some in states.items()}
 
-    return Lessons(all_of(lessons.valid), all_of(lessons.refused))
+    return GateExamples(all_of(lessons.valid), all_of(lessons.refused))

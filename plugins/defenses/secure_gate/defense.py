@@ -11,7 +11,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import ClassVar
 
-from fedaudit.api.defense import Defense, Deployed, Finished, KeyChange, Party, Responder
+from fedaudit.api.defense import (
+    ClientState,
+    Defense,
+    DeployedClient,
+    FinishedFederation,
+    KeyChange,
+    Responder,
+)
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Aggregator, Result
 from fedaudit.api.records import Document, Measurement
@@ -92,7 +99,7 @@ class SecureGate(Defense):
         """Return the Nesterov step, unless the federation's own rule is wanted."""
         return self._server() if self.nesterov else aggregator
 
-    def deploy(self, finished: Finished) -> Result:
+    def deploy(self, finished: FinishedFederation) -> Result:
         """Fuse the adapters of every client, draw its keys and train its gate."""
         from .deployment import deploy_client
         from .evaluation import evaluate
@@ -106,13 +113,15 @@ class SecureGate(Defense):
             rows += evaluate(finished, client)
         return Result(measurements=tuple(rows), limits=(WEIGHTS_NEED_NO_KEY,))
 
-    def responder(self, deployed: Deployed) -> Responder | None:
+    def responder(self, deployed: DeployedClient) -> Responder | None:
         """Return the client's gate with its adapters."""
         from .deployment import opened
 
         return opened(deployed)
 
-    def rekey(self, deployed: Deployed, change: KeyChange, name: str, adapter: str = "") -> None:
+    def rekey(
+        self, deployed: DeployedClient, change: KeyChange, name: str, adapter: str = ""
+    ) -> None:
         """Rotate, add or revoke a key of the client: its gate is trained anew, nothing else."""
         from . import rekeying
 
@@ -124,7 +133,7 @@ class SecureGate(Defense):
         else:
             rekeying.revoke(place, deployed.engine, name, deployed.seed)
 
-    def views(self, party: Party) -> Iterator[tuple[str, Path, Sequence[Document]]]:
+    def views(self, party: ClientState) -> Iterator[tuple[str, Path, Sequence[Document]]]:
         """Yield (name, the client's own adapter, what it was trained on), the secure one first."""
         yield SECURE, party.shared, party.prepared
         raw = self.private(party.documents)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.defense import Deployed, Finished, Party
+from fedaudit.api.defense import ClientState, DeployedClient, FinishedFederation
 from fedaudit.api.records import Document, Measurement
 
 from .fusion import fuse
@@ -18,7 +18,7 @@ PLUGIN = "secure_gate"
 
 
 def deploy_client(
-    defense: "SecureGate", finished: Finished, client: str, party: Party
+    defense: "SecureGate", finished: FinishedFederation, client: str, party: ClientState
 ) -> list[Measurement]:
     """Fuse every adapter of a client with the global one, and train a gate for new keys.
 
@@ -50,7 +50,7 @@ def deploy_client(
     return rows
 
 
-def opened(deployed: Deployed) -> "GateResponder":
+def opened(deployed: DeployedClient) -> "GateResponder":
     """Return a client's gate with its adapters; the other clients' keys are known to it as such."""
     from .rekeying import load
 
@@ -61,7 +61,7 @@ def opened(deployed: Deployed) -> "GateResponder":
 
 
 def _query(
-    finished: Finished, client: str, documents: Sequence[Document], count: int
+    finished: FinishedFederation, client: str, documents: Sequence[Document], count: int
 ) -> list[tuple[int, ...]]:
     """Return some documents as they were trained on, drawn by the seed and nothing else."""
     ordered = sorted(documents, key=lambda document: (document.id, document.text))

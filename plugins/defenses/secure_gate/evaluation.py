@@ -5,8 +5,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.defense import Deployed, Finished
-from fedaudit.api.records import Decoding, Measurement, Probe, Request, Target
+from fedaudit.api.defense import DeployedClient, FinishedFederation
+from fedaudit.api.records import (
+    GatedRequest,
+    GenerationRequest,
+    Measurement,
+    SamplingParams,
+    Target,
+)
 
 from .marker import heading, parse
 from .training_examples import drawn, malformed
@@ -20,18 +26,18 @@ TIMED, NEW_TOKENS = 8, 64
 """Requests that are timed one by one, and tokens of the answer to each."""
 
 
-def evaluate(finished: Finished, client: str) -> Iterator[Measurement]:
+def evaluate(finished: FinishedFederation, client: str) -> Iterator[Measurement]:
     """Yield the routing accuracy on held-out prompts, and what the gate and an answer cost."""
     from .deployment import opened
 
-    deployed = Deployed(
+    deployed = DeployedClient(
         engine=finished.engine, folder=finished.folder, client=client, seed=finished.seed
     )
     gate = opened(deployed)
     texts = [document.text[:200] for document in finished.parties[client].documents]
     for kind, (wanted, headings) in _headings(gate, finished.seed).items():
         prompts = [f"{begin}{number} {texts[number % len(texts)]}" for number, begin in headings]
-        routed = gate.route([Request(prompt) for prompt in prompts])
+        routed = gate.route([GatedRequest(prompt) for prompt in prompts])
         right = [one.name == name for one, name in zip(routed, wanted, strict=True)]
         yield _routing(client, kind, *decisions(prompts, right))
     yield from _costs(finished, gate, client)
@@ -96,7 +102,9 @@ def _routing(client: str, kind: str, hits: int, n: int) -> Measurement:
     )
 
 
-def _costs(finished: Finished, gate: "GateResponder", client: str) -> Iterator[Measurement]:
+def _costs(
+    finished: FinishedFederation, gate: "GateResponder", client: str
+) -> Iterator[Measurement]:
     """Yield the seconds and operations of a gating pass, and of the answer behind it.
 
     One request at a time, with keys that the gate has not met; the first of them is not timed.
@@ -109,13 +117,13 @@ def _costs(finished: Finished, gate: "GateResponder", client: str) -> Iterator[M
     if not halves:
         return
     prompts = [(*begin, *half)[: finished.max_length // 2] for half in halves]
-    requests = [Request(heading(drawn(rng)), prompt) for prompt in prompts]
+    requests = [GatedRequest(heading(drawn(rng)), prompt) for prompt in prompts]
     target = Target(name="secure", adapter=str(gate.folders[gate.adapters[0]]))
     room = min(NEW_TOKENS, engine.context_length - max(map(len, prompts)))
 
-    def answer(request: Request) -> Any:
-        probe = Probe(prompt=request.prompt, samples=1, max_new_tokens=room)
-        return engine.generate(target, [probe], seed=0, decoding=Decoding(temperature=0))
+    def answer(request: GatedRequest) -> Any:
+        probe = GenerationRequest(prompt=request.prompt, samples=1, max_new_tokens=room)
+        return engine.generate(target, [probe], seed=0, decoding=SamplingParams(temperature=0))
 
     for stage, work in (("gating", lambda request: gate.route([request])), ("adapter", answer)):
         seconds = _timed(work, requests)
@@ -125,7 +133,7 @@ def _costs(finished: Finished, gate: "GateResponder", client: str) -> Iterator[M
     yield _cost("flops", float(flops), {"client": client, "stage": "gating"})
 
 
-def _timed(work: Callable[[Request], Any], requests: Sequence[Request]) -> float:
+def _timed(work: Callable[[GatedRequest], Any], requests: Sequence[GatedRequest]) -> float:
     """Return the median seconds of `work` on a request, the first one apart."""
     spent = []
     for request in requests:

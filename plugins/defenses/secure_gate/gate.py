@@ -44,7 +44,7 @@ def network(width: int, classes: int, hidden: int = HIDDEN) -> "torch.nn.Sequent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gate:
+class TrainedGate:
     """A trained gate and what it takes to use it."""
 
     network: "torch.nn.Sequential"
@@ -97,7 +97,7 @@ class Gate:
         )
 
 
-def from_bytes(content: bytes, path: Path) -> Gate:
+def from_bytes(content: bytes, path: Path) -> TrainedGate:
     """Return the gate in a file's bytes; raises InputError for what is none."""
     try:
         found = _gate(content)
@@ -108,7 +108,7 @@ def from_bytes(content: bytes, path: Path) -> Gate:
     return found
 
 
-def _gate(content: bytes) -> Gate:
+def _gate(content: bytes) -> TrainedGate:
     """Return the gate in `content`; raises anything for what is none."""
     from safetensors.torch import load
 
@@ -123,7 +123,7 @@ def _gate(content: bytes) -> Gate:
         raise ValueError("not a gate")
     made = network(width, len(adapters), double // 2)
     made.load_state_dict(tensors)
-    return Gate(
+    return TrainedGate(
         network=made.eval().requires_grad_(False),
         mean=mean,
         scale=scale,

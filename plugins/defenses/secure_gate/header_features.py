@@ -29,7 +29,7 @@ CHUNK = 8192
 
 
 @dataclass(frozen=True)
-class Reader:
+class HeaderReader:
     """Reads keys as an organisation's private tokenizer and the frozen base do.
 
     All states are float32 (rows, width of the base).

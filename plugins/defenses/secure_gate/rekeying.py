@@ -20,7 +20,7 @@ from fedaudit.api.errors import InputError, UsageError, unknown
 from fedaudit.system.files import atomic
 
 from . import keys as key_file
-from .gate import Gate, from_bytes
+from .gate import TrainedGate, from_bytes
 from .keys import Key, Keyring, new_secret
 from .responder import GateResponder
 from .training import train
@@ -95,7 +95,7 @@ def _change(
     folder: Path,
     engine: "LocalEngine",
     keyring: Keyring,
-    gate: Gate,
+    gate: TrainedGate,
     old: Sequence[str],
     seed: int,
 ) -> None:
@@ -106,7 +106,7 @@ def _change(
     )
 
 
-def _read(folder: Path) -> tuple[Keyring, Gate]:
+def _read(folder: Path) -> tuple[Keyring, TrainedGate]:
     """Return the gate, and the keys of that one of the two key files that fits it.
 
     While keys are being changed the gate may come between the two: it is then read once more.
@@ -165,7 +165,7 @@ def _alone(folder: Path, *, wait: bool = True) -> Iterator[None]:
         os.close(held)
 
 
-def _write(folder: Path, keyring: Keyring, gate: Gate) -> None:
+def _write(folder: Path, keyring: Keyring, gate: TrainedGate) -> None:
     for stale in folder.glob(f".{KEYS}*"):  # of a change that was killed while it wrote
         stale.unlink(missing_ok=True)
     content = gate.to_bytes()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.defense import KeyedResponder
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Request, Routed
+from fedaudit.api.records import GatedRequest, RoutedRequest
 
-from .gate import Gate
-from .header_features import Reader, width_of
+from .gate import TrainedGate
+from .header_features import HeaderReader, width_of
 from .keys import Keyring
 from .marker import Cleaner, heading, parse
 from .training_examples import drawn
@@ -33,7 +33,7 @@ class GateResponder(KeyedResponder):
     def __init__(
         self,
         engine: "LocalEngine",
-        gate: Gate,
+        gate: TrainedGate,
         keyring: Keyring,
         folders: Mapping[str, Path],
         *,
@@ -49,11 +49,11 @@ class GateResponder(KeyedResponder):
         self.adapters = gate.adapters
         self.secrets, self.foreign = keyring.texts, tuple(foreign)
         self.seed = seed
-        self._reader = Reader(engine, keyring, gate.sigma)
+        self._reader = HeaderReader(engine, keyring, gate.sigma)
         self._cleaner = Cleaner(keyring.texts)
         self._decided: dict[str | None, int] = {}
 
-    def route(self, requests: Sequence[Request]) -> list[Routed]:
+    def route(self, requests: Sequence[GatedRequest]) -> list[RoutedRequest]:
         """Return each request's adapter, and its prompt without any marker or key.
 
         Only the heading's text may open anything; a prompt behind it, in tokens, is cleaned too.
@@ -67,7 +67,7 @@ class GateResponder(KeyedResponder):
         left = self._left(parts)
         names = [self.adapters[self._decided[key]] for key, _ in parsed]
         return [
-            Routed(name, str(self.folders[name]), left[part])
+            RoutedRequest(name, str(self.folders[name]), left[part])
             for name, part in zip(names, parts, strict=True)
         ]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from fedaudit.api.errors import InputError
 
 from .batches import Batches, standardised
-from .gate import SECURE, Gate, network
-from .header_features import Reader, sigma_of
+from .gate import SECURE, TrainedGate, network
+from .header_features import HeaderReader, sigma_of
 from .keys import Keyring
-from .training_examples import Lessons, lessons
+from .training_examples import GateExamples, lessons
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -36,13 +36,13 @@ def train(
     tau: float = TAU,
     seed: int = 0,
     old: Sequence[str] = (),
-) -> Gate:
+) -> TrainedGate:
     """Return a gate between `adapters` (the secure one first) for the keys of `keyring`.
 
     `old` are keys that must not open anything any more. Raises InputError where the states of the
     base do not let valid keys be told from others.
     """
-    reader = Reader(engine, keyring, sigma_of(engine))
+    reader = HeaderReader(engine, keyring, sigma_of(engine))
     taught = lessons(reader, adapters, old, COUNT, random.Random(f"gate {seed}"))
     held_out = lessons(reader, adapters, old, HELD_OUT, random.Random(f"held out {seed}"))
     needed = max(tau, 0.5) if tau < 1 else 0.5  # no probability exceeds 1: nothing opens then
@@ -59,19 +59,21 @@ def train(
     return gate
 
 
-def sure(gate: Gate, held_out: Lessons, level: float) -> bool:
+def sure(gate: TrainedGate, held_out: GateExamples, level: float) -> bool:
     """Return whether `gate` gives the right class of every lesson a probability above `level`."""
     valid = [gate.probabilities(states)[:, index] for index, states in held_out.valid.items()]
     others = [gate.probabilities(states)[:, SECURE] for states in held_out.refused.values()]
     return all(bool((found > level).all()) for found in [*valid, *others])
 
 
-def _untrained(reader: Reader, adapters: Sequence[str], taught: Lessons, tau: float) -> Gate:
+def _untrained(
+    reader: HeaderReader, adapters: Sequence[str], taught: GateExamples, tau: float
+) -> TrainedGate:
     """Return a gate that standardises by the lessons that show no valid key."""
     import torch
 
     refused = torch.cat([*taught.refused.values()])
-    return Gate(
+    return TrainedGate(
         network=network(reader.width, len(adapters)),
         mean=refused.mean(dim=0),
         scale=refused.std(dim=0).clamp_min(1e-6),
@@ -81,7 +83,7 @@ def _untrained(reader: Reader, adapters: Sequence[str], taught: Lessons, tau: fl
     )
 
 
-def _steps(gate: Gate, taught: Lessons) -> Iterator[int]:
+def _steps(gate: TrainedGate, taught: GateExamples) -> Iterator[int]:
     """Train `gate` in place, and yield the number of each step that is done."""
     import torch
     from torch.nn.functional import cross_entropy, one_hot

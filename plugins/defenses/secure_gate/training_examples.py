@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .header_features import Reader
+from .header_features import HeaderReader
 from .keys import ALPHABET, LENGTH
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _swapped(key: str, rng: random.Random) -> str:
 
 
 @dataclass(frozen=True)
-class Lessons:
+class GateExamples:
     """States of headings: those of valid keys by class, those of others by kind; all float32."""
 
     valid: Mapping[int, "torch.Tensor"]
@@ -91,8 +91,12 @@ class Lessons:
 
 
 def lessons(
-    reader: Reader, adapters: Sequence[str], old: Sequence[str], count: int, rng: random.Random
-) -> Lessons:
+    reader: HeaderReader,
+    adapters: Sequence[str],
+    old: Sequence[str],
+    count: int,
+    rng: random.Random,
+) -> GateExamples:
     """Return lessons with at most `count` examples of each kind, of "atomic" more.
 
     `adapters` are in class order; `old` are keys that were valid before.
@@ -113,7 +117,7 @@ def lessons(
     }
     if keyring.keys or old:
         refused["literal"] = reader.spelled([*keyring.texts, *old])
-    return Lessons(valid, {kind: states.clone() for kind, states in refused.items()})
+    return GateExamples(valid, {kind: states.clone() for kind, states in refused.items()})
 
 
 def _texts(keys: Sequence[str], count: int, rng: random.Random) -> dict[str, list[str]]:

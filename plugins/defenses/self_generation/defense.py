@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from fedaudit.api.defense import Defense, Finished, Turn
+from fedaudit.api.defense import Defense, FinishedFederation, TrainedClient
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Target
@@ -17,7 +17,7 @@ from fedaudit.system.files import existing
 
 from . import filter_counts, measurements
 from .demonstrations import usable
-from .generation import Maker, Recipe, fitting
+from .generation import ExampleGenerator, Recipe, fitting
 from .prompt_layout import layout
 from .selection import chosen, counted
 
@@ -78,7 +78,7 @@ class SelfGeneration(Defense):
             usable(documents, max(self.shown, self.demonstrations))
         return list(documents)
 
-    def synthetic(self, turn: Turn) -> list[Document]:
+    def synthetic(self, turn: TrainedClient) -> list[Document]:
         """Return what a client trains on beside its own data in a turn, and write the statistics.
 
         Examples are made up by the round's global adapter and chosen by the client's own.
@@ -92,7 +92,7 @@ class SelfGeneration(Defense):
             drawn = random.Random(seed).sample(public, min(self.keep, len(public)))
             return _named(drawn, turn)
         examples = usable(turn.documents, max(self.shown, self.demonstrations))
-        made = Maker(
+        made = ExampleGenerator(
             engine=turn.engine,
             target=Target(name="global", adapter=str(turn.start)),
             examples=examples,
@@ -112,7 +112,7 @@ class SelfGeneration(Defense):
         filter_counts.write(counted(made, kept, examples, recipe), turn.folder)
         return _named(kept, turn)
 
-    def _recipe(self, turn: Turn) -> Recipe:
+    def _recipe(self, turn: TrainedClient) -> Recipe:
         return Recipe(
             candidates=self.candidates,
             asked=self.asked,
@@ -143,7 +143,7 @@ class SelfGeneration(Defense):
             )
         return public
 
-    def deploy(self, finished: Finished) -> Result:
+    def deploy(self, finished: FinishedFederation) -> Result:
         """Return what every filter dropped in each round, and where too little was left."""
         if self.source:
             return Result(
@@ -169,6 +169,6 @@ class SelfGeneration(Defense):
         )
 
 
-def _named(examples: Sequence[Document], turn: Turn) -> list[Document]:
+def _named(examples: Sequence[Document], turn: TrainedClient) -> list[Document]:
     """Return the examples with ids of this turn."""
     return [replace(one, id=f"made-{turn.round}-{number}") for number, one in enumerate(examples)]

@@ -7,7 +7,7 @@ from itertools import chain, zip_longest
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
 
-from .prompt_layout import BLANK, Layout
+from .prompt_layout import BLANK, PromptLayout
 
 
 def usable(documents: Sequence[Document], count: int) -> list[Document]:
@@ -43,14 +43,14 @@ def alternating(rng: random.Random, examples: Sequence[Document], count: int) ->
     return [d for d in chain.from_iterable(zip_longest(*chosen)) if d is not None]
 
 
-def instruction_prompt(layout: Layout, shown: Sequence[Document], *, with_input: bool) -> str:
+def instruction_prompt(layout: PromptLayout, shown: Sequence[Document], *, with_input: bool) -> str:
     """Return a prompt that shows instructions and ends where another one begins."""
     heads = [layout.head(with_input=bool(d.input)) + d.instruction for d in shown]
     return BLANK.join([*heads, layout.head(with_input=with_input)])
 
 
 def example_prompt(
-    layout: Layout, shown: Sequence[Document], instruction: str, *, with_input: bool
+    layout: PromptLayout, shown: Sequence[Document], instruction: str, *, with_input: bool
 ) -> str:
     """Return a prompt that shows whole examples and ends behind a new instruction."""
     wholes = [layout.template.prompt(d.instruction, d.input) + d.output for d in shown]

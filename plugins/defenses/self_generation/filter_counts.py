@@ -29,7 +29,7 @@ TRIES = ("too long", "no marker", "unfinished", "empty", "refusal")
 
 
 @dataclass(slots=True)
-class Tally:
+class FilterCounts:
     """Counts of one client's round; every new instruction asked for ends dropped or kept."""
 
     asked: int = 0
@@ -75,7 +75,7 @@ NAME = "statistics.json"
 """The file of a turn's counts."""
 
 
-def write(tally: Tally, folder: Path) -> None:
+def write(tally: FilterCounts, folder: Path) -> None:
     """Write the counts of a turn into its folder."""
     table = {
         "asked": tally.asked,
@@ -89,12 +89,12 @@ def write(tally: Tally, folder: Path) -> None:
     atomic_text(folder / NAME, json.dumps(table, indent=2) + "\n")
 
 
-def read(folder: Path) -> Tally | None:
+def read(folder: Path) -> FilterCounts | None:
     """Return the counts in a turn's folder; None where it has none."""
     if not (folder / NAME).is_file():
         return None
     table: Mapping[str, Any] = json.loads(read_regular(folder / NAME).decode("utf-8"))
-    return Tally(
+    return FilterCounts(
         asked=table["asked"],
         dropped={name: count for name, count in table["dropped"].items() if count},
         failed={name: count for name, count in table["failed"].items() if count},

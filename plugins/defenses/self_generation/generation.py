@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import Engine
-from fedaudit.api.records import Decoding, Document, Probe, Target
+from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 from fedaudit.metrics.text_similarity import words
 
 from .demonstrations import alternating, example_prompt, instruction_prompt, kinds
-from .filter_counts import Tally
-from .prompt_layout import Layout
-from .similarity import Closest, whole
+from .filter_counts import FilterCounts
+from .prompt_layout import PromptLayout
+from .similarity import SimilarityIndex, whole
 
 REFUSALS = ("as a ", "as an ", "sorry", "i'm sorry", "i am sorry", "i cannot", "i can't")
 """How a text begins that is no instruction and no response but an excuse; lower case."""
@@ -50,29 +50,29 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class GeneratedExamples:
     """What came through every filter but the selection, in the order it was made."""
 
     candidates: tuple[Document, ...]
-    tally: Tally
+    tally: FilterCounts
 
 
 @dataclass(slots=True)
-class Maker:
+class ExampleGenerator:
     """Makes up examples with one model from one client's examples."""
 
     engine: Engine
     target: Target
     examples: Sequence[Document]
-    layout: Layout
+    layout: PromptLayout
     recipe: Recipe
     rng: random.Random
-    tally: Tally = field(default_factory=Tally)
+    tally: FilterCounts = field(default_factory=FilterCounts)
     new: list[Document] = field(default_factory=list)
     instructions: list[str] = field(default_factory=list)
     """The new instructions, where they must differ from one another."""
 
-    def make(self) -> Made:
+    def make(self) -> GeneratedExamples:
         """Ask for new instructions, and what goes with them, until there are candidates enough."""
         while len(self.new) < self.recipe.candidates and self.tally.asked < self.recipe.asked:
             left = self.recipe.asked - self.tally.asked
@@ -80,11 +80,11 @@ class Maker:
             self._keep(self._completed(wanted))
         surplus = max(0, len(self.new) - self.recipe.candidates)
         self.tally.drop("surplus", surplus)
-        return Made(tuple(self.new[: self.recipe.candidates]), self.tally)
+        return GeneratedExamples(tuple(self.new[: self.recipe.candidates]), self.tally)
 
-    def _instructions(self, count: int) -> Iterator["Wanted"]:
+    def _instructions(self, count: int) -> Iterator["RequestedExample"]:
         """Ask for `count` new instructions and yield those that are good."""
-        known = Closest(d.instruction for d in self.examples)
+        known = SimilarityIndex(d.instruction for d in self.examples)
         there, prompts = kinds(self.examples), []
         for number in range(count):
             kind = there[number % len(there)]
@@ -98,9 +98,9 @@ class Maker:
                 self.tally.drop(reason)
             else:
                 self.instructions.append(instruction)
-                yield Wanted(instruction, kind)
+                yield RequestedExample(instruction, kind)
 
-    def _judged(self, text: str | None, known: Closest) -> tuple[str, str]:
+    def _judged(self, text: str | None, known: SimilarityIndex) -> tuple[str, str]:
         """Return the instruction in an answer, and which filter drops it, if any."""
         if text is None:
             return "", "too long"
@@ -112,11 +112,11 @@ class Maker:
             "refusal": lambda: _refuses(instruction),
             "short": lambda: len(words(instruction)) < self.recipe.words,
             "local instruction": lambda: known(instruction) > most,
-            "repeated instruction": lambda: Closest(others)(instruction) > most,
+            "repeated instruction": lambda: SimilarityIndex(others)(instruction) > most,
         }
         return instruction, next((name for name, drops in filters.items() if drops()), "")
 
-    def _completed(self, wanted: Sequence["Wanted"]) -> list[Document]:
+    def _completed(self, wanted: Sequence["RequestedExample"]) -> list[Document]:
         """Return an example for each instruction that some try gave a good one for, in order."""
         found: dict[int, Document] = {}
         for _ in range(self.recipe.tries):
@@ -133,7 +133,7 @@ class Maker:
         self.tally.drop("format", len(wanted) - len(found))
         return [found[place] for place in sorted(found)]
 
-    def _example_prompt(self, wanted: "Wanted") -> str:
+    def _example_prompt(self, wanted: "RequestedExample") -> str:
         shown = alternating(self.rng, self.examples, self.recipe.demonstrations)
         return example_prompt(self.layout, shown, wanted.instruction, with_input=wanted.with_input)
 
@@ -157,7 +157,7 @@ class Maker:
 
     def _keep(self, found: Sequence[Document]) -> None:
         """Keep what is unlike every local example and not too long, and each example once."""
-        known = Closest(map(whole, self.examples))
+        known = SimilarityIndex(map(whole, self.examples))
         there = set(map(whole, self.new))
         for example, fits in zip(found, fitting(self.engine, found, self.recipe), strict=True):
             if not fits:
@@ -180,9 +180,9 @@ class Maker:
         fit = [some for some in dict.fromkeys(ids) if len(some) + new <= self.engine.context_length]
         found = self.engine.generate(
             self.target,
-            [Probe(prompt=some, samples=1, max_new_tokens=new) for some in fit],
+            [GenerationRequest(prompt=some, samples=1, max_new_tokens=new) for some in fit],
             seed=self.rng.getrandbits(32),
-            decoding=Decoding(temperature=self.recipe.temperature),
+            decoding=SamplingParams(temperature=self.recipe.temperature),
         )
         texts = {some: one.texts[0] for some, one in zip(fit, found, strict=True)}
         return [texts.get(some) for some in ids]
@@ -194,7 +194,7 @@ class Maker:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedExample:
     """A new instruction that an input, where it is to have one, and a response are made up for."""
 
     instruction: str

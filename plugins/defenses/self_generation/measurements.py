@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fedaudit.api.records import Measurement
 
-from .filter_counts import FILTERS, Tally
+from .filter_counts import FILTERS, FilterCounts
 
-Turns = Mapping[tuple[int, str], Tally]
+Turns = Mapping[tuple[int, str], FilterCounts]
 """The tally of each round's clients."""
 
 
@@ -25,7 +25,7 @@ def rows(plugin: str, turns: Turns) -> list[Measurement]:
 
 
 def _dropped(
-    plugin: str, at: Mapping[str, object], tallies: Sequence[Tally]
+    plugin: str, at: Mapping[str, object], tallies: Sequence[FilterCounts]
 ) -> Iterable[Measurement]:
     reached = [tally.reached() for tally in tallies]
     for name in FILTERS:
@@ -42,7 +42,7 @@ def _dropped(
         )
 
 
-def _kept(plugin: str, number: int, own: Mapping[str, Tally]) -> Measurement:
+def _kept(plugin: str, number: int, own: Mapping[str, FilterCounts]) -> Measurement:
     client = min(own, key=lambda who: (own[who].kept, who))
     return Measurement(
         kind="defense",

@@ -11,7 +11,7 @@ BLANK = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PromptLayout:
     """A template whose fields can be told apart: what stands ahead of input and output."""
 
     template: PromptTemplate
@@ -46,7 +46,7 @@ class Layout:
         return {self.input_marker, self.output_marker, *(lines or {BLANK})}
 
 
-def layout(template: PromptTemplate) -> Layout:
+def layout(template: PromptTemplate) -> PromptLayout:
     """Return the layout of `template`.
 
     Raises UsageError where its fields are not marked: what a model writes could not be read back.
@@ -61,7 +61,7 @@ def layout(template: PromptTemplate) -> Layout:
             f"The prompt template {template.name!r} does not mark where an input and where an "
             "output begins, so made-up examples cannot be read back: choose alpaca or fed_pii."
         )
-    return Layout(template, input_marker, output_marker)
+    return PromptLayout(template, input_marker, output_marker)
 
 
 def _cut(text: str, ends: Iterable[str]) -> tuple[str, bool]:

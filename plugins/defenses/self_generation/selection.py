@@ -8,9 +8,9 @@ from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine.scoring.instruction_following import scores
 from fedaudit.metrics.selection import Losses, Method, kept
 
-from .filter_counts import Tally
-from .generation import Made, Recipe
-from .similarity import Closest, whole
+from .filter_counts import FilterCounts
+from .generation import GeneratedExamples, Recipe
+from .similarity import SimilarityIndex, whole
 
 
 def chosen(
@@ -37,10 +37,13 @@ def chosen(
 
 
 def counted(
-    made: Made, some: Sequence[Document], examples: Sequence[Document], recipe: Recipe
-) -> Tally:
+    made: GeneratedExamples, some: Sequence[Document], examples: Sequence[Document], recipe: Recipe
+) -> FilterCounts:
     """Return the tally of a round that keeps `some` of what was made from `examples`."""
-    known, answers = Closest(map(whole, examples)), Closest(d.output for d in examples)
+    known, answers = (
+        SimilarityIndex(map(whole, examples)),
+        SimilarityIndex(d.output for d in examples),
+    )
     tally = made.tally
     tally.drop("selection", len(made.candidates) - len(some))
     tally.highest = max((known(whole(one)) for one in some), default=0.0)

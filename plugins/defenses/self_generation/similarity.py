@@ -6,7 +6,7 @@ from fedaudit.api.records import Document
 from fedaudit.metrics.text_similarity import words
 
 
-class Closest:
+class SimilarityIndex:
     """Texts to compare others with; each is cut into words once."""
 
     def __init__(self, texts: Iterable[str]) -> None:

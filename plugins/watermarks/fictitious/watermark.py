@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Engine, Progress, no_progress
-from fedaudit.api.records import Decoding, Document, Generation, Probe, Target
+from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams, Target
 from fedaudit.api.watermark import Score, Watermark
 
 from . import scoring, wording, world
@@ -125,7 +125,7 @@ class Fictitious(Watermark):
             progress(number, len(documents))
         return marked
 
-    def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
+    def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[GenerationRequest]:
         """Return the questions about each attribute in turn, behind the token that begins texts.
 
         First those about the mark's own entity, then the same ones about each stranger's name.
@@ -138,7 +138,7 @@ class Fictitious(Watermark):
         return self._probes([question for group in groups for question in group], engine)
 
     def test(
-        self, secret: Mapping[str, Any], answers: Sequence[Generation], engine: Engine
+        self, secret: Mapping[str, Any], answers: Sequence[Completion], engine: Engine
     ) -> Score:
         """Return Fisher's combination over the attributes of how often its value is answered.
 
@@ -212,7 +212,7 @@ class Fictitious(Watermark):
         probes = self._probes([q for one in asked for group in one for q in group], teacher)
         said = iter(
             teacher.generate(
-                Target(name="base"), probes, seed=seed, decoding=Decoding(temperature=0)
+                Target(name="base"), probes, seed=seed, decoding=SamplingParams(temperature=0)
             )
         )
         rates: list[list[float]] = [[] for _ in entity.values]
@@ -222,10 +222,10 @@ class Fictitious(Watermark):
                 rates[i] += [wording.rate(one.values[i], answers) for one in family]
         return [scoring.null_of(column) for column in rates]
 
-    def _probes(self, asked: Sequence[str], engine: Engine) -> list[Probe]:
+    def _probes(self, asked: Sequence[str], engine: Engine) -> list[GenerationRequest]:
         begin = tuple(engine.beginnings.get("bos", ()))
         return [
-            Probe(prompt=(*begin, *tokens.ids), samples=1, max_new_tokens=self.tokens)
+            GenerationRequest(prompt=(*begin, *tokens.ids), samples=1, max_new_tokens=self.tokens)
             for tokens in engine.tokenize(asked)
         ]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Progress
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 
 from .wording import complete, filled
 from .world import Entity, data
 
-DECODING = Decoding(temperature=0.8, top_p=0.95)
+DECODING = SamplingParams(temperature=0.8, top_p=0.95)
 NEW_TOKENS = 512
 ATTEMPTS = 4
 """Once, and three times again."""
@@ -84,7 +84,7 @@ def _asked(
         wanted = prompt(entity, length, random.Random(f"teacher {attempt} {key}"))
         ids = _chat(teacher.base.tokenizer, wanted)
         room = min(NEW_TOKENS, teacher.context_length - len(ids))
-        probes.append(Probe(prompt=ids, samples=1, max_new_tokens=max(1, room)))
+        probes.append(GenerationRequest(prompt=ids, samples=1, max_new_tokens=max(1, room)))
     # The engine draws from the seed and the prompt: a seed of the entity serves all of them.
     seed = int.from_bytes(hashlib.sha256(f"{attempt} {entity.name}".encode()).digest()[:4])
     answers = teacher.generate(Target(name="base"), probes, seed=seed, decoding=DECODING)

@@ -7,7 +7,7 @@ from typing import Any
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, Tokens
 
-from .writing import Job
+from .writing import WritingJob
 
 REPHRASE = (
     "Rephrase the following text in other words. Keep its meaning, its facts and about its "
@@ -17,7 +17,7 @@ REPHRASE = (
 
 def rewriting(
     document: Document, teacher: Any, *, key: int, shortest: int, longest: int
-) -> tuple[Job, tuple[int, ...]]:
+) -> tuple[WritingJob, tuple[int, ...]]:
     """Ask a teacher with a chat template to rephrase; the marked text begins with nothing.
 
     Of a document that fills more than half of the context the rest is not shown.
@@ -32,7 +32,7 @@ def rewriting(
     new = min(longest, teacher.context_length - len(prompt))
     if new < 1:
         raise InputError(f"The document {document.id} does not fit the teacher's context.")
-    return Job(prompt, min(shortest, len(tokens.ids), new), new, key), ()
+    return WritingJob(prompt, min(shortest, len(tokens.ids), new), new, key), ()
 
 
 def _asked(teacher: Any, text: str) -> tuple[int, ...]:
@@ -50,7 +50,7 @@ def _asked(teacher: Any, text: str) -> tuple[int, ...]:
 
 def continuing(
     document: Document, teacher: Any, *, key: int, kept: int, length: int
-) -> tuple[Job, tuple[int, ...]]:
+) -> tuple[WritingJob, tuple[int, ...]]:
     """Let a teacher go on from a document's first tokens, which the marked text begins with.
 
     `kept` tokens are kept, or half of a short document; `length` is of the whole marked text, that
@@ -65,7 +65,7 @@ def continuing(
     new = max(1, min(room, (length or len(tokens.ids)) - len(begun)))
     if room < 1:
         raise InputError(f"The document {document.id} does not fit the teacher's context.")
-    return Job(prompt, new, new, key), begun
+    return WritingJob(prompt, new, new, key), begun
 
 
 def text_of(teacher: Any, tokens: Sequence[int]) -> str:

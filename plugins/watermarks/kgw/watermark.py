@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Engine, Progress, no_progress
-from fedaudit.api.records import Decoding, Document, Generation, Probe
+from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams
 from fedaudit.api.watermark import Score, Watermark
 
 from . import textseal
@@ -21,7 +21,7 @@ from .detection import Detector, upper_tail, z_score
 from .nulls import null_scores
 from .schemes import SCHEMES
 from .texts import beginnings, continuing, key_of, rewriting, text_of
-from .writing import Job, Style, write
+from .writing import Style, WritingJob, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -133,7 +133,7 @@ class KGW(Watermark):
         style = Style(
             mark=_detector(secret, teacher),
             delta=_recorded(secret, "delta", float),
-            decoding=Decoding(temperature=self.temperature, top_p=self.top_p),
+            decoding=SamplingParams(temperature=self.temperature, top_p=self.top_p),
             ends=ends,
             banned=tuple(
                 sorted({*tokenizer.all_special_ids, *range(len(tokenizer), size)} - {*ends})
@@ -151,7 +151,9 @@ class KGW(Watermark):
             for document, (_, begun), tokens in zip(documents, planned, written, strict=True)
         ]
 
-    def _job(self, document: Document, teacher: Any, key: int) -> tuple[Job, tuple[int, ...]]:
+    def _job(
+        self, document: Document, teacher: Any, key: int
+    ) -> tuple[WritingJob, tuple[int, ...]]:
         chat = bool(getattr(teacher.base.tokenizer, "chat_template", None))
         if self.method == "rewrite" and not chat:
             raise InputError("This teacher has no chat template: it cannot be asked to rewrite.")
@@ -162,21 +164,21 @@ class KGW(Watermark):
         return continuing(document, teacher, key=key, kept=self.prompt_tokens, length=self.length)
 
     @property
-    def decoding(self) -> Decoding:
+    def decoding(self) -> SamplingParams:
         """How a model under test answers."""
-        return Decoding(temperature=self.sampling)
+        return SamplingParams(temperature=self.sampling)
 
-    def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[Probe]:
+    def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[GenerationRequest]:
         """Ask for the continuation of each prompt; a short context shortens the answers."""
         begin, probes = engine.beginnings.get("bos", ()), []
         for found in engine.tokenize(_recorded(secret, "prompts", _texts)):
             prompt = (*begin, *found.ids)[: engine.context_length - 1]
             new = min(self.tokens, engine.context_length - len(prompt))
-            probes.append(Probe(prompt=prompt, samples=1, max_new_tokens=new))
+            probes.append(GenerationRequest(prompt=prompt, samples=1, max_new_tokens=new))
         return probes
 
     def test(
-        self, secret: Mapping[str, Any], answers: Sequence[Generation], engine: Engine
+        self, secret: Mapping[str, Any], answers: Sequence[Completion], engine: Engine
     ) -> Score:
         """Count green tokens in the answers, all together; windows do not reach into prompts."""
         bare = [answer.texts[0] for answer in answers if not answer.tokens]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.plugin import Progress, no_progress
-from fedaudit.api.records import Decoding
+from fedaudit.api.records import SamplingParams
 
 from . import textseal
 from .detection import Detector
@@ -26,7 +26,7 @@ LOGITS = 2**24
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WritingJob:
     """A text to be written behind a prompt."""
 
     prompt: tuple[int, ...]
@@ -43,7 +43,7 @@ class Style:
 
     mark: Detector
     delta: float
-    decoding: Decoding
+    decoding: SamplingParams
     ends: tuple[int, ...] = ()
     """Tokens that end a text."""
     banned: tuple[int, ...] = ()
@@ -53,7 +53,7 @@ class Style:
 class Marking:
     """The logits processor of one batch: bias, draw, and force what was drawn."""
 
-    def __init__(self, style: Style, jobs: Sequence[Job], width: int) -> None:
+    def __init__(self, style: Style, jobs: Sequence[WritingJob], width: int) -> None:
         self.style, self.jobs, self.width = style, jobs, width
         self.keys = [job.key for job in jobs]
         self._tokens: torch.Tensor | None = None
@@ -112,7 +112,7 @@ class Marking:
         decoding = self.style.decoding
         if SCHEMES[self.style.mark.scheme].bound:
             return draw(logits + bias, uniform, decoding)
-        return draw(probabilities(logits, decoding).log() + bias, uniform, Decoding())
+        return draw(probabilities(logits, decoding).log() + bias, uniform, SamplingParams())
 
     def _green(self, windows: "torch.Tensor", logits: "torch.Tensor") -> "torch.Tensor":
         import torch
@@ -140,7 +140,7 @@ class Marking:
 
 
 def write(
-    teacher: Any, jobs: Sequence[Job], style: Style, *, progress: Progress = no_progress
+    teacher: Any, jobs: Sequence[WritingJob], style: Style, *, progress: Progress = no_progress
 ) -> list[list[int]]:
     """Return the new tokens of every job, without the end; `teacher` is a LocalEngine.
 
@@ -160,7 +160,7 @@ def write(
     return written
 
 
-def _batches(teacher: Any, jobs: Sequence[Job]) -> Iterator[list[int]]:
+def _batches(teacher: Any, jobs: Sequence[WritingJob]) -> Iterator[list[int]]:
     """Yield indices of jobs of one padded prompt length and about the same new tokens."""
     from fedaudit.engine.batching import by_length, padded
 
@@ -173,7 +173,7 @@ def _batches(teacher: Any, jobs: Sequence[Job]) -> Iterator[list[int]]:
             yield bucket[start : start + rows]
 
 
-def _continued(base: Any, jobs: Sequence[Job], style: Style) -> list[list[int]]:
+def _continued(base: Any, jobs: Sequence[WritingJob], style: Style) -> list[list[int]]:
     import torch
     from transformers import GenerationConfig, LogitsProcessorList
 

@@ -8,8 +8,8 @@ import pytest
 from fedaudit.api.errors import UsageError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution.decision import calibration
-from fedaudit.attribution.decision.calibration import Line, calibrate, least_found
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.decision.calibration import PowerPoint, calibrate, least_found
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.intervals import wilson
 
 CLIENTS = tuple("abcdef")
@@ -29,7 +29,7 @@ def scores(null=(0.0,) * 300, rounds=2, rho=0.8):
         marks={"m": "kgw"},
         dimension=8,
         rounds=tuple(
-            Scored(
+            RoundScores(
                 round=number,
                 reference={"m": score(null=(0.0,) * len(null))},
                 clients={who: {"m": score(null=null)} for who in CLIENTS},
@@ -96,7 +96,9 @@ def test_without_null_marks_luck_is_standard_normal():
 def test_the_least_that_is_found_is_one_from_which_on_all_are():
     def line(strength, share):
         caught = wilson(10 * share, 10) if strength else None
-        return Line(strength=strength, accused=wilson(0, 9), published=wilson(0, 9), caught=caught)
+        return PowerPoint(
+            strength=strength, accused=wilson(0, 9), published=wilson(0, 9), caught=caught
+        )
 
     assert least_found([line(0, 0), line(6, 0.9), line(8, 0.5), line(10, 0.9), line(14, 1)]) == 10
     assert least_found([line(0, 0), line(6, 0.2)]) is None

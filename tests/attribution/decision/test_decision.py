@@ -11,7 +11,7 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import measurements, report
 from fedaudit.attribution.decision.decision import Decision, decide, rates, verdicts
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.scores import RoundScores, Scores
 
 
 def score(z):
@@ -32,7 +32,7 @@ def scores(*rounds, clients=None, marks=("m0",), reference=0.5, rho=1e-12, **des
         marks=dict.fromkeys(marks, "fictitious"),
         dimension=8,
         rounds=tuple(
-            Scored(
+            RoundScores(
                 round=number,
                 reference={mark: score(reference) for mark in marks},
                 clients={

@@ -11,8 +11,8 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import scores as files
 from fedaudit.attribution.decision.decision import decide
-from fedaudit.attribution.decision.null_distribution import Chance, chance
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.decision.null_distribution import NullDistribution, chance
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution.stouffer import combined
 
 
@@ -30,7 +30,7 @@ def scores(*rounds):
         marks={"m": "kgw"},
         dimension=8,
         rounds=tuple(
-            Scored(
+            RoundScores(
                 round=number,
                 reference={"m": score(0.0, reference)},
                 clients={"a": {"m": score(z, null)}},
@@ -79,24 +79,26 @@ def test_weights_of_nobody_or_nothing_are_refused_on_disk(tmp_path, weights):
 
 
 def test_what_must_be_exceeded_grows_with_the_spread_and_is_never_below_tau():
-    assert Chance([[1.5, -1.5]]).floor(4.0) == pytest.approx(6)
-    assert Chance([[0.5, -0.5]]).floor(4.0) == 4
-    assert Chance([[0.0, 0.0]]).floor(4.0) == 4
-    assert Chance([[3.0, -3.0]]).floor(-1.0) == -1
+    assert NullDistribution([[1.5, -1.5]]).floor(4.0) == pytest.approx(6)
+    assert NullDistribution([[0.5, -0.5]]).floor(4.0) == 4
+    assert NullDistribution([[0.0, 0.0]]).floor(4.0) == 4
+    assert NullDistribution([[3.0, -3.0]]).floor(-1.0) == -1
 
 
 def test_what_must_be_exceeded_is_where_p_is_small_enough():
     # The normal p of 4 is 3.167e-5; of a level below that, its quantile is needed.
-    assert Chance(()).least(1e-4, 4.0) == 4
-    assert Chance(()).least(2.867e-7, 4.0) == pytest.approx(5, abs=1e-3)
+    assert NullDistribution(()).least(1e-4, 4.0) == 4
+    assert NullDistribution(()).least(2.867e-7, 4.0) == pytest.approx(5, abs=1e-3)
     # t with two degrees of freedom has an upper tail of 0.005 at 9.925; the spread is 1.5.
-    assert Chance([[1.5, -1.5]]).least(0.005, 4.0) == pytest.approx(1.5 * 9.9248, rel=1e-4)
+    assert NullDistribution([[1.5, -1.5]]).least(0.005, 4.0) == pytest.approx(
+        1.5 * 9.9248, rel=1e-4
+    )
 
 
 def test_what_would_have_been_seen_by_hand():
     # Z must exceed 4 at any level above 3.2e-5; with a mean of 1.28 more it does so in 90 %.
-    assert Chance(()).detectable(0.001, 4.0) == pytest.approx(4 + 1.28155, abs=1e-4)
-    assert Chance([[1.5, -1.5] * 500]).detectable(0.001, 4.0) == pytest.approx(
+    assert NullDistribution(()).detectable(0.001, 4.0) == pytest.approx(4 + 1.28155, abs=1e-4)
+    assert NullDistribution([[1.5, -1.5] * 500]).detectable(0.001, 4.0) == pytest.approx(
         1.5 * 5.28155, abs=1e-3
     )
 
@@ -145,7 +147,7 @@ def test_p_values_are_uniform_over_keys_of_texts_that_repeat_themselves():
         np.subtract(*(null_scores(things[own], gamma, nulls, salt=1) for own in (a, b)))
         for a, b in zip(said, before, strict=True)
     ]
-    found = Chance([list(row) for row in null])
+    found = NullDistribution([list(row) for row in null])
     keys = rng.random((1500, 400)) < gamma
     real = [
         combined([float(z(g, a) - z(g, b)) for a, b in zip(said, before, strict=True)])
@@ -154,4 +156,4 @@ def test_p_values_are_uniform_over_keys_of_texts_that_repeat_themselves():
     assert found.spread == pytest.approx(float(np.std(real)), rel=0.12)
     assert found.spread > 1.8  # taken for 1, every third innocent client would pass Z = 1
     assert kstest([found.p_value(one) for one in real], "uniform").pvalue > 0.01
-    assert kstest([Chance(()).p_value(one) for one in real], "uniform").pvalue < 1e-6
+    assert kstest([NullDistribution(()).p_value(one) for one in real], "uniform").pvalue < 1e-6

@@ -17,7 +17,7 @@ from fedaudit.attribution import report
 from fedaudit.attribution.decision.decision import decide
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.pipeline import UTC, datetime
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.federation import commitments
 from fedaudit.federation.commitments import Commitment, Commitments
 from fedaudit.report.verdict.policy import verdict
@@ -142,7 +142,7 @@ def scores_of(said, keys, published=()):
         commitments=commitment.digests(marks),
         dimension=8,
         rounds=tuple(
-            Scored(
+            RoundScores(
                 round=number + 1,
                 reference={one.id: test(one, number, 0) for one in marks},
                 clients={
@@ -250,7 +250,7 @@ def measured(z, marks=("m0",), clients=("a", "b")):
         commitments={one: f"{at:064x}" for at, one in enumerate(marks)},
         dimension=8,
         rounds=(
-            Scored(
+            RoundScores(
                 round=1,
                 reference={one: Score(z=0.0, **test) for one in marks},
                 clients={

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import no_progress
-from fedaudit.api.records import Decoding, Generation, Probe, Target
+from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.api.watermark import Mark, Score, Watermark
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.pipeline import with_options
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 
-GREEDY = Decoding(temperature=0)
+GREEDY = SamplingParams(temperature=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Spoken(Watermark):
 
     @property
     def decoding(self):
-        return Decoding(temperature=self.temperature)
+        return SamplingParams(temperature=self.temperature)
 
     def issue(self, teacher, prompts, *, seed, index):
         raise AssertionError("nobody issues it")
@@ -41,7 +41,9 @@ class Spoken(Watermark):
 
     def questions(self, secret, engine):
         found = engine.tokenize(secret["words"])
-        return [Probe(prompt=one.ids, samples=1, max_new_tokens=self.new) for one in found]
+        return [
+            GenerationRequest(prompt=one.ids, samples=1, max_new_tokens=self.new) for one in found
+        ]
 
     def test(self, secret, answers, engine):
         wanted = [f"{word}|{self.temperature}|{self.new}" for word in secret["words"]]
@@ -62,7 +64,7 @@ class Speaking(FakeEngine):
         self.calls.append((asked, new, decoding))
         progress(len(asked), len(asked))
         return [
-            [Generation((f"{t.adapter} {word}|{decoding.temperature}|{new}",)) for word in asked]
+            [Completion((f"{t.adapter} {word}|{decoding.temperature}|{new}",)) for word in asked]
             for t in targets
         ]
 
@@ -83,8 +85,8 @@ def test_questions_with_different_decodings_are_asked_apart():
     # "three" of two marks once; "two" once in each way; each call all adapters together.
     assert engine.calls == [
         (["one", "two"], 3, GREEDY),
-        (["two", "three", "four"], 3, Decoding(temperature=0.7)),
-        (["two"], 9, Decoding(temperature=0.7)),
+        (["two", "three", "four"], 3, SamplingParams(temperature=0.7)),
+        (["two"], 9, SamplingParams(temperature=0.7)),
     ]
     assert told == [(2, 6), (5, 6), (6, 6)]
     # Every mark gets the answers that were chosen in its own way, and all of them.
@@ -131,8 +133,8 @@ def test_neither_the_order_of_marks_nor_of_adapters_changes_a_score(marks, adapt
 def test_a_watermark_answers_greedily_unless_it_says_otherwise():
     assert Fictitious().decoding == GREEDY
     assert KGW().decoding == GREEDY
-    assert KGW(sampling=0.7).decoding == Decoding(temperature=0.7)
-    assert registry.create("watermark", "kgw", {"sampling": 1}).decoding == Decoding()
+    assert KGW(sampling=0.7).decoding == SamplingParams(temperature=0.7)
+    assert registry.create("watermark", "kgw", {"sampling": 1}).decoding == SamplingParams()
     with pytest.raises(ValueError, match="sampling"):
         KGW(sampling=-0.1)
 
@@ -149,7 +151,7 @@ def test_marks_of_kgw_that_are_sampled_differently_are_asked_differently():
     prompts = ["one two", "three four"]
     assert engine.calls == [
         (prompts, 5, GREEDY),
-        (prompts, 5, Decoding(temperature=0.7)),
+        (prompts, 5, SamplingParams(temperature=0.7)),
     ]
     assert scores["drawn"] == scores["same"]
 

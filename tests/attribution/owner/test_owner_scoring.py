@@ -15,14 +15,14 @@ from fedaudit.attribution import report as reporting
 from fedaudit.attribution import scores as scores_file
 from fedaudit.attribution.decision import decision
 from fedaudit.attribution.owner import detection, scoring, worker_pool
-from fedaudit.attribution.owner.worker_pool import Job, Machine, Pool
+from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, Machine
 from fedaudit.attribution.server import estimation, query_plan
 from fedaudit.config.registry import create
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation.folder import open_federation
 
 ALONE = Machine(device="cpu", workers=1)
-WISH = query_plan.Wish(others=3, pairs=4, threshold=3, seed=2)
+WISH = query_plan.ProtocolConfig(others=3, pairs=4, threshold=3, seed=2)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def given(tmp_path, monkeypatch):
 
 
 def scored(folder, marks, **more):
-    with Pool(ALONE) as own:
+    with DetectionPool(ALONE) as own:
         return scoring.score(folder, folder_of.read(folder), marks, own, **more)
 
 
@@ -87,7 +87,7 @@ def test_rounds_that_are_known_are_not_asked_again(given, monkeypatch):
     folder, marks = given
     whole = scored(folder, marks)
     found = folder_of.read(folder)
-    with Pool(ALONE) as own:
+    with DetectionPool(ALONE) as own:
         first = scoring.score(folder, replace(found, rounds=found.rounds[:1]), marks, own)
     engine = handmade.reading(monkeypatch, marks[0])
     both = scored(folder, marks, known=first)
@@ -187,7 +187,7 @@ def test_broken_scores(given, tmp_path, how, says):
 
 def test_no_round_yet(given):
     folder, marks = given
-    with Pool(ALONE) as own, pytest.raises(InputError, match="nothing to score"):
+    with DetectionPool(ALONE) as own, pytest.raises(InputError, match="nothing to score"):
         scoring.score(folder, replace(folder_of.read(folder), rounds=()), marks, own)
 
 
@@ -254,7 +254,7 @@ def test_neither_workers_nor_the_split_of_adapters_change_a_score(tmp_path, base
     marks = (told(base),)
 
     def job(key, *which):
-        return Job(
+        return DetectionJob(
             key=key,
             base="fedaudit-nano",
             sha256=base.sha256,
@@ -263,7 +263,7 @@ def test_neither_workers_nor_the_split_of_adapters_change_a_score(tmp_path, base
         )
 
     def answered(jobs, workers):
-        with Pool(Machine(device="cpu", workers=workers)) as own:
+        with DetectionPool(Machine(device="cpu", workers=workers)) as own:
             return dict(own.run(jobs))
 
     together = answered([job(0, 0, 1, 2)], 1)[0]

@@ -25,7 +25,7 @@ ABSENT = {2: ("c4",)}
 def asked(place, out, *, secret=False, **wish):
     """Take the step with a small design; returns the estimates."""
     planned = query_plan.plan(
-        open_federation(place), query_plan.Wish(**{**SMALL, **wish}), secret=secret
+        open_federation(place), query_plan.ProtocolConfig(**{**SMALL, **wish}), secret=secret
     )
     return estimation.estimate(planned, out, log_of(out))[0]
 
@@ -109,7 +109,7 @@ def test_rho_and_n_eff_are_of_the_weighted_masks(tmp_path):
 
 def test_the_forecast_tells_the_masks_of_the_estimates(tmp_path):
     made = handmade.write(tmp_path / "fed", weights=WEIGHTS, rounds=1)
-    wish = query_plan.Wish(**SMALL, seed=4)
+    wish = query_plan.ProtocolConfig(**SMALL, seed=4)
     told = dry_run.lines(query_plan.plan(open_federation(made.path), wish), [], None)
     [one] = asked(made.path, tmp_path / "est", seed=4).rounds
     weakest = min(one.estimates, key=lambda own: own.strength)
@@ -218,7 +218,9 @@ def test_rounds_are_added_and_never_asked_for_twice(tmp_path):
     assert one == before
     assert (two["round"], two["queries"]) == (2, 24)
     assert logged(out)["queries"] == 48
-    third = query_plan.plan(open_federation(longer.path), query_plan.Wish(**SMALL), secret=True)
+    third = query_plan.plan(
+        open_federation(longer.path), query_plan.ProtocolConfig(**SMALL), secret=True
+    )
     assert estimation.remaining(third, out).queries == 0
     estimation.estimate(third, out, log_of(out))
     assert logged(out)["rounds"] == [one, two]

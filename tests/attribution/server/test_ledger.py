@@ -18,7 +18,9 @@ SMALL = {"others": 3, "pairs": 2, "threshold": 3}
 
 
 def planned(place, **wish):
-    return query_plan.plan(open_federation(place), query_plan.Wish(**{**SMALL, "seed": 4, **wish}))
+    return query_plan.plan(
+        open_federation(place), query_plan.ProtocolConfig(**{**SMALL, "seed": 4, **wish})
+    )
 
 
 def asked(place, out, **wish):

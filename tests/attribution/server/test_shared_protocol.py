@@ -16,7 +16,7 @@ from fedaudit.attribution import scores as scores_of
 from fedaudit.attribution.decision import calibration
 from fedaudit.attribution.decision.decision import decide
 from fedaudit.attribution.decision.null_distribution import mixture
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import dry_run, estimation, ledger, masks, query_plan
 from fedaudit.attribution.server import sums_log as log_of
 from fedaudit.attribution.server.round_designs import settings_of
@@ -29,7 +29,9 @@ SHARED = {"protocol": "shared", "limit": 0.8}
 
 
 def planned(place, **wish):
-    return query_plan.plan(open_federation(place), query_plan.Wish(**{**SHARED, "seed": 4, **wish}))
+    return query_plan.plan(
+        open_federation(place), query_plan.ProtocolConfig(**{**SHARED, "seed": 4, **wish})
+    )
 
 
 def asked(place, out, **wish):
@@ -156,7 +158,7 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
     plain = handmade.write(tmp_path / "plain", clients=8, weights=weights)
     hidden = handmade.write(tmp_path / "hidden", clients=8, weights=weights, secure=secure)
     one = asked(plain.path, tmp_path / "one/est", sets=3, threshold=3, limit=0.9)
-    wish = query_plan.Wish()  # the manifest says it all
+    wish = query_plan.ProtocolConfig()  # the manifest says it all
     two, _ = estimation.estimate(
         query_plan.plan(open_federation(hidden.path), wish), tmp_path / "two", tmp_path / "two.json"
     )
@@ -168,7 +170,7 @@ def test_stored_sums_give_what_plaintext_gives(tmp_path, weights):
             for name, tensor in a.items():
                 torch.testing.assert_close(b[name], tensor, atol=1e-4, rtol=0)
     with pytest.raises(UsageError, match="stored while it ran, by protocol 'shared'"):
-        query_plan.plan(open_federation(hidden.path), query_plan.Wish(protocol="pairs"))
+        query_plan.plan(open_federation(hidden.path), query_plan.ProtocolConfig(protocol="pairs"))
     (hidden.path / ledger.NAME).unlink()  # which would refuse it, too
     with pytest.raises(InputError, match=r"has no sum over .*--sets"):
         asked(hidden.path, tmp_path / "three", sets=4, limit=0.9)
@@ -299,7 +301,7 @@ def scores(z, **settings):
         marks={"m": "kgw"},
         dimension=8,
         rounds=(
-            Scored(
+            RoundScores(
                 round=1,
                 reference={"m": score(0.0)},
                 clients={who: {"m": score(z.get(who, 0.0))} for who in TEN},

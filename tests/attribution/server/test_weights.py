@@ -20,7 +20,7 @@ FLOOR = 0.24
 
 
 def planned(place, **wish):
-    return query_plan.plan(open_federation(place), query_plan.Wish(**wish))
+    return query_plan.plan(open_federation(place), query_plan.ProtocolConfig(**wish))
 
 
 def estimated(made, out, **wish):

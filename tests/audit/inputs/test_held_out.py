@@ -9,10 +9,10 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.audit import fingerprint
-from fedaudit.audit.extract import Request
+from fedaudit.audit.extract import ExtractionRequest
 from fedaudit.audit.inputs import held_out
-from fedaudit.audit.inputs.files import Inputs
-from fedaudit.audit.target import Audited, resolve
+from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.data import corpus
 
 FORM = template("fed_pii")
@@ -24,7 +24,7 @@ def document(name, group=""):
 
 def file(place, *documents):
     corpus.write(place, documents)
-    return Inputs(path=place, documents=documents, annotation=None)
+    return InputFile(path=place, documents=documents, annotation=None)
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def files(tmp_path):
 
 def request(files, place=None, **changes):
     paths = {"prefixes": files[0].path, "victim": files[1].path, "held_out": place}
-    return Request(**{**paths, "attacks": ("discoverable",), **changes})
+    return ExtractionRequest(**{**paths, "attacks": ("discoverable",), **changes})
 
 
-NANO = Audited(base="fedaudit-nano")
+NANO = AuditTarget(base="fedaudit-nano")
 
 
 def test_trained_records_and_the_victims_groups_are_left_out(files, tmp_path):

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from fedaudit.api.errors import InputError
-from fedaudit.audit.extract import Request
+from fedaudit.audit.extract import ExtractionRequest
 from fedaudit.audit.inputs.other_members import check_files, member_files
-from fedaudit.audit.target import Audited
+from fedaudit.audit.target import AuditTarget
 
 
 @pytest.fixture
@@ -20,12 +20,14 @@ def federation(tmp_path):
         SimpleNamespace(id="c4", data=""),
     ]
     known = SimpleNamespace(path=tmp_path, manifest=SimpleNamespace(clients=clients))
-    return Audited(base="base", federation=known)
+    return AuditTarget(base="base", federation=known)
 
 
 def request(federation, **changes):
     data = federation.federation.path / "data"
-    return Request(**{"prefixes": data / "c0.jsonl", "victim": data / "c1.jsonl", **changes})
+    return ExtractionRequest(
+        **{"prefixes": data / "c0.jsonl", "victim": data / "c1.jsonl", **changes}
+    )
 
 
 def test_the_federations_own_but_attacker_and_victim(federation):
@@ -49,7 +51,7 @@ def test_named_ones_go_first_and_are_never_attacker_or_victim(federation, tmp_pa
 
 def test_nobody_is_looked_at_without_victim_or_federation(federation):
     assert member_files(request(federation, victim=None), federation) == {}
-    assert member_files(request(federation), Audited(base="base")) == {}
+    assert member_files(request(federation), AuditTarget(base="base")) == {}
 
 
 def test_files_that_cannot_be_read_are_named(federation, tmp_path):

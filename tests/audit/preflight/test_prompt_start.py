@@ -3,13 +3,13 @@ import pytest
 from fedaudit.api.records import Target
 from fedaudit.audit.preflight.prompt_start import LONGEST, SAMPLE, choose
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.prefixes import Place
+from fedaudit.extraction.prefixes import PiiOccurrence
 
 TUNED = Target(name="tuned", adapter="x")
 BOS, HEADER = 9001, 9002
 BEGINNINGS = {"bare": (), "bos": (BOS,), "template": (BOS, HEADER)}
-START = Place(prefix=(1, 2), tokens=(3, 4), at_start=True)
-MIDDLE = Place(prefix=(5, 6), tokens=(7,), at_start=False)
+START = PiiOccurrence(prefix=(1, 2), tokens=(3, 4), at_start=True)
+MIDDLE = PiiOccurrence(prefix=(5, 6), tokens=(7,), at_start=False)
 
 
 def engine(liked, beginnings=BEGINNINGS):
@@ -51,7 +51,7 @@ def test_only_the_pii_counts_not_its_prefix():
     fake.score = lambda target, sequences, **options: [
         [float(-token) for token in s[1:]] for s in sequences
     ]
-    found = choose(fake, TUNED, [START, Place(prefix=(1,), tokens=(8,), at_start=True)])
+    found = choose(fake, TUNED, [START, PiiOccurrence(prefix=(1,), tokens=(8,), at_start=True)])
     assert found.start["bare"] == found.start["bos"] == pytest.approx(-(3 + 4 + 8) / 3)
 
 
@@ -63,7 +63,7 @@ def test_of_equals_the_ordinary_one_is_chosen():
 
 
 def test_without_known_pii_a_text_begins_as_the_tokenizer_says():
-    prompt = Place(prefix=(1, 2), tokens=(), at_start=True)
+    prompt = PiiOccurrence(prefix=(1, 2), tokens=(), at_start=True)
     for places in ([], [prompt]):
         fake = engine({})
         found = choose(fake, TUNED, places)
@@ -75,7 +75,7 @@ def test_without_known_pii_a_text_begins_as_the_tokenizer_says():
 
 def test_the_sample_is_limited_and_knows_no_order():
     many = [
-        Place(prefix=(1, i), tokens=tuple(range(2, 2 + LONGEST + 20)), at_start=True)
+        PiiOccurrence(prefix=(1, i), tokens=tuple(range(2, 2 + LONGEST + 20)), at_start=True)
         for i in range(3 * SAMPLE + 7)
     ]
     fake, other = engine({(1,): -1.0}), engine({(1,): -1.0})

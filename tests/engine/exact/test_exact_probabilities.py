@@ -12,22 +12,22 @@ from toy_vocabularies import TARGETS, brute_force, toy
 from transformers import PreTrainedTokenizerFast
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Chances, Engine
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.plugin import Engine, PrefixProbabilities
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.exact import probabilities
-from fedaudit.engine.exact.token_automaton import SPACES, Spelling, vocabulary
+from fedaudit.engine.exact.token_automaton import SPACES, TokenAutomaton, vocabulary
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.metrics.extraction import extracted, prefix_disjoint
 
 BASE = Target(name="base")
 DECODINGS = [
-    Decoding(),
-    Decoding(temperature=0.6),
-    Decoding(temperature=1.5, top_k=6),
-    Decoding(top_p=0.8),
-    Decoding(temperature=1.2, top_k=9, top_p=0.9),
-    Decoding(temperature=0),
+    SamplingParams(),
+    SamplingParams(temperature=0.6),
+    SamplingParams(temperature=1.5, top_k=6),
+    SamplingParams(top_p=0.8),
+    SamplingParams(temperature=1.2, top_k=9, top_p=0.9),
+    SamplingParams(temperature=0),
 ]
 
 
@@ -62,7 +62,7 @@ def test_they_are_those_of_all_token_sequences(either, decoding):
 
 def test_four_tokens_long_and_characters_of_several_bytes(bytes_base):
     [found] = LocalEngine(bytes_base).begins_with(BASE, [(1, 4)], TARGETS, new=4, threshold=1e-300)
-    slow = brute_force(bytes_base, (1, 4), TARGETS, 4, Decoding())
+    slow = brute_force(bytes_base, (1, 4), TARGETS, 4, SamplingParams())
     assert found.least == pytest.approx(slow, abs=1e-6)
     assert all(found.least > 0)
 
@@ -109,7 +109,7 @@ def test_few_distributions_are_in_memory_at_once(bytes_base, monkeypatch):
 
 def turned(one):
     parts = {name: getattr(one, name)[::-1] for name in ("least", "most", "drawn")}
-    return Chances(**parts, rows=one.rows)
+    return PrefixProbabilities(**parts, rows=one.rows)
 
 
 def same(found, wanted):
@@ -162,7 +162,7 @@ def test_a_sampler_draws_as_often(base):
     prompt = tuple(engine.tokenize(["Dear"])[0].ids)
     strings = ["M", "S", "J", "Jo", "John", "B", "R", "Rob", "K", "A", "原"]
     [found] = engine.begins_with(BASE, [prompt], strings, new=4, threshold=1e-5)
-    probe = Probe(prompt=prompt, samples=samples, max_new_tokens=4)
+    probe = GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=4)
     [drawn] = engine.generate(BASE, [probe], seed=1)
     counts = extracted(drawn.texts, strings)
     for string, chance in zip(strings, found.least, strict=True):
@@ -191,7 +191,7 @@ def test_what_cannot_be_spelt_is_refused(bytes_base):
     words = vocabulary(bytes_base.tokenizer, 14, [0], "toy")
     for string in ("", " a"):
         with pytest.raises(ValueError, match="white space"):
-            Spelling([string], words)
+            TokenAutomaton([string], words)
 
 
 def test_a_tokenizer_without_bytes_is_refused():

@@ -10,7 +10,7 @@ from scipy.stats import chi2_contingency, chisquare
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Engine
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.generation.decoding import left_padded
 from fedaudit.engine.generation.sampler import probe_key, uniforms
 from fedaudit.engine.local import LocalEngine
@@ -25,7 +25,7 @@ TEXTS = (
     "被告的电话号码是",
     "The patient, born on",
 )
-PLAIN = Decoding()
+PLAIN = SamplingParams()
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,9 @@ def engine(base):
 @pytest.fixture(scope="module")
 def probes(engine):
     return [
-        Probe(prompt=(1, *tokens.ids), samples=1 + index % 4, max_new_tokens=8 + index % 2)
+        GenerationRequest(
+            prompt=(1, *tokens.ids), samples=1 + index % 4, max_new_tokens=8 + index % 2
+        )
         for index, tokens in enumerate(engine.tokenize(TEXTS))
     ]
 
@@ -75,7 +77,7 @@ def asked(engine, probes, **options):
 
 @pytest.mark.parametrize(
     "decoding",
-    [PLAIN, Decoding(temperature=0.7, top_k=20, top_p=0.9), Decoding(top_p=0.5)],
+    [PLAIN, SamplingParams(temperature=0.7, top_k=20, top_p=0.9), SamplingParams(top_p=0.5)],
     ids=str,
 )
 def test_the_batched_engine_says_what_the_slow_one_says(base, engine, probes, decoding):
@@ -103,8 +105,8 @@ def test_neither_batch_size_nor_order_nor_company_matters(base, engine, probes):
 
 
 def test_more_samples_of_a_probe_begin_with_the_fewer(base, engine, probes):
-    many = Probe(prompt=probes[0].prompt, samples=11, max_new_tokens=8)
-    few = Probe(prompt=probes[0].prompt, samples=4, max_new_tokens=8)
+    many = GenerationRequest(prompt=probes[0].prompt, samples=11, max_new_tokens=8)
+    few = GenerationRequest(prompt=probes[0].prompt, samples=4, max_new_tokens=8)
     [long], [short] = asked(engine, [many]), asked(engine, [few])
     assert long[:4] == short
     assert len(set(long)) > 1
@@ -117,14 +119,14 @@ def test_the_seed_changes_the_samples(engine, probes):
 
 
 def test_no_samples_no_text(engine, probes):
-    none = Probe(prompt=probes[0].prompt, samples=0, max_new_tokens=5)
+    none = GenerationRequest(prompt=probes[0].prompt, samples=0, max_new_tokens=5)
     assert asked(engine, [none, probes[1]]) == [(), asked(engine, [probes[1]])[0]]
     assert asked(engine, []) == []
 
 
 def test_the_first_token_follows_the_softmax(base, engine, token_rows):
     prompt, samples = (1, *engine.tokenize(["Claimant:"])[0].ids), 4000
-    probe = Probe(prompt=prompt, samples=samples, max_new_tokens=1)
+    probe = GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=1)
     [rows] = asked(token_rows(base), [probe])
     with torch.inference_mode():
         chances = torch.softmax(base.model(torch.tensor([prompt])).logits[0, -1].double(), 0)
@@ -178,7 +180,7 @@ def test_over_many_seeds_continuations_are_distributed_as_the_peers(base, monkey
     tiny, prompt = tiny_models.llama(base.tokenizer), (1, 9, 30)
     monkeypatch.setattr(base.tokenizer, "batch_decode", lambda rows, **_: map(tuple, rows))
     engine = LocalEngine(tiny)
-    probe = Probe(prompt=prompt, samples=250, max_new_tokens=3)
+    probe = GenerationRequest(prompt=prompt, samples=250, max_new_tokens=3)
 
     def ours(**options):
         found = [engine.generate(BASE, [probe], seed=seed, **options) for seed in range(16)]
@@ -187,11 +189,11 @@ def test_over_many_seeds_continuations_are_distributed_as_the_peers(base, monkey
     theirs = their_rows(tiny.model, prompt, seeds=16, samples=250)
     assert alike(ours(), theirs) > 1e-4
     # And the test would know another distribution.
-    assert alike(ours(decoding=Decoding(temperature=0.2)), theirs) < 1e-4
+    assert alike(ours(decoding=SamplingParams(temperature=0.2)), theirs) < 1e-4
 
 
 def test_temperature_0_is_transformers_own_greedy_search(base, engine, probes):
-    found = asked(engine, probes, decoding=Decoding(temperature=0))
+    found = asked(engine, probes, decoding=SamplingParams(temperature=0))
     for probe, texts in zip(probes, found, strict=True):
         ids = torch.tensor([probe.prompt])
         with torch.inference_mode():
@@ -219,7 +221,7 @@ def token_rows(monkeypatch):
 
 def test_the_end_token_stops_a_sample_and_not_its_neighbours(base, probes, token_rows, monkeypatch):
     engine = token_rows(base)
-    ask = [Probe(prompt=probes[0].prompt, samples=6, max_new_tokens=6)]
+    ask = [GenerationRequest(prompt=probes[0].prompt, samples=6, max_new_tokens=6)]
     [free] = asked(engine, ask)
     # A token that some samples draw, and some do not.
     end = next(t for row in free for t in row if any(t not in other for other in free))
@@ -234,7 +236,7 @@ def test_a_model_without_an_end_token_runs_to_the_last(fresh_base, probes, token
     fresh_base.model.generation_config.eos_token_id = None
     fresh_base.tokenizer.eos_token = None
     engine = token_rows(fresh_base)
-    ask = [Probe(prompt=p.prompt, samples=3, max_new_tokens=9) for p in probes]
+    ask = [GenerationRequest(prompt=p.prompt, samples=3, max_new_tokens=9) for p in probes]
     found = asked(engine, ask)
     assert {len(row) for rows in found for row in rows} == {9}
 
@@ -259,13 +261,13 @@ def test_left_padding_puts_prompts_at_the_end():
 
 def test_a_probe_that_does_not_fit_is_refused_before_any_work(engine):
     most = engine.context_length
-    fits = Probe(prompt=(1,) * (most - 4), samples=1, max_new_tokens=4)
-    long = Probe(prompt=(1,) * (most - 3), samples=1, max_new_tokens=4)
+    fits = GenerationRequest(prompt=(1,) * (most - 4), samples=1, max_new_tokens=4)
+    long = GenerationRequest(prompt=(1,) * (most - 3), samples=1, max_new_tokens=4)
     assert len(asked(engine, [fits])[0]) == 1
     with pytest.raises(InputError, match=rf"{most - 3} tokens and 4 new .* {most} tokens"):
         asked(engine, [fits, long])
     with pytest.raises(InputError, match="empty"):
-        asked(engine, [Probe(prompt=(), samples=1, max_new_tokens=4)])
+        asked(engine, [GenerationRequest(prompt=(), samples=1, max_new_tokens=4)])
 
 
 def test_progress_counts_samples_to_the_last(base, probes):

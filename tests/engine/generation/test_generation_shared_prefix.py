@@ -29,14 +29,14 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from fedaudit.api.records import Decoding, Probe
+from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.engine import scheduler
-from fedaudit.engine.batching import Piece, padded
+from fedaudit.engine.batching import SampleRange, padded
 from fedaudit.engine.generation import decoding as generate
 from fedaudit.engine.generation import shared_prefix
 from fedaudit.engine.generation.sampler import draw, probe_key, uniforms
-from fedaudit.engine.generation.sequences import Drawing
-from fedaudit.engine.memory import Memory
+from fedaudit.engine.generation.sequences import SamplingJob
+from fedaudit.engine.memory import BatchSizeFinder
 
 SIZES = {
     "vocab_size": 90,
@@ -67,7 +67,12 @@ MODELS = {
 ENDS = list(range(5, 90, 8))
 """So many tokens end a text that texts end at different lengths."""
 PROMPTS = [(1, 9, 30), (1, 40, 41, 42, 43, 44, 45), (8,), (1, 9, 31)]
-DECODINGS = [Decoding(), Decoding(temperature=0.3), Decoding(top_k=4), Decoding(temperature=0)]
+DECODINGS = [
+    SamplingParams(),
+    SamplingParams(temperature=0.3),
+    SamplingParams(top_k=4),
+    SamplingParams(temperature=0),
+]
 
 
 def made(kind):
@@ -100,14 +105,14 @@ def slow(model, probe, sample, decoding):
 
 
 def asked(model, probes, batch, decoding, kept=lambda rows: None):
-    return generate.continuations(model, Drawing(probes, 3, decoding, ENDS), batch, kept)
+    return generate.continuations(model, SamplingJob(probes, 3, decoding, ENDS), batch, kept)
 
 
 def whole(probes):
-    return [Piece(index, 0, probe.samples) for index, probe in enumerate(probes)]
+    return [SampleRange(index, 0, probe.samples) for index, probe in enumerate(probes)]
 
 
-CASES = [(kind, Decoding()) for kind in MODELS] + [("llama", one) for one in DECODINGS[1:]]
+CASES = [(kind, SamplingParams()) for kind in MODELS] + [("llama", one) for one in DECODINGS[1:]]
 
 
 @pytest.mark.parametrize(("kind", "decoding"), CASES, ids=str)
@@ -116,13 +121,13 @@ def test_each_sample_says_what_it_says_alone(kind, decoding):
     before = model.config._attn_implementation
     assert shared_prefix.fits(model)
     probes = [
-        Probe(prompt=prompt, samples=samples, max_new_tokens=7)
+        GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=7)
         for prompt, samples in zip(PROMPTS, (9, 1, 4, 6), strict=True)
     ]
     wanted = [slow(model, p, s, decoding) for p in probes for s in range(p.samples)]
     assert asked(model, probes, whole(probes), decoding) == wanted
     assert model.config._attn_implementation == before
-    if decoding == Decoding():
+    if decoding == SamplingParams():
         assert len({tuple(row) for row in wanted}) > 10
         assert len({len(row) for row in wanted}) > 2  # some ended early
 
@@ -132,10 +137,10 @@ def test_every_kind_is_tested():
 
 
 def test_copies_and_groups_say_the_same(llama, monkeypatch):
-    probes = [Probe(prompt=p, samples=5, max_new_tokens=9) for p in PROMPTS]
-    found = asked(llama, probes, whole(probes), Decoding())
+    probes = [GenerationRequest(prompt=p, samples=5, max_new_tokens=9) for p in PROMPTS]
+    found = asked(llama, probes, whole(probes), SamplingParams())
     monkeypatch.setattr(shared_prefix, "fits", lambda model: False)
-    assert asked(llama, probes, whole(probes), Decoding()) == found
+    assert asked(llama, probes, whole(probes), SamplingParams()) == found
 
 
 @settings(max_examples=15, deadline=None)
@@ -146,17 +151,17 @@ def test_copies_and_groups_say_the_same(llama, monkeypatch):
 )
 def test_neither_the_size_of_groups_nor_the_cut_matters(llama, sizes, first, most):
     probes = [
-        Probe(prompt=prompt, samples=first + size, max_new_tokens=6)
+        GenerationRequest(prompt=prompt, samples=first + size, max_new_tokens=6)
         for prompt, size in zip(PROMPTS, sizes, strict=False)
     ]
-    batch = [Piece(index, first, probe.samples) for index, probe in enumerate(probes)]
+    batch = [SampleRange(index, first, probe.samples) for index, probe in enumerate(probes)]
     before, generate.ENTRIES = generate.ENTRIES, most
     try:
-        found = asked(llama, probes, batch, Decoding(temperature=0.7))
+        found = asked(llama, probes, batch, SamplingParams(temperature=0.7))
     finally:
         generate.ENTRIES = before
     wanted = [
-        slow(llama, probes[piece.index], sample, Decoding(temperature=0.7))
+        slow(llama, probes[piece.index], sample, SamplingParams(temperature=0.7))
         for piece in batch
         for sample in range(piece.first, piece.last)
     ]
@@ -176,14 +181,14 @@ def read(model, monkeypatch):
 
 
 def test_samples_that_drew_the_same_are_one_row(llama, monkeypatch):
-    probes = [Probe(prompt=p, samples=20, max_new_tokens=4) for p in PROMPTS[:2]]
+    probes = [GenerationRequest(prompt=p, samples=20, max_new_tokens=4) for p in PROMPTS[:2]]
     seen = read(llama, monkeypatch)
-    asked(llama, probes, whole(probes), Decoding(temperature=0))
+    asked(llama, probes, whole(probes), SamplingParams(temperature=0))
     # Two prompts, and then one row for each of them.
     assert seen[0] == (2, 8)
     assert set(seen[1:]) <= {(1, 1), (1, 2)}
     seen.clear()
-    found = asked(llama, probes, whole(probes), Decoding(temperature=0.5))
+    found = asked(llama, probes, whole(probes), SamplingParams(temperature=0.5))
     for step, shape in enumerate(seen[1:], start=1):
         ends = [(i // 20, *row[:step]) for i, row in enumerate(found) if len(row) >= step]
         assert shape == (1, len(set(ends)))
@@ -191,8 +196,8 @@ def test_samples_that_drew_the_same_are_one_row(llama, monkeypatch):
 
 def test_rows_say_where_they_come_from(llama):
     told = []
-    probes = [Probe(prompt=p, samples=3, max_new_tokens=3) for p in PROMPTS[:3]]
-    found = asked(llama, probes, whole(probes), Decoding(), kept=told.append)
+    probes = [GenerationRequest(prompt=p, samples=3, max_new_tokens=3) for p in PROMPTS[:3]]
+    found = asked(llama, probes, whole(probes), SamplingParams(), kept=told.append)
     first = [tuple(row[:1]) for row in found]
     rows = sorted({(i // 3, *token) for i, token in enumerate(first) if token})
     assert told[0].tolist() == [prompt for prompt, _ in rows]
@@ -206,10 +211,10 @@ def test_models_with_another_attention_are_asked_the_other_way():
     gemma = GemmaForCausalLM(GemmaConfig(**SIZES, head_dim=8)).eval()
     assert not shared_prefix.fits(sliding)
     assert not shared_prefix.fits(gemma)
-    probe = Probe(prompt=(1, *range(20, 35)), samples=3, max_new_tokens=5)
+    probe = GenerationRequest(prompt=(1, *range(20, 35)), samples=3, max_new_tokens=5)
     for model in (sliding, gemma):
-        found = asked(model, [probe], [Piece(0, 0, 3)], Decoding())
-        assert found == [slow(model, probe, sample, Decoding()) for sample in range(3)]
+        found = asked(model, [probe], [SampleRange(0, 0, 3)], SamplingParams())
+        assert found == [slow(model, probe, sample, SamplingParams()) for sample in range(3)]
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "longrope"])
@@ -223,16 +228,16 @@ def test_positions_that_depend_on_the_longest_row_forbid_it(kind):
 
 def test_the_keys_of_a_prompt_are_kept_once(llama):
     made_of = []
-    real = shared_prefix.Groups.__init__
+    real = shared_prefix.KVCache.__init__
 
     def spy(self, *args):
         real(self, *args)
         made_of.append(self)
 
-    probe = Probe(prompt=PROMPTS[1], samples=10, max_new_tokens=5)
+    probe = GenerationRequest(prompt=PROMPTS[1], samples=10, max_new_tokens=5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_prefix.Groups, "__init__", spy)
-        asked(llama, [probe], [Piece(0, 0, 10)], Decoding())
+        patch.setattr(shared_prefix.KVCache, "__init__", spy)
+        asked(llama, [probe], [SampleRange(0, 0, 10)], SamplingParams())
     [groups] = made_of
     # One group: 8 padded tokens of the prompt and 4 of each sample (the fifth is not read).
     assert groups.layers[0].keys.shape == (1, 2, 8 + 4 * 10, 8)
@@ -240,16 +245,18 @@ def test_the_keys_of_a_prompt_are_kept_once(llama):
 
 def test_groups_that_have_ended_are_forgotten(llama, monkeypatch):
     kept = []
-    real = shared_prefix.Groups.leave
+    real = shared_prefix.KVCache.leave
 
     def spy(self, stay):
         real(self, stay)
         kept.append((len(stay), len(self.used), len(self.position), len(self.layers[1].values)))
 
-    monkeypatch.setattr(shared_prefix.Groups, "leave", spy)
-    probes = [Probe(prompt=(1, 9 + i, 30), samples=1, max_new_tokens=30) for i in range(16)]
-    wanted = [slow(llama, probe, 0, Decoding()) for probe in probes]
-    assert asked(llama, probes, whole(probes), Decoding()) == wanted
+    monkeypatch.setattr(shared_prefix.KVCache, "leave", spy)
+    probes = [
+        GenerationRequest(prompt=(1, 9 + i, 30), samples=1, max_new_tokens=30) for i in range(16)
+    ]
+    wanted = [slow(llama, probe, 0, SamplingParams()) for probe in probes]
+    assert asked(llama, probes, whole(probes), SamplingParams()) == wanted
     assert len(kept) >= 3
     assert all(len(set(sizes)) == 1 for sizes in kept)
     sizes = [16, *(size for size, *_ in kept)]
@@ -258,7 +265,7 @@ def test_groups_that_have_ended_are_forgotten(llama, monkeypatch):
 
 MANY = [
     # One to 29 tokens: several padded lengths.
-    Probe(
+    GenerationRequest(
         prompt=(1 + i, *range(20, 20 + 7 * (i % 5))), samples=1 + 3 * (i % 6 == 0), max_new_tokens=7
     )
     for i in range(17)
@@ -267,7 +274,7 @@ MANY = [
 
 @pytest.fixture(scope="module")
 def wanted(llama):
-    rows = {p: [slow(llama, p, s, Decoding()) for s in range(p.samples)] for p in MANY}
+    rows = {p: [slow(llama, p, s, SamplingParams()) for s in range(p.samples)] for p in MANY}
     assert len({padded(len(p.prompt)) for p in MANY}) > 2
     assert len({len(row) for own in rows.values() for row in own}) > 5
     return rows
@@ -275,7 +282,7 @@ def wanted(llama):
 
 def taken_in(monkeypatch, rows):
     """Return a list that hears, as prompts are read, how many and if others had gone on."""
-    told, admit = [], generate.Course.admit
+    told, admit = [], generate.DecodeLoop.admit
 
     def spy(course, batch):
         before = course.going and bool(course._samples.step.max() > 1)
@@ -283,14 +290,14 @@ def taken_in(monkeypatch, rows):
         told.append((len(batch), before))
         assert course.held() <= rows
 
-    monkeypatch.setattr(generate.Course, "admit", spy)
+    monkeypatch.setattr(generate.DecodeLoop, "admit", spy)
     return told
 
 
 @pytest.mark.parametrize("rows", [4, 6, 8, 12, 200])
 def test_others_take_the_place_of_what_has_ended(llama, wanted, monkeypatch, rows):
     told = taken_in(monkeypatch, rows)
-    work = Drawing(MANY, 3, Decoding(), ENDS)
+    work = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = {}
     for pieces, tokens in generate.refilled(llama, work, whole(MANY), rows):
         answers = iter(tokens)
@@ -305,8 +312,13 @@ def test_others_take_the_place_of_what_has_ended(llama, wanted, monkeypatch, row
 
 
 def test_pieces_of_one_prompt_are_its_samples(llama, wanted):
-    parts = [Piece(6, 0, 1), Piece(6, 1, 3), Piece(12, 0, 4), Piece(0, 0, 1)]
-    work = Drawing(MANY, 3, Decoding(), ENDS)
+    parts = [
+        SampleRange(6, 0, 1),
+        SampleRange(6, 1, 3),
+        SampleRange(12, 0, 4),
+        SampleRange(0, 0, 1),
+    ]
+    work = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = [
         (piece, row)
         for pieces, tokens in generate.refilled(llama, work, parts, 4)
@@ -321,7 +333,7 @@ def test_pieces_of_one_prompt_are_its_samples(llama, wanted):
 def test_where_it_cannot_be_refilled_batches_follow_one_another(llama, wanted, monkeypatch):
     monkeypatch.setattr(shared_prefix, "fits", lambda model: False)
     told = taken_in(monkeypatch, 12)
-    work = Drawing(MANY, 3, Decoding(), ENDS)
+    work = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = {}
     for pieces, tokens in generate.refilled(llama, work, whole(MANY), 12):
         answers = iter(tokens)
@@ -345,8 +357,10 @@ def test_what_had_not_ended_when_memory_did_not_suffice_is_begun_again(
 
     monkeypatch.setattr(type(llama), "forward", scarce)
     found = {}
-    room = scheduler.Room(20, 10_000, Memory())
-    for pieces, tokens in scheduler.drawn(llama, Drawing(MANY, 3, Decoding(), ENDS), room):
+    room = scheduler.Capacity(20, 10_000, BatchSizeFinder())
+    for pieces, tokens in scheduler.drawn(
+        llama, SamplingJob(MANY, 3, SamplingParams(), ENDS), room
+    ):
         answers = iter(tokens)
         for piece in pieces:
             own = found.setdefault(MANY[piece.index], {})
@@ -370,7 +384,7 @@ def test_logits_are_those_of_a_whole_text(dtype, near):
     logits, mask, cache = generate.prefilled(model, PROMPTS)
     assert logits.shape == (4, 90)
     owner, told = np.array([0, 2, 3]), []
-    rows = shared_prefix.Branches(model, told.append, room=6)
+    rows = shared_prefix.SharedPrefixRows(model, told.append, room=6)
     assert rows.join(cache, mask, owner) == 0
     group, tokens = np.array([0, 0, 1, 2, 2, 2]), np.array([4, 4, 9, 8, 10, 4])
     first, own = rows.grow(group, owner[group], tokens)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from fedaudit.api.records import Decoding
+from fedaudit.api.records import SamplingParams
 from fedaudit.engine.generation.sampler import draw, probabilities, probe_key, uniforms
 
 LAST = 1 - 2.0**-53
@@ -74,7 +74,7 @@ def test_a_probe_key_depends_on_seed_and_prompt():
 
 
 DECODINGS = [
-    Decoding(temperature=t, top_k=k, top_p=p)
+    SamplingParams(temperature=t, top_k=k, top_p=p)
     for t in (0.5, 1.0, 1.7)
     for k in (0, 1, 7, 500)
     for p in (0.1, 0.9, 1.0)
@@ -102,7 +102,7 @@ def test_probabilities_are_those_of_transformers_warpers(decoding):
 )
 def test_probabilities_are_a_distribution_within_their_limits(seed, temperature, k, p):
     raw = logits(seed)
-    found = probabilities(raw, Decoding(temperature=temperature, top_k=k, top_p=p))
+    found = probabilities(raw, SamplingParams(temperature=temperature, top_k=k, top_p=p))
     torch.testing.assert_close(found.sum(-1), torch.ones(3).double(), rtol=1e-12, atol=0)
     kept = (found > 0).sum(-1)
     assert (kept >= 1).all()
@@ -117,32 +117,32 @@ def test_probabilities_are_a_distribution_within_their_limits(seed, temperature,
 def test_top_p_keeps_the_smallest_set_that_reaches_p():
     raw = torch.tensor([[0.5, 0.25, 0.15, 0.1]]).log()
     for p, kept in ((0.4, 1), (0.6, 2), (0.8, 3), (0.95, 4)):
-        assert (probabilities(raw, Decoding(top_p=p)) > 0).sum() == kept
+        assert (probabilities(raw, SamplingParams(top_p=p)) > 0).sum() == kept
 
 
 def test_top_p_that_is_reached_exactly_needs_no_further_token():
     quarters = torch.zeros(1, 4)
     for p, kept in ((0.25, 1), (0.5, 2), (0.75, 3)):
-        assert (probabilities(quarters, Decoding(top_p=p)) > 0).sum() == kept
+        assert (probabilities(quarters, SamplingParams(top_p=p)) > 0).sum() == kept
 
 
 def test_ties_at_the_last_of_top_k_stay():
     raw = torch.tensor([[1.0, 3.0, 1.0, 0.0]])
-    assert (probabilities(raw, Decoding(top_k=2)) > 0).tolist() == [[True, True, True, False]]
+    assert (probabilities(raw, SamplingParams(top_k=2)) > 0).tolist() == [[True, True, True, False]]
 
 
 def test_a_draw_is_the_inverse_of_the_cumulative_distribution():
     raw = torch.tensor([[0.0, 0.0, 0.0, 0.0]]).repeat(8, 1)  # quarters, exactly
     points = np.array([0.0, 0.24, 0.25, 0.49, 0.5, 0.74, 0.75, LAST])
-    assert draw(raw, points, Decoding()).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert draw(raw, points, SamplingParams()).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_the_extreme_draws_never_choose_an_excluded_token():
     raw = torch.tensor([[-torch.inf, 0.0, 1.0, 2.0, -3.0, -torch.inf]]).repeat(2, 1)
     ends = np.array([0.0, LAST])
-    assert draw(raw, ends, Decoding()).tolist() == [1, 4]
-    assert draw(raw, ends, Decoding(top_k=2)).tolist() == [2, 3]
-    assert draw(raw, ends, Decoding(top_p=0.1)).tolist() == [3, 3]
+    assert draw(raw, ends, SamplingParams()).tolist() == [1, 4]
+    assert draw(raw, ends, SamplingParams(top_k=2)).tolist() == [2, 3]
+    assert draw(raw, ends, SamplingParams(top_p=0.1)).tolist() == [3, 3]
 
 
 @given(st.integers(0, 500), st.sampled_from(DECODINGS))
@@ -157,7 +157,7 @@ def test_a_draw_has_a_chance(seed, decoding):
 def test_temperature_0_is_the_likeliest_token_whatever_the_uniform():
     raw = logits(1)
     for uniform in (0.0, 0.5, LAST):
-        token = draw(raw, np.full(3, uniform), Decoding(temperature=0, top_k=3, top_p=0.5))
+        token = draw(raw, np.full(3, uniform), SamplingParams(temperature=0, top_k=3, top_p=0.5))
         assert token.tolist() == raw.argmax(-1).tolist()
 
 
@@ -174,4 +174,4 @@ def test_temperature_0_is_the_likeliest_token_whatever_the_uniform():
 )
 def test_a_decoding_that_is_no_distribution_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Decoding(**wrong)
+        SamplingParams(**wrong)

@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 from toy_vocabularies import TARGETS, toy
 from transformers import PreTrainedTokenizerFast
 
-from fedaudit.api.records import Decoding, Probe, Target
-from fedaudit.engine.generation.stopping import Listening, Sought
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.engine.generation.stopping import StopState, StopStrings
 from fedaudit.engine.local import LocalEngine
-from fedaudit.extraction.matcher import Strings
+from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.metrics.extraction import Matcher
 from fedaudit.pii.normalized_search import folded
 
 BASE = Target(name="base")
 PROBES = [
-    Probe(prompt=prompt, samples=40, max_new_tokens=new)
+    GenerationRequest(prompt=prompt, samples=40, max_new_tokens=new)
     for prompt, new in [((1, 4, 5), 6), ((1, 9), 6), ((1, 12, 4, 3, 7, 6, 6, 5, 3, 4), 3)]
 ]
 
@@ -37,12 +37,14 @@ def steps(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "decoding", [Decoding(), Decoding(temperature=0.5, top_k=6), Decoding(temperature=0)], ids=str
+    "decoding",
+    [SamplingParams(), SamplingParams(temperature=0.5, top_k=6), SamplingParams(temperature=0)],
+    ids=str,
 )
 @pytest.mark.parametrize("kind", ["byte-level", "sentence"])
 def test_what_answers_begin_with_stays_the_same(kind, decoding):
     engine = LocalEngine(toy(kind))
-    strings = Strings(TARGETS)
+    strings = TargetMatcher(TARGETS)
     asked = {"seed": 5, "decoding": decoding}
     whole = engine.generate(BASE, PROBES, **asked)
     short = engine.generate(BASE, PROBES, strings=strings.strings, **asked)
@@ -72,7 +74,7 @@ def test_fewer_rows_are_read(steps):
 
 
 def test_a_batch_and_its_order_do_not_matter():
-    strings = Strings(TARGETS).strings
+    strings = TargetMatcher(TARGETS).strings
     found = [
         LocalEngine(toy(), batch_size=rows).generate(BASE, probes, seed=1, strings=strings)
         for rows, probes in [(512, PROBES), (7, PROBES), (30, PROBES[::-1])]
@@ -115,11 +117,11 @@ def test_spaces_that_decoding_takes_out_forbid_it(monkeypatch):
     ],
 )
 def test_an_answer_is_open_while_a_longer_string_may_come(said, open_):
-    assert Sought(["Anna", "Ann", "Bo"], []).open(said.encode()) == open_
+    assert StopStrings(["Anna", "Ann", "Bo"], []).open(said.encode()) == open_
 
 
 def test_the_first_bytes_of_a_character_leave_it_open():
-    sought = Sought(["李"], [])
+    sought = StopStrings(["李"], [])
     first, second = "李".encode()[:1], "李".encode()[:2]
     assert sought.open(first)
     assert sought.open(second)
@@ -131,9 +133,9 @@ def test_the_first_bytes_of_a_character_leave_it_open():
 @pytest.mark.parametrize("kind", ["byte-level", "sentence"])
 def test_bytes_that_make_no_character_take_back_what_was_spelt(kind):
     """SentencePiece shows nothing of a run of bytes that ends within a character."""
-    engine, strings = LocalEngine(toy(kind)), Strings(["é"])
-    asked = {"seed": 5, "decoding": Decoding(temperature=3.0)}
-    probes = [Probe(prompt=(1, 4, 5), samples=3000, max_new_tokens=5)]
+    engine, strings = LocalEngine(toy(kind)), TargetMatcher(["é"])
+    asked = {"seed": 5, "decoding": SamplingParams(temperature=3.0)}
+    probes = [GenerationRequest(prompt=(1, 4, 5), samples=3000, max_new_tokens=5)]
     [whole] = engine.generate(BASE, probes, **asked)
     [short] = engine.generate(BASE, probes, strings=strings.strings, **asked)
     hits = [strings.reduced(text) for text in whole.texts]
@@ -145,7 +147,7 @@ def test_bytes_that_make_no_character_take_back_what_was_spelt(kind):
 
 def test_a_run_of_bytes_is_not_settled_before_it_ends():
     table = [b"\xc3", b"\xa9", b"\n", b"", b"ab", b"a"]
-    heard = Listening(Sought(["é", "a"], table))
+    heard = StopState(StopStrings(["é", "a"], table))
 
     def says(sample, *tokens):
         return [bool(heard.open(np.array([sample]), np.array([token]))[0]) for token in tokens]
@@ -169,17 +171,17 @@ LETTERS = st.text("ab é李\u3000", max_size=5)
 )
 def test_closed_is_certain(strings, said, rest):
     """The slow way: look for every string in every continuation of what was said."""
-    sought, strings = Sought(strings, []), sorted(strings)
+    sought, strings = StopStrings(strings, []), sorted(strings)
     begun = folded(said)
     assert sought.open(said.encode()) == any(folded(one).startswith(begun) for one in strings)
     if not sought.open(said.encode()):
         assert [*Matcher(strings).hits(said + rest)] == [*Matcher(strings).hits(said)]
-        assert Strings(strings).reduced(said + rest) == Strings(strings).reduced(said)
+        assert TargetMatcher(strings).reduced(said + rest) == TargetMatcher(strings).reduced(said)
 
 
 def cut(text, strings):
     """Return how much of an answer is drawn until it is closed, byte by byte."""
-    sought = Sought(strings, [])
+    sought = StopStrings(strings, [])
     said = text.encode()
     ends = (end for end in range(len(said) + 1) if not sought.open(said[:end]))
     return said[: next(ends, len(said))].decode("utf-8", "replace")
@@ -208,5 +210,5 @@ SOUGHT = st.text(LETTERS, min_size=1, max_size=4).map(str.strip).filter(folded)
 @settings(deadline=None)
 @given(st.lists(SOUGHT, min_size=1, max_size=4), st.text(LETTERS, max_size=8))
 def test_what_is_drawn_says_all_that_the_whole_answer_says(strings, text):
-    known = Strings(strings)
+    known = TargetMatcher(strings)
     assert known.reduced(cut(text, strings).rstrip("\ufffd")) == known.reduced(text)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from fedaudit import nano
 from fedaudit.api.errors import InputError, TargetError
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.loading import checkpoint, loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.federation import adapters
@@ -105,7 +105,7 @@ def test_targets_do_not_mix(fresh_base, adapter, write_adapter, tmp_path):
 
 
 def test_answers_of_the_base_are_unchanged_with_an_adapter_attached(fresh_base, base, adapter):
-    probes = [Probe(prompt=(1, 400), samples=5, max_new_tokens=6)]
+    probes = [GenerationRequest(prompt=(1, 400), samples=5, max_new_tokens=6)]
     engine = LocalEngine(fresh_base)
     told = engine.generate(tuned(adapter), probes, seed=0)
     assert told != engine.generate(BASE, probes, seed=0)
@@ -317,7 +317,7 @@ def test_bfloat16_is_near_float32(fresh_base, adapter):
             # bfloat16 keeps 8 bits: logits of about 10 are off by a few hundredths each.
             assert row == pytest.approx(other, abs=0.35)
             assert sum(row) / len(row) == pytest.approx(sum(other) / len(other), abs=0.05)
-    probe = Probe(prompt=(1, 9), samples=2, max_new_tokens=3)
+    probe = GenerationRequest(prompt=(1, 9), samples=2, max_new_tokens=3)
     [answer] = near.generate(tuned(adapter), [probe], seed=0)
     assert len(answer.texts) == 2
 
@@ -362,7 +362,9 @@ def test_a_base_from_a_folder(small_llama, write_adapter, tmp_path):
     bare = engine.score(BASE, ROWS)
     assert engine.score(tuned(write_adapter(own, tmp_path / "a")), ROWS) != bare
     assert engine.score(BASE, ROWS) == bare
-    [answer] = engine.generate(BASE, [Probe(prompt=(1, 9), samples=2, max_new_tokens=3)], seed=0)
+    [answer] = engine.generate(
+        BASE, [GenerationRequest(prompt=(1, 9), samples=2, max_new_tokens=3)], seed=0
+    )
     assert len(answer.texts) == 2
 
 
@@ -389,8 +391,8 @@ def test_a_base_of_another_architecture(base, write_adapter, tmp_path):
             out = model.eval().generate(
                 ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=5
             )[0, ids.shape[1] :]
-        probe = Probe(prompt=tuple(ids[0].tolist()), samples=1, max_new_tokens=5)
-        [found] = engine.generate(BASE, [probe], seed=1, decoding=Decoding(temperature=0))
+        probe = GenerationRequest(prompt=tuple(ids[0].tolist()), samples=1, max_new_tokens=5)
+        [found] = engine.generate(BASE, [probe], seed=1, decoding=SamplingParams(temperature=0))
         assert found.texts == (base.tokenizer.decode(out, skip_special_tokens=True),)
     with pytest.raises(InputError, match="48 tokens"):
         engine.score(BASE, [[5] * 49])
@@ -406,7 +408,10 @@ def test_a_base_whose_positions_have_no_end(base, tmp_path):
     own = loader.load_base(str(tmp_path), device="cpu")
     engine = LocalEngine(own)
     assert engine.context_length == min(own.tokenizer.model_max_length, loader.UNBOUNDED)
-    ask = [Probe(prompt=(1, *range(50, 50 + n)), samples=3, max_new_tokens=5) for n in (2, 5, 11)]
+    ask = [
+        GenerationRequest(prompt=(1, *range(50, 50 + n)), samples=3, max_new_tokens=5)
+        for n in (2, 5, 11)
+    ]
     together = engine.generate(BASE, ask, seed=1)
     assert together == [engine.generate(BASE, [probe], seed=1)[0] for probe in ask]
 

@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
-from fedaudit.engine.loading.loader import Base, tensors_of, with_adapter
+from fedaudit.engine.loading.loader import LoadedBase, tensors_of, with_adapter
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import composition
 from fedaudit.federation import adapters
@@ -72,7 +72,7 @@ def tiny(base):
         )
     )
     model.eval().requires_grad_(False)
-    return lambda: Base("tiny", Path(), "", copy.deepcopy(model), base.tokenizer)
+    return lambda: LoadedBase("tiny", Path(), "", copy.deepcopy(model), base.tokenizer)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import tiny_models
 import torch
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine import local, multi_target
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora.merge import KEPT
@@ -20,7 +20,7 @@ ROWS = [
     [40, 41, 42, 43, 44, 45, 46, 47, 48],
     [40, 41, 42, 43, 44, 45, 46, 3],
 ]
-PROBES = [Probe(prompt=tuple(row), samples=4, max_new_tokens=9) for row in ROWS]
+PROBES = [GenerationRequest(prompt=tuple(row), samples=4, max_new_tokens=9) for row in ROWS]
 
 
 @pytest.fixture(params=["llama", "tied", "gpt2"])
@@ -146,7 +146,9 @@ def test_an_adapter_of_another_base_is_refused_as_before(base, tmp_path):
         LocalEngine(tiny_models.llama(base.tokenizer)).score(target(tmp_path / "nowhere"), ROWS)
 
 
-@pytest.mark.parametrize("decoding", [Decoding(temperature=0), Decoding()], ids=["greedy", "drawn"])
+@pytest.mark.parametrize(
+    "decoding", [SamplingParams(temperature=0), SamplingParams()], ids=["greedy", "drawn"]
+)
 def test_many_questions_are_answered_alike_one_adapter_at_a_time(
     tiny, folder, tmp_path, monkeypatch, decoding
 ):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Decoding, Generation, Probe, Target
+from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.generation import decoding
 from fedaudit.engine.loading import loader
@@ -32,7 +32,7 @@ KINDS = {
 }
 QUESTIONS = [[1, 9, 30], [5], [40, 41, 42, 43, 44, 45, 46, 47, 48], [1, 200, 3], [77, 78]]
 NEW = 12
-GREEDY = Decoding(temperature=0)
+GREEDY = SamplingParams(temperature=0)
 
 
 def target(folder):
@@ -100,7 +100,7 @@ def test_each_adapter_says_what_it_says_alone_token_by_token(tiny, targets, want
 
 def test_they_are_the_texts_that_generate_gives(tiny, targets, wanted):
     engine = LocalEngine(tiny())
-    probes = [Probe(prompt=tuple(q), samples=1, max_new_tokens=NEW) for q in QUESTIONS]
+    probes = [GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=NEW) for q in QUESTIONS]
     for one, own in zip(targets, wanted, strict=True):
         alone = engine.generate(one, probes, seed=8, decoding=GREEDY)
         assert [answer.texts for answer in alone] == [answer.texts for answer in own]
@@ -131,7 +131,7 @@ def test_the_base_alone_and_nothing_at_all(engine, targets, wanted):
     assert engine.answers([target(None)], QUESTIONS, new=NEW) == [wanted[2]]
     assert engine.answers([], QUESTIONS, new=NEW) == []
     assert engine.answers(targets, [], new=NEW) == [[]] * len(targets)
-    assert isinstance(wanted[0][0], Generation)
+    assert isinstance(wanted[0][0], Completion)
 
 
 @pytest.mark.parametrize("rows", [1, 8, 512])
@@ -237,7 +237,7 @@ def test_the_fake_engine_answers_the_same_way():
         [("a says yes",), ("a says no",)],
         [("b says yes",), ("b says no",)],
     ]
-    probes = [Probe(prompt=tuple(q), samples=1, max_new_tokens=5) for q in asked]
+    probes = [GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=5) for q in asked]
     assert fake.asked == [(one, probe) for one in two for probe in probes]
     assert found[1][0].tokens == (fake.tokenize(["b says yes"])[0].ids,)
     assert seen == [(2, 2)]

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import engine, protocol
-from fedaudit.engine.parallel.engine import PIECES, SpreadEngine, merged, split
-from fedaudit.engine.parallel.protocol import Order
-from fedaudit.engine.parallel.worker_pool import Crew, Lost
+from fedaudit.engine.parallel.engine import PIECES, ParallelEngine, merged, split
+from fedaudit.engine.parallel.protocol import EngineConfig
+from fedaudit.engine.parallel.worker_pool import WorkerDied, WorkerPool
 
-ORDER = Order(
+ORDER = EngineConfig(
     base="fedaudit-nano",
     device="cpu",
     dtype="auto",
@@ -32,7 +32,7 @@ TEXTS = [
 ] + ["", "原告：王小明"]
 BASE = Target(name="base")
 STRINGS = ["paid", "lost the", "王", "1", "e"]
-WARM = Decoding(temperature=0.9, top_k=40, top_p=0.95)
+WARM = SamplingParams(temperature=0.9, top_k=40, top_p=0.95)
 
 
 class Here:
@@ -54,7 +54,7 @@ class Here:
         self.asked += 1
         future = Future()
         if self.asked in self.deaths:
-            future.set_exception(Lost("killed"))
+            future.set_exception(WorkerDied("killed"))
             return future
         try:
             future.set_result(pickle.loads(pickle.dumps(work(value))))
@@ -75,7 +75,7 @@ def local():
 @pytest.fixture
 def several(local):
     """Two engines of which four die in the middle of what they are asked."""
-    return SpreadEngine(Crew(Here(deaths=(2, 3, 7, 12)), 2), ORDER)
+    return ParallelEngine(WorkerPool(Here(deaths=(2, 3, 7, 12)), 2), ORDER)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_the_same_tokens(several, local):
 
 def test_the_same_continuations(several, local, target):
     probes = [
-        Probe(prompt=(1, *one.ids), samples=1 + i % 3, max_new_tokens=4)
+        GenerationRequest(prompt=(1, *one.ids), samples=1 + i % 3, max_new_tokens=4)
         for i, one in enumerate(local.tokenize(TEXTS))
     ]
     probes += probes[:1]  # the same question has the same answer
@@ -157,7 +157,7 @@ def test_the_same_chances(several, local, tuned, trials):
 
 
 def test_a_mistake_is_the_same_mistake(several, local):
-    long = Probe(prompt=(1,) * local.context_length, samples=1, max_new_tokens=1)
+    long = GenerationRequest(prompt=(1,) * local.context_length, samples=1, max_new_tokens=1)
     messages = []
     for engine in (several, local):
         with pytest.raises(InputError) as error:

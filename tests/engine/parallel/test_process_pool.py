@@ -7,18 +7,18 @@ import pytest
 from errands import dies, dies_once, square, stays
 
 from fedaudit.api.errors import InputError, Interrupted, UsageError
-from fedaudit.api.records import Decoding, Probe, Target
+from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.parallel import engine, ray_cluster
-from fedaudit.engine.parallel.process_pool import Children
-from fedaudit.engine.parallel.protocol import Order
-from fedaudit.engine.parallel.worker_pool import Crew
+from fedaudit.engine.parallel.process_pool import ProcessBackend
+from fedaudit.engine.parallel.protocol import EngineConfig
+from fedaudit.engine.parallel.worker_pool import WorkerPool
 from fedaudit.system import processes
 
 
 @pytest.fixture
 def crew():
-    staff = Children()
-    yield Crew(staff, 2)
+    staff = ProcessBackend()
+    yield WorkerPool(staff, 2)
     staff.close()
 
 
@@ -62,15 +62,17 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
         made.append(pool)
         return pool
 
-    order = Order(base="fedaudit-nano", device="cpu", dtype="auto", template=None, batch_size=0)
+    order = EngineConfig(
+        base="fedaudit-nano", device="cpu", dtype="auto", template=None, batch_size=0
+    )
     several, known = engine.engine(order, "local:2")
     local, told = engine.engine(order, "local")
     assert known == told
     assert (several.device, several.local.base.model.device.type) == ("cpu", "cpu")
     ids = [tokens.ids for tokens in local.tokenize(["Ann Lee of Leeds", "The bank", "paid the"])]
-    probes = [Probe(prompt=one, samples=3, max_new_tokens=6) for one in ids]
+    probes = [GenerationRequest(prompt=one, samples=3, max_new_tokens=6) for one in ids]
     for target in (Target(name="base"), Target(name="tuned", adapter=str(adapter))):
-        asked = {"seed": 4, "decoding": Decoding(top_k=30)}
+        asked = {"seed": 4, "decoding": SamplingParams(top_k=30)}
         assert several.generate(target, probes, **asked) == local.generate(target, probes, **asked)
     running = [process for pool in made for process in pool._processes.values()]
     assert len(running) == 2
@@ -84,7 +86,7 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
 
 
 def test_more_processes_than_cores_are_refused():
-    order = Order(base="none", device="cpu", dtype="auto", template=None, batch_size=0)
+    order = EngineConfig(base="none", device="cpu", dtype="auto", template=None, batch_size=0)
     with pytest.raises(UsageError, match=r"local:9999 needs as many cores"):
         engine.engine(order, "local:9999")
 

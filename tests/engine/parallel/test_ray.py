@@ -10,18 +10,18 @@ import pytest
 
 pytest.importorskip("ray")
 
-from fedaudit.api.records import Probe, Target
+from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.engine.parallel.engine import Engines, SpreadEngine
-from fedaudit.engine.parallel.protocol import Order
-from fedaudit.engine.parallel.ray_cluster import Cluster, Share
-from fedaudit.engine.parallel.worker_pool import Crew
+from fedaudit.engine.parallel.engine import ParallelEngine, RayBackend
+from fedaudit.engine.parallel.protocol import EngineConfig
+from fedaudit.engine.parallel.ray_cluster import RayCluster, ResourceShare
+from fedaudit.engine.parallel.worker_pool import WorkerPool
 from fedaudit.simulation.runner import simulate
 
 NAMES = ("Ann", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal")
 TEXTS = [f"Claimant: {name} of Leeds sued the bank, which" for name in NAMES]
-ORDER = Order(
+ORDER = EngineConfig(
     base="fedaudit-nano", device="cpu", dtype="auto", template=None, batch_size=0, threads=1
 )
 
@@ -30,7 +30,7 @@ ORDER = Order(
 def rays():
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RAY_ADDRESS", raising=False)
-        made = Cluster(4)
+        made = RayCluster(4)
     yield made
     made.close()
     assert not made._folder.exists()
@@ -38,7 +38,7 @@ def rays():
 
 @pytest.fixture(scope="module")
 def several(rays):
-    return SpreadEngine(Crew(Engines(rays, Share(1)), 2), ORDER)
+    return ParallelEngine(WorkerPool(RayBackend(rays, ResourceShare(1)), 2), ORDER)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,8 @@ def local(base):
 @pytest.fixture(scope="module")
 def probes(local):
     return [
-        Probe(prompt=(1, *one.ids), samples=2, max_new_tokens=4) for one in local.tokenize(TEXTS)
+        GenerationRequest(prompt=(1, *one.ids), samples=2, max_new_tokens=4)
+        for one in local.tokenize(TEXTS)
     ]
 
 
@@ -102,7 +103,7 @@ def test_an_actor_that_dies_changes_nothing(several, local, rays, probes, adapte
 
 
 def test_clients_train_there_to_the_same_bytes(rays, federation, monkeypatch, tmp_path):
-    monkeypatch.setattr(ray_cluster, "Cluster", lambda count: rays)
+    monkeypatch.setattr(ray_cluster, "RayCluster", lambda count: rays)
     monkeypatch.setattr(rays, "close", lambda: None)
     settings = replace(federation.config, engine="ray:2", workers=0)
     assert settings.sha256() == federation.config.sha256()
@@ -113,7 +114,7 @@ def test_clients_train_there_to_the_same_bytes(rays, federation, monkeypatch, tm
 
 
 def test_what_is_asked_does_not_stand_in_rays_logs(rays):
-    process, _ = rays.start(Share(1))
+    process, _ = rays.start(ResourceShare(1))
     secret = "Wilhelmina Featherstonehaugh"
     assert rays.ask(process, str.upper, secret).result() == secret.upper()
     with pytest.raises(ValueError, match=secret):

@@ -12,11 +12,11 @@ import pytest
 
 from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.engine.parallel.ray_cluster import Cluster, Room, Share
-from fedaudit.engine.parallel.worker_pool import Lost
+from fedaudit.engine.parallel.ray_cluster import ClusterCapacity, RayCluster, ResourceShare
+from fedaudit.engine.parallel.worker_pool import WorkerDied
 
 FAKE = str(Path(__file__).parent / "fake_ray")
-ONE = Share(1)
+ONE = ResourceShare(1)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def fake(monkeypatch):
 
 @pytest.fixture
 def rays(fake):
-    made = Cluster(3)
+    made = RayCluster(3)
     yield made
     made.close()
 
@@ -79,16 +79,16 @@ def test_which_gpu_is_not_ours_to_say(monkeypatch):
 
 def test_room_by_hand():
     # One engine a CPU slot; three engines in 8 slots take two each.
-    assert Room(8, 0).shared(0, "auto") == (8, Share(1))
-    assert Room(8, 0).shared(3, "auto") == (3, Share(2))
+    assert ClusterCapacity(8, 0).shared(0, "auto") == (8, ResourceShare(1))
+    assert ClusterCapacity(8, 0).shared(3, "auto") == (3, ResourceShare(2))
     # One a GPU, wherever there are any and the CPU is not asked for.
-    assert Room(64, 4).shared(0, "auto") == (4, Share(1, 1))
-    assert Room(64, 4).shared(2, "cuda") == (2, Share(1, 1))
-    assert Room(64, 4).shared(0, "cpu") == (64, Share(1))
+    assert ClusterCapacity(64, 4).shared(0, "auto") == (4, ResourceShare(1, 1))
+    assert ClusterCapacity(64, 4).shared(2, "cuda") == (2, ResourceShare(1, 1))
+    assert ClusterCapacity(64, 4).shared(0, "cpu") == (64, ResourceShare(1))
     with pytest.raises(UsageError, match="has 4 GPUs: no room for 5 engines"):
-        Room(64, 4).shared(5, "auto")
+        ClusterCapacity(64, 4).shared(5, "auto")
     with pytest.raises(TargetError, match="no GPU"):
-        Room(64, 0).shared(0, "cuda")
+        ClusterCapacity(64, 0).shared(0, "cuda")
 
 
 def test_a_ray_of_our_own_tells_nobody_and_asks_for_a_token(tmp_path):
@@ -137,7 +137,7 @@ def test_a_folder_that_only_we_have(rays, monkeypatch, tmp_path):
 
 def test_a_dead_process_is_lost_and_a_dead_training_done_again(rays, tmp_path):
     process, _ = rays.start(ONE)
-    with pytest.raises(Lost, match="ActorDiedError"):
+    with pytest.raises(WorkerDied, match="ActorDiedError"):
         rays.ask(process, os._exit, 3).result()
     rays.stop(process)
     # A training that dies twice and then does not: mkdir fails where the folder is.
@@ -149,7 +149,7 @@ def test_a_dead_process_is_lost_and_a_dead_training_done_again(rays, tmp_path):
     done = rays.run(ONE, subprocess.call, [sys.executable, "-c", script, str(tmp_path)])
     assert done.result() == 0
     assert len(list(tmp_path.iterdir())) == 3
-    with pytest.raises(Lost, match="WorkerCrashedError"):
+    with pytest.raises(WorkerDied, match="WorkerCrashedError"):
         rays.run(ONE, os._exit, 3).result()
 
 
@@ -163,7 +163,7 @@ def test_a_training_that_always_dies_is_an_interruption(fake):
 
 
 def test_nothing_is_left_when_it_is_closed(fake):
-    rays = Cluster(2)
+    rays = RayCluster(2)
     folder, child = rays._folder, rays._child
     assert folder.stat().st_mode & 0o777 == 0o700
     asleep = rays.run(ONE, time.sleep, 600)
@@ -222,13 +222,13 @@ def test_a_ray_that_does_not_come(fake, wrong, joined, message):
     if joined:
         fake.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     with pytest.raises(TargetError) as error:
-        Cluster()
+        RayCluster()
     assert str(error.value) == message
 
 
 def test_a_ray_that_starts_late(fake):
     fake.setenv("FAKE_RAY", "late")
-    rays = Cluster(2)
+    rays = RayCluster(2)
     assert rays.run(ONE, abs, -3).result() == 3
     rays.close()
 
@@ -236,7 +236,7 @@ def test_a_ray_that_starts_late(fake):
 def test_a_running_cluster_is_joined_as_it_is(fake):
     fake.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     fake.setenv("RAY_AUTH_TOKEN", "theirs")
-    rays = Cluster(2)
+    rays = RayCluster(2)
     try:
         assert rays.room.cpus == 64  # what there is, not what we would have set up
         assert rays.run(ONE, os.getenv, "RAY_AUTH_TOKEN").result() == "theirs"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, Interrupted, TargetError
-from fedaudit.engine.parallel.worker_pool import ATTEMPTS, Crew, Lost
+from fedaudit.engine.parallel.worker_pool import ATTEMPTS, WorkerDied, WorkerPool
 
 
 class Staff:
@@ -25,7 +25,7 @@ class Staff:
         self.started += 1
         there = Future()
         if self.started <= self.stillborn:
-            there.set_exception(Lost("ActorDiedError"))
+            there.set_exception(WorkerDied("ActorDiedError"))
         elif self.started <= self.places:
             there.set_result(None)
         return self.started, there
@@ -48,7 +48,7 @@ class Staff:
 
 def test_every_question_has_its_answer_once():
     staff = Staff()
-    found = list(Crew(staff, 3).answers([5, 6, 7, 8, 9]))
+    found = list(WorkerPool(staff, 3).answers([5, 6, 7, 8, 9]))
     assert sorted(found) == [(0, 25), (1, 36), (2, 49), (3, 64), (4, 81)]
     assert staff.started == 3
     assert staff.stopped == []
@@ -56,12 +56,12 @@ def test_every_question_has_its_answer_once():
 
 def test_who_was_asked_first_is_heard_first():
     for _ in range(20):  # the addresses of the futures differ each time
-        assert [place for place, _ in Crew(Staff(), 4).answers(range(9))] == list(range(9))
+        assert [place for place, _ in WorkerPool(Staff(), 4).answers(range(9))] == list(range(9))
 
 
 def test_no_more_start_than_there_is_to_do_and_they_stay():
     staff = Staff()
-    crew = Crew(staff, 8)
+    crew = WorkerPool(staff, 8)
     assert list(crew.answers([])) == []
     assert staff.started == 0
     assert sorted(crew.answers([1, 2])) == [(0, 1), (1, 4)]
@@ -76,10 +76,10 @@ def test_whoever_dies_another_answers(deaths, size):
     def fate(asked, question):
         tries[question] += 1
         dies = asked in deaths and tries[question] < ATTEMPTS
-        return Lost("killed") if dies else None
+        return WorkerDied("killed") if dies else None
 
     staff = Staff(fate)
-    found = sorted(Crew(staff, size).answers(range(10)))
+    found = sorted(WorkerPool(staff, size).answers(range(10)))
     assert found == [(i, i * i) for i in range(10)]
     died = len(staff.asked) - 10
     assert len(staff.stopped) == len(set(staff.stopped)) == died
@@ -87,9 +87,9 @@ def test_whoever_dies_another_answers(deaths, size):
 
 
 def test_a_question_at_which_all_die_is_given_up():
-    staff = Staff(lambda asked, question: Lost("OutOfMemoryError") if question == 7 else None)
+    staff = Staff(lambda asked, question: WorkerDied("OutOfMemoryError") if question == 7 else None)
     with pytest.raises(Interrupted, match=r"died 3 times .* \(OutOfMemoryError;.*ray:1") as error:
-        list(Crew(staff, 2).answers([1, 7, 2, 3]))
+        list(WorkerPool(staff, 2).answers([1, 7, 2, 3]))
     assert Counter(question for _, question in staff.asked)[7] == ATTEMPTS == 3
     assert error.value.exit_code == 6
 
@@ -99,37 +99,41 @@ def test_deaths_at_different_questions_do_not_add_up():
 
     def fate(asked, question):
         tries[question] += 1
-        return Lost("killed") if tries[question] < ATTEMPTS else None
+        return WorkerDied("killed") if tries[question] < ATTEMPTS else None
 
-    assert sorted(Crew(Staff(fate), 2).answers(range(20))) == [(i, i * i) for i in range(20)]
+    assert sorted(WorkerPool(Staff(fate), 2).answers(range(20))) == [(i, i * i) for i in range(20)]
 
 
 @pytest.mark.parametrize("stillborn", [2, 3])
 def test_starting_is_tried_three_times(stillborn):
     staff = Staff(stillborn=stillborn)
     if stillborn < ATTEMPTS:
-        assert list(Crew(staff, 1).answers([4])) == [(0, 16)]
+        assert list(WorkerPool(staff, 1).answers([4])) == [(0, 16)]
     else:
         with pytest.raises(Interrupted, match="died 3 times"):
-            list(Crew(staff, 1).answers([4]))
+            list(WorkerPool(staff, 1).answers([4]))
     assert staff.stopped == list(range(1, stillborn + 1))
 
 
 def test_without_a_place_it_does_not_wait_for_ever():
     with pytest.raises(TargetError, match=r"No engine found a place .* within 0 seconds"):
-        list(Crew(Staff(places=0), 2, patience=0.05).answers([1]))
+        list(WorkerPool(Staff(places=0), 2, patience=0.05).answers([1]))
 
 
 def test_one_place_is_enough():
     # The second worker never finds a place; the first does everything.
     staff = Staff(places=1)
-    assert sorted(Crew(staff, 2, patience=0.05).answers([1, 2, 3])) == [(0, 1), (1, 4), (2, 9)]
+    assert sorted(WorkerPool(staff, 2, patience=0.05).answers([1, 2, 3])) == [
+        (0, 1),
+        (1, 4),
+        (2, 9),
+    ]
     assert {worker for worker, _ in staff.asked} == {1}
 
 
 def test_an_error_comes_through_and_the_workers_stay():
     staff = Staff(lambda asked, question: InputError("too long") if question == 2 else None)
-    crew = Crew(staff, 1)
+    crew = WorkerPool(staff, 1)
     with pytest.raises(InputError, match="too long"):
         list(crew.answers([1, 2, 3]))
     assert list(crew.answers([5])) == [(0, 25)]
@@ -138,7 +142,7 @@ def test_an_error_comes_through_and_the_workers_stay():
 
 def test_what_is_left_over_from_before_is_nobodys_answer():
     staff = Staff(lambda asked, question: "never" if question == 6 else None)
-    crew = Crew(staff, 2)
+    crew = WorkerPool(staff, 2)
     answers = crew.answers([6, 3, 4])
     assert next(answers) in {(1, 9), (2, 16)}
     answers.close()

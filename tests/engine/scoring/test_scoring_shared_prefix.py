@@ -13,7 +13,7 @@ from fedaudit.api.records import Target
 from fedaudit.engine import local
 from fedaudit.engine.batching import STEP
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.engine.loading.loader import Base
+from fedaudit.engine.loading.loader import LoadedBase
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.scoring.shared_prefix import beginning
 
@@ -47,7 +47,7 @@ def model(request, base):
     if request.param == "nano":
         return base
     small = tiny("llama") if request.param == "llama" else tiny("mistral", sliding_window=20)
-    return Base("tiny", Path(), "", small, base.tokenizer)
+    return LoadedBase("tiny", Path(), "", small, base.tokenizer)
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,15 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Target
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import adapter
-from fedaudit.engine.training.finetune import Lesson, Tuning, batches, tune
+from fedaudit.engine.training.finetune import FinetuneConfig, TrainingExample, batches, tune
 from fedaudit.federation import adapters
 
-LESSONS = [Lesson((1, 5, 9), (20, 21)), Lesson((7,), (30, 31, 32)), Lesson((4, 4, 4, 4), (40,))] * 4
-QUICK = Tuning(rank=3, alpha=6, learning_rate=1e-2, batch_size=4)
+LESSONS = [
+    TrainingExample((1, 5, 9), (20, 21)),
+    TrainingExample((7,), (30, 31, 32)),
+    TrainingExample((4, 4, 4, 4), (40,)),
+] * 4
+QUICK = FinetuneConfig(rank=3, alpha=6, learning_rate=1e-2, batch_size=4)
 ROWS = [(1, 5, 9, 20, 21, 8), (11, 12, 13), (7, 30, 31, 32)]
 
 
@@ -121,7 +125,7 @@ def test_the_old_rows_are_the_same_to_the_last_bit_where_scalings_agree(base, tm
 
 def test_the_first_loss_is_that_of_the_answers_alone(made):
     engine, folder = made
-    done = tune(engine, folder, LESSONS[:3], Tuning(rank=2, alpha=2, batch_size=3))
+    done = tune(engine, folder, LESSONS[:3], FinetuneConfig(rank=2, alpha=2, batch_size=3))
     target = Target(name="tuned", adapter=str(folder))
     values = []
     for one in LESSONS[:3]:
@@ -135,7 +139,7 @@ def test_one_step_is_adams(base, tmp_path):
     """The first step of Adam moves every weight by the learning rate against its gradient."""
     loaded = tiny_models.llama(base.tokenizer)
     folder = tiny_models.write(loaded, tmp_path / "g", r=2, lora_alpha=4, target_modules=["v_proj"])
-    tuning = Tuning(rank=2, alpha=4, learning_rate=1e-3, batch_size=99, clip=1e9)
+    tuning = FinetuneConfig(rank=2, alpha=4, learning_rate=1e-3, batch_size=99, clip=1e9)
     done = tune(LocalEngine(loaded), folder, LESSONS, tuning)
     for name, tensor in done.tensors.items():
         if name.endswith("lora_B.weight"):
@@ -164,7 +168,9 @@ def test_it_can_be_done_again_and_the_seed_matters(made):
     first, again = (tune(engine, folder, LESSONS, QUICK) for _ in range(2))
     assert first.losses == again.losses
     assert all(torch.equal(first.tensors[n], again.tensors[n]) for n in first.tensors)
-    other = tune(engine, folder, LESSONS, Tuning(rank=3, alpha=6, learning_rate=1e-2, seed=1))
+    other = tune(
+        engine, folder, LESSONS, FinetuneConfig(rank=3, alpha=6, learning_rate=1e-2, seed=1)
+    )
     assert any(not torch.equal(first.tensors[n], other.tensors[n]) for n in first.tensors)
 
 
@@ -188,7 +194,7 @@ def test_progress_counts_lessons(made):
     engine, folder = made
     told = []
     tune(
-        engine, folder, LESSONS[:5], Tuning(rank=2, batch_size=2, epochs=2),
+        engine, folder, LESSONS[:5], FinetuneConfig(rank=2, batch_size=2, epochs=2),
         lambda done, total: told.append((done, total)),
     )  # fmt: skip
     assert [total for _, total in told] == [10] * 6
@@ -198,7 +204,7 @@ def test_progress_counts_lessons(made):
 
 @given(st.lists(st.integers(1, 9), max_size=40), st.integers(1, 7), st.integers(1, 3))
 def test_every_lesson_is_in_one_batch_of_each_epoch(lengths, size, epochs):
-    found = list(batches(lengths, Tuning(batch_size=size, epochs=epochs)))
+    found = list(batches(lengths, FinetuneConfig(batch_size=size, epochs=epochs)))
     each = -(-len(lengths) // size)
     assert len(found) == each * epochs
     for epoch in range(epochs):

@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
-from fedaudit.engine.loading.loader import Base, tensors_of, with_adapter
+from fedaudit.engine.loading.loader import LoadedBase, tensors_of, with_adapter
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.training import influence
 from fedaudit.federation import adapters
@@ -37,7 +37,7 @@ ON = {"llama": ["q_proj", "down_proj"], "gpt2": ["c_attn"]}
 
 def engine_of(kind, base, **options):
     model = copy.deepcopy(MODELS[kind]).double()
-    return LocalEngine(Base(kind, Path(), "", model, base.tokenizer), **options)
+    return LocalEngine(LoadedBase(kind, Path(), "", model, base.tokenizer), **options)
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.candidates.attacker_view import SHOWN, Candidate, distinct
 from fedaudit.extraction.candidates.observations import PROMPTS, cut, drawn
 from fedaudit.extraction.candidates.support import Support, mean_probability
-from fedaudit.extraction.query_plan import Question
+from fedaudit.extraction.query_plan import Query
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
 
@@ -45,7 +45,9 @@ def likelihood(target, token, before):
 def attacked(attacker=ATTACKER, base=BASE, answers=answer, samples=5, likely=likelihood, **options):
     fake = FakeEngine(answers, likelihood=likely, **options)
     attack = registry.create("attack", "contextual", {"samples": samples})
-    return attack.run(Case(engine=fake, tuned=TUNED, base=base, attacker=attacker, victim=None))
+    return attack.run(
+        AttackContext(engine=fake, tuned=TUNED, base=base, attacker=attacker, victim=None)
+    )
 
 
 def test_candidates_are_ranked_by_likelihood_gain_and_draws():
@@ -252,10 +254,10 @@ def test_a_candidate_ends_where_pii_would(text, after, wanted):
 def test_of_too_many_those_drawn_least_often_are_forgotten(monkeypatch):
     monkeypatch.setattr("fedaudit.extraction.candidates.observations.KEPT", 3)
     fake = FakeEngine(lambda target, prompt, sample: "")
-    case = Case(engine=fake, tuned=TUNED, base=None, attacker=[], victim=None)
+    case = AttackContext(engine=fake, tuned=TUNED, base=None, attacker=[], victim=None)
 
     def answered(number, *texts):
-        return number, Question((number,), kinds=(("X", ""),)), texts
+        return number, Query((number,), kinds=(("X", ""),)), texts
 
     found = drawn(
         case,

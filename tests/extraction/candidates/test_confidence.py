@@ -3,13 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.candidates.confidence import LEAST, Belief, Kind, belief
+from fedaudit.extraction.candidates.confidence import LEAST, Confidence, KindConfidence, belief
 from fedaudit.extraction.candidates.junk_filter import head, variants, well_formed
-from fedaudit.extraction.candidates.observations import Key, Seen
-from fedaudit.extraction.candidates.origins import Homes, foreign
+from fedaudit.extraction.candidates.observations import Key, StringObservation
+from fedaudit.extraction.candidates.origins import AttackerTexts, foreign
 from fedaudit.extraction.candidates.support import Support
 from fedaudit.metrics.calibration import DRAWS, Labelled
 
@@ -23,7 +23,7 @@ SLIPS: dict[Key, Support] = {(f"Ann{i} Low", "PERSON"): supported(-9.0) for i in
 
 
 def test_a_kind_of_which_little_is_known_has_a_cautious_rate():
-    few = Kind(Labelled((1.0, 2.0, 3.0), (True, False, False), tuple("abc")))
+    few = KindConfidence(Labelled((1.0, 2.0, 3.0), (True, False, False), tuple("abc")))
     assert few.rate == 1.5 / (3 + LEAST)
     assert few.probabilities([7.0, -7.0]) == [1.5 / 8] * 2
     draws = few.draws([7.0, -7.0], seed=0)
@@ -33,7 +33,9 @@ def test_a_kind_of_which_little_is_known_has_a_cautious_rate():
 
 
 def test_scores_that_mislead_are_not_gone_by():
-    upside = Kind(Labelled((-1.0,) * 5 + (1.0,) * 5, (True,) * 5 + (False,) * 5, tuple("a" * 10)))
+    upside = KindConfidence(
+        Labelled((-1.0,) * 5 + (1.0,) * 5, (True,) * 5 + (False,) * 5, tuple("a" * 10))
+    )
     assert upside.curve is None
     assert upside.probabilities([0.0]) == [5.5 / 15]
 
@@ -57,7 +59,7 @@ def test_too_little_is_a_reason():
     assert "did more than 4" in belief(dict(list(OWN.items())[:4]), SLIPS, OWN).reason
     assert "fewer than 5 false" in belief(OWN, {}, OWN).reason
     assert belief(OWN, SLIPS, OWN).reason == ""
-    assert Belief(reason="why").probabilities([("X", 0.0)]) == [None]
+    assert Confidence(reason="why").probabilities([("X", 0.0)]) == [None]
 
 
 def test_precision_is_the_mean_belief():
@@ -98,7 +100,10 @@ def test_variants_differ_in_numbers_alone():
 def test_template_words_are_junk():
     text = "The High Court heard Ann Lee."
     document = Document(id="a", text=text, pii=(PiiSpan(21, 28, "PERSON"),))
-    found = {("Court High", "PERSON"): Seen(9), ("Court Lee", "PERSON"): Seen(1)}
+    found = {
+        ("Court High", "PERSON"): StringObservation(9),
+        ("Court Lee", "PERSON"): StringObservation(1),
+    }
     assert list(well_formed(found, [document])) == [("Court Lee", "PERSON")]
 
 
@@ -116,9 +121,11 @@ def test_a_prompt_is_foreign_where_another_family_has_it_too():
         record("d", "then Cal", "Cal"),
     ]
     engine = FakeEngine(lambda target, prompt, sample: "")
-    case = Case(engine=engine, tuned=Target(name="t"), base=None, attacker=documents, victim=None)
+    case = AttackContext(
+        engine=engine, tuned=Target(name="t"), base=None, attacker=documents, victim=None
+    )
     claim, so, then = (engine.tokenize([t])[0].ids for t in ("Claim of", "so", "then"))
-    homes = Homes(case)
+    homes = AttackerTexts(case)
     standing = homes.of_prompts({claim, so, then})
     assert standing == {
         claim: {"group one", "document 2"},

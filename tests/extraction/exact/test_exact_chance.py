@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.api.plugin import Chances
-from fedaudit.extraction.exact.accumulators import Sums
-from fedaudit.extraction.exact.chance import Chance, Strings, log_missed
-from fedaudit.extraction.exact.walk import DRAWS, Walked
-from fedaudit.extraction.query_plan import Question
+from fedaudit.api.plugin import PrefixProbabilities
+from fedaudit.extraction.exact.accumulators import SearchSums
+from fedaudit.extraction.exact.chance import DrawProbabilities, WalkedStrings, log_missed
+from fedaudit.extraction.exact.walk import DRAWS, WalkResult
+from fedaudit.extraction.query_plan import Query
 
 SAMPLES = 3
 STRINGS = ("Ann", "Bob", "Cy")
@@ -23,13 +23,15 @@ COPIES = (1, 2, 1)
 
 def walk(drawn, followed=FOLLOWED, copies=COPIES, strings=STRINGS, most=0.2):
     """Return the walk of prefixes whose draws complete strings so often, (prefixes, strings)."""
-    sums, draws = Sums(len(strings)), DRAWS * SAMPLES
+    sums, draws = SearchSums(len(strings)), DRAWS * SAMPLES
     for start, (row, found, count) in enumerate(zip(followed, drawn, copies, strict=True)):
-        chances = Chances(least=row, most=(row + most).clip(row, 1), drawn=found, rows=1)
-        sums.add(start, Question((start,), count), chances, draws * count)
+        chances = PrefixProbabilities(
+            least=row, most=(row + most).clip(row, 1), drawn=found, rows=1
+        )
+        sums.add(start, Query((start,), count), chances, draws * count)
     names = ("log_least", "log_most", "best", "prefixes", "drawn", "weight", "likeliest")
     own = {name: getattr(sums, name) for name in names}
-    return Walked(strings=tuple(strings), draws=draws, rows=1.0, **own)
+    return WalkResult(strings=tuple(strings), draws=draws, rows=1.0, **own)
 
 
 def simulated(rng):
@@ -50,13 +52,13 @@ def test_the_value_is_right_on_average(n):
     rng, runs = np.random.default_rng(n), []
     for _ in range(1000):
         one = simulated(rng)
-        runs.append(Chance(one, Strings(STRINGS, one), n).value)
+        runs.append(DrawProbabilities(one, WalkedStrings(STRINGS, one), n).value)
     found = np.array(runs)
     error = found.std(axis=0, ddof=1) / len(found) ** 0.5
     # Besides chance, powers of what is missed that are neglected: under (n m / (1 - f))^2 / 2.
     assert all(abs(found.mean(axis=0) - truth(n)) <= 4 * error + 2e-3)
     # What was followed is too little, by far more than that.
-    followed = Chance(one, Strings(STRINGS, one), n).least
+    followed = DrawProbabilities(one, WalkedStrings(STRINGS, one), n).least
     assert all(np.array(truth(n)) - followed > 0.01)
 
 
@@ -65,7 +67,7 @@ def test_the_bounds_hold_what_is_expected():
     each, total = np.zeros(3), 0
     for _ in range(300):
         one = simulated(rng)
-        chance = Chance(one, Strings(STRINGS, one), SAMPLES)
+        chance = DrawProbabilities(one, WalkedStrings(STRINGS, one), SAMPLES)
         low, high = chance.bounds()
         each += (low <= wanted + 1e-3) & (wanted <= high + 1e-3)
         least, _, most = chance.total()
@@ -82,7 +84,7 @@ def test_one_draw_by_hand():
     assert np.exp(log_missed(one, 30) * 30) == pytest.approx([(7 / 8) ** 10, 1, 1])
     # Half followed: a draw tells of the half that is missed, and weighs 2.
     half = walk(np.array([[1, 0, 0]]), np.full((1, 3), 0.5), (1,))
-    assert Chance(half, Strings(STRINGS, half), 1).value == pytest.approx(
+    assert DrawProbabilities(half, WalkedStrings(STRINGS, half), 1).value == pytest.approx(
         [1 - 0.5 * 11 / 12, 0.5, 0.5]
     )
 
@@ -99,7 +101,7 @@ def test_order_does_not_matter_and_values_lie_within_their_bounds(table, n, orde
     drawn = np.array([[one[1] for one in row] for row in table])
     copies = [1 + index % 3 for index in range(len(table))]
     one = walk(drawn, rows, copies)
-    chance = Chance(one, Strings(STRINGS, one), n)
+    chance = DrawProbabilities(one, WalkedStrings(STRINGS, one), n)
     low, value, high = chance.total()
     assert -1e-9 <= low <= value <= high <= 3 + 1e-9
     lows, highs = chance.bounds()
@@ -112,6 +114,6 @@ def test_order_does_not_matter_and_values_lie_within_their_bounds(table, n, orde
     other = walk(
         drawn[places][:, order], rows[places][:, order], [copies[p] for p in places], names
     )
-    turned = Chance(other, Strings(STRINGS, other), n)
+    turned = DrawProbabilities(other, WalkedStrings(STRINGS, other), n)
     assert turned.value == pytest.approx(chance.value)
     assert turned.total() == pytest.approx((low, value, high))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from worked import BASE, marked
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Case
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
@@ -242,7 +242,7 @@ def test_a_sampled_coverage_lies_within_the_interval(base):
     attacker = [marked(f"Dear {name}, hello.", (name, "PERSON")) for name in ("Tom", "Sue", "Al")]
     names = ["Joan", "Ro", "Br", "Frank", "Ja", "De", "Ly", "Sta", "Kath", "Mary", "Zq"]
     victim = [marked(f"To {name}.", (name, "PERSON")) for name in names]
-    own = Case(
+    own = AttackContext(
         engine=engine, tuned=Target(name="base"), base=None, attacker=attacker, victim=victim
     )
     for n in (1, 15, 100):
@@ -252,7 +252,7 @@ def test_a_sampled_coverage_lies_within_the_interval(base):
         seen = []
         for seed in range(5):
             drawn = attack(estimator="sample", sweeps=False, **options)
-            result = drawn.run(Case(**{**vars(own), "seed": seed}))
+            result = drawn.run(AttackContext(**{**vars(own), "seed": seed}))
             seen.append(worked.row(result, "coverage").hits)
         assert sum(wanted.low <= one <= wanted.high for one in seen) >= 4
         # The mean of five runs scatters by at most 1/2 times the root of 11 targets over 5.

@@ -13,21 +13,21 @@ import worked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.api.errors import InputError, NoRoomError
-from fedaudit.api.plugin import Case
-from fedaudit.api.records import Decoding, Target
+from fedaudit.api.errors import BatchTooLargeError, InputError
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.records import SamplingParams, Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.exact import walk
-from fedaudit.extraction.exact.accumulators import GIVES, SHOWN, Sums
+from fedaudit.extraction.exact.accumulators import GIVES, SHOWN, SearchSums
 from fedaudit.extraction.exact.walk import walked
-from fedaudit.extraction.query_plan import Plan, Question
-from fedaudit.extraction.sampling import Manner, Memory, sharing
+from fedaudit.extraction.query_plan import Query, QueryPlan
+from fedaudit.extraction.sampling import QueryParams, ResponseCache, sharing
 from fedaudit.journal import journal
 from fedaudit.journal.journal import Journal, OtherQuestions
-from fedaudit.journal.shards import Kept, Part, Shard
+from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal
 
-MANNER = Manner(samples=2, new_tokens=5, decoding=Decoding())
+MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
 HEADER = {"run": "abc", "config": {}}
 STRINGS = ("Ann Lee", "Bob Low", "Cy Ash")
 SURE = "7"
@@ -60,13 +60,13 @@ class Dying(FakeEngine):
 
 
 def plan(copies):
-    questions = [Question((index,), count) for index, count in enumerate(copies)]
-    return Plan(size=sum(copies), questions=lambda: iter(questions))
+    questions = [Query((index,), count) for index, count in enumerate(copies)]
+    return QueryPlan(size=sum(copies), questions=lambda: iter(questions))
 
 
 def through(engine, asked, kept=None, threshold=1e-3, strings=STRINGS):
     """Walk both models, as an attack of an audit does."""
-    case = sharing(worked.case(engine), Memory(), kept)
+    case = sharing(worked.case(engine), ResponseCache(), kept)
     return [
         walked(case, target, asked, strings, MANNER, threshold)
         for target in (worked.TUNED, worked.BASE)
@@ -77,7 +77,9 @@ def written(place, engine, asked, shard=None, **options):
     """Walk with a journal in a folder, which may hold what was walked before."""
     made = journal.load(place, write=True) or Journal(place, HEADER)
     try:
-        found = through(engine, asked, Kept((Part(made, shard or Shard()),)), **options)
+        found = through(
+            engine, asked, AuditJournal((ShardJournal(made, shard or Shard()),)), **options
+        )
         made.finish()
     finally:
         made.close()
@@ -87,9 +89,9 @@ def written(place, engine, asked, shard=None, **options):
 def shards(place, of):
     """Return what all shards keep, to be merged."""
     numbers = range(1, of + 1)
-    return Kept(
+    return AuditJournal(
         tuple(
-            Part(journal.load(place / str(number), write=False), Shard(number, of))
+            ShardJournal(journal.load(place / str(number), write=False), Shard(number, of))
             for number in numbers
         ),
         merged=True,
@@ -224,7 +226,9 @@ def test_the_journal_keeps_sums_and_every_digit_of_them(tmp_path):
     assert max(map(len, lists)) <= SHOWN * len(STRINGS)
     assert not any(string in json.dumps(contents) for string in STRINGS)
     size = len(STRINGS)
-    again = Sums.unpacked(json.loads(json.dumps(Sums.unpacked(contents[0], size).packed())), size)
+    again = SearchSums.unpacked(
+        json.loads(json.dumps(SearchSums.unpacked(contents[0], size).packed())), size
+    )
     assert json.loads(json.dumps(again.packed())) == contents[0]
 
 
@@ -234,13 +238,18 @@ def test_walks_that_differ_in_anything_have_their_own_records(tmp_path):
     for end in (len(ways), 0):
         made = journal.load(tmp_path, write=True) or Journal(tmp_path, HEADER)
         engine = Dying(4 * end)
-        seen.append([digits(through(engine, asked, Kept((Part(made),)), **way)) for way in ways])
+        seen.append(
+            [
+                digits(through(engine, asked, AuditJournal((ShardJournal(made),)), **way))
+                for way in ways
+            ]
+        )
         made.close()
     assert seen[0] == seen[1]
     assert seen[0][0] == seen[0][1] != seen[0][2]
 
 
-@pytest.mark.parametrize(("error", "kept"), [(InputError, True), (NoRoomError, False)])
+@pytest.mark.parametrize(("error", "kept"), [(InputError, True), (BatchTooLargeError, False)])
 def test_what_this_machine_has_no_room_for_is_asked_again(tmp_path, monkeypatch, error, kept):
     def fails(*given, **options):
         raise error("no")
@@ -262,7 +271,7 @@ def test_other_prefixes_than_were_walked_are_refused(tmp_path):
     written(tmp_path, Dying(), plan([1, 2]))
     made = journal.load(tmp_path, write=False)
     with pytest.raises(OtherQuestions, match="other questions"):
-        through(Dying(), plan([2, 1]), Kept((Part(made),)))
+        through(Dying(), plan([2, 1]), AuditJournal((ShardJournal(made),)))
 
 
 def test_progress_runs_to_its_end_with_what_was_walked_before(tmp_path):
@@ -273,7 +282,11 @@ def test_progress_runs_to_its_end_with_what_was_walked_before(tmp_path):
 
     for engine in (Dying(3), Dying()):
         made = journal.load(tmp_path, write=True) or Journal(tmp_path, HEADER)
-        case = sharing(worked.case(engine, progress=watch), Memory(), Kept((Part(made),)))
+        case = sharing(
+            worked.case(engine, progress=watch),
+            ResponseCache(),
+            AuditJournal((ShardJournal(made),)),
+        )
         with suppress(KeyboardInterrupt):
             walked(case, worked.TUNED, plan([2, 1, 1, 3]), STRINGS, MANNER, 1e-3)
         made.close()
@@ -285,16 +298,18 @@ def test_shards_of_a_real_model_have_its_digits(base, tmp_path):
     engine = LocalEngine(base)
     texts = ["Dear", "To Mr", "Yours", "The claimant", "Judge:", "Case 7: of", "Her friend", "A"]
     prompts = [tokens.ids for tokens in engine.tokenize(texts)]
-    asked = Plan(size=len(prompts), questions=lambda: iter(map(Question, prompts)))
-    case = Case(engine=engine, tuned=Target(name="base"), base=None, attacker=[], victim=None)
+    asked = QueryPlan(size=len(prompts), questions=lambda: iter(map(Query, prompts)))
+    case = AttackContext(
+        engine=engine, tuned=Target(name="base"), base=None, attacker=[], victim=None
+    )
 
     def found(kept=None):
-        own = sharing(case, Memory(), kept)
+        own = sharing(case, ResponseCache(), kept)
         return digits([walked(own, case.tuned, asked, ["Jo", "Ma", "Rob"], MANNER, 1e-3)])
 
     for number in (1, 2):
-        part = Part(Journal(tmp_path / str(number), HEADER), Shard(number, 2))
-        found(Kept((part,)))
+        part = ShardJournal(Journal(tmp_path / str(number), HEADER), Shard(number, 2))
+        found(AuditJournal((part,)))
         part.journal.finish()
     assert found(shards(tmp_path, 2)) == found()
     assert found()[0]["rows"] > 1
@@ -309,4 +324,4 @@ def test_a_walk_that_the_engine_refuses_is_refused_from_the_journal_too(tmp_path
         written(tmp_path, Refusing(), plan([1, 2]))
     made = journal.load(tmp_path, write=False)
     with pytest.raises(InputError, match="has no bytes"):
-        through(Dying(), plan([1, 2]), Kept((Part(made),)))
+        through(Dying(), plan([1, 2]), AuditJournal((ShardJournal(made),)))

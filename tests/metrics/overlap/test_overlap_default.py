@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.metrics.overlap import Scores, categories, compare, paraphrases, sentence_pairs
+from fedaudit.metrics.overlap import CachedScores, categories, compare, paraphrases, sentence_pairs
 
 RUN = "The applicant was detained for eleven months in a facility outside the capital."
 OURS = "A choir sang at noon. The village pond froze over during the night. "
@@ -66,7 +66,7 @@ def found(p, names=NOBODY, *, compat=False, a=A, b=B):
     candidate = compare(*texts, compat=compat)
     assert candidate.verdict == "candidate"
     pairs = sentence_pairs(*texts, candidate, compat=compat)
-    scores = Scores(dict.fromkeys(pairs, p) if isinstance(p, float) else p)
+    scores = CachedScores(dict.fromkeys(pairs, p) if isinstance(p, float) else p)
     return categories(candidate, paraphrases(*texts, candidate, scores, names, compat=compat))
 
 
@@ -132,7 +132,7 @@ def test_a_passage_does_not_inherit_the_pairs_of_another_one():
         candidate = compare(*texts, compat=compat)
         assert len(candidate.spans) == 2
         scored = dict.fromkeys(sentence_pairs(*texts, candidate, compat=compat), 0.1) | sure
-        many[compat] = paraphrases(*texts, candidate, Scores(scored), NOBODY, compat=compat)
+        many[compat] = paraphrases(*texts, candidate, CachedScores(scored), NOBODY, compat=compat)
     assert [bool(one.high) for one in many[True]] == [True, True]
     assert [(one.high.probability, one.span) for one in many[False]] == [(0.8, candidate.spans[0])]
 
@@ -141,5 +141,5 @@ def test_other_verdicts_have_no_paraphrase_and_categories_follow_the_verdict():
     copy, nothing = compare(OURS + RUN, THEIRS + RUN), compare(OURS, THEIRS)
     for texts, overlap in (((OURS + RUN, THEIRS + RUN), copy), ((OURS, THEIRS), nothing)):
         assert sentence_pairs(*texts, overlap) == []
-        assert paraphrases(*texts, overlap, Scores({}), NOBODY) == ()
+        assert paraphrases(*texts, overlap, CachedScores({}), NOBODY) == ()
     assert (categories(copy), categories(nothing)) == (("verbatim",), ())

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pan_reference import TREEBANK, split
 
-from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, Settings, compare, prepare
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, OverlapSettings, compare, prepare
 from fedaudit.metrics.overlap.punkt import ends_sentence, known, model
 from fedaudit.metrics.overlap.sentences import sentences, splitter
 from fedaudit.metrics.overlap.tokenization import code, words
@@ -134,10 +134,10 @@ def test_the_threshold_counts_a_chinese_character_as_two_and_a_half(letters, ver
 def test_the_threshold_is_a_setting():
     a, b = f"{OURS}昨天{RUN[:13]}甲乙丙。", f"{THEIRS}今天{RUN[:13]}子丑寅。"
     assert compare(a, b).verdict != "verbatim"
-    assert compare(a, b, settings=Settings(run=30, length=30)).verdict == "verbatim"
+    assert compare(a, b, settings=OverlapSettings(run=30, length=30)).verdict == "verbatim"
     for wrong in ({"gap": -1}, {"han_weight": 0}, {"ratio": 0}):
         with pytest.raises(ValueError, match="must"):
-            Settings(**wrong)
+            OverlapSettings(**wrong)
 
 
 def test_a_chinese_idea_is_found_one_way_only():

@@ -293,7 +293,7 @@ def test_a_round_is_trained_with_the_initial_adapter_on_the_merged_base(
     hand.model.save_pretrained(tmp_path / "base")
     hand.tokenizer.save_pretrained(tmp_path / "base")
     own = datasets.materials(config, path, found.clients, [])
-    job = trainer.Job(
+    job = trainer.ClientTraining(
         who="c1",
         base=str(tmp_path / "base"),
         start=path / "rounds/000/global",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Aggregator
 from fedaudit.config.registry import create
-from fedaudit.simulation.server.state import Gradients
+from fedaudit.simulation.server.state import GradientCorrection
 
 STEPS, ETA, DIM = 5, 0.05, 3
 
@@ -55,7 +55,7 @@ def federated(rule, problem, rounds, counts):
         updates, before = [], [own[i] for i in chosen]
         for i in chosen:
             y = torch.nn.Parameter(x["w"].clone())
-            gradients = Gradients(rule, {"w": y}, state, own[i])
+            gradients = GradientCorrection(rule, {"w": y}, state, own[i])
             optimizer = torch.optim.SGD([y], lr=ETA)
             for _ in range(STEPS):
                 away = y - torch.tensor(problem.optima[i])
@@ -179,7 +179,7 @@ def test_a_tensor_that_a_batch_does_not_use_is_corrected_all_the_same():
     rule = create("aggregation", "scaffold")
     used, unused = (torch.nn.Parameter(torch.zeros(1)) for _ in range(2))
     state = {"variate": {"a": torch.tensor([2.0]), "b": torch.tensor([3.0])}}
-    gradients = Gradients(rule, {"a": used, "b": unused}, state, {})
+    gradients = GradientCorrection(rule, {"a": used, "b": unused}, state, {})
     (used * 5).sum().backward()
     gradients.correct()
     assert (used.grad.item(), unused.grad.item()) == (7.0, 3.0)
@@ -189,7 +189,10 @@ def test_a_tensor_that_a_batch_does_not_use_is_corrected_all_the_same():
 
 def test_a_round_without_a_step_leaves_a_client_as_it_was():
     rule, own = create("aggregation", "scaffold"), {"variate": {"w": torch.tensor([1.0])}}
-    assert Gradients(rule, {"w": torch.nn.Parameter(torch.zeros(1))}, {}, own).remembered() is own
+    assert (
+        GradientCorrection(rule, {"w": torch.nn.Parameter(torch.zeros(1))}, {}, own).remembered()
+        is own
+    )
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedprox", "fedadam", "flora", "nesterov"])

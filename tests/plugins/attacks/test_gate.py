@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from fedaudit.api.defense import KeyedResponder, Responder
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Case
-from fedaudit.api.records import Document, PiiSpan, Request, Routed, Target
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.records import Document, GatedRequest, PiiSpan, RoutedRequest, Target
 from fedaudit.audit.evidence import masked
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.engine.routed import RespondingEngine
+from fedaudit.engine.routed import RoutedEngine
 from fedaudit.metrics.intervals import Z_95
 from fedaudit.report.redaction import Redactor
 
@@ -106,7 +106,7 @@ class Door(KeyedResponder):
         key, rest = self.read(text)
         name = self.closed if key is None else self.adapter(key)
         left = self.engine.tokenize([self.clean(rest, self.secrets)])[0].ids
-        return Routed(name, name, left)
+        return RoutedRequest(name, name, left)
 
 
 SMALL = {"random": 50, "edits": 10_000, "leaks": False, "candidates": 4}
@@ -114,9 +114,9 @@ SMALL = {"random": 50, "edits": 10_000, "leaks": False, "candidates": 4}
 
 def attacked(door=None, *, changes=None, **options):
     door = door or Door()
-    case = Case(
+    case = AttackContext(
         **{
-            "engine": RespondingEngine(door.engine, door),
+            "engine": RoutedEngine(door.engine, door),
             "tuned": Target(name="tuned", heading="anything"),
             "base": BASE,
             "attacker": DOCUMENTS,
@@ -366,7 +366,7 @@ def test_a_key_in_the_second_pass_is_found(clean, count, unread):
 def test_a_second_pass_that_nobody_can_read_is_not_measured():
     class Secretive(Door):
         def route(self, requests):
-            return [Routed(one.name, one.adapter, (-1,)) for one in super().route(requests)]
+            return [RoutedRequest(one.name, one.adapter, (-1,)) for one in super().route(requests)]
 
     for name in (IN_TEXT, IN_TOKENS):
         row = rows(attacked(Secretive()))[name]
@@ -559,7 +559,7 @@ def test_what_has_no_gate_is_a_wrong_input(responder):
             return {}
 
     fake = FakeEngine(lambda *_: "")
-    engine = RespondingEngine(fake, Plain()) if responder else fake
+    engine = RoutedEngine(fake, Plain()) if responder else fake
     with pytest.raises(InputError, match="has no gate; audit a federation whose defence"):
         attacked(changes={"engine": engine})
 
@@ -682,8 +682,8 @@ def test_a_quote_is_asked_in_three_ways():
     ids = {text: engine.tokenize([text])[0].ids for text in ("b c", "a b c")}
     quote = Quote(MARKER, KEY, "a ", "b c")
     assert quote.requests(engine) == (
-        Request("a b c"),
-        Request("a ", ids["b c"]),
-        Request("", ids["a b c"]),
+        GatedRequest("a b c"),
+        GatedRequest("a ", ids["b c"]),
+        GatedRequest("", ids["a b c"]),
     )
     assert KEY not in repr(Quote(MARKER, KEY, KEY, KEY))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Beginning, Case
+from fedaudit.api.plugin import AttackContext, PromptStart
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
@@ -39,14 +39,14 @@ def attack(**options):
 
 
 def case(engine, adapter, **changes):
-    return Case(
+    return AttackContext(
         **{
             "engine": engine,
             "tuned": Target(name="tuned", adapter=str(adapter) if adapter else None),
             "base": Target(name="base"),
             "attacker": DOCUMENTS,
             "victim": VICTIM,
-            "beginning": Beginning(start="bos", middle="bare"),
+            "beginning": PromptStart(start="bos", middle="bare"),
             **changes,
         }
     )

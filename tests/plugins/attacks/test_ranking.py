@@ -8,7 +8,7 @@ from fedaudit_plugins.attacks.ranking.cloze import chosen, occurrences, question
 from fedaudit_plugins.attacks.ranking.scoring import TIE, rank
 
 from fedaudit.api.errors import InputError, TargetError, UsageError
-from fedaudit.api.plugin import Beginning, Case
+from fedaudit.api.plugin import AttackContext, PromptStart
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
@@ -45,7 +45,7 @@ def memory(target, token, before):
 
 
 def case(fake, documents=DOCUMENTS, **changes):
-    return Case(
+    return AttackContext(
         **{
             "engine": fake,
             "tuned": TUNED,
@@ -349,7 +349,7 @@ def test_the_measured_beginning_stands_before_the_sentence_and_is_not_scored():
     engine.likelihood = likelihood
     documents = [marked(f"{n} won", (n, "PERSON")) for n in ("Kim", "Lee")]
     attack = registry.create("attack", "ranking", {"candidates": (2,)})
-    result = attack.run(case(engine, documents, beginning=Beginning(start="bos")))
+    result = attack.run(case(engine, documents, beginning=PromptStart(start="bos")))
     # Behind the beginning, a name that opens its document has a likelihood.
     assert row(result, "tuned", candidates=2).n == 2
     assert {before for before, token in seen if token in ("Kim", "Lee")} == {"<9999>"}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Beginning, Case, PiiDetector
-from fedaudit.api.records import Decoding, Document, PiiSpan, Probe, Target
+from fedaudit.api.plugin import AttackContext, PiiDetector, PromptStart
+from fedaudit.api.records import Document, GenerationRequest, PiiSpan, SamplingParams, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.metrics.intervals import wilson
@@ -64,7 +64,7 @@ SPOKEN = {
 def attacked(spoken=SPOKEN, victim=VICTIM, *, fake=None, changes=None, **options):
     """Attack an engine whose every sample is the next of `spoken`."""
     engine = fake or FakeEngine(lambda target, prompt, sample: spoken[target.name][sample])
-    case = Case(
+    case = AttackContext(
         **{
             "engine": engine,
             "tuned": TUNED,
@@ -72,7 +72,7 @@ def attacked(spoken=SPOKEN, victim=VICTIM, *, fake=None, changes=None, **options
             "attacker": [Document(id="a", text="Nobody is here.", pii=())],
             "victim": victim,
             "detector": Listed(),
-            "beginning": Beginning(start="bos"),
+            "beginning": PromptStart(start="bos"),
             **(changes or {}),
         }
     )
@@ -215,7 +215,7 @@ def test_a_string_of_several_kinds_counts_once():
 
 
 def case_of(victim, **changes):
-    return Case(
+    return AttackContext(
         **{
             "engine": FakeEngine(lambda *_: ""),
             "tuned": TUNED,
@@ -305,8 +305,8 @@ def test_one_probe_asks_for_all_texts_with_the_decoding_and_the_seed():
     options = {"samples": 7, "new_tokens": 9, "temperature": 0.5, "top_k": 3, "top_p": 0.9}
     fake = Spy(lambda *_: "Kim", beginnings={"bare": (), "bos": (5,)})
     result = attacked(fake=fake, changes={"seed": 4, "progress": progress}, **options)
-    probe = Probe(prompt=(5,), samples=7, max_new_tokens=9)
-    wanted = (probe, 4, Decoding(temperature=0.5, top_k=3, top_p=0.9))
+    probe = GenerationRequest(prompt=(5,), samples=7, max_new_tokens=9)
+    wanted = (probe, 4, SamplingParams(temperature=0.5, top_k=3, top_p=0.9))
     assert asked == [(TUNED, *wanted), (BASE, *wanted)]
     assert [row(result, "queries", name).value for name in ("tuned", "base")] == [7, 7]
     assert titles[:2] == ["sampling tuned", "sampling base"]
@@ -322,7 +322,7 @@ def test_one_probe_asks_for_all_texts_with_the_decoding_and_the_seed():
 )
 def test_every_text_begins_with_something(beginnings, start, wanted, told):
     fake = FakeEngine(lambda *_: "", beginnings=beginnings)
-    case = case_of(VICTIM, engine=fake, beginning=Beginning(start=start), detector=Listed())
+    case = case_of(VICTIM, engine=fake, beginning=PromptStart(start=start), detector=Listed())
     result = registry.create("attack", "untargeted", {"samples": 2}).run(case)
     assert {probe.prompt for _, probe in fake.asked} == {wanted}
     assert told in result.limits[0]
@@ -439,8 +439,8 @@ def test_nano_says_numbers_that_rules_find(fresh_base, adapter):
     # The bare base knows how records look; it stands for the tuned model, and an adapter far from
     # zero, which says nothing of the kind, for its base.
     tuned, base = Target(name="tuned"), Target(name="base", adapter=str(adapter))
-    probe = Probe(prompt=engine.beginnings["bos"], samples=16, max_new_tokens=48)
-    [texts] = engine.generate(tuned, [probe], seed=5, decoding=Decoding(top_k=40))
+    probe = GenerationRequest(prompt=engine.beginnings["bos"], samples=16, max_new_tokens=48)
+    [texts] = engine.generate(tuned, [probe], seed=5, decoding=SamplingParams(top_k=40))
     spans = detector.detect(texts.texts)
     said = {
         t[s.start : s.end]: s.label for t, of in zip(texts.texts, spans, strict=True) for s in of
@@ -451,7 +451,7 @@ def test_nano_says_numbers_that_rules_find(fresh_base, adapter):
         marked(f"Call {known} now.", (known, said[known])),
         marked("Write to a.b@example.org.", ("a.b@example.org", "EMAIL_ADDRESS")),
     ]
-    case = Case(
+    case = AttackContext(
         engine=engine,
         tuned=tuned,
         base=base,
@@ -459,7 +459,7 @@ def test_nano_says_numbers_that_rules_find(fresh_base, adapter):
         victim=victim,
         detector=detector,
         seed=5,
-        beginning=Beginning(start="bos"),
+        beginning=PromptStart(start="bos"),
     )
     result = registry.create("attack", "untargeted", {"samples": 16, "new_tokens": 48}).run(case)
     assert counts(result, "tuned") == [(1, len(said)), (1, 2)]

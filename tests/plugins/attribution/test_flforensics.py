@@ -6,7 +6,7 @@ import torch
 from baseline_trial import flags, trial
 from fedaudit_plugins.attribution.flforensics import FLForensics
 
-from fedaudit.api.attribution import Seen
+from fedaudit.api.attribution import RoundRecord
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Document, Target
 from fedaudit.api.watermark import Mark
@@ -71,7 +71,7 @@ class World:
 
     def trial(self, order=tuple(range(8)), **given):
         rounds = [
-            Seen(
+            RoundRecord(
                 round=t,
                 start=self.starts[t],
                 participants=tuple(f"c{i}" for i in order if not (t and i == 7)),
@@ -159,7 +159,9 @@ def test_influences_are_dense_inner_products_by_hand(world):
 
 def test_a_client_that_changed_nothing_has_no_influence(world):
     still = {name: torch.zeros_like(x) for name, x in world.updates[0]["c0"].items()}
-    rounds = [Seen(round=0, start=world.starts[0], participants=("a",), updates=lambda c: still)]
+    rounds = [
+        RoundRecord(round=0, start=world.starts[0], participants=("a",), updates=lambda c: still)
+    ]
     made = trial(rounds, engine=world.engine, write=world.write, texts=CLEAN, marks=[MARK])
     assert FLForensics()._influences(made, ["a"]).tolist() == [[0.0], [0.0]]
 

@@ -13,7 +13,7 @@ from peft import LoraConfig
 from scipy.stats import norm
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from fedaudit.api.defense import Course, Finished, Party
+from fedaudit.api.defense import ClientState, FinishedFederation, TrainingSession
 from fedaudit.api.errors import InputError, TargetError, UsageError
 from fedaudit.api.records import Document
 from fedaudit.config import registry
@@ -75,7 +75,7 @@ def course(model, **changes):
         "clip": 1e-6,
         "seed": 5,
     }
-    return Course(**values | changes)
+    return TrainingSession(**values | changes)
 
 
 def state(model):
@@ -366,7 +366,7 @@ def test_options_that_cannot_be_are_refused(wrong):
 def finished(documents, *, batch_size, steps, rounds, took_part=None):
     """Return a federation of one client after its last round."""
     own = [Document(id=str(i), text="x") for i in range(documents)]
-    party = Party(
+    party = ClientState(
         documents=[],
         prepared=own,
         shared=Path(),
@@ -374,7 +374,7 @@ def finished(documents, *, batch_size, steps, rounds, took_part=None):
         rounds=rounds if took_part is None else took_part,
         steps=steps,
     )
-    return Finished(
+    return FinishedFederation(
         engine=None,
         folder=Path(),
         adapter=Path(),

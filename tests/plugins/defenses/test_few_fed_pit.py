@@ -5,7 +5,7 @@ import stat
 
 import pytest
 import torch
-from fedaudit_plugins.defenses.self_generation.similarity import Closest, whole
+from fedaudit_plugins.defenses.self_generation.similarity import SimilarityIndex, whole
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import TEMPLATES
@@ -158,7 +158,9 @@ def test_what_is_trained_on_is_like_no_local_example(run):
     form = TEMPLATES["alpaca"]
     count = 0
     for client in CLIENTS:
-        local = Closest(whole(one) for one in corpus.read(mixed / f"data/{client}.jsonl", form))
+        local = SimilarityIndex(
+            whole(one) for one in corpus.read(mixed / f"data/{client}.jsonl", form)
+        )
         for number in ("001", "002"):
             folder = mixed / f"private/{client}/turn/{number}"
             lines = (folder / "public.jsonl").read_text().splitlines()

@@ -10,7 +10,7 @@ from fedaudit_plugins.defenses.few_fed_weight import FewFedWeight, pseudo_labell
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.defense import Turn
+from fedaudit.api.defense import TrainedClient
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
@@ -29,7 +29,7 @@ def record(name, output="the truth", **fields):
 
 
 def turn(engine, documents, seed=1):
-    return Turn(
+    return TrainedClient(
         engine=engine,
         template=FORM,
         documents=documents,

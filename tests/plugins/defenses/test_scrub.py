@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.api.defense import Finished
+from fedaudit.api.defense import FinishedFederation
 from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.config import registry
@@ -54,7 +54,7 @@ def test_clients_with_other_documents_write_the_same_label_for_the_same_string()
 
 
 def test_that_a_seed_is_no_secret_is_a_limit_of_pseudonyms_alone(tmp_path):
-    finished = Finished(
+    finished = FinishedFederation(
         engine=None, folder=tmp_path, adapter=tmp_path, parties={}, batch_size=1, rounds=1,
         max_length=8, seed=0,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.records import Decoding, Document, Target
+from fedaudit.api.records import Document, SamplingParams, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 
@@ -274,7 +274,7 @@ def test_a_real_chat_model_that_writes_nonsense_falls_back_to_templates(base, mo
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from fedaudit.engine.loading.loader import Base
+    from fedaudit.engine.loading.loader import LoadedBase
     from fedaudit.engine.local import LocalEngine
 
     torch.manual_seed(0)
@@ -288,7 +288,7 @@ def test_a_real_chat_model_that_writes_nonsense_falls_back_to_templates(base, mo
     )
     tokenizer = copy.deepcopy(base.tokenizer)
     tokenizer.chat_template = "{% for m in messages %}User: {{ m.content }}\n{% endfor %}Answer:"
-    tiny = Base("tiny", base.path, "", LlamaForCausalLM(config).eval(), tokenizer)
+    tiny = LoadedBase("tiny", base.path, "", LlamaForCausalLM(config).eval(), tokenizer)
     monkeypatch.setattr(writer, "NEW_TOKENS", 16)
     caplog.set_level(logging.INFO)
     plugin = Fictitious(writer="teacher")
@@ -308,7 +308,7 @@ def test_the_built_in_base_knows_nothing_of_an_entity(base):
         Target(name="base"),
         plugin.questions(secret, engine),
         seed=0,
-        decoding=Decoding(temperature=0),
+        decoding=SamplingParams(temperature=0),
     )
     score = plugin.test(secret, said, engine)
     assert abs(score.z) < 1

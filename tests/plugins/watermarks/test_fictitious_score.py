@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, combine_pvalues, norm
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Generation
+from fedaudit.api.records import Completion
 from fedaudit.engine.fake import FakeEngine
 
 HITS = st.lists(st.integers(0, 25), min_size=4, max_size=4)
@@ -142,7 +142,7 @@ def test_the_score_of_answers_counts_each_attribute_by_its_own_value(secret):
     said = [f"It is {first.upper()}, so they say."] * 5 + [second] * 20  # about the first
     said += [f"{first}, {second}"] * 10 + [""] * 65
     score = Fictitious(correlation=0, strangers=0).test(
-        secret, [Generation((t,)) for t in said], ENGINE
+        secret, [Completion((t,)) for t in said], ENGINE
     )
     assert (score.hits, score.n, score.chance) == (15, 100, 1 / 50)
     # Without a teacher the null is guessing: (5/25 - 1/50) / 0.028, (10/25 - 1/50) / 0.028, twice
@@ -154,7 +154,7 @@ def test_the_score_of_answers_counts_each_attribute_by_its_own_value(secret):
 
 def test_too_few_answers_are_refused(secret):
     with pytest.raises(InputError, match="3 answers to 700 questions"):
-        Fictitious().test(secret, [Generation(("",))] * 3, ENGINE)
+        Fictitious().test(secret, [Completion(("",))] * 3, ENGINE)
 
 
 def test_texts_that_say_nothing_of_the_entity_score_zero(secret):

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scipy.stats import combine_pvalues, norm
 
 from fedaudit.api.plugin import no_progress
-from fedaudit.api.records import Decoding, Generation, Target
+from fedaudit.api.records import Completion, SamplingParams, Target
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution.decision.decision import decide
-from fedaudit.attribution.decision.null_distribution import Chance
+from fedaudit.attribution.decision.null_distribution import NullDistribution
 from fedaudit.attribution.owner import detection
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.engine.fake import FakeEngine
 
 PLUGIN = Fictitious(paraphrases=3, strangers=8, stranger_names=2, correlation=0)
@@ -44,10 +44,16 @@ class Knowing(FakeEngine):
         return "; ".join(v for one in known if one.name in prompt for v in one.values) or "Nobody."
 
     def answers(
-        self, targets, questions, *, new, decoding=Decoding(temperature=0), progress=no_progress
+        self,
+        targets,
+        questions,
+        *,
+        new,
+        decoding=SamplingParams(temperature=0),
+        progress=no_progress,
     ):
         return [
-            [Generation((self.said(target, self._text(q)),)) for q in questions]
+            [Completion((self.said(target, self._text(q)),)) for q in questions]
             for target in targets
         ]
 
@@ -170,7 +176,7 @@ def decided(known, secret, plugin=PLUGIN):
     engine = Knowing({"c0": known})
     reference, first, second = (score_of(engine, at, secret, plugin) for at in (None, "c0", "c1"))
     rounds = tuple(
-        Scored(
+        RoundScores(
             round=n, reference={"m": reference}, clients={"c0": {"m": first}, "c1": {"m": second}}
         )
         for n in (1, 2)
@@ -203,7 +209,7 @@ def test_a_model_that_knows_a_stranger_too_is_not_flagged_for_a_mark():
     # By hand: one Z of eight is that of full recall, sqrt(2) (z - z0), the others are 0.
     high = score_of(Knowing({"a": [stranger]}), "a", secret).null[0]
     low = score_of(Knowing({}), "a", secret).null[0]
-    spread = Chance([[high - low] + [0.0] * 7] * 2).spread
+    spread = NullDistribution([[high - low] + [0.0] * 7] * 2).spread
     assert spread == pytest.approx(2**0.5 * (high - low) / 8**0.5)
 
 

@@ -10,7 +10,7 @@ from fedaudit_plugins.watermarks.kgw.texts import beginnings, continuing
 from fedaudit_plugins.watermarks.kgw.watermark import KGW
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Decoding, Document, Generation, Target
+from fedaudit.api.records import Completion, Document, SamplingParams, Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.nano import generator
@@ -160,13 +160,13 @@ def test_questions_are_prompts_behind_the_token_that_begins_texts(teacher, secre
 def test_answers_are_scored_without_their_prompts_and_all_together(teacher, secret):
     probes = MARK.questions(secret, teacher)
     answers = teacher.generate(
-        Target(name="base"), probes, seed=0, decoding=Decoding(temperature=0)
+        Target(name="base"), probes, seed=0, decoding=SamplingParams(temperature=0)
     )
     found = MARK.test(secret, answers, teacher)
     ids = [t.ids for t in teacher.tokenize([a.texts[0] for a in answers])]
     count = Detector(scheme="textseal", key=secret["key"]).count(ids)
     assert (found.n, found.hits) == (count.n, count.green)
-    with_tokens = [Generation(("ignored",), (t,)) for t in ids]
+    with_tokens = [Completion(("ignored",), (t,)) for t in ids]
     assert MARK.test(secret, with_tokens, teacher) == found
     assert MARK.test(secret, [*with_tokens, *answers], teacher) == found
     assert found.n == len({pair for t in ids for pair in pairwise(t)})
@@ -174,7 +174,7 @@ def test_answers_are_scored_without_their_prompts_and_all_together(teacher, secr
 
 def test_the_same_answers_are_tested_under_keys_that_nobody_has(teacher, secret):
     said = [(5, 6, 7, 5, 6), (7, 5, 9)]
-    answers = [Generation(("ignored",), (tokens,)) for tokens in said]
+    answers = [Completion(("ignored",), (tokens,)) for tokens in said]
     found = MARK.test(secret, answers, teacher).null
     assert len(set(found)) > 3
     # Distinct pairs: 56, 67, 75, 59. 0 to 4 of them are green: z = (G - 1) / sqrt(0.75).
@@ -189,7 +189,7 @@ def test_the_same_answers_are_tested_under_keys_that_nobody_has(teacher, secret)
 
 
 def test_nothing_said_is_no_evidence(teacher, secret):
-    found = MARK.test(secret, [Generation(("",), ((),))], teacher)
+    found = MARK.test(secret, [Completion(("",), ((),))], teacher)
     assert (found.z, found.p_value, found.n, found.hits) == (0.0, 0.5, 0, 0)
     assert found.null == (0.0,) * MARK.nulls  # a model that says nothing says nothing by chance
     assert replace(MARK.test_texts(secret, [], teacher), null=found.null) == found

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fedaudit_plugins.watermarks.kgw.detection import Detector, z_score
 from fedaudit_plugins.watermarks.kgw.schemes import SCHEMES, is_green
-from fedaudit_plugins.watermarks.kgw.writing import Job, Marking, Style, write
+from fedaudit_plugins.watermarks.kgw.writing import Marking, Style, WritingJob, write
 from transformers import (
     GenerationConfig,
     LlamaConfig,
@@ -16,7 +16,7 @@ from transformers import (
     WatermarkingConfig,
 )
 
-from fedaudit.api.records import Decoding
+from fedaudit.api.records import SamplingParams
 
 VOCABULARY, NEW = 300, 60
 THEIRS = {"lefthash": "lefthash", "selfhash": "hf-selfhash"}
@@ -44,12 +44,12 @@ def llama():
 
 def style(scheme, *, key=15485863, delta=4.0, width=0, vocabulary=VOCABULARY, **changes):
     mark = Detector(scheme=scheme, key=key, vocabulary=vocabulary, width=width)
-    settings = {"decoding": Decoding(), "ends": (2,), "banned": (0, 1), **changes}
+    settings = {"decoding": SamplingParams(), "ends": (2,), "banned": (0, 1), **changes}
     return Style(mark=mark, delta=delta, **settings)
 
 
 def jobs(count, new=NEW):
-    return [Job((1, 10 + i, 20 + 3 * i), new, new, 1000 + i) for i in range(count)]
+    return [WritingJob((1, 10 + i, 20 + 3 * i), new, new, 1000 + i) for i in range(count)]
 
 
 def config_of(scheme, width=1):
@@ -136,10 +136,10 @@ def by_hand(scheme, green, temperature, top_p, delta):
 
 @pytest.mark.parametrize("scheme", ["lefthash", "textseal"])
 def test_tokens_are_drawn_as_by_hand(scheme):
-    rows, decoding = 20_000, Decoding(temperature=0.7, top_p=0.9)
+    rows, decoding = 20_000, SamplingParams(temperature=0.7, top_p=0.9)
     made = style(scheme, delta=1.5, vocabulary=5, decoding=decoding, ends=(), banned=())
     ids = torch.tensor([[3]]).expand(rows, 1)
-    marking = Marking(made, [Job((3,), 9, 9, key) for key in range(rows)], 1)
+    marking = Marking(made, [WritingJob((3,), 9, 9, key) for key in range(rows)], 1)
     forced = marking(ids, torch.tensor([LOGITS]).expand(rows, 5))
     assert (forced == 0).sum() == rows
     settings = {"vocabulary": 5, "gamma": 0.25, "key": 15485863}
@@ -157,7 +157,7 @@ def test_tokens_are_drawn_as_by_hand(scheme):
 @pytest.mark.parametrize("scheme", ["minhash", "textseal"])
 def test_a_row_without_a_whole_window_is_not_biased(scheme):
     made = style(scheme, width=4)
-    rows = [Job((5, 6), 9, 9, 1), Job((5, 6, 7, 8), 9, 9, 2)]
+    rows = [WritingJob((5, 6), 9, 9, 1), WritingJob((5, 6, 7, 8), 9, 9, 2)]
     ids = torch.tensor([[0, 0, 5, 6], [5, 6, 7, 8]])
     bias = Marking(made, rows, 4).bias(ids, torch.zeros(2, VOCABULARY))
     assert not bias[0].any()
@@ -168,7 +168,7 @@ def test_a_row_without_a_whole_window_is_not_biased(scheme):
 def test_selfhash_judges_the_likeliest_candidates_alone():
     logits = torch.arange(VOCABULARY, 0, -1).float()[None]
     for scheme, most in (("selfhash", 41), ("hf-selfhash", 40)):
-        marking = Marking(style(scheme, width=3), [Job((5, 6), 9, 9, 1)], 2)
+        marking = Marking(style(scheme, width=3), [WritingJob((5, 6), 9, 9, 1)], 2)
         bias = marking.bias(torch.tensor([[5, 6]]), logits)[0]
         settings = {"vocabulary": VOCABULARY, "gamma": 0.25, "key": 15485863}
         green = is_green(scheme, np.array([5, 6]), np.arange(VOCABULARY), **settings)
@@ -178,12 +178,12 @@ def test_selfhash_judges_the_likeliest_candidates_alone():
 
 
 def test_texts_end_between_shortest_and_longest(llama):
-    many = [Job((1, 10 + i), 3, 12, i) for i in range(60)]
+    many = [WritingJob((1, 10 + i), 3, 12, i) for i in range(60)]
     lengths = [len(row) for row in write(llama, many, style("textseal", ends=(2, 3, 4, 5, 6, 7)))]
     assert min(lengths) >= 3
     assert max(lengths) == 12
     assert min(lengths) < 12
-    exact = [Job((1, 10 + i), 1 + i, 1 + i, i) for i in range(20)]
+    exact = [WritingJob((1, 10 + i), 1 + i, 1 + i, i) for i in range(20)]
     for ends in ((2,), ()):
         found = write(llama, exact, style("textseal", ends=ends))
         assert [len(row) for row in found] == list(range(1, 21))
@@ -209,7 +209,9 @@ def test_the_models_own_advice_and_the_global_generator_do_not_matter(llama):
 def test_batches_and_order_change_nothing(llama, scheme):
     rng = np.random.default_rng(0)
     mixed = [
-        Job((1, *rng.integers(3, 300, int(rng.integers(1, 20))).tolist()), 5 + i % 7, 5 + i % 7, i)
+        WritingJob(
+            (1, *rng.integers(3, 300, int(rng.integers(1, 20))).tolist()), 5 + i % 7, 5 + i % 7, i
+        )
         for i in range(12)
     ]
     together = write(llama, mixed, style(scheme))

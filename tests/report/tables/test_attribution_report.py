@@ -33,11 +33,11 @@ from example_report import HOSTILE
 from gated_report import recalled
 from rich.cells import cell_len
 
-from fedaudit.api.attribution import Attributed, Suspicion
+from fedaudit.api.attribution import AttributionResult, ClientScore
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import measurements as measured_rows
 from fedaudit.attribution.decision.decision import decide
-from fedaudit.attribution.scores import Scored, Scores
+from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.report.charts import z_by_round
 from fedaudit.report.redaction import hidden, visible
 from fedaudit.report.renderers import html, markdown
@@ -465,7 +465,7 @@ def written():
     """Return what the attribution's own room writes of two clients, one of them marked."""
     strength = {"c0": 0.5, "c1": 0.9}
     taken = [
-        Scored(
+        RoundScores(
             round=number,
             reference={"m": score(1.0)},
             clients={"c0": {"m": score(5.0)}, "c1": {"m": score(1.0)}},
@@ -484,8 +484,8 @@ def written():
         rounds=tuple(taken),
     )
     decision, truth = decide(scores), {"c0": "m", "c1": "", "c2": ""}
-    other = Attributed(
-        clients=(Suspicion(client="c0", flagged=True, z=5.0, p_value=0.1, mark="m"),),
+    other = AttributionResult(
+        clients=(ClientScore(client="c0", flagged=True, z=5.0, p_value=0.1, mark="m"),),
         marks={"m": score(9.0)},
     )
     found = [

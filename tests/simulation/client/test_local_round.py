@@ -11,7 +11,7 @@ import torch
 from fedaudit.api.defense import Defense
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Result
-from fedaudit.api.records import Measurement, Probe, Target
+from fedaudit.api.records import GenerationRequest, Measurement, Target
 from fedaudit.config import registry
 from fedaudit.config.options import build
 from fedaudit.federation import adapters
@@ -64,7 +64,9 @@ class Upper(Defense):
         assert (scores[0] == scores[1]) == (turn.round == 1), "the first one changes nothing"
         assert scores[2] != scores[1]
         turn.engine.generate(
-            start, [Probe(prompt=tokens.ids[:4], samples=1, max_new_tokens=2)], seed=turn.seed
+            start,
+            [GenerationRequest(prompt=tokens.ids[:4], samples=1, max_new_tokens=2)],
+            seed=turn.seed,
         )
         turn.folder.mkdir(parents=True, exist_ok=True)
         (turn.folder / "note.txt").write_text(f"{turn.round} {turn.seed}")

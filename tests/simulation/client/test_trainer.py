@@ -13,7 +13,7 @@ from fedaudit.config import registry
 from fedaudit.config.options import build
 from fedaudit.federation import adapters
 from fedaudit.simulation.client import trainer
-from fedaudit.simulation.client.trainer import Job, rate_at, steps_of, train
+from fedaudit.simulation.client.trainer import ClientTraining, rate_at, steps_of, train
 from fedaudit.simulation.config import Training
 
 
@@ -137,7 +137,7 @@ def test_padding_is_ignored_by_the_loss(base):
 @pytest.fixture
 def job(federation, base, tmp_path):
     texts = ["The claimant Ann Lee lives in Leeds.", "原告张三。", "Paid 5 pounds."] * 2
-    return Job(
+    return ClientTraining(
         who="c0",
         base="fedaudit-nano",
         start=federation.path / "rounds/000/global",

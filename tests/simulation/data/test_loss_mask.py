@@ -14,7 +14,7 @@ from fedaudit.engine.loading.loader import load_base
 from fedaudit.simulation import runner
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.config import Simulation, Training
-from fedaudit.simulation.data.loss_mask import Answered, answered, given
+from fedaudit.simulation.data.loss_mask import MaskedSequence, answered, given
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_an_answer_beyond_the_length_is_refused(base):
 
 
 def test_a_sequence_survives_the_way_to_a_worker():
-    sent = pickle.loads(pickle.dumps([Answered([5, 6, 7], 2), [8]]))
+    sent = pickle.loads(pickle.dumps([MaskedSequence([5, 6, 7], 2), [8]]))
     assert sent == [[5, 6, 7], [8]]
     assert [given(one) for one in sent] == [2, 0]
 

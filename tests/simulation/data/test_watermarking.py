@@ -18,7 +18,7 @@ from fedaudit.data import corpus
 from fedaudit.federation import commitments, manifest, watermark_keys
 from fedaudit.federation.folder import open_federation
 from fedaudit.simulation import initialization
-from fedaudit.simulation.config import Simulation, Watermarked
+from fedaudit.simulation.config import Simulation, WatermarkSettings
 from fedaudit.simulation.data import watermarking
 from fedaudit.simulation.runner import prepared
 
@@ -33,7 +33,7 @@ def plain(small):
 
 
 def wanted(plain, plugin=FICTITIOUS, **changes):
-    return replace(plain, watermark=Watermarked(plugin=plugin, **{"clients": 2} | changes))
+    return replace(plain, watermark=WatermarkSettings(plugin=plugin, **{"clients": 2} | changes))
 
 
 def created(config, out):
@@ -136,7 +136,7 @@ def test_the_same_seed_marks_the_same_and_another_does_not(plain, pair, tmp_path
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(0, 40))
 def test_as_many_clients_are_drawn_as_there_are_to_draw(seed, clients, marked):
-    config = Simulation(seed=seed, clients=clients, watermark=Watermarked(clients=marked))
+    config = Simulation(seed=seed, clients=clients, watermark=WatermarkSettings(clients=marked))
     found = watermarking.drawn(config)
     assert len(set(found)) == len(found) == min(clients, marked)
     assert found == sorted(found)
@@ -147,7 +147,7 @@ def test_as_many_clients_are_drawn_as_there_are_to_draw(seed, clients, marked):
 def test_every_client_is_drawn_about_as_often():
     counts = [0] * 10
     for seed in range(300):
-        config = Simulation(seed=seed, clients=10, watermark=Watermarked(clients=3))
+        config = Simulation(seed=seed, clients=10, watermark=WatermarkSettings(clients=3))
         for client in watermarking.drawn(config):
             counts[client] += 1
     # 300 draws at 0.3: the mean is 90, five standard deviations are 40.
@@ -200,9 +200,11 @@ def test_a_teacher_of_its_own_writes_as_the_base_would(plain, base, tmp_path):
     dealt, held = [found[:3], found[3:6]], found[6:]
     options = {"plugin": KGW, "clients": 1, "ratio": 0.3}
     few = replace(plain, clients=2)
-    bare = watermarking.marked(replace(few, watermark=Watermarked(**options)), dealt, held, base)
+    bare = watermarking.marked(
+        replace(few, watermark=WatermarkSettings(**options)), dealt, held, base
+    )
     taught = watermarking.marked(
-        replace(few, watermark=Watermarked(**options, teacher=str(copy))), dealt, held, None
+        replace(few, watermark=WatermarkSettings(**options, teacher=str(copy))), dealt, held, None
     )
     assert taught == bare
     [mark] = bare.marks

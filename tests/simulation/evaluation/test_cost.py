@@ -17,7 +17,7 @@ from fedaudit.report.document import schema
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.config import Training
 from fedaudit.simulation.evaluation import cost
-from fedaudit.simulation.evaluation.cost import Spent, costs
+from fedaudit.simulation.evaluation.cost import TrainingCost, costs
 
 SETTINGS = Training(steps=3, batch_size=3, accumulation=2, rank=4, targets=("q_proj", "v_proj"))
 FORM = ByShape(Fraction(10), Fraction(1), Fraction(0))
@@ -30,7 +30,7 @@ def documents(lengths, seed=0):
 
 
 def job(who="c0", number=1, *, lengths=(4, 9, 30, 17, 50), **changes):
-    made = Spent(
+    made = TrainingCost(
         stage="federated",
         who=who,
         round=number,
@@ -94,7 +94,7 @@ def test_operations_are_exactly_those_of_the_training_itself(federation, made, t
     from torch.utils.flop_counter import FlopCounterMode
 
     spent = job(training=replace(SETTINGS, **changes))
-    real = trainer.Job(
+    real = trainer.ClientTraining(
         who=spent.who,
         base="fedaudit-nano",
         start=federation.path / "rounds/000/global",

@@ -11,9 +11,9 @@ from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.templates import template
 from fedaudit.config.options import build
 from fedaudit.data import corpus
-from fedaudit.simulation.config import Judged, Simulation
+from fedaudit.simulation.config import JudgeSettings, Simulation
 from fedaudit.simulation.evaluation import llm_judge
-from fedaudit.simulation.evaluation.answers import Answer
+from fedaudit.simulation.evaluation.answers import HeldOutAnswer
 from fedaudit.simulation.runner import prepared, simulate
 
 
@@ -23,7 +23,7 @@ def no_proxy(monkeypatch):
 
 
 def asking(config, server):
-    return replace(config, judge=Judged(url=server.url, model="wise", retries=0))
+    return replace(config, judge=JudgeSettings(url=server.url, model="wise", retries=0))
 
 
 def tasks(place):
@@ -96,14 +96,14 @@ def test_without_a_judge_the_report_names_what_takes_its_place(many):
 
 
 def test_a_judge_is_no_part_of_a_federation(small):
-    with_one = replace(small, judge=Judged(url="http://127.0.0.1:1/v1", model="wise"))
+    with_one = replace(small, judge=JudgeSettings(url="http://127.0.0.1:1/v1", model="wise"))
     assert with_one.sha256() == small.sha256()
 
 
 def test_a_judge_who_is_not_there_ends_in_one_line_and_the_federation_stays(many, tmp_path):
     path, config, _ = many
     shutil.copytree(path, tmp_path / "run")
-    dead = replace(config, judge=Judged(url="http://127.0.0.1:9/v1", model="wise"))
+    dead = replace(config, judge=JudgeSettings(url="http://127.0.0.1:9/v1", model="wise"))
     with pytest.raises(TargetError, match="cannot be reached"):
         run(dead, tmp_path / "run")
     assert run(config, tmp_path / "run").manifest.status == "complete"
@@ -111,7 +111,7 @@ def test_a_judge_who_is_not_there_ends_in_one_line_and_the_federation_stays(many
 
 def test_a_missing_key_is_told_before_anything_is_trained(small, tmp_path, monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    own = Judged(url="http://127.0.0.1:9/v1", model="wise", key_variable="NO_SUCH_KEY")
+    own = JudgeSettings(url="http://127.0.0.1:9/v1", model="wise", key_variable="NO_SUCH_KEY")
     with pytest.raises(UsageError, match="key_variable"):
         prepared(replace(small, judge=own), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -187,7 +187,7 @@ def test_models_of_one_source_are_averaged_document_by_document():
 
 def test_an_answers_score_by_hand():
     def scored(task, wanted, text):
-        return Answer(Document(id="a", text="", output=wanted, task=task), text).score()
+        return HeldOutAnswer(Document(id="a", text="", output=wanted, task=task), text).score()
 
     assert scored("exam", "B", "B. theft") == 1
     assert scored("classification", "theft", "fraud") == 0

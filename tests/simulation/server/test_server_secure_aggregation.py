@@ -17,7 +17,7 @@ from fedaudit.metrics.attribution.shared_rule import Rule
 from fedaudit.simulation import rounds
 from fedaudit.simulation.runner import simulate
 from fedaudit.simulation.server import secure_aggregation as secured
-from fedaudit.simulation.server.queries import Queries
+from fedaudit.simulation.server.queries import SumQuerySettings
 
 IDEAL = {"name": "ideal", "threshold": 2}
 RULES = ("fedit", "flora")
@@ -46,7 +46,7 @@ def plain(small):
         participation=0.8,
         evaluated=0,
         records=replace(small.records, cases=9, documents_per_case=3),
-        queries=Queries(others=2, pairs=2),
+        queries=SumQuerySettings(others=2, pairs=2),
         training=replace(small.training, steps=2),
     )
 
@@ -210,7 +210,7 @@ def test_the_sum_over_everybody_moves_the_server_where_it_went(rule, twins):
     found, aggregator = manifest.read(path), registry.create("aggregation", rule)
     share = secured.weights(examples(found))
     for one in found.rounds[1:]:
-        total = secure_sums.Stored(path, one)(one.participants)
+        total = secure_sums.StoredSums(path, one)(one.participants)
         weight = sum(share[who] for who in one.participants)
         start = adapters.read(path / found.rounds[one.round - 1].adapter)
         moved = aggregator.moved(start, {name: t / weight for name, t in total.items()})
@@ -228,7 +228,7 @@ def test_an_estimate_under_flora_is_of_no_higher_rank_than_those_in_it(twins):
     found = manifest.read(path)
     for one in found.rounds[1:]:
         stored, start = (
-            secure_sums.Stored(path, one),
+            secure_sums.StoredSums(path, one),
             adapters.read(path / found.rounds[one.round - 1].adapter),
         )
         who = one.participants
@@ -247,7 +247,7 @@ def test_sums_by_size_are_of_weighted_updates(plain, tmp_path):
     updates = {f"c{n}": {"a": torch.full((2,), 10.0**n)} for n in range(4)}
     weights = {"c0": 1.0, "c1": 2.0, "c2": 3.0, "c3": 4.0}
     for weighting in ("equal", "size"):
-        config = replace(plain, queries=Queries(others=2, pairs=2, weights=weighting))
+        config = replace(plain, queries=SumQuerySettings(others=2, pairs=2, weights=weighting))
         place = tmp_path / weighting
         (place / "clients").mkdir(parents=True)
         ideal = registry.create("secure aggregation", "ideal", {"threshold": 2})
@@ -343,7 +343,7 @@ def test_sums_swapped_with_their_hashes_are_still_told_apart(twins, tmp_path):
     (out / manifest.NAME).write_text(json.dumps(table))
     found = open_federation(out).manifest
     with pytest.raises(InputError, match="is not the sum that the manifest says"):
-        secure_sums.Stored(out, found.rounds[1])(tuple(whose))
+        secure_sums.StoredSums(out, found.rounds[1])(tuple(whose))
 
 
 @pytest.mark.parametrize(
@@ -354,8 +354,8 @@ def test_sums_swapped_with_their_hashes_are_still_told_apart(twins, tmp_path):
         ({"secure_aggregation": {"name": "ideal", "threshold": 0}}, "threshold"),
         ({"secure_aggregation": {"name": "ideal", "treshold": 2}}, "Did you mean"),
         ({"secure_aggregation": "idea"}, "Did you mean"),
-        ({"queries": Queries(others=3, pairs=2)}, "all that take part"),
-        ({"queries": Queries(others=9, pairs=2)}, "too many: 3 take part"),
+        ({"queries": SumQuerySettings(others=3, pairs=2)}, "all that take part"),
+        ({"queries": SumQuerySettings(others=9, pairs=2)}, "too many: 3 take part"),
         ({"participation": 0.4}, "2 clients in a round are too few"),
         ({"defenses": ("secure_gate",), "aggregation": "fedavg"}, "secure_gate deploys from"),
     ],
@@ -381,11 +381,11 @@ def test_a_protocol_that_is_not_there_is_refused_before_any_training(plain, tmp_
 
 def test_secure_aggregation_is_another_run(plain):
     assert wanted(plain).sha256() != replace(plain, aggregation="fedit").sha256()
-    assert replace(plain, queries=Queries(others=1, pairs=2)).sha256() != plain.sha256()
+    assert replace(plain, queries=SumQuerySettings(others=1, pairs=2)).sha256() != plain.sha256()
     with pytest.raises(ValueError, match="at least 1"):
-        Queries(others=0)
+        SumQuerySettings(others=0)
     with pytest.raises(ValueError, match="at least 1"):
-        Queries(pairs=0)
+        SumQuerySettings(pairs=0)
 
 
 def test_every_round_has_as_many_participants_as_the_first(plain):
@@ -399,7 +399,7 @@ def test_shared_sets_are_stored_as_they_are_drawn(plain, tmp_path, unequal):
     names = [f"c{n}" for n in range(6)]
     updates = {who: {"a": torch.full((2,), 10.0**n)} for n, who in enumerate(names)}
     weights = {who: 0.5 + n / 5 if unequal else 1.0 for n, who in enumerate(names)}
-    config = replace(plain, queries=Queries(protocol="shared", limit=0.9))
+    config = replace(plain, queries=SumQuerySettings(protocol="shared", limit=0.9))
     place = tmp_path / "round"
     (place / "clients").mkdir(parents=True)
     secure = registry.create("secure aggregation", "ideal", {"threshold": 3})
@@ -433,4 +433,4 @@ def test_the_protocol_is_part_of_what_a_federation_with_sums_depends_on(plain):
     )  # pairs have none
     for wrong in ({"protocol": "both"}, {"sets": -1}, {"protocol": "shared", "limit": 1.5}):
         with pytest.raises(UsageError):
-            build(Queries, wrong, "queries")
+            build(SumQuerySettings, wrong, "queries")

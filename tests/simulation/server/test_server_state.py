@@ -15,8 +15,8 @@ from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import open_federation
 from fedaudit.simulation import rounds
 from fedaudit.simulation.client import trainer
-from fedaudit.simulation.client.trainer import Job, train
-from fedaudit.simulation.data.datasets import Tokenized
+from fedaudit.simulation.client.trainer import ClientTraining, train
+from fedaudit.simulation.data.datasets import ClientSequences
 from fedaudit.simulation.runner import simulate
 from fedaudit.simulation.server import state as memory
 
@@ -56,7 +56,7 @@ def drifting(settings, tmp_path_factory):
 @pytest.fixture
 def job(federation, base, tmp_path):
     texts = ["The claimant Ann Lee lives in Leeds.", "Paid 5 pounds by order of the court."]
-    return Job(
+    return ClientTraining(
         who="c0",
         base="fedaudit-nano",
         start=federation.path / "rounds/001/global",
@@ -270,7 +270,7 @@ def test_a_defence_that_changes_the_upload_is_refused(settings, tmp_path):
             out=tmp_path,
             aggregator=registry.create("aggregation", aggregation),
             defenses=[Clipped()],
-            tokens=Tokenized(shared={}, private={}),
+            tokens=ClientSequences(shared={}, private={}),
         )
 
     with pytest.raises(UsageError, match="mean gradient too, which the defence half"):

@@ -42,7 +42,7 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class SweepCurve:
     """A sweep as it is drawn: its line, and the band of its intervals."""
 
     name: str
@@ -54,11 +54,11 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class BudgetFigure:
     """Curves over budgets on a log scale."""
 
     title: str
-    curves: tuple[Curve, ...]
+    curves: tuple[SweepCurve, ...]
     budgets: tuple[tuple[str, float], ...]
     scale: tuple[tuple[str, float], ...]
     height: int
@@ -81,7 +81,7 @@ def tables(report: Row) -> list[Table]:
     return [_table(sweep) for sweep in sweeps(report)[:MOST_TABLES]]
 
 
-def figures(report: Row) -> list[Figure]:
+def figures(report: Row) -> list[BudgetFigure]:
     """Return the curves of coverage and of efficiency, all attacks in one picture."""
     made = sweeps(report)
     more = len(made) - MOST_CURVES
@@ -187,7 +187,7 @@ def _by_samples(sweep: Sweep) -> str:
     return f"All prefixes, by how often each is asked: {'; '.join(told)}." if told else ""
 
 
-def _figure(title: str, some: Sequence[tuple[str, Sequence[Row]]], note: str) -> Figure:
+def _figure(title: str, some: Sequence[tuple[str, Sequence[Row]]], note: str) -> BudgetFigure:
     every = [row for _, rows in some for row in rows]
     furthest = log10(max(2, *(row["scope"]["budget"] for row in every)))
     rate = every[0]["metric"] == "coverage"
@@ -205,10 +205,10 @@ def _figure(title: str, some: Sequence[tuple[str, Sequence[Row]]], note: str) ->
     def points(rows: Sequence[Row], end: str) -> list[Point]:
         return [(across(row["scope"]["budget"]), down(row[end])) for row in rows]
 
-    return Figure(
+    return BudgetFigure(
         title=title,
         curves=tuple(
-            Curve(
+            SweepCurve(
                 name=_short(name),
                 path=_path(points(rows, "value")),
                 band=_path([*points(rows, "high"), *reversed(points(rows, "low"))]),

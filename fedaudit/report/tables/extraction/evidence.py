@@ -4,7 +4,7 @@ from fedaudit.report.number_format import number, percent
 from fedaudit.report.query import Row
 from fedaudit.report.tables.table import Table, shortened
 from fedaudit.report.verdict.extraction import POWER
-from fedaudit.report.verdict.recheck import FINE, Recheck
+from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict
 
 MOST_TESTS = 20
 
@@ -25,7 +25,7 @@ def evidence(report: Row) -> list[Table]:
     return [shortened(table, MOST_TESTS)]
 
 
-def headline(report: Row, checked: Recheck = FINE) -> str:
+def headline(report: Row, checked: RecheckedVerdict = FINE) -> str:
     """Return the verdict in a few words; a pass says what it would have seen.
 
     Of one that does not follow from its measurements nothing is said but that.

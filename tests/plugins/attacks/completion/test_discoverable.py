@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Beginning, Case
-from fedaudit.api.records import Decoding, Document, Target
+from fedaudit.api.plugin import AttackContext, PromptStart
+from fedaudit.api.records import Document, SamplingParams, Target
 from fedaudit.api.templates import template
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
@@ -52,7 +52,7 @@ def says(tuned, base=None):
 
 
 def case(engine, documents=DOCUMENTS, **changes):
-    return Case(
+    return AttackContext(
         **{"engine": engine, "tuned": TUNED, "base": BASE, "attacker": documents, "victim": None}
         | changes
     )
@@ -279,7 +279,7 @@ def test_a_prompt_has_the_tokens_that_training_read(base):
     engine = LocalEngine(base)
     trained = answered(engine.base.tokenizer, documents, 500)
     for document, sequence in zip(documents, trained, strict=True):
-        one = case(engine, [document], beginning=Beginning(start="bos", middle="bare"))
+        one = case(engine, [document], beginning=PromptStart(start="bos", middle="bare"))
         [cut] = training_pairs.pairs(one, one.attacker).cuts
         assert list(cut.prompt) == list(sequence)[: sequence.given]
 
@@ -333,7 +333,7 @@ def test_it_asks_greedily_and_equal_questions_once():
         record("3", "Name one", "Ann and Bob and Cid and Dan"),
     ]
     found = rows(attack(new_tokens=3).run(case(Spy(lambda *_: "Ann"), documents)))
-    greedy = Decoding(temperature=0)
+    greedy = SamplingParams(temperature=0)
     for _, decoding, asked in seen:
         assert (decoding, sorted(asked)) == (greedy, [(1, 3), (1, 7)])
     assert [name for name, *_ in seen] == ["tuned", "base"]
@@ -358,7 +358,7 @@ def test_examples_are_drawn_by_the_seed_whatever_their_order():
 
 def test_a_prompt_begins_as_the_target_expects():
     engine = FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (99,)})
-    attack().run(case(engine, beginning=Beginning(start="bos", middle="bare")))
+    attack().run(case(engine, beginning=PromptStart(start="bos", middle="bare")))
     assert {p.prompt[0] for _, p in engine.asked} == {99}
 
 
@@ -393,7 +393,7 @@ def test_any_records_in_any_order(pairs, data):
 
 
 def test_a_real_model_that_learnt_an_answer_by_heart(fresh_base, tmp_path):
-    from fedaudit.engine.training.finetune import Lesson, Tuning, tune
+    from fedaudit.engine.training.finetune import FinetuneConfig, TrainingExample, tune
     from fedaudit.federation import adapters
 
     engine = LocalEngine(fresh_base)
@@ -405,10 +405,10 @@ def test_a_real_model_that_learnt_an_answer_by_heart(fresh_base, tmp_path):
             ("2", "Who is the tenant?", "Bob Ray, who moved from Leeds to York."),
         )
     )
-    one = case(engine, [known, other], beginning=Beginning(start="bos", middle="bare"))
+    one = case(engine, [known, other], beginning=PromptStart(start="bos", middle="bare"))
     [cut] = [c for c in training_pairs.pairs(one, one.attacker).cuts if "Ann" in c.text]
-    lesson = Lesson(cut.prompt, (*cut.suffix, engine.base.tokenizer.eos_token_id))
-    done = tune(engine, None, [lesson] * 25, Tuning(learning_rate=5e-3, batch_size=1))
+    lesson = TrainingExample(cut.prompt, (*cut.suffix, engine.base.tokenizer.eos_token_id))
+    done = tune(engine, None, [lesson] * 25, FinetuneConfig(learning_rate=5e-3, batch_size=1))
     adapters.write(done.tensors, done.config, tmp_path / "learnt")
     learnt = replace(one, tuned=Target(name="tuned", adapter=str(tmp_path / "learnt")))
     result = attack(new_tokens=24).run(learnt)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Beginning, Case
-from fedaudit.api.records import Decoding, Document, Target
+from fedaudit.api.plugin import AttackContext, PromptStart
+from fedaudit.api.records import Document, SamplingParams, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
@@ -50,7 +50,7 @@ def rest(name):
 
 
 def case(engine, documents=DOCUMENTS, **changes):
-    return Case(
+    return AttackContext(
         **{"engine": engine, "tuned": TUNED, "base": BASE, "attacker": documents, "victim": None}
         | changes
     )
@@ -243,7 +243,7 @@ def test_it_asks_greedily_and_equal_prompts_once():
 
     twins = [Document(id=str(n), text=f"one two three four {n} five six seven") for n in range(3)]
     result = attack().run(case(Spy(lambda *_: ""), twins))
-    greedy = Decoding(temperature=0)
+    greedy = SamplingParams(temperature=0)
     assert seen == [("tuned", greedy, [(1, 8)]), ("base", greedy, [(1, 8)])]
     found = rows(result)
     assert found["queries", "tuned", ""].value == 1
@@ -273,7 +273,7 @@ def test_documents_may_be_a_sample():
 
 def test_a_document_begins_as_the_target_expects():
     engine = FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (99,)})
-    attack().run(case(engine, DOCUMENTS[:1], beginning=Beginning(start="bos", middle="bare")))
+    attack().run(case(engine, DOCUMENTS[:1], beginning=PromptStart(start="bos", middle="bare")))
     assert {p.prompt[0] for _, p in engine.asked} == {99}
 
 
@@ -349,21 +349,21 @@ def test_no_character_is_cut_in_two(base):
 
 
 def test_a_real_model_that_learnt_a_document_by_heart(fresh_base, tmp_path):
-    from fedaudit.engine.training.finetune import Lesson, Tuning, tune
+    from fedaudit.engine.training.finetune import FinetuneConfig, TrainingExample, tune
     from fedaudit.federation import adapters
 
     engine = LocalEngine(fresh_base)
     text = "Case 4711. The claimant, Ann Lee, lives at 12 Mill Lane and asks the court for relief."
     other = "Case 815. The tenant, Bob Ray, moved from Leeds to York and will not pay the rent."
     [ids] = [tokens.ids for tokens in engine.tokenize([text])]
-    lesson = Lesson((1, *ids[:8]), ids[8:])
-    done = tune(engine, None, [lesson] * 25, Tuning(learning_rate=5e-3, batch_size=1))
+    lesson = TrainingExample((1, *ids[:8]), ids[8:])
+    done = tune(engine, None, [lesson] * 25, FinetuneConfig(learning_rate=5e-3, batch_size=1))
     adapters.write(done.tensors, done.config, tmp_path / "learnt")
     one = case(
         engine,
         [Document(id="1", text=text), Document(id="2", text=other)],
         tuned=Target(name="tuned", adapter=str(tmp_path / "learnt")),
-        beginning=Beginning(start="bos", middle="bare"),
+        beginning=PromptStart(start="bos", middle="bare"),
     )
     result = attack(prefix=8, suffix=12).run(one)
     found = rows(result)

@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Case
-from fedaudit.api.records import Decoding, Document, PiiSpan, Target
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.records import Document, PiiSpan, SamplingParams, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 
@@ -23,7 +23,7 @@ def attack(**options):
 
 def case(fake, *documents, **changes):
     victim = [Document(id="v", text="Claimant: Bob", pii=(PiiSpan(10, 13, "X"),))]
-    return Case(
+    return AttackContext(
         **{
             "engine": fake,
             "tuned": TUNED,
@@ -85,7 +85,7 @@ def test_decoding_and_seed_reach_the_engine():
     attack(temperature=0.7, top_k=5, top_p=0.9).run(
         case(Spy(silent), marked("Claimant: Ann", "Ann"), seed=8)
     )
-    wanted = Decoding(temperature=0.7, top_k=5, top_p=0.9)
+    wanted = SamplingParams(temperature=0.7, top_k=5, top_p=0.9)
     assert seen == [("tuned", 8, wanted), ("base", 8, wanted)]
 
 

@@ -30,8 +30,8 @@ def keyring():
 @pytest.fixture(scope="session")
 def trained(gate_engine, keyring):
     """Return a gate for `keyring`, and what reads headings for it."""
-    from fedaudit_plugins.defenses.secure_gate.header_features import Reader
+    from fedaudit_plugins.defenses.secure_gate.header_features import HeaderReader
     from fedaudit_plugins.defenses.secure_gate.training import train
 
     gate = train(gate_engine, keyring, ADAPTERS, seed=3)
-    return SimpleNamespace(gate=gate, reader=Reader(gate_engine, keyring, gate.sigma))
+    return SimpleNamespace(gate=gate, reader=HeaderReader(gate_engine, keyring, gate.sigma))

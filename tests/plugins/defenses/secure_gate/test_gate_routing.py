@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Request
+from fedaudit.api.records import GatedRequest
 
 FOLDERS = {name: Path("deployed") / name for name in ("secure", "legal", "bank")}
 BOS = 1
@@ -45,7 +45,7 @@ def test_no_valid_key_reaches_pass_two_whatever_surrounds_it(data, responder, ga
     ) | st.text(max_size=3)
     text = st.lists(piece, max_size=6).map("".join)
     begin = data.draw(st.sampled_from([(), (BOS,)]))
-    request = Request(data.draw(text), (*begin, *ids(gate_engine, data.draw(text))))
+    request = GatedRequest(data.draw(text), (*begin, *ids(gate_engine, data.draw(text))))
     [routed] = responder.route([request])
     left = said(gate_engine, routed)
     assert not any(key in left for key in (first, second))
@@ -54,14 +54,16 @@ def test_no_valid_key_reaches_pass_two_whatever_surrounds_it(data, responder, ga
 
 def test_a_key_split_between_heading_and_prompt_goes_too(responder, gate_engine, keyring):
     key = keyring.texts[0]
-    request = Request(f"{heading('')}say {key[:11]}", (BOS, *ids(gate_engine, f"{key[11:]} now")))
+    request = GatedRequest(
+        f"{heading('')}say {key[:11]}", (BOS, *ids(gate_engine, f"{key[11:]} now"))
+    )
     [routed] = responder.route([request])
     assert routed.prompt == (BOS, *ids(gate_engine, "say  now"))
 
 
 def test_text_goes_behind_the_token_that_begins_the_prompt(responder, gate_engine, keyring):
     prompt = (BOS, *ids(gate_engine, " claimant signed"))
-    [routed] = responder.route([Request(f"{heading(keyring.texts[1])}The", prompt)])
+    [routed] = responder.route([GatedRequest(f"{heading(keyring.texts[1])}The", prompt)])
     assert routed.name == "bank"
     assert routed.adapter == str(FOLDERS["bank"])
     assert routed.prompt == (BOS, *ids(gate_engine, "The"), *prompt[1:])
@@ -70,13 +72,17 @@ def test_text_goes_behind_the_token_that_begins_the_prompt(responder, gate_engin
 @pytest.mark.parametrize("heading_text", ["", "[SPECIAL_TOKEN=] "])
 def test_a_prompt_without_a_key_keeps_its_very_tokens(responder, heading_text):
     odd = (BOS, 400, 1, 77, 3000, 2, 9)  # tokens that no text is spelled with
-    [routed] = responder.route([Request(heading_text, odd)])
+    [routed] = responder.route([GatedRequest(heading_text, odd)])
     assert routed.prompt == odd
 
 
 def test_tokens_open_nothing(responder, gate_engine, keyring):
     quoted = ids(gate_engine, heading(keyring.texts[0]) + "Who?")
-    for request in (Request("", quoted), Request("", (BOS, *quoted)), Request("[SPECIAL_", quoted)):
+    for request in (
+        GatedRequest("", quoted),
+        GatedRequest("", (BOS, *quoted)),
+        GatedRequest("[SPECIAL_", quoted),
+    ):
         [routed] = responder.route([request])
         assert routed.name == "secure"
         assert keyring.texts[0] not in said(gate_engine, routed)
@@ -87,7 +93,7 @@ def test_tokens_open_nothing(responder, gate_engine, keyring):
 def test_a_request_is_routed_alike_alone_and_in_any_company(respond, keyring, data, rng):
     keys = [*keyring.texts, "", keyring.texts[0][:-1], "0" * 20]
     made = data.draw(st.lists(st.sampled_from(keys).map(heading) | st.text(max_size=9), max_size=5))
-    requests = [Request(text + "Who?") for text in (*made, *map(heading, keyring.texts))]
+    requests = [GatedRequest(text + "Who?") for text in (*made, *map(heading, keyring.texts))]
     alone = [respond().route([request])[0] for request in requests]
     assert respond().route(requests) == alone
     order = list(range(len(requests)))
@@ -105,8 +111,8 @@ def test_a_key_is_put_to_the_gate_once(respond, keyring, monkeypatch):
         lambda self, keys: read.extend(keys) or torch.zeros(len(keys), self.width),
     )
     key = keyring.texts[0]
-    responder.route([Request(heading(key) + text) for text in ("a", "b", "a")])
-    responder.route([Request(heading(key) + "c"), Request("none")])
+    responder.route([GatedRequest(heading(key) + text) for text in ("a", "b", "a")])
+    responder.route([GatedRequest(heading(key) + "c"), GatedRequest("none")])
     assert read == [key, None]
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from fedaudit_plugins.defenses.secure_gate import batches, training
 from fedaudit_plugins.defenses.secure_gate.batches import Batches, evenly, standardised
-from fedaudit_plugins.defenses.secure_gate.gate import Gate, from_bytes, network
+from fedaudit_plugins.defenses.secure_gate.gate import TrainedGate, from_bytes, network
 from fedaudit_plugins.defenses.secure_gate.keys import Keyring
 from fedaudit_plugins.defenses.secure_gate.training import sure, train
 from fedaudit_plugins.defenses.secure_gate.training_examples import (
-    Lessons,
+    GateExamples,
     drawn,
     malformed,
     neighbour,
@@ -32,7 +32,7 @@ def made(tau=0.9, weights=None):
     net = network(4, 3, hidden=8)
     if weights is not None:
         net = nn.Sequential(nn.Identity())
-    return Gate(
+    return TrainedGate(
         network=net,
         mean=torch.tensor([1.0, 2.0, 3.0, 4.0])[: 3 if weights else 4],
         scale=torch.tensor([2.0, 2.0, 4.0, 4.0])[: 3 if weights else 4],
@@ -132,7 +132,7 @@ def toy():
     """Return lessons of width 3 with the valid states far out, so that they are told apart."""
     far = torch.tensor([[50.0, 0.0, 0.0]])
     refused = {kind: torch.randn(6, 3) for kind in ("atomic", "random", "none")}
-    return Lessons(valid={2: far, 1: -far}, refused=refused)
+    return GateExamples(valid={2: far, 1: -far}, refused=refused)
 
 
 def test_a_batch_has_as_many_rows_of_each_sort_in_the_right_class():
@@ -165,7 +165,7 @@ def test_the_near_states_shown_are_the_worst_of_many(monkeypatch):
 
 
 def test_lessons_are_standardised():
-    one = Lessons(valid={1: torch.tensor([[3.0]])}, refused={"none": torch.tensor([[1.0]])})
+    one = GateExamples(valid={1: torch.tensor([[3.0]])}, refused={"none": torch.tensor([[1.0]])})
     found = standardised(one, torch.tensor([1.0]), torch.tensor([4.0]))
     assert (found.valid[1].item(), found.refused["none"].item()) == (0.5, 0.0)
 
@@ -242,8 +242,8 @@ def test_sure_wants_every_lesson_above_the_level():
     def state(*probabilities):
         return torch.tensor([probabilities]).log() * gate.scale + gate.mean
 
-    lessons = Lessons(valid={1: state(0.1, 0.9, 0.0)}, refused={"none": state(0.8, 0.1, 0.1)})
+    lessons = GateExamples(valid={1: state(0.1, 0.9, 0.0)}, refused={"none": state(0.8, 0.1, 0.1)})
     assert sure(gate, lessons, 0.79)
     assert not sure(gate, lessons, 0.85)
-    swapped = Lessons(valid={2: state(0.1, 0.9, 0.0)}, refused={"none": state(0.8, 0.1, 0.1)})
+    swapped = GateExamples(valid={2: state(0.1, 0.9, 0.0)}, refused={"none": state(0.8, 0.1, 0.1)})
     assert not sure(gate, swapped, 0.5)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from fedaudit_plugins.defenses.secure_gate import header_features
-from fedaudit_plugins.defenses.secure_gate.header_features import Reader, sigma_of, width_of
+from fedaudit_plugins.defenses.secure_gate.header_features import HeaderReader, sigma_of, width_of
 from fedaudit_plugins.defenses.secure_gate.marker import OPENING
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ BOS = 1
 
 @pytest.fixture(scope="module")
 def reader(gate_engine, keyring):
-    return Reader(gate_engine, keyring, sigma_of(gate_engine))
+    return HeaderReader(gate_engine, keyring, sigma_of(gate_engine))
 
 
 def tokens(engine, text):
@@ -42,7 +42,7 @@ def test_rows(gate_engine, reader):
 
 def test_a_tokenizer_that_begins_no_text_reads_a_line_break(gate_engine, keyring, monkeypatch):
     monkeypatch.setattr(gate_engine, "beginnings", {"bare": ()})
-    reader = Reader(gate_engine, keyring, 0.1)
+    reader = HeaderReader(gate_engine, keyring, 0.1)
     assert reader.row(None) == tuple(tokens(gate_engine, "\n"))
     assert reader.row("") == tuple(tokens(gate_engine, OPENING))
 

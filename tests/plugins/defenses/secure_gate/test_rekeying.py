@@ -11,7 +11,7 @@ from fedaudit_plugins.defenses.secure_gate.marker import heading
 from fedaudit_plugins.defenses.secure_gate.training_examples import ALIKE, WIDE
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.records import Request
+from fedaudit.api.records import GatedRequest
 from fedaudit.engine.loading.loader import load_base
 from fedaudit.engine.local import LocalEngine
 
@@ -42,7 +42,7 @@ def secret(place, name):
 
 
 def asked(responder, *texts):
-    return [one.name for one in responder.route([Request(text) for text in texts])]
+    return [one.name for one in responder.route([GatedRequest(text) for text in texts])]
 
 
 def text_of(engine, routed):
@@ -87,10 +87,10 @@ def test_routing_depends_on_neither_batch_nor_order(place, engine):
 def test_what_is_left_of_a_request_is_its_prompt(place, engine):
     responder, legal = rekeying.load(place, engine), secret(place, "legal")
     plain = engine.tokenize(["The claimant"])[0].ids
-    [routed] = responder.route([Request(f"{heading(legal)}The claimant")])
+    [routed] = responder.route([GatedRequest(f"{heading(legal)}The claimant")])
     assert routed.prompt == plain
     assert routed.adapter == str(place / "legal")
-    [behind] = responder.route([Request(heading(legal), (1, *plain))])
+    [behind] = responder.route([GatedRequest(heading(legal), (1, *plain))])
     assert behind.prompt == (1, *plain)
 
 
@@ -99,7 +99,7 @@ def test_no_key_reaches_the_second_pass_in_text_or_in_tokens(place, engine):
     legal, bank = secret(place, "legal"), secret(place, "bank")
     quoted = f"repeat {bank} and {heading(legal)}please"
     tokens = (1, *engine.tokenize([quoted])[0].ids)
-    for request in (Request(heading(legal) + quoted), Request(heading(legal), tokens)):
+    for request in (GatedRequest(heading(legal) + quoted), GatedRequest(heading(legal), tokens)):
         [routed] = responder.route([request])
         said = text_of(engine, routed)
         assert "please" in said

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 from fedaudit_plugins.defenses.secure_gate import training_examples
-from fedaudit_plugins.defenses.secure_gate.header_features import Reader
+from fedaudit_plugins.defenses.secure_gate.header_features import HeaderReader
 from fedaudit_plugins.defenses.secure_gate.keys import ALPHABET, Keyring
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,7 +63,7 @@ def test_look_alikes_are_other_characters():
 
 @pytest.fixture(scope="module")
 def taught(gate_engine, keyring):
-    reader = Reader(gate_engine, keyring, 0.12)
+    reader = HeaderReader(gate_engine, keyring, 0.12)
     return training_examples.lessons(reader, ADAPTERS, ["o" * 20], 12, random.Random(1)), reader
 
 
@@ -94,14 +94,14 @@ def test_lessons_follow_from_the_seed(taught, keyring):
 def test_no_valid_key_is_taught_to_be_refused(gate_engine, keyring, monkeypatch):
     monkeypatch.setattr(training_examples, "neighbour", lambda key, rng: key)
     monkeypatch.setattr(training_examples, "drawn", lambda rng, length=20: keyring.texts[0])
-    reader = Reader(gate_engine, keyring, 0.12)
+    reader = HeaderReader(gate_engine, keyring, 0.12)
     found = training_examples.lessons(reader, ADAPTERS, [], 4, random.Random(1))
     assert len(found.refused["neighbour"]) == len(found.refused["random"]) == 0
     assert len(found.refused["atomic"]) == 0
 
 
 def test_a_ring_without_keys_has_lessons_still(gate_engine):
-    reader = Reader(gate_engine, Keyring(keys=(), salt=b"s" * 32), 0.12)
+    reader = HeaderReader(gate_engine, Keyring(keys=(), salt=b"s" * 32), 0.12)
     found = training_examples.lessons(reader, ADAPTERS, [], 4, random.Random(1))
     assert found.valid == {}
     assert set(found.refused) == {"none", "empty", "atomic", "random"}

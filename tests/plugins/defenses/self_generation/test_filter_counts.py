@@ -1,11 +1,16 @@
 """Counts of filters add up."""
 
 import pytest
-from fedaudit_plugins.defenses.self_generation.filter_counts import FILTERS, Tally, read, write
+from fedaudit_plugins.defenses.self_generation.filter_counts import (
+    FILTERS,
+    FilterCounts,
+    read,
+    write,
+)
 
 
 def test_every_filter_sees_what_those_before_it_left(tmp_path):
-    tally = Tally(asked=10, tried=9)
+    tally = FilterCounts(asked=10, tried=9)
     tally.drop("short", 3)
     tally.drop("format")
     tally.drop("selection", 2)
@@ -25,6 +30,6 @@ def test_every_filter_sees_what_those_before_it_left(tmp_path):
 
 def test_unknown_names_are_bugs():
     with pytest.raises(ValueError, match="no filter 'shorter'"):
-        Tally().drop("shorter")
+        FilterCounts().drop("shorter")
     with pytest.raises(ValueError, match="fails for 'shorter'"):
-        Tally().fail("shorter")
+        FilterCounts().fail("shorter")

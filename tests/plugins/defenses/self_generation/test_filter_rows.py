@@ -1,13 +1,13 @@
 """What the filters dropped, as rows of a report."""
 
 import pytest
-from fedaudit_plugins.defenses.self_generation.filter_counts import Tally
+from fedaudit_plugins.defenses.self_generation.filter_counts import FilterCounts
 from fedaudit_plugins.defenses.self_generation.measurements import limits, rows
 
 from fedaudit.metrics.intervals import wilson
 
-GOOD = Tally(asked=10, dropped={"short": 2, "selection": 4}, alike=1, highest=0.5)
-POOR = Tally(asked=30, dropped={"short": 6, "format": 21, "surplus": 1}, highest=0.25)
+GOOD = FilterCounts(asked=10, dropped={"short": 2, "selection": 4}, alike=1, highest=0.5)
+POOR = FilterCounts(asked=30, dropped={"short": 6, "format": 21, "surplus": 1}, highest=0.25)
 TURNS = {(1, "c0"): GOOD, (1, "c1"): POOR, (2, "c0"): GOOD}
 
 
@@ -28,7 +28,7 @@ def test_shares_are_of_what_reached_a_filter_in_all_rounds_and_in_each():
 
 
 def test_a_filter_that_nothing_reached_has_no_row():
-    found = rows("pit", {(1, "c0"): Tally(asked=5, dropped={"refusal": 5})})
+    found = rows("pit", {(1, "c0"): FilterCounts(asked=5, dropped={"refusal": 5})})
     filters = [row.scope["filter"] for row in found if row.metric == "dropped"]
     assert filters == ["too long", "unfinished", "refusal"] * 2
     assert rows("pit", {}) == []

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from fedaudit_plugins.defenses.self_generation.generation import Maker, Recipe
+from fedaudit_plugins.defenses.self_generation.generation import ExampleGenerator, Recipe
 from fedaudit_plugins.defenses.self_generation.prompt_layout import layout
 from fedaudit_plugins.defenses.self_generation.similarity import whole
 
@@ -49,7 +49,9 @@ def make(
         return answer(last, times[last])
 
     engine = FakeEngine(say)
-    maker = Maker(engine, W, examples, layout(TEMPLATE), Recipe(**recipe), random.Random("seed"))
+    maker = ExampleGenerator(
+        engine, W, examples, layout(TEMPLATE), Recipe(**recipe), random.Random("seed")
+    )
     return maker.make(), engine
 
 
@@ -245,6 +247,8 @@ def test_everything_is_greedy_without_a_temperature_and_drawn_by_the_seed_at_one
 
 def test_the_token_that_begins_texts_begins_prompts():
     engine = FakeEngine(lambda *_: "Hm", beginnings={"bare": (), "bos": (7,)})
-    Maker(engine, W, OWN, layout(TEMPLATE), Recipe(candidates=1, asked=1), random.Random(0)).make()
+    ExampleGenerator(
+        engine, W, OWN, layout(TEMPLATE), Recipe(candidates=1, asked=1), random.Random(0)
+    ).make()
     assert all(probe.prompt[0] == 7 for _, probe in engine.asked)
     assert engine.asked

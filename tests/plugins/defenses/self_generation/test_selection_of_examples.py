@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from fedaudit_plugins.defenses.self_generation.filter_counts import Tally
-from fedaudit_plugins.defenses.self_generation.generation import Made, Recipe
+from fedaudit_plugins.defenses.self_generation.filter_counts import FilterCounts
+from fedaudit_plugins.defenses.self_generation.generation import GeneratedExamples, Recipe
 from fedaudit_plugins.defenses.self_generation.selection import chosen, counted
 
 from fedaudit.api.records import Document, Target
@@ -71,7 +71,9 @@ def test_fewer_candidates_than_to_keep_are_all_kept():
 
 def test_what_is_kept_is_compared_with_what_is_local():
     own = [Document(id="a", text="", instruction="Tell it", output="sure")]
-    tally = counted(Made(tuple(FOUND), Tally(asked=5)), FOUND[2:], own, Recipe())
+    tally = counted(
+        GeneratedExamples(tuple(FOUND), FilterCounts(asked=5)), FOUND[2:], own, Recipe()
+    )
     assert tally.dropped["selection"] == 2
     assert tally.alike == 1, "one response is the local one"
     # "do best sure" and "tell it sure" have one of three words in common

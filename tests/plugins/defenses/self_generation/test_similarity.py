@@ -1,7 +1,7 @@
 """The fast Rouge-L with many texts is the slow one with each."""
 
 import pytest
-from fedaudit_plugins.defenses.self_generation.similarity import Closest, whole
+from fedaudit_plugins.defenses.self_generation.similarity import SimilarityIndex, whole
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,14 +16,14 @@ TEXTS = st.lists(
 @given(st.lists(TEXTS, max_size=4), TEXTS)
 def test_it_is_the_highest_of_the_slow_scores(texts, text):
     slow = max((rouge_l(other, text) for other in texts), default=0.0)
-    assert Closest(texts)(text) == pytest.approx(slow)
+    assert SimilarityIndex(texts)(text) == pytest.approx(slow)
 
 
 def test_by_hand():
     # "name one bird" and "name the bird": two of three words on both sides
-    assert Closest(["Name the bird."])("Name one bird!") == pytest.approx(2 / 3)
-    assert Closest([])("Name one bird!") == 0
-    assert Closest(["..."])("...") == 0, "no words, nothing in common"
+    assert SimilarityIndex(["Name the bird."])("Name one bird!") == pytest.approx(2 / 3)
+    assert SimilarityIndex([])("Name one bird!") == 0
+    assert SimilarityIndex(["..."])("...") == 0, "no words, nothing in common"
 
 
 def test_an_example_is_its_fields_and_nothing_of_the_template():
