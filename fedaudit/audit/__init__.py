@@ -15,11 +15,11 @@
 * `environment`: Where a run took place: versions, device, and the commit of the code when there
   is one.
 * `evidence`: What plugins found and wrote, made fit to be seen: personal data in it is masked.
-* `extract`: An extraction audit: what `fedaudit extract` asks of the pipeline.
 * `fingerprint`: What makes two runs the same: settings, data, and what is audited.
-* `infer`: An inference audit: what `fedaudit infer` asks of the pipeline.
 * `merge`: The shards of one audit as one: their journals together hold every answer.
 * `pipeline`: From a request to a report: what every command that attacks a model has in common.
+* `request`: Requests: what `fedaudit extract` and `fedaudit infer` are asked to do, and what both
+  have.
 * `result_contract`: What a plugin may return: checked as it returns, so that no audit ends with
   what no report holds.
 * `resume`: Going on with an audit that was stopped, and what a stopped audit leaves.

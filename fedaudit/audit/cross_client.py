@@ -20,6 +20,7 @@ from fedaudit.audit.inputs.clients import ClientData
 from fedaudit.audit.inputs.files import InputFile, read, reading
 from fedaudit.audit.pipeline import CONTEXT, Audit, Watcher, silent
 from fedaudit.audit.preflight import prompt_start
+from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.extraction import multi_victim, scoring
@@ -43,7 +44,7 @@ NOTHING_TO_ASK = "the attacker has no PII with text before it, so there is nothi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrossClientRequest(pipeline.AuditRequest):
+class CrossClientRequest(AuditRequest):
     """What `fedaudit extract --matrix` was asked to do."""
 
     command: ClassVar[str] = "extract"

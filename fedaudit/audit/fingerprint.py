@@ -15,7 +15,7 @@ from fedaudit.config import registry
 from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import AuditRequest
+    from fedaudit.audit.request import AuditRequest
 
 FREE = ("batch_size", "workers", "device", "engine")
 """Settings that change no result, but by rounding: a run may go on with others."""

@@ -14,7 +14,7 @@ from fedaudit.journal.shards import AuditJournal, ShardJournal, shard
 from fedaudit.journal.spot_checks import SHARE, SpotCheck
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import AuditRequest
+    from fedaudit.audit.request import AuditRequest
 
 ASIDE = ("--out", "--json", "--shard", "--device", "--engine", "--part", "--recheck")
 """Options of a shard's command that the merged audit has of its own; each takes a value."""

@@ -1,11 +1,9 @@
 """From a request to a report: what every command that attacks a model has in common."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError, NoEffectError, UsageError
 from fedaudit.api.plugin import AttackContext, Progress, Result, no_progress
@@ -18,6 +16,7 @@ from fedaudit.audit.inputs import held_out
 from fedaudit.audit.inputs.files import InputFile, read, reading
 from fedaudit.audit.inputs.other_members import ALONE, check_files, member_files
 from fedaudit.audit.preflight import adapter_effect, prompt_start
+from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.config import registry
 from fedaudit.engine.parallel import ray_cluster
@@ -34,54 +33,6 @@ if TYPE_CHECKING:
 
 CONTEXT = 50
 """Tokens of context with which the prompt's beginning is measured."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRequest(ABC):
-    """What a command was asked to do; each command adds the files that it takes."""
-
-    command: ClassVar[str]
-    purpose: ClassVar[str]
-    """What the report's seed seeds."""
-
-    attacks: tuple[str, ...]
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Options of the attacks and of the detector, by name."""
-    target: str | None = None
-    adapter: str | None = None
-    round: int | None = None
-    client: str | None = None
-    """Whose deployed model is asked, where a defence has deployed one."""
-    keys: tuple[str, ...] = ()
-    """The kinds of key under which it is asked; all without any."""
-    detector: str = "presidio"
-    template: str = "fed_pii"
-    """The prompt template of instruction records, where the target names none itself."""
-    seed: int = 0
-    batch_size: int = 0
-    device: str = "auto"
-    dtype: str = "auto"
-    members: tuple[Path, ...] = ()
-    """Documents of members beside attacker and victim; the federation's own without any."""
-    control: Path | None = None
-    """Documents that nobody in the federation has: their PII shows what guessing gives."""
-    engine: str = "local"
-    """Where the model is asked: "local[:N]" on this machine, "ray[:N]" on a Ray cluster."""
-
-    @property
-    @abstractmethod
-    def own(self) -> Path:
-        """The attacker's own documents."""
-
-    @property
-    def others(self) -> Path | None:
-        """The victim's documents, where the auditor has them."""
-        return None
-
-    @property
-    def unseen(self) -> Path | None:
-        """Documents like the victim's that nobody trained on, where the auditor names some."""
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from fedaudit.journal.journal import FILE, Journal
 from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import AuditRequest
+    from fedaudit.audit.request import AuditRequest
     from fedaudit.report.document import Report
 
 

@@ -26,7 +26,6 @@
 import io
 import os
 import sys
-from collections.abc import Sequence
 
 import typer
 from typer.main import get_command
@@ -35,7 +34,7 @@ from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, Usage
 from fedaudit.cli import gate
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.doctor import doctor
-from fedaudit.cli.exit_handling import crashes, listening
+from fedaudit.cli.exit_handling import invoke, listening
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
 from fedaudit.cli.memorize import memorize
@@ -96,19 +95,6 @@ def main() -> None:
     sys.exit(code)
 
 
-def invoke(words: Sequence[str]) -> int:
-    """Run a command by its words and return its exit code; what goes wrong is raised.
-
-    Typer's own runner would take a closed pipe for an error, and a plugin's sys.exit for success.
-    """
-    command = get_command(app)
-    try:
-        with crashes(), command.make_context("fedaudit", list(words)) as context:
-            return int(command.invoke(context) or 0)
-    except typer.Exit as left:
-        return left.exit_code
-
-
 def _printable() -> None:
     """Let what the terminal's encoding does not have be shown as something else."""
     for stream, errors in ((sys.stdout, "replace"), (sys.stderr, "backslashreplace")):
@@ -135,7 +121,7 @@ def _run() -> int:
     """Return the exit code: of a result, of a user's mistake in one line, or of a bug."""
     try:
         _decodable()
-        return invoke(sys.argv[1:])
+        return invoke(get_command(app), sys.argv[1:])
     except FedauditError as error:
         _say(str(error))
         return error.exit_code

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fedaudit.api.errors import FedauditError, InputError, Interrupted, ResultError, UsageError
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import Audit, AuditRequest, Watcher
+    from fedaudit.audit.pipeline import Audit, Watcher
+    from fedaudit.audit.request import AuditRequest
     from fedaudit.audit.target import AuditTarget
     from fedaudit.journal.shards import AuditJournal, Shard
     from fedaudit.report.redaction import Redactor

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
     from fedaudit.report.document import Report
-    from fedaudit.simulation.rounds import Event
+    from fedaudit.simulation.context import Event
 
 WIDTH = 80
 """How wide results are when nobody looks at them on a terminal."""

@@ -3,10 +3,13 @@
 import signal
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
+
+import typer
 
 from fedaudit.api.errors import PluginCrash
 
@@ -56,6 +59,18 @@ def crashes() -> Iterator[None]:
         if isinstance(error, KeyboardInterrupt) and not _by_a_plugin(error):
             raise
         raise PluginCrash(_told(error)) from error
+
+
+def invoke(command: Any, words: Sequence[str]) -> int:
+    """Run a command by its words and return its exit code; what goes wrong is raised.
+
+    Typer's own runner would take a closed pipe for an error, and a plugin's sys.exit for success.
+    """
+    try:
+        with crashes(), command.make_context("fedaudit", list(words)) as context:
+            return int(command.invoke(context) or 0)
+    except typer.Exit as left:
+        return left.exit_code
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -155,7 +155,7 @@ def extract(
         return _every_pair(asked, files, budget, **shown)
     own = _one(prefixes, files, budget)
     estimators.check(chosen, options, victim=victim)
-    from fedaudit.audit.extract import ExtractionRequest
+    from fedaudit.audit.request import ExtractionRequest
 
     if victim is None and (member or control):
         raise UsageError(f"{'--member' if member else '--control'} goes with --victim.")

@@ -69,7 +69,7 @@ def infer(
     Options of the attack or of the detector are set as --set NAME.OPTION=VALUE, for example
     ranking.sentences=300 or ranking.labels=PERSON,ADDRESS.
     """
-    from fedaudit.audit.infer import InferenceRequest
+    from fedaudit.audit.request import InferenceRequest
 
     options = attacking.options(set_, ("ranking", detector))
     if candidates:

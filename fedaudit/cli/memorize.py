@@ -31,7 +31,7 @@ from fedaudit.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fedaudit.audit.memorization.pipeline import MemorizationRequest
+    from fedaudit.audit.memorization.request import MemorizationRequest
 
 
 def memorize(
@@ -191,7 +191,7 @@ def _request(
     """Return what is asked for: files behind --clients are clients, one path alone is RUN."""
     from fedaudit.audit.memorization.clients import parties
     from fedaudit.audit.memorization.options import Protocol
-    from fedaudit.audit.memorization.pipeline import MemorizationRequest
+    from fedaudit.audit.memorization.request import MemorizationRequest
     from fedaudit.config.options import build
 
     made = build(Protocol, protocol, "memorize")

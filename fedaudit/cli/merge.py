@@ -9,6 +9,7 @@ from fedaudit.cli.options import Device, Json, Out, Quiet, Recheck, Reveal
 
 
 def merge(
+    context: typer.Context,
     parts: Annotated[
         list[Path], typer.Argument(metavar="PART PART ...", help="The folders of all shards.")
     ],
@@ -25,7 +26,7 @@ def merge(
     asked again of a random sample alone, to see that the shard holds what the model says.
     """
     from fedaudit.audit import merge
-    from fedaudit.cli import invoke
+    from fedaudit.cli.exit_handling import invoke
 
     command, *given = merge.words(parts)
     words = [command, "--device", device, "--recheck", str(recheck)]
@@ -34,4 +35,4 @@ def merge(
     words += [name for name, on in (("--reveal", reveal), ("--quiet", quiet)) if on]
     # The shard's own words last: among them may be a "--", behind which nothing is an option.
     words += given
-    return invoke(words)
+    return invoke(context.find_root().command, words)

@@ -1,8 +1,9 @@
 """Several targets that are asked the same: adapters side by side in a batch, or merged in turn."""
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from transformers import PreTrainedModel
 
@@ -11,10 +12,8 @@ from fedaudit.api.records import Target
 from fedaudit.engine import scheduler
 from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.lora import adapter, multi
+from fedaudit.engine.lora.merge import MergedWeights
 from fedaudit.engine.memory import exhausted, release
-
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
 
 MANY = 32
 """Questions from which on small adapters are merged in turn: their rows fill a batch."""
@@ -25,8 +24,22 @@ Places = list[tuple[int, int]]
 BASE = Target(name="base")
 
 
+class TargetEngine(Protocol):
+    """What an engine must be able to do with one target, for several to be asked of it."""
+
+    room: scheduler.Capacity
+    """How much goes through the model at once while it generates."""
+    reading: scheduler.Capacity
+    """The same while it scores."""
+    merging: MergedWeights
+
+    def asked(self, target: Target) -> AbstractContextManager[PreTrainedModel]:
+        """Return a context in which the model answers as a target does."""
+        ...
+
+
 def answered(
-    engine: "LocalEngine", targets: Sequence[Target], work: SamplingJob
+    engine: TargetEngine, targets: Sequence[Target], work: SamplingJob
 ) -> Generator[tuple[Places, list[list[int]]], None, None]:
     """Yield answers as tokens; raises InputError for an adapter that is not plain LoRA."""
     if len(work.probes) >= MANY and all(_merges(engine, target) for target in targets):
@@ -42,7 +55,7 @@ def answered(
 
 
 def scored(
-    engine: "LocalEngine", targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    engine: TargetEngine, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
 ) -> Generator[tuple[Places, list[list[float]]], None, None]:
     """Yield scores; what cannot be asked together is asked target by target.
 
@@ -65,7 +78,7 @@ def scored(
 
 
 def _scored_together(
-    engine: "LocalEngine", targets: Sequence[Target], sequences: Sequence[Sequence[int]]
+    engine: TargetEngine, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
 ) -> Iterator[tuple[list[int], list[list[float]]]]:
     with engine.asked(BASE) as model:
         adapters = _side_by_side(model, targets)
@@ -84,7 +97,7 @@ def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.Mu
     raise BatchTooLargeError(f"{len(targets)} adapters do not fit into memory together.")
 
 
-def _merges(engine: "LocalEngine", target: Target) -> bool:
+def _merges(engine: TargetEngine, target: Target) -> bool:
     return engine.merging.possible and (
         target.adapter is None or engine.merging.merges(target.adapter)
     )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import template
-from fedaudit.audit import cross_client, extract
+from fedaudit.audit import cross_client, pipeline
 from fedaudit.audit.inputs.clients import parties
 from fedaudit.audit.pipeline import Audit, Watcher
+from fedaudit.audit.request import ExtractionRequest
 from fedaudit.config import registry
 from fedaudit.config.profile import Variant
 from fedaudit.data import corpus
@@ -43,10 +44,8 @@ def attacked(
         yield from _each(variant, place, config, common, redactor, watch)
     else:
         own = place / f"data/{variant.attacker}.jsonl"
-        asked = extract.ExtractionRequest(
-            prefixes=own, victim=_victims(variant, place, config), **common
-        )
-        audit = extract.run(asked, lambda: redactor, watch)
+        asked = ExtractionRequest(prefixes=own, victim=_victims(variant, place, config), **common)
+        audit = pipeline.run(asked, lambda: redactor, watch)
         extra = _frequencies(place, config, audit) if config.defenses else ()
         yield replace(audit.report, measurements=[*audit.report.measurements, *extra])
 
@@ -118,9 +117,9 @@ def _each(
         for name, data in _data(place, client, variant.corpora, config.template):
             asked = client if deployed else None
             common = {**common, **_alone(variant, place, config, client)}
-            request = extract.ExtractionRequest(prefixes=data, client=asked, **common)
+            request = ExtractionRequest(prefixes=data, client=asked, **common)
             where = {"client": client, **({"records": name} if name else {})}
-            yield _within(where, extract.run(request, lambda: redactor, watch).report)
+            yield _within(where, pipeline.run(request, lambda: redactor, watch).report)
 
 
 def _alone(variant: Variant, place: Path, config: Simulation, client: str) -> dict[str, str]:

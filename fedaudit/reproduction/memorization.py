@@ -10,6 +10,7 @@ from fedaudit.audit import environment
 from fedaudit.audit.memorization import measurements, pipeline
 from fedaudit.audit.memorization.clients import parties
 from fedaudit.audit.memorization.options import Protocol
+from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.pipeline import Watcher
 from fedaudit.config.options import build
 from fedaudit.config.profile import Variant
@@ -30,7 +31,7 @@ def memorized(
     if variant.memorize is None:
         return
     central = place / f"central/{config.rounds:03d}"
-    request = pipeline.MemorizationRequest(
+    request = MemorizationRequest(
         clients=parties(place, ()),
         protocol=build(Protocol, variant.memorize, f"variant {variant.name} memorize"),
         options=variant.options,
@@ -49,9 +50,7 @@ def memorized(
         yield _unmeasured(variant.name, request, started, str(error))
 
 
-def _unmeasured(
-    name: str, request: pipeline.MemorizationRequest, started: datetime, why: str
-) -> "Report":
+def _unmeasured(name: str, request: MemorizationRequest, started: datetime, why: str) -> "Report":
     from fedaudit.report.run_header import framed
 
     return framed(

@@ -19,7 +19,7 @@ from fedaudit.reproduction.memorization import memorized
 from fedaudit.reproduction.pooling import between_clients, pooled
 from fedaudit.simulation import runner as simulation
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.rounds import Listener
+from fedaudit.simulation.context import Listener
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report

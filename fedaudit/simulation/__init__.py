@@ -6,6 +6,7 @@
 * `server/`: The server: its state between rounds, and secure aggregation.
 * `config`: The settings of a simulated federation; a profile's [scale.*] tables are made of
   these.
+* `context`: What every round of a simulation needs, and what listeners hear of its progress.
 * `deployment`: After the last round: what defences deploy, what it costs, and how it answers.
 * `initialization`: What a simulation starts from: documents dealt to clients, and the initial
   adapter.

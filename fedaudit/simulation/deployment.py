@@ -16,10 +16,10 @@ from fedaudit.federation.manifest import Manifest
 from fedaudit.simulation.client import local_round
 from fedaudit.simulation.client.private_state import PRIVATE, place
 from fedaudit.simulation.client.trainer import steps_of
+from fedaudit.simulation.context import Run
 from fedaudit.simulation.data.datasets import ClientDocuments
 from fedaudit.simulation.evaluation import keyed
 from fedaudit.simulation.initialization import hashes
-from fedaudit.simulation.rounds import Run
 from fedaudit.system.files import atomic_text, for_owner, read_regular
 
 MEASURED = "measured.json"

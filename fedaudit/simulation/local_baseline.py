@@ -15,8 +15,8 @@ from fedaudit.federation import adapters
 from fedaudit.simulation import rounds
 from fedaudit.simulation.client import local_round
 from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining
+from fedaudit.simulation.context import Event, Listener, Run
 from fedaudit.simulation.initialization import INITIAL
-from fedaudit.simulation.rounds import Event, Listener, Run
 from fedaudit.system.files import for_owner
 
 LOCAL = "local"

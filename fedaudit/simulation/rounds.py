@@ -3,17 +3,14 @@
 import hashlib
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
-from fedaudit.api.defense import Defense
-from fedaudit.api.plugin import Aggregator, State
-from fedaudit.api.records import Document
-from fedaudit.api.secure_aggregation import SecureAggregation
+from fedaudit.api.plugin import State
 from fedaudit.api.templates import template
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest, Round
@@ -21,7 +18,8 @@ from fedaudit.simulation.client import local_round, private_state
 from fedaudit.simulation.client.local_round import train
 from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining, forget
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.data.datasets import ClientSequences, Sequences
+from fedaudit.simulation.context import Event, Listener, Run
+from fedaudit.simulation.data.datasets import Sequences
 from fedaudit.simulation.initialization import INITIAL, hashes
 from fedaudit.simulation.server import secure_aggregation
 from fedaudit.simulation.server import state as memory
@@ -33,38 +31,6 @@ BROKEN = (
     "A training process ended unexpectedly (out of memory?); give the same command to go on after "
     "the last finished round, perhaps with --set workers=1."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Progress of a simulation: `done` of `total` trainings, with the last one's loss."""
-
-    done: int
-    total: int
-    who: str
-    round: int
-    loss: float
-
-
-Listener = Callable[[Event], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What every round needs: the settings, the folder, and each client's training tokens."""
-
-    config: Simulation
-    out: Path
-    aggregator: Aggregator
-    secure: SecureAggregation | None = None
-    defenses: Sequence[Defense] = ()
-    tokens: ClientSequences
-    documents: Mapping[str, Sequence[Document]] = field(default_factory=dict)
-    """What each client's shared adapter is trained on, for a defence that goes on from there."""
-
-    def __post_init__(self) -> None:
-        memory.check(self.aggregator, self.secure, self.defenses)
-        local_round.check(self.defenses, self.aggregator)
 
 
 def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:

@@ -21,11 +21,11 @@ from fedaudit.federation.folder import open_federation
 from fedaudit.federation.manifest import Manifest
 from fedaudit.simulation import deployment, initialization, local_baseline, rounds
 from fedaudit.simulation.config import NO_PART, Simulation
+from fedaudit.simulation.context import Listener, Run
 from fedaudit.simulation.data import datasets
 from fedaudit.simulation.data.datasets import ClientSequences
 from fedaudit.simulation.evaluation import cost, llm_judge, utility
 from fedaudit.simulation.evaluation.utility import Judge
-from fedaudit.simulation.rounds import Listener, Run
 from fedaudit.simulation.server import secure_aggregation as secured
 from fedaudit.system.locks import locked
 

@@ -3,8 +3,8 @@
 import pytest
 
 from fedaudit.api.errors import UsageError
-from fedaudit.audit import extract
 from fedaudit.audit.pipeline import check, run
+from fedaudit.audit.request import ExtractionRequest
 from fedaudit.engine.local import LocalEngine
 from fedaudit.report.document import validate
 from fedaudit.report.redaction import Redactor
@@ -27,7 +27,7 @@ def audited(federation, monkeypatch):
     def audit(*attacks, options=()):
         asked.clear()
         own, other = (federation.path / f"data/c{number}.jsonl" for number in (0, 1))
-        request = extract.ExtractionRequest(
+        request = ExtractionRequest(
             prefixes=own,
             victim=other,
             attacks=attacks,
@@ -76,9 +76,7 @@ def test_an_attack_is_named_once(tmp_path):
     own.write_text('{"text": "nothing"}\n')
 
     def checked(*attacks):
-        return check(
-            extract.ExtractionRequest(prefixes=own, attacks=attacks, target="fedaudit-nano")
-        )
+        return check(ExtractionRequest(prefixes=own, attacks=attacks, target="fedaudit-nano"))
 
     with pytest.raises(UsageError, match="frequency is named twice"):
         checked("frequency", "contextual", "frequency")

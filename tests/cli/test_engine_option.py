@@ -5,7 +5,8 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 from command import Command
 
-from fedaudit.audit import extract, fingerprint
+from fedaudit.audit import fingerprint
+from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import AuditTarget
 from fedaudit.cli.simulate import given
 from fedaudit.engine.parallel import ray_cluster
@@ -46,7 +47,7 @@ def test_an_audit_goes_on_with_another_engine(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
     audited = AuditTarget(base="fedaudit-nano")
     requests = [
-        extract.ExtractionRequest(prefixes=tmp_path / "a.jsonl", engine=engine)
+        ExtractionRequest(prefixes=tmp_path / "a.jsonl", engine=engine)
         for engine in ("local", "ray:2", "local:2")
     ]
     facts = [fingerprint.facts(request, audited) for request in requests]

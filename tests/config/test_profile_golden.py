@@ -1,7 +1,7 @@
 """What the shipped profiles come to: a changed variant, claim or figure shows up by its name.
 
-After a change that is meant: `pytest tests/config/test_profile_golden.py --update-golden`, and a look at
-the diff of tests/golden/profiles/, which names what changed.
+After a change that is meant: `pytest tests/config/test_profile_golden.py --update-golden`, and a
+look at the diff of tests/golden/profiles/, which names what changed.
 """
 
 import hashlib

@@ -8,6 +8,7 @@ from fedaudit.audit.inputs.clients import ClientData
 from fedaudit.audit.memorization import matching, pipeline
 from fedaudit.audit.memorization.measurements import rows
 from fedaudit.audit.memorization.options import Protocol
+from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.memorization.splits import sampled
 from fedaudit.audit.pipeline import silent
 from fedaudit.engine.fake import FakeEngine
@@ -56,7 +57,7 @@ def knowing(*corpora, echo=None, new=60):
 
 def request(corpora, protocol=PROTOCOL, **others):
     parties = tuple(ClientData(name=name, path=f"{name}.jsonl", sha256="") for name in corpora)
-    return pipeline.MemorizationRequest(clients=parties, protocol=protocol, workers=1, **others)
+    return MemorizationRequest(clients=parties, protocol=protocol, workers=1, **others)
 
 
 def cut(corpora, engine, protocol=PROTOCOL, seed=0):

@@ -56,9 +56,10 @@ def _masks(plan: SumPlan, dimension: int) -> list[str]:
         c = {one.target: masks.masks(one, plan.weights) for one in design.combinations}
         rho = {who: subset_design.masking_strength(own) for who, own in c.items()}
         weakest = min(rho, key=lambda who: rho[who])
+        effective = subset_design.effective_size(c[weakest])
         result.append(
             f"Round {number}: masking strength at least {rho[weakest]:.3f} (expected "
-            f"{design.expected:.3f}), n_eff {subset_design.effective_size(c[weakest]):.1f}; an estimate "
+            f"{design.expected:.3f}), n_eff {effective:.1f}; an estimate "
             f"alone tells at most {leakage_bits(rho[weakest], dimension):,.0f} bits of its update "
             f"of {dimension:,} numbers, and C d / n_eff with an unknown C."
         )

@@ -13,7 +13,7 @@ from fedaudit.data.annotation import annotated
 from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import AuditRequest
+    from fedaudit.audit.request import AuditRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

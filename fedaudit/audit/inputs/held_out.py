@@ -15,7 +15,7 @@ from fedaudit.config import registry
 from fedaudit.data import corpus
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import AuditRequest
+    from fedaudit.audit.request import AuditRequest
 
 FILE = "data/held_out.jsonl"
 """Where a simulation keeps the records that no client was given."""

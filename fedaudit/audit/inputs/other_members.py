@@ -8,7 +8,7 @@ from fedaudit.audit.target import AuditTarget
 from fedaudit.system.files import existing
 
 if TYPE_CHECKING:
-    from fedaudit.audit.pipeline import AuditRequest
+    from fedaudit.audit.request import AuditRequest
 
 ALONE = (
     "No other member's documents were at hand (--member): what others have as well counts as the "

@@ -15,5 +15,6 @@
 * `pipeline`: Cross-client memorization: who can draw whose text out of the global model.
 * `prefix_length`: How long the prefixes of `memorize` are where nobody said it: as long as the
   texts allow.
+* `request`: What `fedaudit memorize` is asked to do.
 * `splits`: Prefixes and suffixes: the clients' texts, drawn, cut in two and without copies.
 """

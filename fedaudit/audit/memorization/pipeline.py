@@ -6,10 +6,9 @@ language models for federated learning"). `fedaudit.metrics.overlap` says what i
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError, TooShortError, UsageError
 from fedaudit.api.plugin import Paraphraser, PiiDetector, Result
@@ -18,7 +17,6 @@ from fedaudit.api.templates import template
 from fedaudit.audit import environment, evidence, pipeline
 from fedaudit.audit import fingerprint as identity
 from fedaudit.audit.access import fingerprint
-from fedaudit.audit.inputs.clients import ClientData
 from fedaudit.audit.inputs.files import reading
 from fedaudit.audit.memorization import (
     comparison,
@@ -33,6 +31,7 @@ from fedaudit.audit.memorization.clients import read
 from fedaudit.audit.memorization.matching import Clients, ModelContinuations
 from fedaudit.audit.memorization.measurements import ModelMatches
 from fedaudit.audit.memorization.options import Protocol
+from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.pipeline import Audit, Watcher, silent
 from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.target import AuditTarget
@@ -53,27 +52,6 @@ KNOWN = 32
 NO_BASE = "The target has no base to compare with: what the base says of itself is not known."
 OFTEN = 0.5
 """The share of continuations too short for the detector from which the report says so."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorizationRequest(pipeline.AuditRequest):
-    """What `fedaudit memorize` was asked to do."""
-
-    command: ClassVar[str] = "memorize"
-    purpose: ClassVar[str] = "memorization"
-
-    attacks: tuple[str, ...] = ()
-    clients: tuple[ClientData, ...]
-    protocol: Protocol = field(default_factory=Protocol)
-    shorter: bool = False
-    """Whether a prefix has fewer tokens than the protocol says where most texts are too short."""
-    workers: int = 0
-    """Processes that compare texts; 0: as many as there are cores."""
-
-    @property
-    def own(self) -> Path:
-        """The documents of the first client, by which the federation is found."""
-        return Path(self.clients[0].path)
 
 
 def check(request: MemorizationRequest) -> AuditTarget:

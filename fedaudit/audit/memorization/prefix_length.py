@@ -12,7 +12,7 @@ from fedaudit.audit.memorization import splits
 from fedaudit.audit.memorization.options import HARDLY, Protocol
 
 if TYPE_CHECKING:
-    from fedaudit.audit.memorization.pipeline import MemorizationRequest
+    from fedaudit.audit.memorization.request import MemorizationRequest
 
 
 def chosen(

@@ -115,7 +115,7 @@ def leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ())
     That is the set of targets that only the victim has where an attack knows it, else all of them.
     Tests come from the rows of the attack, or else from its counts. `measurements` are totals.
     """
-    # Answers that reach a threshold are judged by what skill gives: fedaudit.report.verdict.completion.
+    # Answers that reach a threshold are judged by what skill gives: `verdict.completion`.
     rows = [
         row
         for row in measurements

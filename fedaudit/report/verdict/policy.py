@@ -45,9 +45,9 @@ Judged = tuple[str, str]
 def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) -> dict[str, Any]:
     """Return status, reasons, and the tests behind them, for an audit's measurements and findings.
 
-    What came out of the tuned model and not of its base is tested (`fedaudit.report.verdict.extraction`), and so
-    is every inference accuracy; p values are adjusted after Holm over all of them: attacks, pairs
-    of parties, strings.
+    What came out of the tuned model and not of its base is tested (`verdict.extraction`), and so is
+    every inference accuracy; p values are adjusted after Holm over all of them: attacks, pairs of
+    clients, strings.
 
     * fail          an adjusted p value is at most LEVEL
     * inconclusive  a leak of LEAK of the targets would not have been seen, or what came out leaves
@@ -55,9 +55,9 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     * pass          otherwise
 
     A gate that lets an attempt in (fpr with scope.attempt and hits) fails. So does an attribution
-    whose protocol flags a client; `fedaudit.report.verdict.attribution` judges it,
-    `fedaudit.report.verdict.memorization` the memorization of one client's texts by another's prefixes, and
-    `fedaudit.report.verdict.completion` whether answers to training prompts are nearer to the true ones.
+    whose protocol flags a client; `verdict.attribution` judges it, `verdict.memorization` the
+    memorization of one client's texts by another's prefixes, and `verdict.completion` whether
+    answers to training prompts are nearer to the true ones.
 
     What comes out under a right key (scope.key "right") is meant to and is not judged, nor is what
     was tried on the attacker's own records (scope.records "own"), which is no other party's; where

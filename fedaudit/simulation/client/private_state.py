@@ -10,7 +10,7 @@ from fedaudit.simulation.client import local_round
 from fedaudit.system.files import for_owner
 
 if TYPE_CHECKING:
-    from fedaudit.simulation.rounds import Run
+    from fedaudit.simulation.context import Run
 
 PRIVATE = "private"
 """The folder of what no server sees, below the run's folder."""

@@ -121,8 +121,9 @@ def store(
         zip(plain, secure.sums(updates, plain) if plain else (), strict=True),
         zip(scaled, secure.sums(shares, scaled), strict=True),
     )
+    stored = f"rounds/{number:03d}/{secure_sums.FOLDER}"
     files = {
-        f"rounds/{number:03d}/{secure_sums.FOLDER}/{secure_sums.write(total, members, number, place)}": members
+        f"{stored}/{secure_sums.write(total, members, number, place)}": members
         for members, total in answers
     }
     shutil.rmtree(folder / "clients")

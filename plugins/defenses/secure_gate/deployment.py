@@ -1,9 +1,9 @@
 """What a client deploys: its fused adapters, its keys and its gate, in a folder of its own."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fedaudit.api.defense import ClientState, DeployedClient, FinishedFederation
 from fedaudit.api.records import Document, Measurement
@@ -11,14 +11,41 @@ from fedaudit.api.records import Document, Measurement
 from .fusion import fuse
 
 if TYPE_CHECKING:
-    from .defense import SecureGate
     from .responder import GateResponder
 
 PLUGIN = "secure_gate"
 
 
+class Settings(Protocol):
+    """What of the defence its deployment needs."""
+
+    @property
+    def query(self) -> int:
+        """How many of a client's documents judge fusion weights."""
+        ...
+
+    @property
+    def psi(self) -> float:
+        """What a unit of a fusion weight costs, in nats a token."""
+        ...
+
+    @property
+    def budget(self) -> int:
+        """How many pairs of fusion weights are tried for each adapter."""
+        ...
+
+    @property
+    def tau(self) -> float:
+        """The probability that an adapter must exceed to be chosen."""
+        ...
+
+    def views(self, party: ClientState) -> Iterator[tuple[str, Path, Sequence[Document]]]:
+        """Yield (name, the client's own adapter, what it was trained on)."""
+        ...
+
+
 def deploy_client(
-    defense: "SecureGate", finished: FinishedFederation, client: str, party: ClientState
+    defense: Settings, finished: FinishedFederation, client: str, party: ClientState
 ) -> list[Measurement]:
     """Fuse every adapter of a client with the global one, and train a gate for new keys.
 

@@ -9,9 +9,9 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.audit import fingerprint
-from fedaudit.audit.extract import ExtractionRequest
 from fedaudit.audit.inputs import held_out
 from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.data import corpus
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from fedaudit.api.errors import InputError
-from fedaudit.audit.extract import ExtractionRequest
 from fedaudit.audit.inputs.other_members import check_files, member_files
+from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import AuditTarget
 
 

@@ -159,9 +159,9 @@ def test_the_same_chances(several, local, tuned, trials):
 def test_a_mistake_is_the_same_mistake(several, local):
     long = GenerationRequest(prompt=(1,) * local.context_length, samples=1, max_new_tokens=1)
     messages = []
-    for engine in (several, local):
+    for asked in (several, local):
         with pytest.raises(InputError) as error:
-            engine.generate(BASE, [long], seed=0)
+            asked.generate(BASE, [long], seed=0)
         messages.append(str(error.value))
     assert messages[0] == messages[1]
 

@@ -25,13 +25,13 @@ BUDGETS = {1: 0, 2: 1, 5: 1, 10: 2, 20: 4, 40: 8}
 
 def swept(plugin="contextual", factor=1, source="tuned-not-base", **scope):
     rows = []
-    for budget, hits in BUDGETS.items():
-        at = {"set": "all", "budget": budget, "samples": 15, **scope}
+    for size, hits in BUDGETS.items():
+        at = {"set": "all", "budget": size, "samples": 15, **scope}
         for own, found in ((source, factor * hits), ("base", hits // 4), ("control", 0)):
             one = ("extraction", plugin, "coverage")
             rows.append(rate(*one, found, 50, source=own, **at))
             low, high = rows[-1].low, rows[-1].high
-            queries = budget * 15
+            queries = size * 15
             rows.append(
                 Measurement(
                     kind="extraction",

@@ -1,0 +1,30 @@
+"""What `fedaudit memorize` is asked to do."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from fedaudit.audit.inputs.clients import ClientData
+from fedaudit.audit.memorization.options import Protocol
+from fedaudit.audit.request import AuditRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorizationRequest(AuditRequest):
+    """What `fedaudit memorize` was asked to do."""
+
+    command: ClassVar[str] = "memorize"
+    purpose: ClassVar[str] = "memorization"
+
+    attacks: tuple[str, ...] = ()
+    clients: tuple[ClientData, ...]
+    protocol: Protocol = field(default_factory=Protocol)
+    shorter: bool = False
+    """Whether a prefix has fewer tokens than the protocol says where most texts are too short."""
+    workers: int = 0
+    """Processes that compare texts; 0: as many as there are cores."""
+
+    @property
+    def own(self) -> Path:
+        """The documents of the first client, by which the federation is found."""
+        return Path(self.clients[0].path)

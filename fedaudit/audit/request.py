@@ -1,0 +1,99 @@
+"""Requests: what `fedaudit extract` and `fedaudit infer` are asked to do, and what both have."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRequest(ABC):
+    """What a command was asked to do; each command adds the files that it takes."""
+
+    command: ClassVar[str]
+    purpose: ClassVar[str]
+    """What the report's seed seeds."""
+
+    attacks: tuple[str, ...]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of the attacks and of the detector, by name."""
+    target: str | None = None
+    adapter: str | None = None
+    round: int | None = None
+    client: str | None = None
+    """Whose deployed model is asked, where a defence has deployed one."""
+    keys: tuple[str, ...] = ()
+    """The kinds of key under which it is asked; all without any."""
+    detector: str = "presidio"
+    template: str = "fed_pii"
+    """The prompt template of instruction records, where the target names none itself."""
+    seed: int = 0
+    batch_size: int = 0
+    device: str = "auto"
+    dtype: str = "auto"
+    members: tuple[Path, ...] = ()
+    """Documents of members beside attacker and victim; the federation's own without any."""
+    control: Path | None = None
+    """Documents that nobody in the federation has: their PII shows what guessing gives."""
+    engine: str = "local"
+    """Where the model is asked: "local[:N]" on this machine, "ray[:N]" on a Ray cluster."""
+
+    @property
+    @abstractmethod
+    def own(self) -> Path:
+        """The attacker's own documents."""
+
+    @property
+    def others(self) -> Path | None:
+        """The victim's documents, where the auditor has them."""
+        return None
+
+    @property
+    def unseen(self) -> Path | None:
+        """Documents like the victim's that nobody trained on, where the auditor names some."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractionRequest(AuditRequest):
+    """What `fedaudit extract` was asked to do."""
+
+    command: ClassVar[str] = "extract"
+    purpose: ClassVar[str] = "extraction"
+
+    attacks: tuple[str, ...] = ("contextual",)
+    prefixes: Path
+    victim: Path | None = None
+    held_out: Path | None = None
+
+    @property
+    def own(self) -> Path:
+        """The attacker's own documents, or prompts."""
+        return self.prefixes
+
+    @property
+    def others(self) -> Path | None:
+        """The victim's documents, to score against."""
+        return self.victim
+
+    @property
+    def unseen(self) -> Path | None:
+        """Documents like the victim's that nobody trained on."""
+        return self.held_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceRequest(AuditRequest):
+    """What `fedaudit infer` was asked to do."""
+
+    command: ClassVar[str] = "infer"
+    purpose: ClassVar[str] = "inference"
+
+    attacks: tuple[str, ...] = ("ranking",)
+    data: Path
+
+    @property
+    def own(self) -> Path:
+        """The documents in whose sentences PII is masked."""
+        return self.data
