@@ -80,7 +80,7 @@ def shared(names: Sequence[str], queries: int, limit: float, seed: int) -> Round
     return Round(
         sets=found.sets,
         asked=len(found.sets),
-        strengths=shared_sets.strengths(found.rows),
+        strengths=shared_sets.masking_strengths(found.rows),
         largest=float(np.abs(shared_sets.masks(found.rows)).max()),
         seconds=time.perf_counter() - began,
     )
@@ -137,9 +137,9 @@ def nearest(
 def drawn_uniformly(count: int, queries: int, draws: int) -> str:
     """Return a line on sets that nothing was rejected for: their strength, and how many pass."""
     rng = np.random.default_rng(0)
-    found = [shared_sets.uniform(count, queries, rng) for _ in range(draws)]
-    rho = np.array([shared_sets.strengths(one) for one in found])
-    passed = np.mean([shared_sets.accepted(one, queries) for one in found])
+    found = [shared_sets.uniform_sets(count, queries, rng) for _ in range(draws)]
+    rho = np.array([shared_sets.masking_strengths(one) for one in found])
+    passed = np.mean([shared_sets.is_accepted(one, queries) for one in found])
     typical = shared_sets.typical_strength(count, queries)
     return (
         f"{count} clients, {queries} sets: rho_0 {typical:.2f}, mean rho {rho.mean():.2f} of "

@@ -32,7 +32,7 @@ from fedaudit.config import registry
 from fedaudit.data import corpus
 from fedaudit.engine.loading.loader import load_base
 from fedaudit.engine.local import LocalEngine
-from fedaudit.extraction.prefixes import places
+from fedaudit.extraction.prefixes import pii_occurrences
 from fedaudit.metrics.intervals import wilson
 from fedaudit.nano.generator import corpus as records
 from fedaudit.pii import masking
@@ -125,8 +125,8 @@ def missed(documents: Sequence[Document], seed: int) -> tuple[list[Document], li
 
 
 def _masked(document: Document, spans: Sequence[PiiSpan]) -> Document:
-    written = masking.substitute("mask", (), "")
-    return masking.masked(document.annotated(tuple(spans)), written)
+    written = masking.substitution("mask", (), "")
+    return masking.mask_document(document.annotated(tuple(spans)), written)
 
 
 def train(out: Path, name: str, documents: Mapping[str, Sequence[Document]], seed: int) -> Path:
@@ -156,8 +156,8 @@ class Auditor:
         self.engine, self.place, self.own = engine, place, read(place, "c0")
         rounds = sorted((place / "rounds").glob("*/global"))
         self.tuned = Target(name="tuned", adapter=str(rounds[-1]))
-        known = places(engine, self.own, CONTEXT)
-        self.begun = prompt_start.choose(engine, self.tuned, known).chosen
+        known = pii_occurrences(engine, self.own, CONTEXT)
+        self.begun = prompt_start.choose_prompt_start(engine, self.tuned, known).chosen
         held = place / "data" / "held_out.jsonl"
         self.held = list(corpus.read(held, FORM)) if held.exists() else []
 

@@ -28,12 +28,12 @@ from fedaudit.engine.loading.loader import load_base
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.exact.sources import ExactSources, SourceValues
-from fedaudit.extraction.exact.walk import DRAWS, walked
-from fedaudit.extraction.prefixes import places
+from fedaudit.extraction.exact.walk import DRAWS, walk_prefixes
+from fedaudit.extraction.prefixes import pii_occurrences
 from fedaudit.extraction.query_plan import Query
 from fedaudit.extraction.sampling import QueryParams
-from fedaudit.extraction.targets import truth as truth_of
-from fedaudit.metrics.extraction import extracted
+from fedaudit.extraction.targets import build_target_set as truth_of
+from fedaudit.metrics.extraction import count_extracted
 
 CONTEXT, SAMPLES, NEW = 50, 15, 10
 RUNS = (1, 15, 100)
@@ -45,7 +45,9 @@ def made(run: Path) -> AttackContext:
     own, other = (list(corpus.read(run / "data" / f"{c}.jsonl", form)) for c in ("c0", "c1"))
     adapter = max((run / "rounds").glob("*/global"))
     tuned = Target(name="tuned", adapter=str(adapter))
-    begun = prompt_start.choose(engine, tuned, places(engine, own, CONTEXT)).chosen
+    begun = prompt_start.choose_prompt_start(
+        engine, tuned, pii_occurrences(engine, own, CONTEXT)
+    ).chosen
     base = Target(name="base")
     return AttackContext(
         engine=engine, tuned=tuned, base=base, attacker=own, victim=other, beginning=begun
@@ -54,7 +56,7 @@ def made(run: Path) -> AttackContext:
 
 def cost(case: AttackContext, threshold: float, repeats: int) -> None:
     """Print what walking takes beside sampling."""
-    asked = query_plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
+    asked = query_plan.of_multiset(case, pii_occurrences(case.engine, case.attacker, CONTEXT))
     questions, truth = list(asked.questions()), truth_of(case)
     strings = [*truth.labels, *truth.control]
     probes = [
@@ -90,7 +92,7 @@ def cost(case: AttackContext, threshold: float, repeats: int) -> None:
 
 def agreement(case: AttackContext, threshold: float, seeds: int, prefixes: int) -> None:
     """Print how many sampled coverages lie within the interval that the walk gives."""
-    whole = query_plan.of_multiset(case, places(case.engine, case.attacker, CONTEXT))
+    whole = query_plan.of_multiset(case, pii_occurrences(case.engine, case.attacker, CONTEXT))
     every = [Query(one.prompt) for one in whole.questions()]
     some = every[:: max(1, len(every) // prefixes)][:prefixes]
     asked, truth = (
@@ -99,7 +101,7 @@ def agreement(case: AttackContext, threshold: float, seeds: int, prefixes: int) 
     )
     targets = list(truth.labels)
     manner = QueryParams(samples=SAMPLES, new_tokens=NEW, decoding=SamplingParams())
-    walk = walked(case, case.tuned, asked, targets, manner, threshold)
+    walk = walk_prefixes(case, case.tuned, asked, targets, manner, threshold)
     exact = ExactSources(
         plugin="contextual",
         truth=truth,
@@ -119,7 +121,7 @@ def agreement(case: AttackContext, threshold: float, seeds: int, prefixes: int) 
         wanted = SourceValues(exact, targets, control=False).expected(n)["tuned"]
         seen = np.array(
             [
-                len(extracted((t for own in texts for t in own[at : at + n]), targets))
+                len(count_extracted((t for own in texts for t in own[at : at + n]), targets))
                 for at in range(0, seeds * max(RUNS), max(RUNS))
             ]
         )

@@ -140,7 +140,7 @@ def answer(took: np.ndarray, own: np.ndarray, law: str) -> np.ndarray:
 def design(size: int, pairs: int, limit: float) -> tuple[int, float]:
     """Return m and the limit that the tool takes for a round of so many clients."""
     wanted = defaults.ProtocolSettings(others=5, pairs=pairs, limit=limit, threshold=5)
-    found = defaults.nearest(wanted, [size])
+    found = defaults.nearest_settings(wanted, [size])
     return found.others, found.limit
 
 
@@ -149,9 +149,9 @@ def designs(size: int, others: int, pairs: int, limit: float) -> np.ndarray:
     """Return c of accepted designs, (POOL, others)."""
     found: list[np.ndarray] = []
     for seed in range(1_000, 1_200):
-        c = subset_design.sample(size, others, pairs, draws=POOL, seed=seed)
+        c = subset_design.sample_coefficients(size, others, pairs, draws=POOL, seed=seed)
         # What is accepted is decided by equal weights: that is the harder case for the decision.
-        found.append(c[subset_design.accepted(np.rint(c * pairs), others, pairs, limit)])
+        found.append(c[subset_design.is_accepted(np.rint(c * pairs), others, pairs, limit)])
         if sum(map(len, found)) >= POOL:
             break
     return np.concatenate(found)[:POOL]

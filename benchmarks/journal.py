@@ -24,7 +24,7 @@ from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.query_plan import Query, QueryPlan
-from fedaudit.extraction.sampling import QueryParams, ResponseCache, sharing
+from fedaudit.extraction.sampling import QueryParams, ResponseCache, share_responses
 from fedaudit.extraction.scoring import HitCounter
 from fedaudit.extraction.targets import TargetSet
 from fedaudit.journal.journal import Journal, load
@@ -74,8 +74,8 @@ def audit(place: Path, probes: int, samples: int, often: int) -> dict[str, float
     case = AttackContext(engine=engine, tuned=TUNED, base=None, attacker=[], victim=None)
     truth = TargetSet(labels=dict.fromkeys(TARGETS, "X"))
     manner = QueryParams(samples=samples, new_tokens=10, decoding=SamplingParams())
-    answers = sampling.answers(
-        sharing(case, ResponseCache(), AuditJournal((ShardJournal(kept),))),
+    answers = sampling.ask_plan(
+        share_responses(case, ResponseCache(), AuditJournal((ShardJournal(kept),))),
         TUNED,
         plan(probes),
         manner,

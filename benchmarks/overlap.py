@@ -22,7 +22,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "metrics" / "overla
 
 from pan_reference import answer
 
-from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, OverlapSettings, compare_prepared, prepare
+from fedaudit.metrics.overlap import (
+    DEFAULT,
+    ORIGINAL,
+    OverlapSettings,
+    compare_prepared,
+    prepare_text,
+)
 
 PUBLISHED_MS = (35.0, 90.0)
 """What the published program takes for 80 x 60 and for 1000 x 1500 words on one core."""
@@ -74,7 +80,7 @@ def fast(
 ) -> tuple[float, float, Counter[str]]:
     """Return the seconds for preparing and for comparing, and the verdicts."""
     began = time.process_time()
-    sides = [[prepare(one, settings) for one in side] for side in (training, generated)]
+    sides = [[prepare_text(one, settings) for one in side] for side in (training, generated)]
     ready = time.process_time()
     verdicts = Counter(compare_prepared(sides[0][i], sides[1][j]).verdict for i, j in pairs)
     return ready - began, time.process_time() - ready, verdicts
@@ -89,7 +95,9 @@ def slow(
     spent = time.process_time() - began
     agreed = 0
     for (i, j), expected in zip(pairs, answers, strict=True):
-        ours = compare_prepared(prepare(training[i], ORIGINAL), prepare(generated[j], ORIGINAL))
+        ours = compare_prepared(
+            prepare_text(training[i], ORIGINAL), prepare_text(generated[j], ORIGINAL)
+        )
         same = sorted(ours.spans) == sorted(expected["spans"])
         agreed += same and ours.verdict == expected["verdict"]
     return spent, agreed

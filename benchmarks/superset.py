@@ -26,7 +26,7 @@ from fedaudit.api.records import Completion, Document, GenerationRequest, PiiSpa
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.prefixes import PiiOccurrence
-from fedaudit.extraction.subprefixes import subprefixes
+from fedaudit.extraction.subprefixes import distinct_subprefixes
 
 CONTEXT, VOCABULARY, TARGETS = 50, 50_000, 1_000
 
@@ -77,7 +77,7 @@ def attacked(places: list[PiiOccurrence], samples: int) -> float:
         engine=fake, tuned=Target(name="tuned"), base=None, attacker=[], victim=victim, seed=0
     )
     attack = registry.create("attack", "superset", {"samples": samples})
-    found = subprefixes(places, CONTEXT)
+    found = distinct_subprefixes(places, CONTEXT)
     began = time.process_time()
     cls = type("Given", (type(attack),), {"places": lambda self, case: found.first(len(found))})
     result = cls(samples=samples).run(case)
@@ -92,7 +92,7 @@ def measure(size: int, samples: int) -> dict[str, float]:
     places = drawn(size)
     line = {"places": len(places), "before": megabytes()}
     began = time.process_time()
-    found = subprefixes(places, CONTEXT)
+    found = distinct_subprefixes(places, CONTEXT)
     line["build"] = time.process_time() - began
     line["set"] = len(found)
     line["built"] = megabytes()

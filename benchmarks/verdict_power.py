@@ -17,7 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
-from fedaudit.extraction.leak_tests import SaidStrings, uplift
+from fedaudit.extraction.leak_tests import SaidStrings, control_uplift
 from fedaudit.extraction.significance import LeakTrial
 from fedaudit.metrics.attribution.stouffer import holm
 from fedaudit.metrics.intervals import wilson
@@ -84,7 +84,7 @@ def audit(
         of_base={f"t{i}": float(own) for i, own in enumerate(of_base)},
         outputs=5000,
         seed=0,
-        uplift=uplift(both, controls),
+        uplift=control_uplift(both, controls),
     )
     return min(holm([trial.leak(), trial.any_string()])) <= LEVEL
 

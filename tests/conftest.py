@@ -86,7 +86,7 @@ def write_adapter():
 
         from fedaudit.engine.loading.loader import tensors_of, with_adapter
         from fedaudit.federation import adapters
-        from fedaudit.simulation.initialization import plain
+        from fedaudit.simulation.initialization import plain_config
 
         torch.manual_seed(seed)
         config = LoraConfig(
@@ -95,7 +95,7 @@ def write_adapter():
         peft = with_adapter(base.model, config, "made", trainable=True)
         tensors = {name: torch.randn(t.shape) / 10 for name, t in tensors_of(peft, "made").items()}
         peft.unload()
-        adapters.write(tensors, plain({**config.to_dict(), "inference_mode": True}), folder)
+        adapters.write(tensors, plain_config({**config.to_dict(), "inference_mode": True}), folder)
         return folder
 
     return write

@@ -88,7 +88,7 @@ _KEY = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20}(?![A-Za-z0-9])")
 """What a deployed defence's key looks like; none is ever repeated."""
 
 
-def unknown(kind: str, name: str, known: "Iterable[str]") -> UsageError:
+def unknown_name_error(kind: str, name: str, known: "Iterable[str]") -> UsageError:
     """Return the error for a name nobody has, with the nearest one that exists."""
     names = sorted(known)
     if _KEY.search(name):  # somebody typed a key where its name or kind belongs

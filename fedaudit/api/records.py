@@ -54,7 +54,7 @@ class TextPiece:
     place: Place = ()
 
 
-def joined(pieces: Iterable[TextPiece]) -> str:
+def join_pieces(pieces: Iterable[TextPiece]) -> str:
     """Return the text that pieces make."""
     return "".join(piece.text for piece in pieces)
 

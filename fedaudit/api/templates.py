@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedaudit.api.errors import InputError, unknown
-from fedaudit.api.records import Document, PiiSpan, TextPiece, joined
+from fedaudit.api.errors import InputError, unknown_name_error
+from fedaudit.api.records import Document, PiiSpan, TextPiece, join_pieces
 
 _SLOTS = re.compile(r"(\{instruction\}|\{input\})")
 
@@ -63,7 +63,7 @@ class PromptTemplate:
         fields = {"{instruction}": instruction, "{input}": given}
         return [
             piece
-            for slot in self._slots(joined(given))
+            for slot in self._slots(join_pieces(given))
             for piece in fields.get(slot, [TextPiece(slot)])
         ]
 
@@ -136,5 +136,5 @@ TEMPLATES = {
 def template(name: str) -> PromptTemplate:
     """Return the built-in template of that name."""
     if name not in TEMPLATES:
-        raise unknown("prompt template", name, TEMPLATES)
+        raise unknown_name_error("prompt template", name, TEMPLATES)
     return TEMPLATES[name]

@@ -43,7 +43,7 @@ def row(
     )
 
 
-def decided(decision: Decision, threshold: float) -> Iterator[Measurement]:
+def decision_rows(decision: Decision, threshold: float) -> Iterator[Measurement]:
     """Yield each client's Z with what it must exceed, its p-values, and Z round by round."""
     for client in dict.fromkeys(one.client for one in decision.tests):
         if most := decision.of(client):
@@ -65,7 +65,7 @@ def decided(decision: Decision, threshold: float) -> Iterator[Measurement]:
         yield from _by_round(one)
 
 
-def published(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
+def paper_rule_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
     """Yield whom the paper's rule flags, and its rates where the truth is known."""
     flagged: dict[str, set[str]] = {}
     for one in decision.tests:
@@ -77,7 +77,7 @@ def published(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurem
         scope = {"client": client, "mark": most.mark}
         yield row(PUBLISHED, "stouffer_z", most.z, scope)
         yield row(PUBLISHED, "flagged", float(client in flagged), scope)
-    yield from known(PUBLISHED, flagged, present, truth)
+    yield from error_rates(PUBLISHED, flagged, present, truth)
 
 
 def _by_round(one: ClientDecision) -> Iterator[Measurement]:
@@ -88,7 +88,7 @@ def _by_round(one: ClientDecision) -> Iterator[Measurement]:
         yield row(PROTOCOL, "score", score, scope)
 
 
-def known(
+def error_rates(
     plugin: str,
     flagged: Mapping[str, Collection[str]],
     present: Sequence[str],
@@ -117,7 +117,7 @@ def known(
         )
 
 
-def strengths(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
+def mean_z_rows(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurement]:
     """Yield the mean Z of marked clients under their own mark, and of innocent ones under theirs.
 
     An innocent client has no mark of its own: the one that speaks most against it is taken.
@@ -132,7 +132,7 @@ def strengths(decision: Decision, truth: Mapping[str, str]) -> Iterator[Measurem
             yield row(PROTOCOL, "stouffer_z", fmean(values), {"clients": kind}, n=len(values))
 
 
-def planned(plan: SumPlan) -> Iterator[Measurement]:
+def query_rows(plan: SumPlan) -> Iterator[Measurement]:
     """Yield what was asked for, how noisy that makes an estimate, and what it gives away."""
     yield row(PROTOCOL, "queries", float(plan.queries))
     for number, found in plan.exposures().items():
@@ -144,7 +144,7 @@ def planned(plan: SumPlan) -> Iterator[Measurement]:
         yield row(PROTOCOL, "estimator_variance", design.variance, {"round": number})
 
 
-def leaked(scores: Scores) -> Iterator[Measurement]:
+def leakage_rows(scores: Scores) -> Iterator[Measurement]:
     """Yield, for each round, the bound on what the least masked estimate tells of its client."""
     for one in scores.rounds:
         if one.strength:
@@ -156,7 +156,9 @@ def leaked(scores: Scores) -> Iterator[Measurement]:
             yield row(PROTOCOL, "effective_masks", masks, {"round": one.round})
 
 
-def suspected(plugin: str, found: AttributionResult, threshold: float) -> Iterator[Measurement]:
+def suspicion_rows(
+    plugin: str, found: AttributionResult, threshold: float
+) -> Iterator[Measurement]:
     """Yield what another method holds against each client, and its test of the global model."""
     for one in found.clients:
         scope = {"client": one.client, **({"mark": one.mark} if one.mark else {})}
@@ -173,7 +175,7 @@ def suspected(plugin: str, found: AttributionResult, threshold: float) -> Iterat
         yield row(plugin, "p_value", score.p_value, scope)
 
 
-def accused(found: Sequence[ClientScore]) -> dict[str, set[str]]:
+def flagged_clients(found: Sequence[ClientScore]) -> dict[str, set[str]]:
     """Return the clients that a method flags, each with the mark that it is flagged by."""
     return {one.client: {one.mark} for one in found if one.flagged}
 

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.plugin import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import measurements, plaintext, report
-from fedaudit.attribution.decision.decision import allowed, decide
+from fedaudit.attribution.decision.decision import check_limits, decide
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.owner import scoring
 from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
@@ -25,9 +25,9 @@ from fedaudit.config import registry
 from fedaudit.data import corpus
 from fedaudit.federation import commitments
 from fedaudit.federation import watermark_keys as marks_file
-from fedaudit.federation.folder import Federation, open_federation, unchecked
+from fedaudit.federation.folder import Federation, open_federation, unchecked_caveats
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
-from fedaudit.system.files import existing, sha256
+from fedaudit.system.files import existing_path, sha256
 
 if TYPE_CHECKING:
     from fedaudit.report.document import Report
@@ -73,12 +73,12 @@ def check(request: AttributionRequest) -> ResolvedRequest:
 
     Raises UsageError for unknown methods or a missing watermark file, InputError for broken files.
     """
-    allowed(request.threshold, request.alpha)
+    check_limits(request.threshold, request.alpha)
     offered = (measurements.PROTOCOL, *registry.plugins("attribution"))
     for name in request.methods:
         if name not in offered:
-            raise unknown("attribution", name, offered)
-    federation = open_federation(existing(request.rounds, "federation"))
+            raise unknown_name_error("attribution", name, offered)
+    federation = open_federation(existing_path(request.rounds, "federation"))
     for name in request.methods:
         if name != measurements.PROTOCOL:
             plaintext.check(
@@ -122,24 +122,28 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
     known = check(request)
     truth = truth_of(known.federation)
     measured: list[Measurement] = []
-    limits = unchecked(known.federation)
+    limits = unchecked_caveats(known.federation)
     decision, planned, held = None, None, None
     with DetectionPool(request.machine) as pool:
         if measurements.PROTOCOL in request.methods:
             planned = query_plan.plan(known.federation, request.wish)
             scores, asked = _protocol(planned, known, pool, watch)
-            held = commitment.held(scores, known.commitments) if known.commitments else None
+            held = (
+                commitment.check_commitments(scores, known.commitments)
+                if known.commitments
+                else None
+            )
             first = decide(scores, threshold=request.threshold, alpha=request.alpha)
-            decision = commitment.withheld(first, held, request.alpha)
-            own = report.decided(decision, scores, request.threshold, truth)
+            decision = commitment.withhold_uncommitted(first, held, request.alpha)
+            own = report.decision_rows(decision, scores, request.threshold, truth)
             measured += [
-                *commitment.unbound(own, first, decision, held),
-                *commitment.counted(scores, held),
-                *measurements.planned(planned),
+                *commitment.drop_threshold(own, first, decision, held),
+                *commitment.commitment_counts(scores, held),
+                *measurements.query_rows(planned),
             ]
             measured += _spent(scores, asked, planned)
             limits += report.protocol_limits(decision, planned)
-            limits += commitment.limits(scores, held, opened=True)
+            limits += commitment.key_caveats(scores, held, opened=True)
         others = [name for name in request.methods if name != measurements.PROTOCOL]
         found = plaintext.attribute(
             others,
@@ -154,9 +158,11 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
         )
     present = participants(known.federation)
     for name, one in found.items():
-        measured += measurements.suspected(name, one, request.threshold)
+        measured += measurements.suspicion_rows(name, one, request.threshold)
         if one.clients:
-            measured += measurements.known(name, measurements.accused(one.clients), present, truth)
+            measured += measurements.error_rates(
+                name, measurements.flagged_clients(one.clients), present, truth
+            )
         limits += [f"{name}: {limit}" for limit in one.limits]
     return report.report(
         command="attribute",
@@ -164,7 +170,7 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
         started=started,
         base=known.federation.manifest.base.name,
         base_sha256=known.federation.manifest.base.sha256 or None,
-        data=[report.used(known.path, len(known.marks)), *report.published(held)],
+        data=[report.file_row(known.path, len(known.marks)), *report.commitments_row(held)],
         measurements=measured,
         decision=decision,
         limits=limits,

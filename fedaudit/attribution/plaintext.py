@@ -40,7 +40,7 @@ def attribute(
     """Return what each method says of the federation's clients, by the method's name."""
     if not names:
         return {}  # and load no model
-    with trial(
+    with plaintext_rounds(
         federation,
         marks,
         pool,
@@ -53,7 +53,7 @@ def attribute(
             registry.create("attribution", name, options.get(name)) for name in names
         ]
         return {
-            method.name: result_contract.attributed(method.name, method.attribute(given))
+            method.name: result_contract.check_attribution(method.name, method.attribute(given))
             for method in methods
         }
 
@@ -69,7 +69,7 @@ def check(method: Attributor, federation: Federation) -> None:
 
 
 @contextmanager
-def trial(
+def plaintext_rounds(
     federation: Federation,
     marks: Sequence[Mark],
     pool: DetectionPool,
@@ -89,7 +89,7 @@ def trial(
             rounds=[_seen(federation, aggregator, one) for one in found.rounds[1:]],
             last=federation.path / found.rounds[-1].adapter,
             aggregator=aggregator,
-            marks=detection.tested(marks),
+            marks=detection.watermark_plugins(marks),
             measure=_measuring(federation, marks, pool),
             write=_writing(aggregator, Path(place)),
             texts=texts,
@@ -104,7 +104,9 @@ def _seen(federation: Federation, aggregator: Aggregator, one: Round) -> RoundRe
     hidden = any(who not in one.clients for who in one.participants)
 
     def update(client: str) -> Update:
-        start = adapters.read(federation.path / estimation.begun(federation, aggregator, one))
+        start = adapters.read(
+            federation.path / estimation.start_adapter(federation, aggregator, one)
+        )
         return aggregator.difference(start, adapters.read(federation.path / one.clients[client]))
 
     return RoundRecord(
@@ -150,7 +152,7 @@ def _writing(aggregator: Aggregator, place: Path) -> Callable[[Path, Update], Pa
         written += 1
         moved = aggregator.moved(adapters.read(start), update)
         folder = place / f"{written:05d}"
-        adapters.write(moved, adapters.resized(adapters.check(start), moved), folder)
+        adapters.write(moved, adapters.resized_config(adapters.check(start), moved), folder)
         return folder
 
     return write

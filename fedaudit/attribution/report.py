@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from fedaudit.report.document import Report
 
 
-def decided(
+def decision_rows(
     decision: Decision, scores: Scores, threshold: float, truth: Mapping[str, str]
 ) -> list[Measurement]:
     """Return the rows of a decision."""
     present = [who for who in scores.clients if who not in decision.absent]
     return [
-        *rows.decided(decision, threshold),
-        *rows.known(rows.PROTOCOL, decision.marks, present, truth),
-        *rows.published(decision, truth),
-        *rows.strengths(decision, truth),
-        *rows.leaked(scores),
+        *rows.decision_rows(decision, threshold),
+        *rows.error_rates(rows.PROTOCOL, decision.marks, present, truth),
+        *rows.paper_rule_rows(decision, truth),
+        *rows.mean_z_rows(decision, truth),
+        *rows.leakage_rows(scores),
     ]
 
 
@@ -52,9 +52,9 @@ def decided_report(
     """
     if commitments:
         commitment.check(commitments, scores.marks)
-    held = commitment.held(scores, commitments) if commitments else None
+    held = commitment.check_commitments(scores, commitments) if commitments else None
     first = decide(scores, threshold=threshold, alpha=alpha)
-    decision = commitment.withheld(first, held, alpha)
+    decision = commitment.withhold_uncommitted(first, held, alpha)
     return report(
         command="attribute decide",
         config={
@@ -65,16 +65,18 @@ def decided_report(
         },
         started=started,
         base=scores.base,
-        data=[used(path, len(scores.rounds)), *published(held)],
+        data=[file_row(path, len(scores.rounds)), *commitments_row(held)],
         measurements=[
-            *commitment.unbound(decided(decision, scores, threshold, {}), first, decision, held),
-            *commitment.counted(scores, held),
+            *commitment.drop_threshold(
+                decision_rows(decision, scores, threshold, {}), first, decision, held
+            ),
+            *commitment.commitment_counts(scores, held),
         ],
         decision=decision,
         limits=[
             *protocol_limits(decision),
             *_asked(scores),
-            *commitment.limits(scores, held, opened=False),
+            *commitment.key_caveats(scores, held, opened=False),
             *_missing(scores),
         ],
         seeds={},
@@ -82,9 +84,9 @@ def decided_report(
     )
 
 
-def published(held: CommitmentCheck | None) -> list[dict[str, Any]]:
+def commitments_row(held: CommitmentCheck | None) -> list[dict[str, Any]]:
     """Return the report's row for a file of commitments, where there is one."""
-    return [used(held.path, len(held.published.commitments))] if held else []
+    return [file_row(held.path, len(held.published.commitments))] if held else []
 
 
 def _asked(scores: Scores) -> list[str]:
@@ -107,7 +109,7 @@ def _missing(scores: Scores) -> list[str]:
     return [f"rounds without scores: {', '.join(map(str, lacking))}"] if lacking else []
 
 
-def used(path: Path, records: int) -> dict[str, Any]:
+def file_row(path: Path, records: int) -> dict[str, Any]:
     """Return the report's row for a file that holds no documents."""
     return {"path": str(path), "sha256": sha256(path), "records": records, "annotation": None}
 
@@ -127,7 +129,7 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
                 "probability, if no other client showed the mark"
             )
     if planned:
-        limits += [*planned.told, *masks.told(planned)]
+        limits += [*planned.told, *masks.describe_weights(planned)]
     if planned and planned.aggregator.resets:
         limits.append(
             f"under {planned.aggregator.name} an estimate is a sum of few products of low rank: "
@@ -185,10 +187,10 @@ def report(
     queries: int | None = None,
 ) -> "Report":
     """Return the report of an attribution."""
-    from fedaudit.report.run_header import framed
+    from fedaudit.report.run_header import build_report
 
     files = [str(row["sha256"]) for row in data]
-    return framed(
+    return build_report(
         command=command,
         name=run_id({**config, "files": files}),
         config=config,

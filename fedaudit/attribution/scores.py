@@ -58,7 +58,7 @@ class Scores:
     """What asking and testing took, over all rounds."""
 
 
-def differences(scores: Scores, client: str, mark: str) -> dict[int, float]:
+def score_differences(scores: Scores, client: str, mark: str) -> dict[int, float]:
     """Return s = F(global + D) - F(global) by round, of the rounds that a client took part in."""
     return {
         one.round: one.clients[client][mark].z - one.reference[mark].z

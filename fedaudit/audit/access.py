@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fedaudit.api.defense import DeployedClient
-from fedaudit.api.errors import unknown
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.api.plugin import Engine, Result
 from fedaudit.api.records import Target
 from fedaudit.audit.deployment import defense_of, responder_of
 from fedaudit.audit.target import AuditTarget
 from fedaudit.federation import adapters
-from fedaudit.system.files import over, sha256
+from fedaudit.system.files import hash_files, sha256
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -59,7 +59,7 @@ class ModelView:
         )
 
 
-def views(
+def model_views(
     engine: "LocalEngine | ParallelEngine", audited: AuditTarget, keys: Sequence[str]
 ) -> list[ModelView]:
     """Return every way of asking what is audited; `keys` names some kinds of key, none all."""
@@ -70,13 +70,13 @@ def views(
                 engine=engine, tuned=Target(name="tuned" if adapter else "base", adapter=adapter)
             )
         ]
-    from fedaudit.engine.parallel.engine import local
+    from fedaudit.engine.parallel.engine import local_engine
     from fedaudit.engine.routed import RoutedEngine
 
     assert audited.federation is not None
     assert audited.adapter is not None
     deployed = DeployedClient(
-        engine=local(engine),
+        engine=local_engine(engine),
         folder=audited.adapter.parent,
         client=audited.deployment,
         seed=audited.federation.manifest.seeds.get("simulation", 0),
@@ -97,7 +97,7 @@ def _kinds(headings: Mapping[str, str], keys: Sequence[str]) -> list[str]:
     """Return the kinds of key to ask under; a general right key gives way to named ones."""
     for kind in keys:
         if kind not in headings:
-            raise unknown("kind of key", kind, headings)
+            raise unknown_name_error("kind of key", kind, headings)
     named = any(kind.startswith(f"{RIGHT}:") for kind in headings)
     return list(keys) or [kind for kind in headings if kind != RIGHT or not named]
 
@@ -119,4 +119,4 @@ def fingerprint(audited: AuditTarget) -> str | None:
     if not audited.deployment:
         return adapters.fingerprint(place)
     found = [path for name in ("*.safetensors", adapters.CONFIG) for path in place.rglob(name)]
-    return over({path.relative_to(place).as_posix(): sha256(path) for path in found})
+    return hash_files({path.relative_to(place).as_posix(): sha256(path) for path in found})

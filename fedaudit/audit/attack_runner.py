@@ -9,7 +9,7 @@ from fedaudit.audit import result_contract
 from fedaudit.audit.access import ModelView
 from fedaudit.extraction import comparison, scoring
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.sampling import ROOM, ResponseCache, sharing
+from fedaudit.extraction.sampling import ROOM, ResponseCache, share_responses
 from fedaudit.extraction.scoring import ExtractionResult, ScoredResult
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.journal.shards import AuditJournal
@@ -33,12 +33,12 @@ class AttackTries:
         Raises ResultError for a result that no report can hold.
         """
         try:
-            result = result_contract.checked(attack.name, attack.run(case))
+            result = result_contract.check_result(attack.name, attack.run(case))
         except InputError as error:
             if self.alone:
                 raise
             self.refused.append(error)
-            return scoring.unmeasured(attack.name, str(error))
+            return scoring.missing_result(attack.name, str(error))
         self.made += 1
         return result
 
@@ -48,7 +48,7 @@ class AttackTries:
             raise self.refused[0]
 
 
-def memory(attacks: Sequence[Attack]) -> ResponseCache:
+def response_cache(attacks: Sequence[Attack]) -> ResponseCache:
     """Return a memory for their answers, with room where more than one of them asks prefixes."""
     several = sum(isinstance(attack, PrefixAttack) for attack in attacks) > 1
     return ResponseCache(ROOM if several else 0)
@@ -65,7 +65,7 @@ def run(
 
     Their answers are `kept` where there is something to keep them.
     """
-    own = sharing(case, shared, kept)
+    own = share_responses(case, shared, kept)
     # Attacks on prefixes keep their own answers, in less room.
     other = replace(own, engine=CachingEngine(case.engine, kept)) if kept else own
     cases = [own if isinstance(attack, PrefixAttack) else other for attack in attacks]
@@ -74,7 +74,7 @@ def run(
     return [*results, *_compared(results)]
 
 
-def asked(
+def count_queries(
     results: Iterable[Result], shared: ResponseCache, views: Iterable[ModelView]
 ) -> int | None:
     """Return how many questions the tuned model was asked; None when no attack counts them.

@@ -15,10 +15,10 @@ from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.audit import attack_runner, environment, evidence, pipeline
 from fedaudit.audit import fingerprint as identity
-from fedaudit.audit.access import ModelView, fingerprint, views
+from fedaudit.audit.access import ModelView, fingerprint, model_views
 from fedaudit.audit.inputs.clients import ClientData
-from fedaudit.audit.inputs.files import InputFile, read, reading
-from fedaudit.audit.pipeline import CONTEXT, Audit, Watcher, silent
+from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
+from fedaudit.audit.pipeline import CONTEXT, Audit, Watcher, no_watcher
 from fedaudit.audit.preflight import prompt_start
 from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget
@@ -26,12 +26,12 @@ from fedaudit.config import registry
 from fedaudit.extraction import multi_victim, scoring
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.prefixes import places
-from fedaudit.extraction.query_budget import limited
+from fedaudit.extraction.prefixes import pii_occurrences
+from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
-from fedaudit.extraction.sampling import sharing
+from fedaudit.extraction.sampling import share_responses
 from fedaudit.extraction.targets import TargetSet
-from fedaudit.federation.folder import unchecked
+from fedaudit.federation.folder import unchecked_caveats
 from fedaudit.journal.shards import AuditJournal
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ def _attacks(request: CrossClientRequest) -> list[PrefixAttack]:
 def run(
     request: CrossClientRequest,
     redactor: Callable[[], "Redactor"],
-    watch: Watcher = silent,
+    watch: Watcher = no_watcher,
     kept: AuditJournal | None = None,
 ) -> Audit:
     """Audit every pair of clients and return one report; `kept` is what earlier runs were told."""
-    from fedaudit.report.run_header import framed
+    from fedaudit.report.run_header import build_report
 
     started = datetime.now(UTC)
     attacks, audited = _attacks(request), check(request)
@@ -112,44 +112,46 @@ def run(
     control = read(request.control, form, request) if request.control else None
     everybody = _together(files)
     engine, base_sha256 = pipeline.load(audited, form, request, kept)
-    memory, ways = attack_runner.memory(attacks), views(engine, audited, request.keys)
+    memory, ways = attack_runner.response_cache(attacks), model_views(engine, audited, request.keys)
     results: list[Result] = []
     found: dict[str, Any] = {}
     begun: prompt_start.PromptStartScores | None = None
     for view in ways:
-        begun = begun or prompt_start.choose(
-            view.engine, view.tuned, places(view.engine, everybody.documents, CONTEXT)
+        begun = begun or prompt_start.choose_prompt_start(
+            view.engine, view.tuned, pii_occurrences(view.engine, everybody.documents, CONTEXT)
         )
         case, measured = pipeline.prepare(
             view, audited, everybody, None, request, watch, begun=begun
         )
         case = replace(case, control=control.documents if control else ())
-        results += _everybody(attacks, sharing(case, memory, kept), files, request.budget, view)
+        results += _everybody(
+            attacks, share_responses(case, memory, kept), files, request.budget, view
+        )
         found = found or measured
     if kept:
         kept.asked()
     names = [*files, *(str(value) for view in ways for value in view.scope.values())]
-    results = evidence.cleared(results, everybody.documents, redactor, names)
-    report = framed(
+    results = evidence.mask_results(results, everybody.documents, redactor, names)
+    report = build_report(
         command=request.command,
         name=identity.identity(request, audited),
         config={**identity.settings(request), "round": audited.round},
         started=started,
-        **pipeline.before(kept),
+        **pipeline.resumption_facts(kept),
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
         base_sha256=base_sha256,
         **found,
-        spent={"queries": _queries(attacks, attack_runner.asked(results, memory, ways))},
+        spent={"queries": _queries(attacks, attack_runner.count_queries(results, memory, ways))},
         environment=environment.describe(request.device),
         data=[file.row() for file in (*files.values(), *([control] if control else []))],
         seeds={request.purpose: request.seed},
         measurements=[row for result in results for row in result.measurements],
-        findings=evidence.masked([f for one in results for f in one.findings], redactor),
+        findings=evidence.mask_findings([f for one in results for f in one.findings], redactor),
         limits=[limit for result in results for limit in result.limits]
-        + unchecked(audited.federation)
-        + reading(list(files.values())),
+        + unchecked_caveats(audited.federation)
+        + reading_caveats(list(files.values())),
     )
     revealed = tuple(leak for result in results for leak in result.revealed)
     return Audit(report=report, revealed=revealed, audited=audited)
@@ -191,7 +193,7 @@ def _everybody(
         # One list for all, so that an answer that one attacker has heard does for another.
         among = _strings([truth for found in truths for truth in found.values()])
         for attacker, found in zip(attackers, truths, strict=True):
-            yield from attacked(attack, attacker, budget, view, found, among)
+            yield from attack_all(attack, attacker, budget, view, found, among)
 
 
 def _case(case: AttackContext, name: str, documents: Sequence[Document]) -> AttackContext:
@@ -200,7 +202,7 @@ def _case(case: AttackContext, name: str, documents: Sequence[Document]) -> Atta
     )
 
 
-def attacked(
+def attack_all(
     attack: PrefixAttack,
     attacker: Attacker,
     budget: int,
@@ -229,10 +231,10 @@ def attacked(
         if victim in found:
             result = found[victim]
         elif victim in wanted:
-            result = scoring.unmeasured(attack.name, why or NOTHING_TO_ASK)
+            result = scoring.missing_result(attack.name, why or NOTHING_TO_ASK)
         else:
             own = replace(case, victim=documents)
-            result = scoring.nothing(attack.name, own, chosen=bool(attack.labels))
+            result = scoring.empty_result(attack.name, own, chosen=bool(attack.labels))
         pair = {**view.scope, "attacker": attacker.name, "victim": victim}
         yield replace(view, scope=pair).within(result)
 
@@ -258,4 +260,4 @@ def _strings(truths: Iterable[TargetSet]) -> TargetMatcher:
 def _plan(attack: PrefixAttack, case: AttackContext, budget: int) -> QueryPlan:
     whole = attack.plan(case)
     ordered = getattr(attack, "ordered", attack.distinct)
-    return limited(whole, budget, seed=case.seed, ordered=ordered, name=attack.name)
+    return limit_plan(whole, budget, seed=case.seed, ordered=ordered, name=attack.name)

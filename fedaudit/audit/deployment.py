@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedaudit.api.defense import Defense, DeployedClient, KeyChange, Responder
-from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.records import GatedRequest, GenerationRequest, SamplingParams, Target
 from fedaudit.config import registry
 from fedaudit.federation import manifest
@@ -36,7 +36,7 @@ class GateAnswer:
     adapter: str
 
 
-def opened(run: Path, client: str, device: str = "auto") -> DeployedGate:
+def open_deployment(run: Path, client: str, device: str = "auto") -> DeployedGate:
     """Return what `client` deployed in the federation `run`.
 
     Raises InputError where nothing is deployed, or where the base is another one.
@@ -48,7 +48,7 @@ def opened(run: Path, client: str, device: str = "auto") -> DeployedGate:
     defense = defense_of(federation)
     clients = [one.id for one in federation.manifest.clients]
     if client not in clients:
-        raise unknown("client", client, clients)
+        raise unknown_name_error("client", client, clients)
     folder = federation.path / DEPLOYED
     if not (folder / client).is_dir():
         raise InputError(f"{run} misses {DEPLOYED}/{client}, what {client} deployed.")
@@ -66,7 +66,7 @@ def opened(run: Path, client: str, device: str = "auto") -> DeployedGate:
 
 def defense_of(federation: Federation) -> Defense:
     """Return the defence that answers for a federation's model; InputError where none does."""
-    chosen = manifest.chosen(federation.manifest, "deployment")
+    chosen = manifest.chosen_plugin(federation.manifest, "deployment")
     if chosen is None:
         raise InputError(f"{federation.path} has no deployed defence, so it has no keys.")
     found: Defense = registry.create("defense", chosen.name, chosen.options)
@@ -82,7 +82,7 @@ def responder_of(defense: Defense, deployed: DeployedClient) -> Responder:
     return found
 
 
-def adapters(gate: DeployedGate) -> Mapping[str, str]:
+def adapter_hashes(gate: DeployedGate) -> Mapping[str, str]:
     """Return the SHA-256 of every adapter that the client deployed, by its name."""
     place = gate.folder / gate.deployed.client
     return {path.parent.name: sha256(path) for path in sorted(place.glob(f"*/{WEIGHTS}"))}
@@ -100,7 +100,7 @@ def ask(
     responder = responder_of(gate.defense, gate.deployed)
     headings = responder.headings()
     if key not in headings:
-        raise unknown("kind of key", key, headings)
+        raise unknown_name_error("kind of key", key, headings)
     engine = gate.deployed.engine
     [routed] = responder.route([GatedRequest(headings[key] + prompt)])
     begin = engine.beginnings.get("bos", ())

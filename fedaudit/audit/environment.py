@@ -28,7 +28,7 @@ def describe(device: str) -> dict[str, Any]:
             versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return {"versions": versions, "device": device_name(device), "git": commit()}
+    return {"versions": versions, "device": device_name(device), "git": git_commit()}
 
 
 def device_name(device: str) -> str:
@@ -46,14 +46,14 @@ def device_name(device: str) -> str:
     return f"{place}: {platform.machine()}, {torch.get_num_threads()} threads"
 
 
-def machine(device: str) -> str:
+def machine_facts(device: str) -> str:
     """Return what answers of one model and dtype may still differ by: the device, and torch."""
     import torch
 
     return f"{device_name(device)}, torch {torch.__version__}"
 
 
-def commit() -> dict[str, Any] | None:
+def git_commit() -> dict[str, Any] | None:
     """Return the commit that fedaudit runs from, None for an installed wheel."""
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Finding, Measurement
 from fedaudit.data.corpus import DERIVED
-from fedaudit.report.document import plain
+from fedaudit.report.document import to_plain
 from fedaudit.report.redaction import Redactor
 
 TEXT = "text"
@@ -36,7 +36,7 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*|-?[0-9]{1,3}")
 _GAP = re.compile(r"[\s_-]+")
 
 
-def masked(findings: Sequence[Finding], redactor: Callable[[], Redactor]) -> list[Finding]:
+def mask_findings(findings: Sequence[Finding], redactor: Callable[[], Redactor]) -> list[Finding]:
     """Return `findings` with masks for the strings of their evidence that are not declared safe."""
     if not findings:
         return []
@@ -46,7 +46,7 @@ def masked(findings: Sequence[Finding], redactor: Callable[[], Redactor]) -> lis
     ]
 
 
-def cleared(
+def mask_results(
     results: Sequence[Result],
     documents: Iterable[Document],
     redactor: Callable[[], Redactor],
@@ -67,10 +67,10 @@ def cleared(
     if found:
         write = _Masking(found, redactor().mask)
         results = [_rewritten(result, write) for result in results]
-    return unhashed(results, redactor)
+    return replace_hashed_ids(results, redactor)
 
 
-def unhashed(results: Sequence[Found], redactor: Callable[[], Redactor]) -> list[Found]:
+def replace_hashed_ids(results: Sequence[Found], redactor: Callable[[], Redactor]) -> list[Found]:
     """Return `results` without ids that are hashes of records: keyed ones stand in their place.
 
     The same record has the same one, in every report made with the key.
@@ -82,13 +82,13 @@ def unhashed(results: Sequence[Found], redactor: Callable[[], Redactor]) -> list
     return [_rewritten(result, lambda text: DERIVED.sub(keyed, text)) for result in results]
 
 
-def spelt(mask: Mapping[str, Any]) -> str:
+def spell_mask(mask: Mapping[str, Any]) -> str:
     """Return a mask as text that is another one for every string: `PERSON(13) #3fa2…` in full."""
     return f"{mask['label']}({mask['length']}) #{mask['hmac']}"
 
 
 def _evidence(finding: Finding, mask: Mask) -> dict[str, Any]:
-    table = plain(finding.evidence, "evidence")
+    table = to_plain(finding.evidence, "evidence")
     top = mask(str(table.pop(TEXT))) if TEXT in table else {}
     safe = {name: value for name, value in table.items() if name in finding.safe}
     rest = {name: value for name, value in table.items() if name not in finding.safe}
@@ -105,7 +105,7 @@ def _hidden(value: Any, mask: Mask) -> Any:
 
 
 def _key(key: str, mask: Mask) -> str:
-    return key if _KEY.fullmatch(key) else spelt(mask(key))
+    return key if _KEY.fullmatch(key) else spell_mask(mask(key))
 
 
 def _compared(text: str) -> str:
@@ -141,7 +141,7 @@ class _Masking:
 
     def _masked(self, match: re.Match[str]) -> str:
         string, label = self.found.get(_compared(match[0]), (match[0], "TEXT"))
-        return spelt(self.mask(string, label))
+        return spell_mask(self.mask(string, label))
 
 
 def _rewritten(result: Found, write: Write) -> Found:
@@ -178,7 +178,7 @@ def _finding(one: Finding, write: Write) -> Finding:
 
 def _written(value: Any, write: Write) -> Any:
     """Return what JSON holds with every string, and key, as `write` has it."""
-    value = plain(value, "value")
+    value = to_plain(value, "value")
     if isinstance(value, str):
         return write(value)
     if isinstance(value, dict):

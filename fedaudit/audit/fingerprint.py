@@ -50,7 +50,7 @@ def run_id(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def facts(request: "AuditRequest", audited: AuditTarget) -> dict[str, str]:
+def run_facts(request: "AuditRequest", audited: AuditTarget) -> dict[str, str]:
     """Return all that the answers of a run follow from, by name: another run differs in some."""
     table = {key: value for key, value in settings(request).items() if key not in FREE}
     files = [*_files(request, audited), *_clients(request)]
@@ -65,7 +65,7 @@ def facts(request: "AuditRequest", audited: AuditTarget) -> dict[str, str]:
     return dict(_flat("", plain))
 
 
-def changed(now: Mapping[str, str], then: Mapping[str, str]) -> str:
+def describe_changes(now: Mapping[str, str], then: Mapping[str, str]) -> str:
     """Return what differs between two runs, in words; empty where nothing does."""
     names = [name for name in {**then, **now} if now.get(name) != then.get(name)]
     told = [f"{name} is {_short(now, name)}, not {_short(then, name)}" for name in names[:3]]
@@ -82,7 +82,7 @@ def _files(request: "AuditRequest", audited: AuditTarget) -> list[Path]:
     from fedaudit.audit.inputs import held_out
 
     members = member_files(request, audited).values()
-    unseen = held_out.path(request, audited)
+    unseen = held_out.held_out_path(request, audited)
     return [p for p in (request.own, request.others, *members, request.control, unseen) if p]
 
 

@@ -24,7 +24,7 @@ FLAGS = ("--resume", "--reveal", "--quiet")
 
 
 @contextmanager
-def kept(
+def merged_journals(
     request: "AuditRequest", audited: AuditTarget, places: Sequence[Path], share: float = SHARE
 ) -> Iterator[AuditJournal]:
     """Give all answers of the shards in some folders, of which a `share` is asked again.
@@ -33,12 +33,12 @@ def kept(
     the others, and where what is audited has changed since.
     """
     parts = _parts(places)
-    differing = fingerprint.changed(
-        fingerprint.facts(request, audited), parts[0].journal.header.get("config", {})
+    differing = fingerprint.describe_changes(
+        fingerprint.run_facts(request, audited), parts[0].journal.header.get("config", {})
     )
     if differing:
         raise InputError(f"What was asked of {places[0]} has changed since: {differing}.")
-    recheck = SpotCheck(share, environment.machine(request.device))
+    recheck = SpotCheck(share, environment.machine_facts(request.device))
     yield AuditJournal(tuple(parts), merged=True, recheck=recheck)
 
 
@@ -67,7 +67,7 @@ def _parts(places: Sequence[Path]) -> list[ShardJournal]:
     first = parts[0]
     for part, place in zip(parts, places, strict=True):
         table, other = part.journal.header, first.journal.header
-        differing = fingerprint.changed(
+        differing = fingerprint.describe_changes(
             {**table.get("config", {}), **table.get("facts", {})},
             {**other.get("config", {}), **other.get("facts", {})},
         )

@@ -10,20 +10,20 @@ from fedaudit.api.plugin import AttackContext, Progress, Result, no_progress
 from fedaudit.api.records import Target
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.audit import attack_runner, environment, evidence
-from fedaudit.audit.access import ModelView, fingerprint, views
+from fedaudit.audit.access import ModelView, fingerprint, model_views
 from fedaudit.audit.fingerprint import identity, settings
 from fedaudit.audit.inputs import held_out
-from fedaudit.audit.inputs.files import InputFile, read, reading
+from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
 from fedaudit.audit.inputs.other_members import ALONE, check_files, member_files
 from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.config import registry
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.extraction.prefixes import places
-from fedaudit.federation.folder import unchecked
+from fedaudit.extraction.prefixes import pii_occurrences
+from fedaudit.federation.folder import unchecked_caveats
 from fedaudit.journal.shards import AuditJournal
-from fedaudit.system.files import existing
+from fedaudit.system.files import existing_path
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -47,7 +47,7 @@ class Audit:
 Watcher = Callable[[str], Progress]
 
 
-def silent(_title: str) -> Progress:
+def no_watcher(_title: str) -> Progress:
     """Watch nothing."""
     return no_progress
 
@@ -67,7 +67,7 @@ def check(request: AuditRequest) -> AuditTarget:
     ray_cluster.check(request.engine, request.device)
     held_out.check(request)
     for path in filter(None, (request.own, request.others, request.unseen)):
-        if not existing(path, "file").is_file():
+        if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
     check_files(request)
     return _resolved(request)
@@ -85,14 +85,14 @@ def _resolved(request: AuditRequest) -> AuditTarget:
 def run(
     request: AuditRequest,
     redactor: Callable[[], "Redactor"],
-    watch: Watcher = silent,
+    watch: Watcher = no_watcher,
     kept: AuditJournal | None = None,
 ) -> Audit:
     """Audit what `request` names: cheap checks first, then the model, then the attacks.
 
     `kept` has the answers that earlier runs were given, and gets those of this one.
     """
-    from fedaudit.report.run_header import framed
+    from fedaudit.report.run_header import build_report
 
     started = datetime.now(UTC)
     attacks = [
@@ -114,12 +114,15 @@ def run(
     found: dict[str, Any] = {}
     begun: prompt_start.PromptStartScores | None = None
     everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
-    memory, ways = attack_runner.memory(everywhere), views(engine, audited, request.keys)
+    memory, ways = (
+        attack_runner.response_cache(everywhere),
+        model_views(engine, audited, request.keys),
+    )
     tries = attack_runner.AttackTries(alone=len(attacks) == 1)
     for view in ways:
         # Prompts begin alike under every key, as the first view's adapter expects it.
-        begun = begun or prompt_start.choose(
-            view.engine, view.tuned, places(view.engine, attacker.documents, CONTEXT)
+        begun = begun or prompt_start.choose_prompt_start(
+            view.engine, view.tuned, pii_occurrences(view.engine, attacker.documents, CONTEXT)
         )
         case, measured = prepare(view, audited, attacker, victim, request, watch, begun=begun)
         case = replace(
@@ -137,29 +140,31 @@ def run(
         kept.asked()
     documents = [one for file in files for one in file.documents]
     names = [str(value) for view in ways for value in view.scope.values()]
-    results = evidence.cleared(results, documents, redactor, names)
-    report = framed(
+    results = evidence.mask_results(results, documents, redactor, names)
+    report = build_report(
         command=request.command,
         name=identity(request, audited),
         config={**settings(request), "round": audited.round},
         started=started,
-        **before(kept),
+        **resumption_facts(kept),
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
         base_sha256=base_sha256,
         **found,
-        spent={"queries": attack_runner.asked(results, memory, ways)},
+        spent={"queries": attack_runner.count_queries(results, memory, ways)},
         environment=environment.describe(request.device),
         data=[file.row() for file in (*files, *([apart.file] if apart else []))],
         seeds={request.purpose: request.seed},
         measurements=[row for result in results for row in result.measurements],
-        findings=evidence.masked([f for result in results for f in result.findings], redactor),
+        findings=evidence.mask_findings(
+            [f for result in results for f in result.findings], redactor
+        ),
         limits=[
             *(limit for result in results for limit in result.limits),
-            *unchecked(audited.federation),
+            *unchecked_caveats(audited.federation),
             *(apart.limits if apart else ()),
-            *reading(files),
+            *reading_caveats(files),
             *([ALONE] if victim and not members else []),
         ],
     )
@@ -189,7 +194,7 @@ def load(
         batch_size=request.batch_size,
         fetch=audited.federation is None,
     )
-    engine, known = spread.engine(order, request.engine)
+    engine, known = spread.make_engine(order, request.engine)
     if audited.base_sha256 not in ("", known.sha256, known.earlier):
         raise InputError(
             f"The base {audited.base} is not the one that the federation was trained on "
@@ -237,7 +242,7 @@ def prepare(
     return case, {"effect": adapter_effect.table(changed), "beginning": begun.table()}
 
 
-def before(kept: AuditJournal | None) -> dict[str, Any]:
+def resumption_facts(kept: AuditJournal | None) -> dict[str, Any]:
     """Return what a report says of the runs that this one goes on with."""
     if kept is None:
         return {}

@@ -15,7 +15,7 @@ from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.watermark import Score
 from fedaudit.audit.evidence import TEXT
-from fedaudit.report.document import broken, plain
+from fedaudit.report.document import schema_violation, to_plain
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 """What a kind or a metric may be called."""
@@ -26,7 +26,7 @@ MASK = frozenset({"label", "length", "hmac"})
 """Fields of the evidence that the mask of what leaked takes."""
 
 
-def checked(plugin: str, result: object) -> Result:
+def check_result(plugin: str, result: object) -> Result:
     """Return what an attack returned, its numbers as JSON has them.
 
     Raises ResultError in one line that names the plugin and what is wrong with the result.
@@ -37,7 +37,7 @@ def checked(plugin: str, result: object) -> Result:
         raise _refused(plugin, error) from error
 
 
-def attributed(plugin: str, found: object) -> AttributionResult:
+def check_attribution(plugin: str, found: object) -> AttributionResult:
     """Return what a way of attribution returned; raises ResultError likewise."""
     try:
         if not isinstance(found, AttributionResult):
@@ -48,7 +48,7 @@ def attributed(plugin: str, found: object) -> AttributionResult:
         for number, score in enumerate(found.marks.values(), 1):
             if not isinstance(score, Score):
                 raise ValueError(f"mark {number} has a {type(score).__name__}, no Score")
-            plain(score, f"mark {number}")
+            to_plain(score, f"mark {number}")
     except (ValueError, TypeError, AttributeError) as error:
         raise _refused(plugin, error) from error
     return found
@@ -98,7 +98,7 @@ def _row(place: str, row: object) -> Measurement:
     for name in ("n", "hits"):
         if not isinstance(table[name], int | None) or isinstance(table[name], bool):
             raise ValueError(f"{place}: {name} is no whole number")
-    if part := broken(table):
+    if part := schema_violation(table):
         raise ValueError(f"{place}: {part} is not as docs/report-fields.md says")
     for less, more in (("low", "high"), ("hits", "n")):
         if None not in (table[less], table[more]) and table[less] > table[more]:
@@ -162,7 +162,7 @@ def _strings(what: str, some: Iterable[object]) -> None:
 def _json(place: str, name: str, value: object) -> Any:
     """Return `value` as JSON has it; the error says where, and nothing of the value."""
     try:
-        found = plain(value, name)
+        found = to_plain(value, name)
         json.dumps(found)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(

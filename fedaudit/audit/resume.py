@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def kept(
+def open_journal(
     request: "AuditRequest",
     audited: AuditTarget,
     place: Path,
@@ -38,12 +38,12 @@ def kept(
     header = {
         "run": identity.identity(request, audited),
         "command": request.command,
-        "config": identity.facts(request, audited),
+        "config": identity.run_facts(request, audited),
         "shard": str(shard) if shard else None,
         "words": sys.argv[1:],
-        "device": environment.machine(request.device),
+        "device": environment.machine_facts(request.device),
     }
-    begun = (place / FILE).exists() or stopped(place)  # perhaps before it was told anything
+    begun = (place / FILE).exists() or was_stopped(place)  # perhaps before it was told anything
     found = journal.load(place, write=True)
     try:
         if found is not None:
@@ -59,7 +59,7 @@ def kept(
 
 def _check(found: Journal, header: Mapping[str, Any], *, resume: bool) -> None:
     """Refuse the journal of another audit, and one that nobody asked to go on with."""
-    differing = identity.changed(header["config"], found.header.get("config", {}))
+    differing = identity.describe_changes(header["config"], found.header.get("config", {}))
     if differing:
         raise InputError(
             f"{found.place} holds the answers of another audit: {differing}. Choose another "
@@ -83,7 +83,7 @@ def _shard(name: str | None, whole: str) -> str:
     return f"shard {name}" if name else whole
 
 
-def stopped(place: Path) -> bool:
+def was_stopped(place: Path) -> bool:
     """Tell whether an audit that was stopped left its report here."""
     from fedaudit.report.document import read
 
@@ -91,14 +91,14 @@ def stopped(place: Path) -> bool:
     return path.exists() and read(path)["status"] == "interrupted"
 
 
-def interrupted(
+def interrupted_report(
     request: "AuditRequest", audited: AuditTarget, started: datetime, kept: AuditJournal
 ) -> "Report":
     """Return the report of an audit that was stopped: no numbers, and how to go on."""
-    from fedaudit.report.run_header import framed
+    from fedaudit.report.run_header import build_report
     from fedaudit.report.verdict.policy import RULE
 
-    return framed(
+    return build_report(
         status="interrupted",
         command=request.command,
         name=identity.identity(request, audited),

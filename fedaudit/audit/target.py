@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedaudit import nano
-from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import (
     DEPLOYED,
@@ -13,7 +13,7 @@ from fedaudit.federation.folder import (
     latest,
     open_federation,
 )
-from fedaudit.system.files import like
+from fedaudit.system.files import suggest_neighbour
 from fedaudit.system.names import check_linked
 
 RUNS = Path("runs")
@@ -74,7 +74,7 @@ def resolve(
             f"{place} is an adapter: name its base with --target and it with --adapter {place}."
         )
     if target != nano.BASE and not place.exists() and _is_path(str(target)):
-        raise InputError(f"There is no target {target}.{like(place)}")
+        raise InputError(f"There is no target {target}.{suggest_neighbour(place)}")
     if place.is_file():
         raise InputError(f"{place} is a file; a target is a folder or a hub id.")
     if place.is_dir() and not (place / "config.json").exists():
@@ -117,7 +117,7 @@ def _deployed(audited: AuditTarget, client: str | None, data: Path | None) -> Au
             "--client, or audit the global adapter itself with --round."
         )
     if client not in clients:
-        raise unknown("client", client, clients)
+        raise unknown_name_error("client", client, clients)
     folder = federation.path / DEPLOYED / client
     for path in (folder, *folder.parent.rglob("*")):
         check_linked(path, federation.path)

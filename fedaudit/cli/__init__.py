@@ -34,7 +34,7 @@ from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, Usage
 from fedaudit.cli import gate
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.doctor import doctor
-from fedaudit.cli.exit_handling import invoke, listening
+from fedaudit.cli.exit_handling import invoke_command, note_interrupts
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
 from fedaudit.cli.memorize import memorize
@@ -46,7 +46,7 @@ from fedaudit.cli.reproduce import reproduce
 from fedaudit.cli.scrub import scrub
 from fedaudit.cli.simulate import simulate
 from fedaudit.cli.streams import streams
-from fedaudit.system.files import told
+from fedaudit.system.files import explain_os_error
 
 app = typer.Typer(
     name="fedaudit",
@@ -84,7 +84,7 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     _printable()
     with streams() as shown:
-        with listening():
+        with note_interrupts():
             code = _run()
         if lost := shown.lost():
             _say(
@@ -121,14 +121,14 @@ def _run() -> int:
     """Return the exit code: of a result, of a user's mistake in one line, or of a bug."""
     try:
         _decodable()
-        return invoke(get_command(app), sys.argv[1:])
+        return invoke_command(get_command(app), sys.argv[1:])
     except FedauditError as error:
         _say(str(error))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except Exception as error:
-        if isinstance(error, OSError) and (mistake := told(error)):
+        if isinstance(error, OSError) and (mistake := explain_os_error(error)):
             _say(str(mistake))
             return mistake.exit_code
         # Typer's own usage errors; it vendors click, whose classes it does not export.
@@ -146,7 +146,7 @@ def _bug(error: Exception) -> int:
     from fedaudit.config import registry
 
     traceback.print_exc()
-    name, package = registry.behind(error) or ("", "fedaudit ")
+    name, package = registry.plugin_behind(error) or ("", "fedaudit ")
     own = package.startswith("fedaudit ")
     whose = "fedaudit" if own else f"the plugin {name!r} of {package}"
     _say(f"This is a bug in {whose}, not in your input; please report it with the lines above.")
@@ -163,6 +163,6 @@ def _interrupted() -> int:
 
 def _say(text: str) -> None:
     """Print one line on stderr; what it quotes from files cannot steer the terminal."""
-    from fedaudit.report.redaction import visible
+    from fedaudit.report.redaction import make_visible
 
-    print(f"fedaudit: {visible(' '.join(text.split()))}", file=sys.stderr)
+    print(f"fedaudit: {make_visible(' '.join(text.split()))}", file=sys.stderr)

@@ -37,7 +37,7 @@ class AuditModule(Protocol):
 
 def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
     """Return options by plugin; a key must name an attack that runs, or the detector."""
-    from fedaudit.api.errors import unknown
+    from fedaudit.api.errors import unknown_name_error
     from fedaudit.config import registry
     from fedaudit.config.options import parse_settings
 
@@ -45,14 +45,14 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
     known = [name for kind in ("attack", "detector") for name in registry.plugins(kind)]
     for name in plugins:
         if name not in known:
-            raise unknown("attack or detector", name, known)
+            raise unknown_name_error("attack or detector", name, known)
     for name, chosen in table.items():
         if name not in plugins or not isinstance(chosen, dict):
-            raise unknown("attack or detector in use", name, plugins)
+            raise unknown_name_error("attack or detector in use", name, plugins)
     return table
 
 
-def audited(
+def run_audit(
     request: "AuditRequest",
     *,
     out: Path | None,
@@ -74,7 +74,7 @@ def audited(
     """
     from fedaudit.audit import merge, pipeline
     from fedaudit.audit import resume as resuming
-    from fedaudit.cli.console import note
+    from fedaudit.cli.console import print_note
     from fedaudit.journal import shards
     from fedaudit.system.locks import locked
 
@@ -83,42 +83,44 @@ def audited(
         raise UsageError("One shard has no report: --json and --reveal go with fedaudit merge.")
     found = by.check(request)
     for line in _notes(found, ", ".join(clients)):
-        note(line, quiet=quiet)
+        print_note(line, quiet=quiet)
     place = _place(request, found, out, part)
     _writable(place, json)
     redactor = _redactor(place if out else RUNS, quiet)
     keeper = (
-        merge.kept(request, found, parts, recheck / 100)
+        merge.merged_journals(request, found, parts, recheck / 100)
         if parts
-        else resuming.kept(request, found, place, resume=resume, shard=part)
+        else resuming.open_journal(request, found, place, resume=resume, shard=part)
     )
     with locked(place / LOCK, f"Another process is auditing into {place}."), keeper as kept:
         try:
             audit = _run(by, request, found, redactor, kept, place, json, quiet)
         except shards.PartAsked:
             kept.finish()
-            if resuming.stopped(place):
+            if resuming.was_stopped(place):
                 (place / "report.json").unlink()
-            note(
+            print_note(
                 f"Shard {part} is in {place}; fedaudit merge puts all parts together.", quiet=quiet
             )
             return 0
-        code = finished(audit, place, json=json, reveal=reveal, quiet=quiet)
+        code = finish_report(audit, place, json=json, reveal=reveal, quiet=quiet)
         if not kept.merged:
             kept.remove()
     return code
 
 
-def finished(audit: "Audit", place: Path, *, json: Path | None, reveal: bool, quiet: bool) -> int:
+def finish_report(
+    audit: "Audit", place: Path, *, json: Path | None, reveal: bool, quiet: bool
+) -> int:
     """Write and show the report of an audit; return the exit code."""
-    from fedaudit.cli.console import note, saved, shown, verdict_code
+    from fedaudit.cli.console import print_note, print_report, save_report, verdict_code
 
-    report = saved(audit.report, place / "report.json", json)
-    shown(report)
+    report = save_report(audit.report, place / "report.json", json)
+    print_report(report)
     if reveal:
         _reveal(audit.revealed, place / "revealed.jsonl")
-        note(f"The leaks stand in plain text in {place / 'revealed.jsonl'}.", quiet=quiet)
-    note(f"The report is {place / 'report.json'}.", quiet=quiet)
+        print_note(f"The leaks stand in plain text in {place / 'revealed.jsonl'}.", quiet=quiet)
+    print_note(f"The report is {place / 'report.json'}.", quiet=quiet)
     return verdict_code(report)
 
 
@@ -135,12 +137,12 @@ def _writable(place: Path, json: Path | None) -> None:
 
 def _redactor(place: Path, quiet: bool) -> "Callable[[], Redactor]":
     """Return what masks leaks, under the user's key; that there is none is told at once."""
-    from fedaudit.cli.console import note
+    from fedaudit.cli.console import print_note
     from fedaudit.report.redaction import Redactor, key_for
 
     key, said = key_for(place)
     if said:
-        note(said, quiet=quiet)
+        print_note(said, quiet=quiet)
     return lambda: Redactor(key)
 
 
@@ -156,12 +158,12 @@ def _run(
 ) -> "Audit":
     """Audit; what is stopped leaves a report that says so, and what it was told."""
     from fedaudit.audit import resume
-    from fedaudit.cli.console import bars, saved
-    from fedaudit.cli.exit_handling import crashes, stopping
+    from fedaudit.cli.console import progress_bars, save_report
+    from fedaudit.cli.exit_handling import handle_sigterm, raise_plugin_crashes
 
     started = datetime.now(UTC)
     try:
-        with stopping(), bars(quiet) as bar, crashes():
+        with handle_sigterm(), progress_bars(quiet) as bar, raise_plugin_crashes():
             return by.run(request, redactor, bar, kept)
     except ResultError as error:
         asked = "" if kept.merged else " The answers are kept: --resume goes on with them."
@@ -169,11 +171,11 @@ def _run(
     except (KeyboardInterrupt, Interrupted) as error:
         if kept.merged:
             raise Interrupted("Interrupted; the shards are as they were.") from error
-        report = resume.interrupted(request, found, started, kept)
+        report = resume.interrupted_report(request, found, started, kept)
         path = place / "report.json"
-        if not path.exists() or resume.stopped(place):
+        if not path.exists() or resume.was_stopped(place):
             with suppress(FedauditError):  # the disk may be full
-                saved(report, path, json)
+                save_report(report, path, json)
         raise Interrupted(f"{_why(error)} {_next(kept)}") from error
 
 
@@ -208,7 +210,7 @@ def _place(
     Of one that was stopped, the journal tells whether it is another.
     """
     from fedaudit.audit.fingerprint import identity
-    from fedaudit.audit.resume import stopped
+    from fedaudit.audit.resume import was_stopped
     from fedaudit.journal.journal import FILE
     from fedaudit.report.document import read
 
@@ -217,7 +219,7 @@ def _place(
     place = out or RUNS / request.command / f"{name}{part}"
     if place.is_file():
         raise InputError(f"{place} is a file; --out needs a folder.")
-    kept = (place / FILE).exists() and stopped(place)
+    kept = (place / FILE).exists() and was_stopped(place)
     path = place / "report.json"
     if path.exists() and not kept and read(path)["run"]["id"] != name:
         raise InputError(f"{place} holds another run's report; choose another --out or remove it.")

@@ -27,7 +27,7 @@ def console() -> "Console":
     return Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False)
 
 
-def note(text: str, *, quiet: bool = False) -> None:
+def print_note(text: str, *, quiet: bool = False) -> None:
     """Tell the user something that is no result."""
     if not quiet:
         print(text, file=sys.stderr)
@@ -42,19 +42,19 @@ def verdict_code(report: Mapping[str, Any]) -> int:
     return VERDICT_CODES[report["verdict"]["status"]]
 
 
-def saved(report: "Report", *paths: Path | None) -> Mapping[str, Any]:
+def save_report(report: "Report", *paths: Path | None) -> Mapping[str, Any]:
     """Write `report` to every path given and return it as read by renderers."""
     from fedaudit.report.document import write
-    from fedaudit.system.files import folder
+    from fedaudit.system.files import make_folder
 
     for path in paths:
         if path is not None:
-            folder(path.parent)
+            make_folder(path.parent)
             write(report, path)
     return report.to_json()
 
 
-def shown(report: Mapping[str, Any]) -> None:
+def print_report(report: Mapping[str, Any]) -> None:
     """Print a report to stdout."""
     from fedaudit.report.renderers.terminal import render
 
@@ -62,7 +62,7 @@ def shown(report: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
+def progress_bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
     """Give a maker of progress bars on stderr, one for each title."""
     if quiet:
         yield lambda title: no_progress
@@ -85,7 +85,7 @@ def bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
 
 
 @contextmanager
-def training(quiet: bool) -> Iterator[Callable[["Event"], None]]:
+def training_progress(quiet: bool) -> Iterator[Callable[["Event"], None]]:
     """Give a listener that shows a simulation's rounds with loss and time left.
 
     Where nobody watches a bar, in a log, each round begins a line.
@@ -131,7 +131,7 @@ class _Lines:
         if done := event.done - self.before:
             seconds = time.monotonic() - self.started
             told += f", about {seconds / done * (event.total - event.done):.0f} s left"
-        note(told)
+        print_note(told)
 
 
 @contextmanager
@@ -163,7 +163,7 @@ def _live() -> Iterator[tuple["Bars", Callable[[], None]]]:
             shown_bars.stop()
 
 
-def placed(out: Path | None, otherwise: Path, json: Path | None) -> Path:
+def report_folder(out: Path | None, otherwise: Path, json: Path | None) -> Path:
     """Return the report's folder, once it and the file `json` are known to be such."""
     from fedaudit.api.errors import InputError
     from fedaudit.system.files import check_target, existing_parent
@@ -181,9 +181,9 @@ def placed(out: Path | None, otherwise: Path, json: Path | None) -> Path:
     return place
 
 
-def reported(report: Any, place: Path, json: Path | None, quiet: bool) -> int:
+def report_and_exit_code(report: Any, place: Path, json: Path | None, quiet: bool) -> int:
     """Save a report into its folder, show it, and return the exit code of its verdict."""
-    document = saved(report, place / "report.json", json)
-    shown(document)
-    note(f"The report is {place / 'report.json'}.", quiet=quiet)
+    document = save_report(report, place / "report.json", json)
+    print_report(document)
+    print_note(f"The report is {place / 'report.json'}.", quiet=quiet)
     return verdict_code(document)

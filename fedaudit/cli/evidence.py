@@ -13,7 +13,7 @@ DIFFERS = 1
 """The exit code where something differs from what the report says."""
 
 
-def verified(path: Path, key: Path | None, root: Path | None) -> int:
+def print_verification(path: Path, key: Path | None, root: Path | None) -> int:
     """Print a line for everything that a report says and that can be checked, and a sum."""
     found, content = _read(path)
     checks = [*_checks(found, path, root), *_signature(path, key, content)]
@@ -21,9 +21,9 @@ def verified(path: Path, key: Path | None, root: Path | None) -> int:
     return DIFFERS if any(one.state == "differs" for one in checks) else 0
 
 
-def attested(path: Path, key: Path, root: Path | None) -> int:
+def sign_report(path: Path, key: Path, root: Path | None) -> int:
     """Sign a report whose every check holds, and write the attestation beside it."""
-    from fedaudit.cli.console import note
+    from fedaudit.cli.console import print_note
     from fedaudit.report import attestation
     from fedaudit.system.files import atomic_text
 
@@ -32,12 +32,12 @@ def attested(path: Path, key: Path, root: Path | None) -> int:
     checks = _checks(found, path, root)
     print_checks(checks)
     if any(one.state == "differs" for one in checks):
-        note("Not signed: something differs from what the report says.")
+        print_note("Not signed: something differs from what the report says.")
         return DIFFERS
     said = attestation.statement(found, content, _inputs(found, checks))
     place = attestation.place(path)
     atomic_text(place, attestation.sign(said, signer))
-    note(f"Written: {place}")
+    print_note(f"Written: {place}")
     return 0
 
 
@@ -46,16 +46,16 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes]:
     from fedaudit.report import document
 
     content = document.content(path)
-    return document.parsed(content, path), content
+    return document.parse_report(content, path), content
 
 
 def _checks(report: Mapping[str, Any], path: Path, root: Path | None) -> "list[Check]":
-    from fedaudit.audit.verification.report import checks
-    from fedaudit.system.files import existing
+    from fedaudit.audit.verification.report import verify_report
+    from fedaudit.system.files import existing_path
 
     if root:
-        existing(root, "folder")
-    return list(checks(report, path.parent, root))
+        existing_path(root, "folder")
+    return list(verify_report(report, path.parent, root))
 
 
 def _signature(path: Path, key: Path | None, content: bytes) -> "list[Check]":
@@ -68,7 +68,7 @@ def _signature(path: Path, key: Path | None, content: bytes) -> "list[Check]":
         why = "name its signer's key with --public-key"
         return [replace(one, why=why)] if place.exists() else []
     try:
-        made = attestation.vouched(place, attestation.public_key(key), content)
+        made = attestation.attestation_time(place, attestation.public_key(key), content)
     except attestation.Refused as error:
         return [replace(one, state="differs", why=str(error))]
     return [replace(one, state="same", why=f"signed at {made} with the key of {key.name}")]
@@ -94,10 +94,10 @@ def _inputs(report: Mapping[str, Any], checks: "Sequence[Check]") -> list[dict[s
 
 def print_checks(checks: "Sequence[Check]") -> None:
     """Print a line for each check, and how many there are of each state."""
-    from fedaudit.report.redaction import visible
+    from fedaudit.report.redaction import make_visible
 
     for one in checks:
-        print(visible(" ".join(str(one).split())))
+        print(make_visible(" ".join(str(one).split())))
     count = Counter[str](one.state for one in checks)
     states = ("same", "differs", "not at hand", "not checked")
     print(", ".join(f"{count[state]} {state}" for state in states if count[state]) + ".")

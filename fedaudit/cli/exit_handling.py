@@ -17,7 +17,7 @@ _asked = threading.Event()
 
 
 @contextmanager
-def listening() -> Iterator[None]:
+def note_interrupts() -> Iterator[None]:
     """Note in the block that Ctrl-C was pressed: what raises KeyboardInterrupt may be a plugin."""
     _asked.clear()
     if threading.current_thread() is not threading.main_thread():
@@ -33,7 +33,7 @@ def listening() -> Iterator[None]:
 
 
 @contextmanager
-def stopping() -> Iterator[None]:
+def handle_sigterm() -> Iterator[None]:
     """Take SIGTERM, which schedulers send, as Ctrl-C is taken: what was begun is put away."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -46,7 +46,7 @@ def stopping() -> Iterator[None]:
 
 
 @contextmanager
-def crashes() -> Iterator[None]:
+def raise_plugin_crashes() -> Iterator[None]:
     """Raise PluginCrash for whatever else would end the process: sys.exit, a library's panic.
 
     Ctrl-C passes, and so does every Exception.
@@ -61,13 +61,13 @@ def crashes() -> Iterator[None]:
         raise PluginCrash(_told(error)) from error
 
 
-def invoke(command: Any, words: Sequence[str]) -> int:
+def invoke_command(command: Any, words: Sequence[str]) -> int:
     """Run a command by its words and return its exit code; what goes wrong is raised.
 
     Typer's own runner would take a closed pipe for an error, and a plugin's sys.exit for success.
     """
     try:
-        with crashes(), command.make_context("fedaudit", list(words)) as context:
+        with raise_plugin_crashes(), command.make_context("fedaudit", list(words)) as context:
             return int(command.invoke(context) or 0)
     except typer.Exit as left:
         return left.exit_code
@@ -83,7 +83,7 @@ def _by_a_plugin(error: KeyboardInterrupt) -> bool:
     from fedaudit.config import registry
 
     heard = signal.getsignal(signal.SIGINT) is _interrupt
-    return heard and not _asked.is_set() and registry.behind(error) is not None
+    return heard and not _asked.is_set() and registry.plugin_behind(error) is not None
 
 
 def _told(error: BaseException) -> str:
@@ -92,7 +92,7 @@ def _told(error: BaseException) -> str:
 
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    found = registry.behind(error)
+    found = registry.plugin_behind(error)
     who = f"The plugin {found[0]!r} of {found[1]}" if found else "fedaudit, or a library under it,"
     return (
         f"{who} ended with {type(error).__name__}{place} in place of a result. That is a bug of "

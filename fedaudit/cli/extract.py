@@ -125,7 +125,7 @@ def extract(
 
     chosen = tuple(attack or ["contextual"])
     options = attacking.options(set_, (*chosen, detector))
-    options = estimators.options(estimator, chosen, options)
+    options = estimators.estimator_options(estimator, chosen, options)
     asked: dict[str, Any] = {
         "attacks": chosen,
         "options": options,
@@ -162,7 +162,7 @@ def extract(
     request = ExtractionRequest(
         prefixes=own, victim=victim, members=tuple(member or ()), held_out=held_out, **asked
     )
-    return attacking.audited(request, **shown)
+    return attacking.run_audit(request, **shown)
 
 
 def _every_pair(
@@ -170,13 +170,13 @@ def _every_pair(
 ) -> int:
     """Audit every client as attacker on every other one."""
     from fedaudit.audit import cross_client
-    from fedaudit.audit.inputs.clients import parties
+    from fedaudit.audit.inputs.clients import list_clients
 
-    clients = parties(asked["target"], files)
+    clients = list_clients(asked["target"], files)
     request = cross_client.CrossClientRequest(
         clients=clients, budget=budget or cross_client.BUDGET, **asked
     )
-    return attacking.audited(
+    return attacking.run_audit(
         request, by=cross_client, clients=[client.name for client in clients], **shown
     )
 

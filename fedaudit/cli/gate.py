@@ -66,19 +66,19 @@ def ask(
 ) -> int:
     """Answer one prompt as the deployed model does, and say which adapter answered."""
     from fedaudit.audit import deployment
-    from fedaudit.cli.console import console, note
-    from fedaudit.report.redaction import visible
+    from fedaudit.cli.console import console, print_note
+    from fedaudit.report.redaction import make_visible
 
     answer = deployment.ask(
-        deployment.opened(run, client, device),
+        deployment.open_deployment(run, client, device),
         prompt,
         key,
         new_tokens=new_tokens,
         temperature=temperature,
         seed=seed,
     )
-    note(f"The adapter {answer.adapter} answers.")
-    console().print(visible(answer.text))
+    print_note(f"The adapter {answer.adapter} answers.")
+    console().print(make_visible(answer.text))
     return 0
 
 
@@ -87,14 +87,16 @@ def _changed(
 ) -> int:
     """Change a key, and show that no adapter changed with it."""
     from fedaudit.audit import deployment
-    from fedaudit.cli.console import note
+    from fedaudit.cli.console import print_note
 
-    found: DeployedGate = deployment.opened(run, client)
-    before = deployment.adapters(found)
+    found: DeployedGate = deployment.open_deployment(run, client)
+    before = deployment.adapter_hashes(found)
     deployment.rekey(found, change, name, adapter)
-    note(f"The gate of {client} was trained anew.", quiet=quiet)
-    _show(before, deployment.adapters(found))
-    note(f"The keys are in {found.folder / client}, in a file that only you can read.", quiet=quiet)
+    print_note(f"The gate of {client} was trained anew.", quiet=quiet)
+    _show(before, deployment.adapter_hashes(found))
+    print_note(
+        f"The keys are in {found.folder / client}, in a file that only you can read.", quiet=quiet
+    )
     return 0
 
 

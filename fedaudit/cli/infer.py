@@ -90,7 +90,7 @@ def infer(
         dtype=dtype,
         engine=engine,
     )
-    return attacking.audited(
+    return attacking.run_audit(
         request,
         out=out,
         json=json,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.api.errors import InputError, UsageError, unknown
-from fedaudit.cli.audit_runner import audited
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.cli.audit_runner import run_audit
 from fedaudit.cli.options import (
     Adapter,
     BatchSize,
@@ -155,7 +155,7 @@ def memorize(
         "engine": engine,
     }
     request = _request(run or [], clients or [], target, protocol, asked)
-    return audited(
+    return run_audit(
         request,
         by=measure,
         clients=[client.name for client in request.clients],
@@ -177,7 +177,7 @@ def _options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]
     table = parse_settings(set_ or [])
     for name, chosen in table.items():
         if name not in plugins or not isinstance(chosen, dict):
-            raise unknown("paraphraser or detector in use", name, filter(None, plugins))
+            raise unknown_name_error("paraphraser or detector in use", name, filter(None, plugins))
     return table
 
 
@@ -189,7 +189,7 @@ def _request(
     asked: Mapping[str, Any],
 ) -> "MemorizationRequest":
     """Return what is asked for: files behind --clients are clients, one path alone is RUN."""
-    from fedaudit.audit.memorization.clients import parties
+    from fedaudit.audit.memorization.clients import client_files
     from fedaudit.audit.memorization.options import Protocol
     from fedaudit.audit.memorization.request import MemorizationRequest
     from fedaudit.config.options import build
@@ -197,7 +197,7 @@ def _request(
     made = build(Protocol, protocol, "memorize")
     if clients:
         return MemorizationRequest(
-            clients=parties(None, [*clients, *places]), target=target, protocol=made, **asked
+            clients=client_files(None, [*clients, *places]), target=target, protocol=made, **asked
         )
     if len(places) > 1:
         raise UsageError(f"What is {places[1]}? Name the clients' files with --clients FILE FILE.")
@@ -208,4 +208,6 @@ def _request(
             "--clients FILE FILE ..."
         )
     where = target or (str(places[0]) if places else None)
-    return MemorizationRequest(clients=parties(named, ()), target=where, protocol=made, **asked)
+    return MemorizationRequest(
+        clients=client_files(named, ()), target=where, protocol=made, **asked
+    )

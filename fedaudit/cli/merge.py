@@ -26,7 +26,7 @@ def merge(
     asked again of a random sample alone, to see that the shard holds what the model says.
     """
     from fedaudit.audit import merge
-    from fedaudit.cli.exit_handling import invoke
+    from fedaudit.cli.exit_handling import invoke_command
 
     command, *given = merge.words(parts)
     words = [command, "--device", device, "--recheck", str(recheck)]
@@ -35,4 +35,4 @@ def merge(
     words += [name for name, on in (("--reveal", reveal), ("--quiet", quiet)) if on]
     # The shard's own words last: among them may be a "--", behind which nothing is an option.
     words += given
-    return invoke(context.find_root().command, words)
+    return invoke_command(context.find_root().command, words)

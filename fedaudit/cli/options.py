@@ -114,9 +114,9 @@ def nothing_before(context: typer.Context) -> None:
             raise UsageError(f"Give {option} behind {context.invoked_subcommand}, not before it.")
 
 
-def given(set_: list[str] | None) -> dict[str, Any]:
+def plugin_options(set_: list[str] | None) -> dict[str, Any]:
     """Return options by plugin; a key must name an attribution or a watermark."""
-    from fedaudit.api.errors import unknown
+    from fedaudit.api.errors import unknown_name_error
     from fedaudit.config import registry
     from fedaudit.config.options import parse_settings
 
@@ -124,5 +124,5 @@ def given(set_: list[str] | None) -> dict[str, Any]:
     known = [*registry.plugins("attribution"), *registry.plugins("watermark")]
     for name, chosen in table.items():
         if name not in known or not isinstance(chosen, dict):
-            raise unknown("attribution or watermark", name, known)
+            raise unknown_name_error("attribution or watermark", name, known)
     return table

@@ -9,7 +9,7 @@ def plugins(
     name: Annotated[str | None, typer.Argument(help="A plugin, to see its options.")] = None,
 ) -> int:
     """List the installed plugins, or show one: options, defaults, paper."""
-    from fedaudit.api.errors import unknown
+    from fedaudit.api.errors import unknown_name_error
     from fedaudit.config import registry
 
     kinds = {kind: registry.plugins(kind) for kind in registry.KINDS}
@@ -20,7 +20,9 @@ def plugins(
         return 0
     named = [(kind, found[name]) for kind, found in kinds.items() if name in found]
     if not named:
-        raise unknown("plugin", name, [known for found in kinds.values() for known in found])
+        raise unknown_name_error(
+            "plugin", name, [known for found in kinds.values() for known in found]
+        )
     for kind, cls in named:
         print("\n".join(registry.describe(kind, cls)))
     return 0

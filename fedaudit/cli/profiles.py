@@ -20,7 +20,7 @@ def profiles(
     from fedaudit.simulation.config import Simulation
 
     if name is None:
-        for known in profile.shipped():
+        for known in profile.shipped_profiles():
             print(f"{known:<14} {profile.load(known).title}")
         return 0
     chosen = profile.load(name)

@@ -47,13 +47,13 @@ def report(
     from fedaudit.cli import evidence
 
     if attest:
-        return evidence.attested(path, attest, root)
-    return evidence.verified(path, public_key, root)
+        return evidence.sign_report(path, attest, root)
+    return evidence.print_verification(path, public_key, root)
 
 
 def _shown(path: Path, format_: str, out: Path | None) -> int:
-    from fedaudit.api.errors import unknown
-    from fedaudit.cli.console import note, shown
+    from fedaudit.api.errors import unknown_name_error
+    from fedaudit.cli.console import print_note, print_report
     from fedaudit.report import document
     from fedaudit.report.renderers import html, markdown
     from fedaudit.report.verdict import recheck
@@ -61,21 +61,21 @@ def _shown(path: Path, format_: str, out: Path | None) -> int:
 
     forms = {"html": html.render, "json": document.dumps, "markdown": markdown.render}
     if format_ not in {"terminal", *forms}:
-        raise unknown("report format", format_, {"terminal", *forms})
+        raise unknown_name_error("report format", format_, {"terminal", *forms})
     found = document.read(path)
     if format_ == "terminal":
-        shown(found)
+        print_report(found)
         return 0
     text = forms[format_](found)
     if told := recheck.recheck(found).told:
-        note(told)
+        print_note(told)
     if format_ == "html" and out is None:
         out = path.with_suffix(".html")
     if out is None:
         _print(text, format_)
         return 0
     atomic_text(out, text)
-    note(f"Written: {out}")
+    print_note(f"Written: {out}")
     return 0
 
 

@@ -37,45 +37,51 @@ def reproduce(
 
     A federation of equal settings is trained once and kept. Exit code 1: a claim does not hold.
     """
-    from fedaudit.cli.console import bars, note, saved, shown, training
-    from fedaudit.cli.simulate import given
+    from fedaudit.cli.console import (
+        print_note,
+        print_report,
+        progress_bars,
+        save_report,
+        training_progress,
+    )
+    from fedaudit.cli.simulate import given_settings
     from fedaudit.config import profile as profiles
     from fedaudit.report.redaction import Redactor, key_for
-    from fedaudit.reproduction.runner import study
+    from fedaudit.reproduction.runner import run_study
     from fedaudit.reproduction.variant import Watch
-    from fedaudit.system.files import check_target, folder
+    from fedaudit.system.files import check_target, make_folder
 
     if json:
         check_target(json)
     started = datetime.now(UTC)
     chosen = profiles.load(profile)
     place = out or Path("runs") / "reproduce" / chosen.name
-    folder(place)
+    make_folder(place)
     key, said = key_for(place)
     if said:
-        note(said, quiet=quiet)
+        print_note(said, quiet=quiet)
     redactor = Redactor(key)
-    with training(quiet) as listener, bars(quiet) as bar:
+    with training_progress(quiet) as listener, progress_bars(quiet) as bar:
         watch = Watch(
-            variant=lambda name, n, of: note(f"Variant {n} of {of}: {name}", quiet=quiet),
+            variant=lambda name, n, of: print_note(f"Variant {n} of {of}: {name}", quiet=quiet),
             training=listener,
             bar=bar,
         )
-        found = study(
+        found = run_study(
             chosen,
             scale,
             quick=quick,
-            settings=given(set_ or [], seed, device, dtype),
+            settings=given_settings(set_ or [], seed, device, dtype),
             federations=place / "federations",
             redactor=redactor,
             watch=watch,
             jobs=jobs,
         )
     report = _report(chosen, scale, found, started, device)
-    document = saved(report, place / "report.json", json)
-    shown(document)
+    document = save_report(report, place / "report.json", json)
+    print_report(document)
     print("\n".join(_figures(found.figures)))
-    note(f"The report is {place / 'report.json'}.", quiet=quiet)
+    print_note(f"The report is {place / 'report.json'}.", quiet=quiet)
     return 1 if any(claim.holds is False for claim in found.claims) else 0
 
 
@@ -95,7 +101,7 @@ def _report(
 ) -> "Report":
     from fedaudit.audit import environment
     from fedaudit.audit.fingerprint import run_id
-    from fedaudit.report.run_header import framed
+    from fedaudit.report.run_header import build_report
 
     figures = [
         {"source": f.source, "what": f.what, "metric": f.metric, "paper": f.value, "ours": ours}
@@ -104,7 +110,7 @@ def _report(
     config: Mapping[str, Any] = {"profile": profile.name, "scale": scale, "figures": figures}
     federations = list(dict.fromkeys(found.federations))
     data = {row["path"]: row for row in found.data}
-    return framed(
+    return build_report(
         command="reproduce",
         name=run_id({**config, "federations": [path.name for path in federations]}),
         config=config,

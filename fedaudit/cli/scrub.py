@@ -52,9 +52,9 @@ def scrub(
     pii list are masked by it; in others the detector looks. What neither marked stays in OUT.
     Options of the detector are set as --set NAME.OPTION=VALUE.
     """
-    from fedaudit.cli.console import bars, note
+    from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.data import scrubbing
-    from fedaudit.data.corpus import told
+    from fedaudit.data.corpus import unread_caveat
 
     order = scrubbing.ScrubRequest(
         source=source,
@@ -70,25 +70,25 @@ def scrub(
     )
     scrubbing.check(order)
     _check_json(json, order)
-    with bars(quiet) as bar:
+    with progress_bars(quiet) as bar:
         done = scrubbing.scrub(order, bar)
     if json:
         _save(json, order, done)
     _show(order, done)
-    for line in told(order.source, done.unread):
-        note(f"{line}; scrub keeps and masks them.", quiet=quiet)
+    for line in unread_caveat(order.source, done.unread):
+        print_note(f"{line}; scrub keeps and masks them.", quiet=quiet)
     return 1 if strict and (done.left or done.named) else 0
 
 
 def _options(set_: list[str] | None, detector: str) -> dict[str, Any]:
     """Return the detector's options; a key must name the detector."""
-    from fedaudit.api.errors import unknown
+    from fedaudit.api.errors import unknown_name_error
     from fedaudit.config.options import parse_settings
 
     table = parse_settings(set_ or [])
     for name, chosen in table.items():
         if name != detector or not isinstance(chosen, dict):
-            raise unknown("detector in use", name, [detector])
+            raise unknown_name_error("detector in use", name, [detector])
     return dict(table.get(detector, {}))
 
 
@@ -119,11 +119,11 @@ def _show(order: "ScrubRequest", done: "ScrubResult") -> None:
     import textwrap
 
     from fedaudit.cli.console import WIDTH
-    from fedaudit.report.redaction import visible
+    from fedaudit.report.redaction import make_visible
 
     for fact in _facts(order, done):
         fill = textwrap.TextWrapper(width=WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-        print("\n".join(fill.wrap(visible(fact))) if len(fact) > WIDTH else visible(fact))
+        print("\n".join(fill.wrap(make_visible(fact))) if len(fact) > WIDTH else make_visible(fact))
 
 
 def _facts(order: "ScrubRequest", done: "ScrubResult") -> Iterator[str]:

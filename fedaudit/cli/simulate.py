@@ -33,7 +33,7 @@ def simulate(
 
     The same command goes on where an interrupted one stopped.
     """
-    from fedaudit.cli.console import note, shown
+    from fedaudit.cli.console import print_note, print_report
     from fedaudit.config import profile as profiles
     from fedaudit.simulation import runner
     from fedaudit.system.files import check_target
@@ -42,15 +42,17 @@ def simulate(
         check_target(json)
     started = datetime.now(UTC)
     chosen = profiles.load(profile)
-    config = settings(chosen.settings(scale), given(set_ or [], seed, device, dtype, engine))
+    config = settings(
+        chosen.settings(scale), given_settings(set_ or [], seed, device, dtype, engine)
+    )
     place = out or Path("runs") / chosen.name
-    runner.prepared(config, place)  # names what is wrong with a plugin before anything else
+    runner.prepare(config, place)  # names what is wrong with a plugin before anything else
     with runner.alone_in(place):
         done = _trained(config, place, started, resume=resume, quiet=quiet)
     if json:
         _copy(place / "report.json", json)
-    shown(done)
-    note(f"The federation is in {place}.", quiet=quiet)
+    print_report(done)
+    print_note(f"The federation is in {place}.", quiet=quiet)
     return 0
 
 
@@ -59,40 +61,40 @@ def _trained(
 ) -> dict[str, Any]:
     """Return the report of the federation, trained as far as it is not."""
     from fedaudit.api.errors import UsageError
-    from fedaudit.cli.console import bars, note, saved, training
+    from fedaudit.cli.console import print_note, progress_bars, save_report, training_progress
     from fedaudit.simulation import runner
 
-    found = runner.existing(config, place)
+    found = runner.existing_manifest(config, place)
     if resume and found is None:
         raise UsageError(f"There is no run in {place} to resume.")
     if found is not None and (kept := _kept(config, found.status, place)):
-        note(f"{place} holds this very federation already, complete.", quiet=quiet)
+        print_note(f"{place} holds this very federation already, complete.", quiet=quiet)
         return kept
     if found is not None:
-        note(f"Going on in {place} after round {len(found.rounds) - 1}.", quiet=quiet)
-    with training(quiet) as listener, bars(quiet) as bar:
+        print_note(f"Going on in {place} after round {len(found.rounds) - 1}.", quiet=quiet)
+    with training_progress(quiet) as listener, progress_bars(quiet) as bar:
         result = runner.simulate(config, place, listener=listener, progress=bar)
-    return dict(saved(_report(config, place, result, started), place / "report.json"))
+    return dict(save_report(_report(config, place, result, started), place / "report.json"))
 
 
 def settings(table: Mapping[str, Any], above: Mapping[str, Any]) -> "Simulation":
     """Return the simulation that a profile's table and the command line's settings make."""
-    from fedaudit.config.options import build, merged
+    from fedaudit.config.options import build, merge_tables
     from fedaudit.simulation.config import Simulation
 
-    return build(Simulation, merged(table, above), "simulate")
+    return build(Simulation, merge_tables(table, above), "simulate")
 
 
-def given(
+def given_settings(
     assignments: list[str], seed: int | None, device: str, dtype: str, engine: str = "local"
 ) -> dict[str, Any]:
     """Return the settings that the command line's options spell; --seed and others win."""
-    from fedaudit.config.options import merged, parse_settings
+    from fedaudit.config.options import merge_tables, parse_settings
 
     own: dict[str, Any] = {} if seed is None else {"seed": seed}
     own |= {key: value for key, value in (("device", device), ("dtype", dtype)) if value != "auto"}
     own |= {} if engine == "local" else {"engine": engine}
-    return merged(parse_settings(assignments), own)
+    return merge_tables(parse_settings(assignments), own)
 
 
 def _kept(config: "Simulation", status: str, place: Path) -> dict[str, Any] | None:
@@ -109,11 +111,11 @@ def _kept(config: "Simulation", status: str, place: Path) -> dict[str, Any] | No
 def _report(config: "Simulation", place: Path, result: Any, started: datetime) -> Any:
     from fedaudit.audit import environment
     from fedaudit.federation import adapters
-    from fedaudit.report.run_header import framed
+    from fedaudit.report.run_header import build_report
     from fedaudit.system.files import sha256
 
     last = result.manifest.rounds[-1]
-    return framed(
+    return build_report(
         command="simulate",
         name=config.sha256()[:12],
         config=config.table(),

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, Union
 
-from fedaudit.api.errors import UsageError, unknown
+from fedaudit.api.errors import UsageError, unknown_name_error
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ def build(cls: type[T], table: Mapping[str, Any], what: str) -> T:
     values = {}
     for key, value in table.items():
         if key not in known:
-            raise unknown(f"option of {what}", key, known)
+            raise unknown_name_error(f"option of {what}", key, known)
         values[key] = _fit(hints[key], value, f"{what}.{key}")
     try:
         return cls(**values)
@@ -47,7 +47,9 @@ def _fit(hint: Any, value: Any, what: str) -> Any:
         return _members(hint, value, what)
     if origin is typing.Literal:
         if value not in typing.get_args(hint):
-            raise unknown(f"value of {what}", str(value), map(str, typing.get_args(hint)))
+            raise unknown_name_error(
+                f"value of {what}", str(value), map(str, typing.get_args(hint))
+            )
         return value
     if not _accepts(hint, value):
         raise _wrong_type(hint, value, what)
@@ -133,7 +135,7 @@ def table_of(plugin: Any) -> dict[str, Any]:
     return table
 
 
-def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merge_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return `below` with the values of `above` over it, table by table.
 
     Tables that name different plugins are not mixed: the one above takes the other's place.
@@ -142,7 +144,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     for key, value in above.items():
         old = result.get(key)
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(old, value) if both and _alike(old, value) else value  # type: ignore[arg-type]
+        result[key] = merge_tables(old, value) if both and _alike(old, value) else value  # type: ignore[arg-type]
     return result
 
 

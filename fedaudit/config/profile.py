@@ -8,8 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from fedaudit.api.errors import InputError, UsageError, unknown
-from fedaudit.config.options import build, merged
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.config.options import build, merge_tables
 from fedaudit.config.profile_tables import expand_figures, expand_study
 from fedaudit.system.files import read_regular
 
@@ -139,17 +139,17 @@ class Profile:
         for claim in self.claims:
             for side in (claim.left, claim.right):
                 if isinstance(side, Select) and side.variant not in variants:
-                    raise unknown(f"variant in claim {claim.id}", side.variant, variants)
+                    raise unknown_name_error(f"variant in claim {claim.id}", side.variant, variants)
 
     def settings(self, scale: str) -> Mapping[str, Any]:
         """Return the simulation's settings at `scale`."""
         if scale not in self.scale:
-            raise unknown(f"scale of profile {self.name}", scale, self.scale)
+            raise unknown_name_error(f"scale of profile {self.name}", scale, self.scale)
         table: Mapping[str, Any] = self.scale[scale]
         return table
 
 
-def shipped() -> list[str]:
+def shipped_profiles() -> list[str]:
     """Return the names of the profiles that come with fedaudit."""
     names = (file.name for file in files(PACKAGE).iterdir())
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
@@ -160,7 +160,7 @@ def load(name: str) -> Profile:
 
     Raises UsageError for a name nobody has, InputError for a file that is no profile.
     """
-    if name in shipped():
+    if name in shipped_profiles():
         text, where = files(PACKAGE).joinpath(f"{name}.toml").read_text("utf-8"), name
     elif (path := Path(name)).suffix == ".toml" or path.is_file():
         where = str(path)
@@ -169,7 +169,7 @@ def load(name: str) -> Profile:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read as a profile: {error}.") from None
     else:
-        raise unknown("profile", name, shipped())
+        raise unknown_name_error("profile", name, shipped_profiles())
     try:
         return parse(tomllib.loads(text))
     except (ValueError, RecursionError, UsageError) as error:
@@ -187,4 +187,4 @@ def parse(table: Mapping[str, Any]) -> Profile:
             raise UsageError(f"{key} must be a list of tables, [[{key}]].")
         whole = expand[key](items) if key in expand else items
         parts[key] = tuple(build(cls, item, key) for item in whole)
-    return build(Profile, merged(table, parts), "profile")
+    return build(Profile, merge_tables(table, parts), "profile")

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fedaudit.api.errors import UsageError, unknown
-from fedaudit.config.options import build, merged
+from fedaudit.api.errors import UsageError, unknown_name_error
+from fedaudit.config.options import build, merge_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +90,11 @@ def _products(entry: Mapping[str, Any], above: Sequence[Any]) -> list[Mapping[st
     named = _named(matrix, bases)
     for name in matrix.exceptions:
         if name not in named:
-            raise unknown("variant in study.matrix.exceptions", name, named)
+            raise unknown_name_error("variant in study.matrix.exceptions", name, named)
     products: list[Mapping[str, Any]] = []
     for name, (base, change) in named.items():
         own = {key: value for key, value in matrix.change[change].items() if key != "base"}
-        settings = merged(merged(shared, own), matrix.exceptions.get(name, {}))
+        settings = merge_tables(merge_tables(shared, own), matrix.exceptions.get(name, {}))
         if "name" in settings or not name:
             raise UsageError("study.matrix: variants are named by their base and change alone.")
         products.append({**_over(bases[base], settings), "name": name})
@@ -108,7 +108,7 @@ def _bases(matrix: Matrix, above: Sequence[Any]) -> Mapping[str, Mapping[str, An
     variants = {str(one.get("name")): one for one in above if isinstance(one, Mapping)}
     for name in matrix.base:
         if name not in variants:
-            raise unknown("variant above its study.matrix for a base", name, variants)
+            raise unknown_name_error("variant above its study.matrix for a base", name, variants)
     return {name: variants[name] for name in matrix.base} or {"": {}}
 
 
@@ -136,7 +136,7 @@ def _applied(name: str, change: Mapping[str, Any], bases: Mapping[str, Any]) -> 
     only = build(Applied, which, f"study.matrix.change.{name}").base
     for base in only:
         if base not in bases:
-            raise unknown(f"base of study.matrix.change.{name}", base, bases)
+            raise unknown_name_error(f"base of study.matrix.change.{name}", base, bases)
     return only or tuple(bases)
 
 
@@ -145,11 +145,11 @@ def _over(base: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any
 
     Where they run it at one scale only, what the base says of other scales is left out.
     """
-    whole = merged(base, settings)
+    whole = merge_tables(base, settings)
     only, scale = whole.get("only"), base.get("scale")
     if only and isinstance(scale, Mapping):
         there = {key: value for key, value in scale.items() if key == only}
-        whole = merged({**base, "scale": there}, settings)
+        whole = merge_tables({**base, "scale": there}, settings)
     return whole
 
 

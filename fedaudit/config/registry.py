@@ -14,7 +14,7 @@ from typing import Any
 import pluggy
 
 from fedaudit.api import hooks
-from fedaudit.api.errors import PluginError, unknown
+from fedaudit.api.errors import PluginError, unknown_name_error
 from fedaudit.api.plugin import Plugin
 from fedaudit.config.options import build
 
@@ -92,7 +92,7 @@ def create(kind: str, name: str, options: Mapping[str, Any] | None = None) -> An
     """Return the plugin `name` of `kind` with `options` as its fields."""
     offered = plugins(kind)
     if name not in offered:
-        raise unknown(kind, name, offered)
+        raise unknown_name_error(kind, name, offered)
     return build(offered[name], options or {}, f"{kind} {name}")
 
 
@@ -105,7 +105,7 @@ def distribution(cls: type[Plugin]) -> str:
     return cls.__module__.partition(".")[0]
 
 
-def behind(error: BaseException) -> tuple[str, str] | None:
+def plugin_behind(error: BaseException) -> tuple[str, str] | None:
     """Return the plugin in whose code, or in what it called, something was raised.
 
     That is its entry point's name, and the package that ships it; None where there is none.

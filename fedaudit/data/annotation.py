@@ -7,7 +7,7 @@ from fedaudit.api.records import Document
 from fedaudit.config import registry
 
 
-def annotated(
+def annotate(
     documents: Sequence[Document], detector: str, options: Mapping[str, Any] | None = None
 ) -> tuple[list[Document], str | None]:
     """Return `documents` with the detector's spans where they had none, and what found them.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Place, TextPiece, joined
+from fedaudit.api.records import Place, TextPiece, join_pieces
 from fedaudit.api.templates import PromptTemplate
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -46,7 +46,7 @@ class Exchange:
 
     def given(self) -> tuple[list[TextPiece], list[TextPiece]]:
         """Return instruction and input: the system's turns and the user's, or what there is."""
-        if joined(self.system) and joined(self.user):
+        if join_pieces(self.system) and join_pieces(self.user):
             return self.system, self.user
         return [*self.system, *self.user], []
 

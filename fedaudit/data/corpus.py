@@ -58,13 +58,13 @@ def read(
     without an id gets one from its content, so the order of the lines changes no id. `unread`
     counts the records that have a field of which nothing is known, by its name.
     """
-    for record in records(path, template):
+    for record in read_records(path, template):
         if unread is not None:
             unread.update(set(record.content.unread))
         yield record.document
 
 
-def records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]:
+def read_records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]:
     """Yield what `read` makes its documents of."""
     lines: dict[str, str] = {}
     copies: Counter[str] = Counter()
@@ -87,7 +87,7 @@ def records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]:
         raise InputError(f"{path} holds no record; it needs one JSON object a line.")
 
 
-def told(path: Path, unread: Mapping[str, int]) -> list[str]:
+def unread_caveat(path: Path, unread: Mapping[str, int]) -> list[str]:
     """Return a line that names the fields of a file that were not read; none where all were."""
     if not unread:
         return []

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.records import Place, TextPiece, joined
+from fedaudit.api.records import Place, TextPiece, join_pieces
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data.conversation import Conversation, conversation, text_of
 
@@ -52,7 +52,7 @@ class RecordContent:
     @property
     def text(self) -> str:
         """The text that is trained on."""
-        return joined(self.pieces)
+        return join_pieces(self.pieces)
 
 
 def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> RecordContent:
@@ -77,8 +77,12 @@ def content(record: Mapping[str, Any], template: PromptTemplate, where: str) -> 
         pieces = _of_fields(record, fields, names, template, where, unread)
     if talk and len(talk.exchanges) == 1:
         instruction, given = talk.exchanges[0].given()
-        said = joined(talk.exchanges[0].assistant)
-        fields |= {"instruction": joined(instruction), "input": joined(given), "output": said}
+        said = join_pieces(talk.exchanges[0].assistant)
+        fields |= {
+            "instruction": join_pieces(instruction),
+            "input": join_pieces(given),
+            "output": said,
+        }
     elif talk:
         fields = {role: fields[role] for role in ("task", "group") if role in fields}
     fixed = [(names[role],) for role in ("id", "pii", "task", "group") if role in names]

@@ -10,9 +10,9 @@ from fedaudit.data.conversation import SURROGATE
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import ALIASES
 from fedaudit.pii import masking
-from fedaudit.pii.lookalikes import forms, readings
+from fedaudit.pii.lookalikes import folded_readings, forms
 from fedaudit.pii.masking import Substitute
-from fedaudit.pii.normalized_search import places, plain
+from fedaudit.pii.normalized_search import find_strings, normalize
 from fedaudit.pii.spans import resolve
 
 FIELDS = ("instruction", "input", "output")
@@ -48,31 +48,31 @@ class MaskedRecord:
     """The labels of those that were not to be."""
 
 
-def beside(record: CorpusRecord) -> dict[Place, str]:
+def other_strings(record: CorpusRecord) -> dict[Place, str]:
     """Return the strings of a record that neither its text holds nor say how to read it."""
     content = record.content
     within = {piece.place for piece in content.pieces} | content.fixed
     within |= set(_copies(record))
     return {
         place: SURROGATE.sub("\ufffd", value)
-        for place, value in strings(record.given)
+        for place, value in json_strings(record.given)
         if value and place not in within and place[:1] not in content.fixed
     }
 
 
-def strings(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+def json_strings(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
     """Yield every string of a JSON value, with its place in it; names are none."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from strings(inner, (*place, name))
+            yield from json_strings(inner, (*place, name))
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from strings(inner, (*place, number))
+            yield from json_strings(inner, (*place, number))
 
 
-def masked(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> MaskedRecord:
+def mask_record(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> MaskedRecord:
     """Return the record with what is to be masked in any string of it masked in all of them."""
     everywhere = _spread(marked, chosen)
     written = _as_marked(marked, written)
@@ -82,7 +82,7 @@ def masked(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> MaskedR
         spans = [span for span in document.pii or () if chosen(span.label)]
         if spans:
             original = _at(marked.record.given, place)
-            changed[place] = masking.rewritten(original, spans, written)
+            changed[place] = masking.rewrite_spans(original, spans, written)
         if (repeated := same.get(document.text)) is not None:
             changed[place] = repeated
     fields = _changed(marked.record.given, changed)
@@ -97,7 +97,7 @@ def masked(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> MaskedR
     )
 
 
-def readable(record: CorpusRecord, fields: Mapping[str, Any]) -> Iterator[str]:
+def readable_strings(record: CorpusRecord, fields: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything of a scrubbed record in which personal data may still stand.
 
     Names of fields and numbers are left as they were; ids, tasks and groups are told of apart.
@@ -109,14 +109,16 @@ def readable(record: CorpusRecord, fields: Mapping[str, Any]) -> Iterator[str]:
             yield from _scalars(value)
 
 
-def named(marked: MarkedRecord, chosen: Chosen) -> bool:
+def names_masked_string(marked: MarkedRecord, chosen: Chosen) -> bool:
     """Tell whether a record's id, group or task holds what is masked in it, however spelt."""
     found = [pair for document in marked.documents() for pair in document.strings()]
-    known = {plain(string) for string, label in found if chosen(label)}
+    known = {normalize(string) for string, label in found if chosen(label)}
     sought = {form for string in known for form in (string, *forms(string)) if form}
     document = marked.document
     around = [value for value in (document.id, document.group, document.task) if value]
-    read = "\n".join(form for value in around for form in (plain(value), *readings(value)))
+    read = "\n".join(
+        form for value in around for form in (normalize(value), *folded_readings(value))
+    )
     return any(form in read for form in sought)
 
 
@@ -172,7 +174,7 @@ def _also(document: Document, known: Mapping[str, str], *, whole: bool) -> Docum
     text = document.text
     found = [
         (1.0, PiiSpan(start, end, known[string]))
-        for string, start, end in (places(known, text) if known else ())
+        for string, start, end in (find_strings(known, text) if known else ())
         if not whole or _is_word(text, start, end)
     ]
     own = [(2.0, span) for span in document.pii or ()]
@@ -192,10 +194,10 @@ def _is_word(text: str, start: int, end: int) -> bool:
 def _as_marked(marked: MarkedRecord, written: Substitute) -> Substitute:
     """Return `written` for a record: another spelling of what is marked becomes what that does."""
     own = [pair for document in marked.documents() for pair in document.strings()]
-    first = {(plain(string), label): string.strip() for string, label in reversed(own)}
+    first = {(normalize(string), label): string.strip() for string, label in reversed(own)}
 
     def spelled(string: str, label: str) -> str:
-        known = first.get((plain(string), label))
+        known = first.get((normalize(string), label))
         return written(string if known is None or (string, label) in own else known, label)
 
     return spelled
@@ -210,7 +212,7 @@ def _within(
     changed = {piece.place: text for piece, text in zip(pieces, texts, strict=True) if piece.place}
     if copies := _copies(record):
         names = {name: role for role, name in record.content.names.items()}
-        result = masking.masked(document, written, chosen)
+        result = masking.mask_document(document, written, chosen)
         changed |= {(name,): getattr(result, names[str(name)]) for (name,) in copies}
     return changed, "".join(texts), left
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.plugin import Progress, no_progress
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.config import registry
 from fedaudit.data import corpus, record_scrubbing
-from fedaudit.data.annotation import annotated
+from fedaudit.data.annotation import annotate
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.record_scrubbing import MarkedRecord, MaskedRecord
 from fedaudit.pii import lookalikes, masking
-from fedaudit.pii.lookalikes import readings
-from fedaudit.pii.normalized_search import plain
-from fedaudit.system.files import check_target, existing, existing_parent, sha256, umask
+from fedaudit.pii.lookalikes import folded_readings
+from fedaudit.pii.normalized_search import normalize
+from fedaudit.system.files import check_target, existing_parent, existing_path, sha256, umask
 
 BATCH = 64
 """So many records are annotated at once."""
@@ -77,12 +77,12 @@ class ScrubResult:
 def check(order: ScrubRequest) -> None:
     """Raise UsageError or InputError for what can be told before anything is read or written."""
     if order.style not in masking.STYLES:
-        raise unknown("style", order.style, masking.STYLES)
+        raise unknown_name_error("style", order.style, masking.STYLES)
     if order.only and order.excluding:
         raise UsageError("--only and --except cannot be given together.")
     registry.create("detector", order.detector, order.options)
     template(order.template)
-    if not existing(order.source, "file").is_file():
+    if not existing_path(order.source, "file").is_file():
         raise InputError(f"{order.source} is no regular file; a JSONL file is needed.")
     if order.out.is_dir():
         raise InputError(f"{order.out} is a folder; a file is needed for the scrubbed records.")
@@ -100,16 +100,16 @@ def scrub(
 ) -> ScrubResult:
     """Write the scrubbed records of `order` and return what was done; the input stays as it is."""
     check(order)
-    records = list(corpus.records(order.source, template(order.template)))
+    records = list(corpus.read_records(order.source, template(order.template)))
     marked, by = _marked(records, order, watch("finding PII"))
     everything = [document for one in marked for document in one.documents()]
     chosen = _chosen(order, everything)
     key = secrets.token_hex(32) if order.seed is None else f"seed {order.seed}"
     style: Any = order.style
-    written = masking.substitute(style, everything, key)
-    done = [record_scrubbing.masked(one, written, chosen) for one in marked]
+    written = masking.substitution(style, everything, key)
+    done = [record_scrubbing.mask_record(one, written, chosen) for one in marked]
     masked = [pair for one in done for pair in one.masked]
-    strings = {plain(string) for string, _ in masked} - {""}
+    strings = {normalize(string) for string, _ in masked} - {""}
     exact, left = _left(strings, records, done, watch("looking for what is left"))
     _write(order, _renamed(records, done))
     return ScrubResult(
@@ -122,7 +122,7 @@ def scrub(
         strings=len(strings),
         left=len(left),
         respelt=len(left - exact),
-        named=sum(record_scrubbing.named(one, chosen) for one in marked),
+        named=sum(record_scrubbing.names_masked_string(one, chosen) for one in marked),
         unread=Counter(name for record in records for name in set(record.content.unread)),
     )
 
@@ -162,13 +162,13 @@ def _marked(
     by = None
     for first in range(0, len(records), BATCH):
         batch = records[first : first + BATCH]
-        around = [record_scrubbing.beside(record) for record in batch]
+        around = [record_scrubbing.other_strings(record) for record in batch]
         bare = [
             *(replace(record.document, is_prompt=False) for record in batch),
             *(Document(id="", text=text) for found in around for text in found.values()),
         ]
         apart = [replace(document, id=str(number)) for number, document in enumerate(bare)]
-        found, how = annotated(apart, order.detector, order.options)
+        found, how = annotate(apart, order.detector, order.options)
         rest = iter(found[len(batch) :])
         for record, document, strings in zip(batch, found, around, strict=False):
             whole = replace(document, id=record.document.id)
@@ -184,7 +184,7 @@ def _chosen(order: ScrubRequest, documents: Sequence[Document]) -> Callable[[str
     present = {span.label for document in documents for span in document.pii or ()}
     for label in (*order.only, *order.excluding):
         if label not in present:
-            raise unknown("kind of PII in the data", label, present)
+            raise unknown_name_error("kind of PII in the data", label, present)
     if order.only:
         return lambda label: label in order.only
     return lambda label: label not in order.excluding
@@ -211,18 +211,18 @@ def _left(
     progress: Progress,
 ) -> tuple[set[str], set[str]]:
     """Return which of `strings`, which are plain, stand in the records, and in any spelling."""
-    from fedaudit.metrics.document_frequency import absent
+    from fedaudit.metrics.document_frequency import absent_strings
 
     texts = [
-        list(record_scrubbing.readable(record, one.fields))
+        list(record_scrubbing.readable_strings(record, one.fields))
         for record, one in zip(records, done, strict=True)
     ]
-    exact = strings - absent(strings, ["\n".join(map(plain, some)) for some in texts])
+    exact = strings - absent_strings(strings, ["\n".join(map(normalize, some)) for some in texts])
     progress(1, 3)
     forms = {string: lookalikes.forms(string) for string in strings}
-    read = ["\n".join(form for text in some for form in readings(text)) for some in texts]
+    read = ["\n".join(form for text in some for form in folded_readings(text)) for some in texts]
     progress(2, 3)
-    gone = absent(set().union(*forms.values()), read)
+    gone = absent_strings(set().union(*forms.values()), read)
     progress(3, 3)
     return exact, exact | {string for string in strings if forms[string] - gone}
 

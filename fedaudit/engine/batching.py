@@ -23,12 +23,12 @@ class SampleRange:
     last: int
 
 
-def padded(length: int) -> int:
+def padded_length(length: int) -> int:
     """Return the length that a row of `length` tokens is padded to."""
     return -(-length // STEP) * STEP
 
 
-def pieces(
+def sample_batches(
     probes: Sequence[GenerationRequest], rows: int, tokens: int
 ) -> Iterator[list[SampleRange]]:
     """Yield batches of at most `rows` samples and `tokens` tokens, longest prompts first.
@@ -36,16 +36,18 @@ def pieces(
     Probes of one padded length and one number of new tokens share a batch. The longest come
     first, so that memory that does not suffice shows at once.
     """
-    for (length, new), whole in buckets(probes):
-        yield from cut(whole, max(1, min(rows, tokens // (length + new))))
+    for (length, new), whole in length_buckets(probes):
+        yield from split_batch(whole, max(1, min(rows, tokens // (length + new))))
 
 
-def buckets(probes: Sequence[GenerationRequest]) -> list[tuple[tuple[int, int], list[SampleRange]]]:
+def length_buckets(
+    probes: Sequence[GenerationRequest],
+) -> list[tuple[tuple[int, int], list[SampleRange]]]:
     """Return all samples by padded length of the prompt and number of new tokens, longest first."""
     found: dict[tuple[int, int], list[SampleRange]] = defaultdict(list)
     for index, probe in enumerate(probes):
         if probe.samples > 0:
-            place = padded(len(probe.prompt)), probe.max_new_tokens
+            place = padded_length(len(probe.prompt)), probe.max_new_tokens
             found[place].append(SampleRange(index, 0, probe.samples))
     return sorted(found.items(), reverse=True, key=lambda item: item[0])
 
@@ -55,7 +57,7 @@ def rows_of(batch: Sequence[SampleRange]) -> int:
     return sum(piece.last - piece.first for piece in batch)
 
 
-def cut(batch: Sequence[SampleRange], rows: int) -> Iterator[list[SampleRange]]:
+def split_batch(batch: Sequence[SampleRange], rows: int) -> Iterator[list[SampleRange]]:
     """Yield the samples of `batch` in its order, in batches of at most `rows`."""
     part: list[SampleRange] = []
     free = rows
@@ -76,7 +78,7 @@ def by_length(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
     """Yield batches of indices whose padded rows hold at most `tokens` tokens, longest first."""
     buckets: dict[int, list[int]] = defaultdict(list)
     for index, length in enumerate(lengths):
-        buckets[padded(length)].append(index)
+        buckets[padded_length(length)].append(index)
     for length, members in sorted(buckets.items(), reverse=True):
         room = max(1, tokens // length)
         for start in range(0, len(members), room):

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from fedaudit.engine.batching import by_length, padded
+from fedaudit.engine.batching import by_length, padded_length
 from fedaudit.engine.loading import checkpoint
 from fedaudit.engine.loading.loader import LoadedBase, device_for, dtype_for, load, locate, quiet
 
 
-def embedder(name: str, *, device: str = "auto") -> LoadedBase:
+def load_embedder(name: str, *, device: str = "auto") -> LoadedBase:
     """Return a model that only embeds: an encoder such as Longformer, or a language model's body.
 
     Raises InputError for a folder that holds no model in safetensors.
@@ -35,7 +35,7 @@ def embed(base: LoadedBase, texts: Sequence[str], *, max_tokens: int = 256) -> n
     ]
     vectors = np.zeros((len(texts), base.model.config.hidden_size))
     for batch in by_length([len(row) for row in ids], 16_384):
-        width = padded(max(len(ids[i]) for i in batch))
+        width = padded_length(max(len(ids[i]) for i in batch))
         tokens = torch.zeros(len(batch), width, dtype=torch.long)
         mask = torch.zeros(len(batch), width)
         for row, index in enumerate(batch):
@@ -52,7 +52,7 @@ def embed(base: LoadedBase, texts: Sequence[str], *, max_tokens: int = 256) -> n
     return unit
 
 
-def clusters(vectors: np.ndarray, count: int, seed: int) -> list[int]:
+def kmeans_clusters(vectors: np.ndarray, count: int, seed: int) -> list[int]:
     """Return the K-means cluster (MacQueen 1967) of each row."""
     from sklearn.cluster import KMeans
 

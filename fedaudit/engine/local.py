@@ -18,13 +18,13 @@ from fedaudit.engine.exact.token_automaton import AutomatonCache
 from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.generation.stopping import StopStrings
 from fedaudit.engine.loading import loader
-from fedaudit.engine.loading.prompt_starts import beginnings
+from fedaudit.engine.loading.prompt_starts import prompt_starts
 from fedaudit.engine.lora import adapter
 from fedaudit.engine.lora.active import AdapterCache
 from fedaudit.engine.lora.merge import MergedWeights
 from fedaudit.engine.memory import BatchSizeFinder
 from fedaudit.engine.scoring import shared_prefix
-from fedaudit.engine.small_model import few_threads, small
+from fedaudit.engine.small_model import few_threads, is_small
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -53,7 +53,7 @@ class LocalEngine:
         self.rows = batch_size or (512 if on_cpu else 1024)
         self.tokens = tokens or (memory.tokens(base.model) if on_cpu else memory.MOST)
         self.context_length = base.context_length
-        self.beginnings = beginnings(base.tokenizer, template)
+        self.beginnings = prompt_starts(base.tokenizer, template)
         self._attached = AdapterCache()
         self.room = scheduler.Capacity(self.rows, self.tokens, BatchSizeFinder())
         self.reading = scheduler.Capacity(
@@ -63,7 +63,7 @@ class LocalEngine:
             shared_prefix.BatchLimits(self.rows, self.tokens, self._logits())
         )
         self._spellings = AutomatonCache(base)
-        self.small = small(base.model)
+        self.small = is_small(base.model)
         """What is attached later does not count."""
         self.merging = MergedWeights(base.model, small=self.small)
 
@@ -96,7 +96,7 @@ class LocalEngine:
         done, total = 0, sum(probe.samples for probe in probes)
         work = SamplingJob(probes, seed, decoding, self._end(), self._sought(strings))
         with self.asked(target) as model:
-            for batch, drawn in scheduler.drawn(model, work, self.room):
+            for batch, drawn in scheduler.generate_all(model, work, self.room):
                 decoded = iter(self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True))
                 for piece in batch:
                     for sample in range(piece.first, piece.last):
@@ -127,7 +127,7 @@ class LocalEngine:
         found: list[list[Completion]] = [[Completion(("",))] * len(probes) for _ in targets]
         work = SamplingJob(probes if targets else [], 0, decoding, self._end())
         done = 0
-        with contextlib.closing(multi_target.answered(self, targets, work)) as answered:
+        with contextlib.closing(multi_target.generate_for_targets(self, targets, work)) as answered:
             for rows, drawn in answered:
                 texts = self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True)
                 for (which, index), text, tokens in zip(rows, texts, drawn, strict=True):
@@ -149,7 +149,7 @@ class LocalEngine:
         scores: list[list[float]] = [[] for _ in sequences]
         done = 0
         with self.asked(target) as model:
-            for indices, found in scheduler.scored(model, sequences, self.reading):
+            for indices, found in scheduler.score_all(model, sequences, self.reading):
                 for index, row in zip(indices, found, strict=True):
                     scores[index] = row
                 done += len(indices)
@@ -166,7 +166,7 @@ class LocalEngine:
         for sequence in sequences:
             self._check_length(len(sequence), 0)
         found: list[list[list[float]]] = [[[] for _ in sequences] for _ in targets]
-        with contextlib.closing(multi_target.scored(self, targets, sequences)) as scored:
+        with contextlib.closing(multi_target.score_for_targets(self, targets, sequences)) as scored:
             for places, rows in scored:
                 for (which, index), row in zip(places, rows, strict=True):
                     found[which][index] = row
@@ -188,7 +188,7 @@ class LocalEngine:
         alone = [
             (g, i)
             for g, group in enumerate(groups)
-            if not shared_prefix.beginning(group)
+            if not shared_prefix.common_prefix(group)
             for i in range(len(group))
         ]
         rows = [groups[g][i] for g, i in alone]
@@ -227,7 +227,7 @@ class LocalEngine:
         )
         chances: dict[int, PrefixProbabilities] = {}
         with self.asked(target) as model:
-            for indices, found in scheduler.walked(model, asked, strings, walk, self._limits):
+            for indices, found in scheduler.search_all(model, asked, strings, walk, self._limits):
                 chances |= zip(indices, found, strict=True)
                 progress(len(chances), len(prompts))
         return [chances[index] for index in range(len(prompts))]
@@ -287,7 +287,7 @@ class LocalEngine:
             with self._target(target) as model:
                 yield model
             return
-        with self._target(Target(name="base")) as model, adapter.swapped(weights):
+        with self._target(Target(name="base")) as model, adapter.swapped_weights(weights):
             yield model
 
     @contextlib.contextmanager

@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from fedaudit.api.errors import BatchTooLargeError
-from fedaudit.engine.batching import SampleRange, cut, rows_of
+from fedaudit.engine.batching import SampleRange, rows_of, split_batch
 
 Found = TypeVar("Found")
 
@@ -22,14 +22,14 @@ _SAID = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAIL
 """What torch's RuntimeErrors about memory say that have no class of their own: on CPUs mostly."""
 
 
-def exhausted(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an error means that memory did not suffice."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _SAID)
 
 
-def release() -> None:
+def free_memory() -> None:
     """Give back what a failed attempt held."""
     gc.collect()
     if torch.cuda.is_available():
@@ -59,7 +59,7 @@ class BatchSizeFinder:
 
         Raises BatchTooLargeError where a single row does not fit.
         """
-        release()
+        free_memory()
         if rows < 2:
             raise BatchTooLargeError(f"One row of {length} tokens does not fit into memory.")
         self._most[length] = rows // 2
@@ -84,7 +84,11 @@ class BatchSizeFinder:
 
     def _cut(self, length: int, batches: list[list[SampleRange]]) -> list[list[SampleRange]]:
         most = self.most(length)
-        return batches if most is None else [part for one in batches for part in cut(one, most)]
+        return (
+            batches
+            if most is None
+            else [part for one in batches for part in split_batch(one, most)]
+        )
 
 
 def _tried(
@@ -97,7 +101,7 @@ def _tried(
     try:
         return [work(part)], True
     except (RuntimeError, MemoryError) as error:
-        if not exhausted(error):
+        if not is_out_of_memory(error):
             raise
         return [], False
 

@@ -13,7 +13,7 @@ from fedaudit.engine import scheduler
 from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.lora import adapter, multi
 from fedaudit.engine.lora.merge import MergedWeights
-from fedaudit.engine.memory import exhausted, release
+from fedaudit.engine.memory import free_memory, is_out_of_memory
 
 MANY = 32
 """Questions from which on small adapters are merged in turn: their rows fill a batch."""
@@ -38,23 +38,23 @@ class TargetEngine(Protocol):
         ...
 
 
-def answered(
+def generate_for_targets(
     engine: TargetEngine, targets: Sequence[Target], work: SamplingJob
 ) -> Generator[tuple[Places, list[list[int]]], None, None]:
     """Yield answers as tokens; raises InputError for an adapter that is not plain LoRA."""
     if len(work.probes) >= MANY and all(_merges(engine, target) for target in targets):
         for which, target in enumerate(targets):
             with engine.asked(target) as model:
-                for pieces, tokens in scheduler.drawn(model, work, engine.room):
+                for pieces, tokens in scheduler.generate_all(model, work, engine.room):
                     yield [(which, piece.index) for piece in pieces], tokens
         return
     with engine.asked(BASE) as model:
         together = _side_by_side(model, targets)
-        for pieces, tokens in scheduler.drawn_together(model, work, together, engine.room):
+        for pieces, tokens in scheduler.generate_together(model, work, together, engine.room):
             yield [(which, p.index) for which in range(len(targets)) for p in pieces], tokens
 
 
-def scored(
+def score_for_targets(
     engine: TargetEngine, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
 ) -> Generator[tuple[Places, list[list[float]]], None, None]:
     """Yield scores; what cannot be asked together is asked target by target.
@@ -73,7 +73,7 @@ def scored(
     for which, target in enumerate(targets if left else ()):
         with engine.asked(target) as model:
             some = [sequences[index] for index in left]
-            for indices, rows in scheduler.scored(model, some, engine.reading):
+            for indices, rows in scheduler.score_all(model, some, engine.reading):
                 yield [(which, left[index]) for index in indices], rows
 
 
@@ -82,7 +82,7 @@ def _scored_together(
 ) -> Iterator[tuple[list[int], list[list[float]]]]:
     with engine.asked(BASE) as model:
         adapters = _side_by_side(model, targets)
-        yield from scheduler.scored_together(model, sequences, adapters, engine.reading)
+        yield from scheduler.score_together(model, sequences, adapters, engine.reading)
 
 
 def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.MultiLora:
@@ -91,9 +91,9 @@ def _side_by_side(model: PreTrainedModel, targets: Sequence[Target]) -> multi.Mu
     try:
         return multi.MultiLora(model, loras)
     except (RuntimeError, MemoryError) as error:
-        if not exhausted(error):
+        if not is_out_of_memory(error):
             raise
-    release()
+    free_memory()
     raise BatchTooLargeError(f"{len(targets)} adapters do not fit into memory together.")
 
 

@@ -144,7 +144,9 @@ class RoutedEngine:
         Prompts of one call of which it leaves the same are asked as one, which is drawn from as
         often as all of them: by themselves they would all get the same draws, which count once.
         """
-        from fedaudit.engine.exact.scattered import apart  # draws as the sampler does, with torch
+        from fedaudit.engine.exact.scattered import (
+            scatter_probabilities,  # draws as the sampler does, with torch
+        )
 
         routed = self._routed(target, prompts)
 
@@ -172,7 +174,7 @@ class RoutedEngine:
             )
             answers: dict[int, PrefixProbabilities] = {}
             for found, (prompt, same), own in zip(known, alike.items(), wanted, strict=True):
-                answers |= zip(same, apart(found, prompt, own, seed), strict=True)
+                answers |= zip(same, scatter_probabilities(found, prompt, own, seed), strict=True)
             return [answers[i] for i in some]
 
         return _by_adapter(target, routed, ask, progress)

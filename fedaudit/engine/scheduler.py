@@ -7,13 +7,21 @@ from transformers import PreTrainedModel
 
 from fedaudit.api.plugin import PrefixProbabilities
 from fedaudit.api.records import GenerationRequest
-from fedaudit.engine.batching import SampleRange, buckets, by_length, cut, padded, pieces, rows_of
+from fedaudit.engine.batching import (
+    SampleRange,
+    by_length,
+    length_buckets,
+    padded_length,
+    rows_of,
+    sample_batches,
+    split_batch,
+)
 from fedaudit.engine.exact import probabilities
 from fedaudit.engine.exact.search import SearchConfig
 from fedaudit.engine.generation import decoding
 from fedaudit.engine.generation.sequences import Answered, SamplingJob
 from fedaudit.engine.lora import multi
-from fedaudit.engine.memory import BatchSizeFinder, exhausted, release
+from fedaudit.engine.memory import BatchSizeFinder, free_memory, is_out_of_memory
 from fedaudit.engine.scoring import log_likelihood, shared_prefix
 
 
@@ -27,7 +35,7 @@ class Capacity:
     """What was found too much."""
 
 
-def drawn(model: PreTrainedModel, work: SamplingJob, room: Capacity) -> Iterator[Answered]:
+def generate_all(model: PreTrainedModel, work: SamplingJob, room: Capacity) -> Iterator[Answered]:
     """Yield the samples of all probes, in the order in which they end.
 
     What memory does not suffice for is begun again, fewer at once; what has ended counts.
@@ -38,14 +46,14 @@ def drawn(model: PreTrainedModel, work: SamplingJob, room: Capacity) -> Iterator
             length = _length(work.probes, waiting)  # the longest is the first
             rows = min(room.rows, room.tokens // length, rows_of(waiting))
             rows = room.memory.fewer(length, rows)
-            waiting = [part for piece in waiting for [part] in cut([piece], rows)]
+            waiting = [part for piece in waiting for [part] in split_batch([piece], rows)]
             waiting = yield from _until_full(model, work, waiting, rows, room.memory)
 
 
 def _by_new(probes: Sequence[GenerationRequest]) -> list[list[SampleRange]]:
     """Return all samples by their number of new tokens, those of the longest prompts first."""
     found: dict[int, list[SampleRange]] = {}
-    for (_, new), bucket in buckets(probes):
+    for (_, new), bucket in length_buckets(probes):
         found.setdefault(new, []).extend(bucket)
     return list(found.values())
 
@@ -60,19 +68,19 @@ def _until_full(
     """Yield what ends until memory does not suffice; return what has not ended then."""
     ended = set[SampleRange]()
     try:
-        for some, tokens in decoding.refilled(model, work, waiting, rows):
+        for some, tokens in decoding.decode_refilled(model, work, waiting, rows):
             ended.update(some)
             yield some, tokens
         return []
     except (RuntimeError, MemoryError) as error:
-        if not exhausted(error):
+        if not is_out_of_memory(error):
             raise
     left = [piece for piece in waiting if piece not in ended]
     memory.failed(_length(work.probes, left), rows)
     return left
 
 
-def drawn_together(
+def generate_together(
     model: PreTrainedModel, work: SamplingJob, adapters: multi.MultiLora, room: Capacity
 ) -> Iterator[Answered]:
     """Yield the samples of all probes under each of `adapters`: adapter by adapter in a batch."""
@@ -80,14 +88,14 @@ def drawn_together(
     def draw(part: list[SampleRange]) -> list[list[int]]:
         everyone = part * adapters.count
         with adapters.active(len(everyone)):
-            return decoding.continuations(model, work, everyone, adapters.kept)
+            return decoding.decode_batch(model, work, everyone, adapters.kept)
 
     rows, tokens = (max(1, most // max(1, adapters.count)) for most in (room.rows, room.tokens))
-    for batch in pieces(work.probes, rows, tokens):
+    for batch in sample_batches(work.probes, rows, tokens):
         yield from room.memory.run(_length(work.probes, batch) * adapters.count, batch, draw)
 
 
-def scored(
+def score_all(
     model: PreTrainedModel, sequences: Sequence[Sequence[int]], room: Capacity
 ) -> Iterator[tuple[list[int], list[list[float]]]]:
     """Yield indices of sequences and their scores."""
@@ -100,11 +108,11 @@ def scored(
     lengths = [max(1, len(sequence)) for sequence in sequences]
     for batch in by_length(lengths, room.tokens):
         rows = [SampleRange(index, 0, 1) for index in batch]
-        for part, found in room.memory.run(padded(lengths[batch[0]]), rows, read):
+        for part, found in room.memory.run(padded_length(lengths[batch[0]]), rows, read):
             yield [piece.index for piece in part], found
 
 
-def scored_together(
+def score_together(
     model: PreTrainedModel,
     sequences: Sequence[Sequence[int]],
     adapters: multi.MultiLora,
@@ -120,7 +128,7 @@ def scored_together(
     lengths = [max(1, len(sequence)) for sequence in sequences]
     for batch in by_length(lengths, max(1, room.tokens // max(1, adapters.count))):
         rows = [SampleRange(index, 0, 1) for index in batch]
-        length = padded(lengths[batch[0]]) * adapters.count
+        length = padded_length(lengths[batch[0]]) * adapters.count
         for part, found in room.memory.run(length, rows, read):
             yield [piece.index for piece in part], found
 
@@ -135,7 +143,7 @@ def scored_groups(
     Where memory does not suffice, the limits are halved for good and what is left is begun again.
     Raises BatchTooLargeError where a single row does not fit.
     """
-    begins = {g: shared_prefix.beginning(group) for g, group in enumerate(groups)}
+    begins = {g: shared_prefix.common_prefix(group) for g, group in enumerate(groups)}
     known: set[tuple[int, int]] = set()
     while True:
         left = {
@@ -153,13 +161,13 @@ def scored_groups(
                 yield new, [scores[place] for place in new]
             return
         except (RuntimeError, MemoryError) as error:
-            if not exhausted(error):
+            if not is_out_of_memory(error):
                 raise
-        release()
+        free_memory()
         limits.halve()
 
 
-def walked(
+def search_all(
     model: PreTrainedModel,
     asked: probabilities.SearchRequest,
     strings: Sequence[str],
@@ -175,21 +183,21 @@ def walked(
     while left:
         known = set[int]()
         try:
-            for batch, found in probabilities.chances(
+            for batch, found in probabilities.prefix_probabilities(
                 model, asked[left], strings, walk, limits.bounds
             ):
                 known.update(batch)
                 yield [left[index] for index in batch], found
             return
         except (RuntimeError, MemoryError) as error:
-            if not exhausted(error):
+            if not is_out_of_memory(error):
                 raise
         left = [prompt for index, prompt in enumerate(left) if index not in known]
-        release()
+        free_memory()
         limits.halve()
 
 
 def _length(probes: Sequence[GenerationRequest], batch: Sequence[SampleRange]) -> int:
     """Return how long a row of a batch gets."""
     probe = probes[batch[0].index]
-    return padded(len(probe.prompt)) + probe.max_new_tokens
+    return padded_length(len(probe.prompt)) + probe.max_new_tokens

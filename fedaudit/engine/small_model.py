@@ -9,7 +9,7 @@ MOST = 30_000_000
 """A small model has fewer parameters."""
 
 
-def small(model: torch.nn.Module) -> bool:
+def is_small(model: torch.nn.Module) -> bool:
     """Say whether a model is small and on a CPU."""
     parameters = list(model.parameters())
     on_cpu = all(one.device.type == "cpu" for one in parameters)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fedaudit.api.records import Measurement
 from fedaudit.extraction.scoring import ExtractionResult, rates
 from fedaudit.extraction.targets import ALL
-from fedaudit.metrics.budget_sweep import steps
+from fedaudit.metrics.budget_sweep import budget_steps
 
 
 def rows(tally: ExtractionResult) -> Iterator[Measurement]:
@@ -14,9 +14,9 @@ def rows(tally: ExtractionResult) -> Iterator[Measurement]:
     scope.budget counts prefixes in the order of the attack, scope.samples the times that each is
     asked. Labels of which nothing came out at all have no sweep.
     """
-    for budget in steps(tally.size):
+    for budget in budget_steps(tally.size):
         for name, targets in tally.truth.sets().items():
-            for samples in steps(tally.samples) if name == ALL else (tally.samples,):
+            for samples in budget_steps(tally.samples) if name == ALL else (tally.samples,):
                 scope = {"set": name, "budget": budget, "samples": samples}
                 yield from rates(tally, targets, scope, budget=budget, samples=samples)
         yield from _by_label(tally, budget)

@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 from fedaudit.api.records import Measurement
 from fedaudit.extraction.scoring import ExtractionResult
 from fedaudit.extraction.targets import ALL
-from fedaudit.metrics.budget_sweep import steps
+from fedaudit.metrics.budget_sweep import budget_steps
 from fedaudit.metrics.intervals import wilson
 
 METRIC = "overlap"
@@ -62,7 +62,7 @@ def _budgets(tallies: Sequence[ExtractionResult], source: str) -> Iterator[Measu
         if one.samples != other.samples:
             continue
         most = min(one.size, other.size)
-        for budget in steps(most):
+        for budget in budget_steps(most):
             found = {tally.plugin: tally.found(budget)[source] for tally in (one, other)}
             scope = {"source": source, "set": ALL, "budget": budget, "samples": one.samples}
             scope |= {"budgets": "equal"} if budget == most else {}

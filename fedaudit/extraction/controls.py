@@ -5,10 +5,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from fedaudit.extraction.recombination import Recombiner, words_by_shape
-from fedaudit.metrics.document_frequency import absent
+from fedaudit.metrics.document_frequency import absent_strings
 from fedaudit.metrics.extraction import prefix_disjoint
 from fedaudit.nano.people import LABELS, Person, invent
-from fedaudit.pii.normalized_search import folded
+from fedaudit.pii.normalized_search import fold
 
 FACTOR = 4
 """Invented people for each target, where its kind is one that invented people have."""
@@ -29,7 +29,7 @@ _HAN = re.compile(r"[㐀-鿿]")
 _FIELDS = {label: field for field, label in LABELS.items()}
 
 
-def guesses(
+def sample_controls(
     targets: Mapping[str, str],
     corpus: Sequence[str],
     *,
@@ -88,15 +88,15 @@ def _free(strings: Collection[str], corpus: Sequence[str], targets: Collection[s
     """
     spelt: dict[str, str] = {}
     for string in sorted(strings):
-        spelt.setdefault(folded(string), string)
+        spelt.setdefault(fold(string), string)
     spelt.pop("", None)
-    known = set(map(folded, targets))
-    free = absent(spelt, list(map(folded, corpus))) - known
+    known = set(map(fold, targets))
+    free = absent_strings(spelt, list(map(fold, corpus))) - known
     kept = set(prefix_disjoint((*free, *known)))
     return sorted(spelt[form] for form in free & kept)
 
 
-def fills(
+def fill_candidates(
     strings: Sequence[str], label: str, corpus: Sequence[str], *, count: int, seed: int
 ) -> tuple[str, ...]:
     """Return up to `count` distinct strings like `strings`, all of one label, in no text.

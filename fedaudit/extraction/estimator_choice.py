@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from fedaudit.api.errors import UsageError, unknown
+from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.config import registry
 from fedaudit.extraction.prefix_attack import NO_TARGETS, Estimator, PrefixAttack
 
 Options = Mapping[str, Mapping[str, Any]]
 
 
-def options(estimator: str | None, attacks: Sequence[str], own: Options) -> dict[str, Any]:
+def estimator_options(
+    estimator: str | None, attacks: Sequence[str], own: Options
+) -> dict[str, Any]:
     """Return the options of all plugins, with the estimator for those attacks that draw by it.
 
     Raises UsageError for an estimator that there is not, and for "exact" with an attack that looks
@@ -19,7 +21,7 @@ def options(estimator: str | None, attacks: Sequence[str], own: Options) -> dict
     if estimator is None:
         return dict(own)
     if estimator not in get_args(Estimator):
-        raise unknown("estimator", estimator, get_args(Estimator))
+        raise unknown_name_error("estimator", estimator, get_args(Estimator))
     found: dict[str, Any] = dict(own)
     for name in attacks:
         if isinstance(registry.create("attack", name, own.get(name)), PrefixAttack):

@@ -55,7 +55,7 @@ class LeakTests:
         return "medium" if p <= LIKELY else "low"
 
 
-def weigh(
+def test_leaks(
     plugin: str,
     case: AttackContext,
     plan: QueryPlan,
@@ -81,7 +81,7 @@ def weigh(
         of_base=_of_base(case, plan, manner.samples, said, found, judged),
         outputs=plan.size * manner.samples,
         seed=case.seed,
-        uplift=uplift(said, truth.controls),
+        uplift=control_uplift(said, truth.controls),
         sampled=said.sampled,
         donors=truth.donors,
     )
@@ -112,7 +112,7 @@ def _of_base(
     return {string: max(chance, said.base.get(string, 0.0)) for string, chance in known.items()}
 
 
-def uplift(said: SaidStrings, controls: Mapping[str, str]) -> dict[str, float]:
+def control_uplift(said: SaidStrings, controls: Mapping[str, str]) -> dict[str, float]:
     """Return how many times as many controls of each label the tuned model says as its base.
 
     One is added to either count, and one standard error to the logarithm of their ratio.
@@ -238,7 +238,7 @@ def _coverage(
     trial: LeakTrial,
 ) -> Measurement:
     values = [value(string) for string in strings]
-    estimate = share(values, [groups.get(string, "") for string in strings], trial.seed)
+    estimate = share_estimate(values, [groups.get(string, "") for string in strings], trial.seed)
     return Measurement.mean(
         estimate,
         len(values),
@@ -250,7 +250,7 @@ def _coverage(
     )
 
 
-def share(values: Collection[float], groups: Collection[str], seed: int) -> Estimate:
+def share_estimate(values: Collection[float], groups: Collection[str], seed: int) -> Estimate:
     """Return a share with its interval: by groups where all strings have one and some are found.
 
     Groups tell nothing where nothing or everything is found: the interval is then Wilson's.

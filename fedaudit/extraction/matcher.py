@@ -10,7 +10,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 from fedaudit.metrics.extraction import Matcher
-from fedaudit.pii.normalized_search import folded
+from fedaudit.pii.normalized_search import fold
 
 Hits = list[int]
 """(question, draw, string, string given strictly) behind one another, of every answer that gives
@@ -26,18 +26,18 @@ class StrictMatcher:
     def __init__(self, targets: Iterable[str]) -> None:
         self._spelt: dict[str, list[str]] = {}
         for target in sorted(set(targets)):
-            self._spelt.setdefault(folded(target), []).append(target)
+            self._spelt.setdefault(fold(target), []).append(target)
         self._matcher = Matcher(filter(None, self._spelt))
 
     def hits(self, output: str) -> Iterator[str]:
         """Yield every target that `output` begins with, the shortest first."""
-        text = folded(output)
+        text = fold(output)
         for found in self._matcher.hits(text):
-            if ends(text, len(found)):
+            if ends_word(text, len(found)):
                 yield from self._spelt[found]
 
 
-def ends(text: str, at: int) -> bool:
+def ends_word(text: str, at: int) -> bool:
     """Tell whether a word, if there is one, ends at `at`; Chinese has no words to end."""
     before, after = text[at - 1 : at], text[at : at + 1]
     return not (_in_word(before) and _in_word(after))
@@ -76,7 +76,7 @@ class TargetMatcher:
         begun = max(self._matcher.hits(text), key=len, default="")
         # Of strings that are written alike in other cases, the one that stands there.
         strict = max(
-            self._strict.hits(text), key=lambda s: (len(folded(s)), s == begun, s), default=""
+            self._strict.hits(text), key=lambda s: (len(fold(s)), s == begun, s), default=""
         )
         return begun if begun == strict else f"{begun}{APART}{strict}"
 
@@ -87,7 +87,7 @@ class TargetMatcher:
             for question, texts in enumerate(answers)
             for draw, text in enumerate(texts)
             if text
-            for number in (question, draw, *(self._places[one] for one in parted(text)))
+            for number in (question, draw, *(self._places[one] for one in split_reduced(text)))
         ]
 
     def unpacked(self, hits: Hits, samples: Sequence[int]) -> list[list[str]]:
@@ -105,7 +105,7 @@ class TargetMatcher:
         return answers
 
 
-def whole(content: object, samples: Sequence[int]) -> list[list[str]]:
+def whole_answers(content: object, samples: Sequence[int]) -> list[list[str]]:
     """Return answers as texts, `samples` of each question; raises ValueError for what are none."""
     if not isinstance(content, list) or len(content) != len(samples):
         raise ValueError("there are not as many answers as questions")
@@ -117,7 +117,7 @@ def whole(content: object, samples: Sequence[int]) -> list[list[str]]:
     return content
 
 
-def parted(text: str) -> tuple[str, str]:
+def split_reduced(text: str) -> tuple[str, str]:
     """Return what a reduced answer begins with, and what it gives strictly."""
     begun, apart, strict = text.partition(APART)
     return begun, strict if apart else begun

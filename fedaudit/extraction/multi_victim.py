@@ -7,7 +7,7 @@ from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Target
 from fedaudit.extraction import sampling, scoring
 from fedaudit.extraction.exact import estimator
-from fedaudit.extraction.leak_tests import weigh
+from fedaudit.extraction.leak_tests import test_leaks
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.query_plan import QueryPlan
@@ -70,7 +70,7 @@ def _sampled(
             size=plan.size,
             samples=attack.samples,
         )
-        weighed = weigh(attack.name, case, plan, truth, attack._manner(), tally.said())
+        weighed = test_leaks(attack.name, case, plan, truth, attack._manner(), tally.said())
         results[victim] = scoring.result(tally, weighed)
     return results
 
@@ -84,7 +84,7 @@ def _heard(
     among: TargetMatcher,
 ) -> dict[str, HitCounter]:
     heard = {victim: HitCounter(truth, attack.samples) for victim, truth in truths.items()}
-    for answer in sampling.answers(case, target, plan, attack._manner(), among):
+    for answer in sampling.ask_plan(case, target, plan, attack._manner(), among):
         for one in heard.values():
             one.listen((answer,))
     return heard

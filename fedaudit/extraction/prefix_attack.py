@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, SamplingParams, Target
 from fedaudit.extraction import budget_sweep, query_plan, sampling, scoring
 from fedaudit.extraction.candidates import attacker_view
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
-from fedaudit.extraction.leak_tests import weigh
+from fedaudit.extraction.leak_tests import test_leaks
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams
 from fedaudit.extraction.scoring import ExtractionResult, HitCounter
-from fedaudit.extraction.targets import TargetSet, truth
+from fedaudit.extraction.targets import TargetSet, build_target_set
 from fedaudit.metrics.extraction import Disjointness
 
 FOLLOWED = 400
@@ -100,14 +100,14 @@ class PrefixAttack(Attack):
 
     def _result(self, case: AttackContext, asked: QueryPlan) -> Result:
         if case.victim is None:
-            answers = sampling.answers(case, case.tuned, asked, self._manner())
+            answers = sampling.ask_plan(case, case.tuned, asked, self._manner())
             queries = asked.size * self.samples
             return attacker_view.result(
                 self.name, case, answers, queries, comparable=not self.tunes
             )
         wanted = self.truth(case)
         if not wanted.labels:
-            return scoring.nothing(self.name, case, chosen=bool(self.labels))
+            return scoring.empty_result(self.name, case, chosen=bool(self.labels))
         if self.estimator == "exact":
             return exact.result(
                 self.name,
@@ -127,20 +127,22 @@ class PrefixAttack(Attack):
             samples=self.samples,
         )
         said = tally.said()
-        result = scoring.result(tally, weigh(self.name, case, asked, wanted, self._manner(), said))
+        result = scoring.result(
+            tally, test_leaks(self.name, case, asked, wanted, self._manner(), said)
+        )
         swept = tuple(budget_sweep.rows(tally)) if self.sweeps else ()
         return replace(result, measurements=(*result.measurements, *swept))
 
     def truth(self, case: AttackContext) -> TargetSet:
         """Return what is looked for; a computation follows each control, so it has fewer."""
         most = CONTROLS if self.estimator == "sample" else FOLLOWED
-        return truth(case, self.disjoint, most=most)
+        return build_target_set(case, self.disjoint, most=most)
 
     def _heard(
         self, case: AttackContext, target: Target, asked: QueryPlan, truth: TargetSet
     ) -> HitCounter:
         among = TargetMatcher([*truth.labels, *truth.control])
-        answers = sampling.answers(case, target, asked, self._manner(), among)
+        answers = sampling.ask_plan(case, target, asked, self._manner(), among)
         return HitCounter(truth, self.samples).listen(answers)
 
     def _manner(self) -> QueryParams:
@@ -154,7 +156,7 @@ class PrefixAttack(Attack):
         documents = (*case.attacker, *(case.victim or ()))
         present = {span.label for document in documents for span in document.pii or ()}
         if missing := set(self.labels) - present:
-            raise unknown("kind of PII in the data", min(missing), present)
+            raise unknown_name_error("kind of PII in the data", min(missing), present)
         return replace(
             case,
             attacker=[self._of_kind(document) for document in case.attacker],

@@ -20,7 +20,9 @@ class PiiOccurrence:
     after: str = ""
 
 
-def places(engine: Engine, documents: Sequence[Document], context: int) -> list[PiiOccurrence]:
+def pii_occurrences(
+    engine: Engine, documents: Sequence[Document], context: int
+) -> list[PiiOccurrence]:
     """Return every PII occurrence with the `context` tokens before its first token.
 
     At a document's start the prefix is what there is; empty prefixes are dropped. A token that

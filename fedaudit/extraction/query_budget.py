@@ -27,7 +27,7 @@ class ScatteredQuery(Query):
         return found
 
 
-def limited(plan: QueryPlan, budget: int, *, seed: int, ordered: bool, name: str) -> QueryPlan:
+def limit_plan(plan: QueryPlan, budget: int, *, seed: int, ordered: bool, name: str) -> QueryPlan:
     """Return the part of a plan that asks `budget` prefixes; all of it for 0 or a large budget.
 
     The first ones where the plan is `ordered`, else prefixes drawn without replacement, each

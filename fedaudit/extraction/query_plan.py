@@ -68,13 +68,13 @@ def of_set(case: AttackContext, places: Sequence[PiiOccurrence]) -> QueryPlan:
     return QueryPlan(size=len(places), questions=questions)
 
 
-def every(_: Query) -> bool:
+def every_query(_: Query) -> bool:
     """Take every question."""
     return True
 
 
-def chunks(
-    plan: QueryPlan, room: Callable[[int], int], wanted: Callable[[Query], bool] = every
+def query_chunks(
+    plan: QueryPlan, room: Callable[[int], int], wanted: Callable[[Query], bool] = every_query
 ) -> Iterator[Sequence[tuple[int, Query]]]:
     """Yield the numbered questions of a plan, those that are `wanted`, in pieces.
 

@@ -24,12 +24,12 @@ MOST = 20_000
 """Words of a corpus that are kept for each way of writing: the first ones in it."""
 
 
-def pieces(string: str) -> list[str]:
+def split_pieces(string: str) -> list[str]:
     """Return words, numbers, single Chinese characters and single other characters, in order."""
     return _PIECE.findall(string)
 
 
-def shape(piece: str) -> str:
+def piece_shape(piece: str) -> str:
     """Return how a piece is written: "9" and its length, "Aa", "AA", "aa", "漢", else itself."""
     if piece.isdecimal():
         return f"9{len(piece)}"
@@ -42,9 +42,9 @@ def shape(piece: str) -> str:
     return "AA" if piece.isupper() else "Aa"
 
 
-def signature(string: str) -> tuple[str, ...]:
+def shape_signature(string: str) -> tuple[str, ...]:
     """Return the shapes of a string's pieces: strings of one signature can swap any piece."""
-    return tuple(map(shape, pieces(string)))
+    return tuple(map(piece_shape, split_pieces(string)))
 
 
 def words_by_shape(texts: Iterable[str]) -> dict[str, list[str]]:
@@ -52,7 +52,7 @@ def words_by_shape(texts: Iterable[str]) -> dict[str, list[str]]:
     known: dict[str, dict[str, None]] = defaultdict(dict)
     for text in texts:
         for word in (*_WORD.findall(text), *_HAN.findall(text)):
-            own = known[shape(word)]
+            own = known[piece_shape(word)]
             if len(own) < MOST:
                 own[word] = None
     return {form: list(words) for form, words in known.items()}
@@ -71,8 +71,8 @@ class Recombiner:
 
     def __post_init__(self) -> None:
         for donor in sorted(set(self.donors)):
-            cut = pieces(donor)
-            own = tuple(map(shape, cut))
+            cut = split_pieces(donor)
+            own = tuple(map(piece_shape, cut))
             for at, (piece, form) in enumerate(zip(cut, own, strict=True)):
                 if form[0] == "9":
                     self._digits.setdefault((own, at), []).append(piece)
@@ -81,8 +81,8 @@ class Recombiner:
 
     def make(self, string: str, rng: random.Random) -> str:
         """Return another string like `string`, or `string` itself where nothing can be swapped."""
-        cut = pieces(string)
-        own = tuple(map(shape, cut))
+        cut = split_pieces(string)
+        own = tuple(map(piece_shape, cut))
         return "".join(self._swapped(piece, own, at, rng) for at, piece in enumerate(cut))
 
     def _swapped(self, piece: str, own: tuple[str, ...], at: int, rng: random.Random) -> str:

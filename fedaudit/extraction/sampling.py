@@ -15,11 +15,11 @@ from typing import Any
 
 from fedaudit.api.plugin import AttackContext, Progress, no_progress
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
-from fedaudit.extraction.matcher import TargetMatcher, whole
-from fedaudit.extraction.query_plan import Query, QueryPlan, chunks
+from fedaudit.extraction.matcher import TargetMatcher, whole_answers
+from fedaudit.extraction.query_plan import Query, QueryPlan, query_chunks
 from fedaudit.journal import chunk_size
 from fedaudit.journal.journal import JournalPass
-from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, identified, part_of
+from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, part_of, target_identity
 
 FIRST = 128
 """Answers of a first piece, which is kept at once."""
@@ -83,7 +83,7 @@ class SharedContext(AttackContext):
     kept: AuditJournal | None = None
 
 
-def sharing(
+def share_responses(
     case: AttackContext, memory: ResponseCache, kept: AuditJournal | None = None
 ) -> SharedContext:
     """Return `case` with a memory that other cases of the same engine may have too."""
@@ -91,7 +91,7 @@ def sharing(
     return SharedContext(**same, memory=memory, kept=kept)
 
 
-def answers(
+def ask_plan(
     case: AttackContext,
     target: Target,
     plan: QueryPlan,
@@ -103,7 +103,7 @@ def answers(
     With `among` an answer is only the longest of these strings that it begins with, or empty: so
     the journal holds no text. Of a shard's audit the other shards' questions are left out.
     """
-    shared = case if isinstance(case, SharedContext) else sharing(case, ResponseCache())
+    shared = case if isinstance(case, SharedContext) else share_responses(case, ResponseCache())
     asking = _Asking(case=shared, target=target, manner=manner, among=among)
     told, total = case.progress(f"asking {target.name}"), plan.size * manner.samples
     for (start, question), texts, recalled in asking.through(plan, told, total):
@@ -151,7 +151,7 @@ class _Asking:
     def _of(
         self, part: ShardJournal, plan: QueryPlan, told: Progress, total: int
     ) -> Iterator[_Heard]:
-        weights = identified(self.target), self.target.heading
+        weights = target_identity(self.target), self.target.heading
         manner = self.manner
         drawn = manner.samples, manner.new_tokens, manner.decoding, self.case.seed
         stream = part.stream((*weights, *drawn, self.among.digest if self.among else None))
@@ -165,7 +165,7 @@ class _Asking:
         def room(before: int) -> int:
             return max(1, chunk_size.size(before * samples, FIRST, PIECE) // samples)
 
-        for piece in chunks(plan, room, lambda question: shard.has(question.prompt)):
+        for piece in query_chunks(plan, room, lambda question: shard.has(question.prompt)):
             progress = _from(told, piece[0][0] * samples, total)
             yield from zip(piece, *self._piece(piece, stream, progress), strict=True)
 
@@ -228,14 +228,20 @@ class _Asking:
         return [[self.among.reduced(text) for text in one.texts] for one in generated]
 
     def _room(self, answers: int) -> int:
-        return chunk_size.room(answers, 0 if self.among else answers * self.manner.new_tokens)
+        return chunk_size.journal_bytes(
+            answers, 0 if self.among else answers * self.manner.new_tokens
+        )
 
     def _unpacked(
         self, stream: JournalPass, content: Any, samples: Sequence[int]
     ) -> list[list[str]]:
         """Return the answers that a journal holds; raises BrokenJournal where they are none."""
         try:
-            return self.among.unpacked(content, samples) if self.among else whole(content, samples)
+            return (
+                self.among.unpacked(content, samples)
+                if self.among
+                else whole_answers(content, samples)
+            )
         except ValueError as error:
             raise stream.broken(error) from None
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Finding, Measurement, Severity
-from fedaudit.extraction.leak_tests import LeakTests, SaidStrings, share
-from fedaudit.extraction.matcher import StrictMatcher, parted
+from fedaudit.extraction.leak_tests import LeakTests, SaidStrings, share_estimate
+from fedaudit.extraction.matcher import StrictMatcher, split_reduced
 from fedaudit.extraction.query_budget import ScatteredQuery
 from fedaudit.extraction.sampling import Answer
 from fedaudit.extraction.targets import ALL, TargetSet
@@ -36,7 +36,7 @@ class HitCounter:
             for draw, text in enumerate(texts):
                 if not text:
                     continue
-                begun, strict = parted(text)
+                begun, strict = split_reduced(text)
                 self.strict.update(self._strict.hits(strict))
                 for string in self._matcher.hits(begun):
                     self.counts[string] += 1
@@ -100,7 +100,7 @@ def result(tally: ExtractionResult, weighed: LeakTests | None = None) -> ScoredR
     )
 
 
-def nothing(plugin: str, case: AttackContext, *, chosen: bool = False) -> Result:
+def empty_result(plugin: str, case: AttackContext, *, chosen: bool = False) -> Result:
     """Return the result for a victim without PII of its own: nothing to look for, nothing asked.
 
     `chosen` says that the case holds the PII of some kinds only.
@@ -112,10 +112,12 @@ def nothing(plugin: str, case: AttackContext, *, chosen: bool = False) -> Result
         if any_pii
         else f"The victim's documents hold no PII{kinds} that anybody annotated or found."
     )
-    return replace(unmeasured(plugin, f"the victim has no PII{kinds} of its own"), limits=(why,))
+    return replace(
+        missing_result(plugin, f"the victim has no PII{kinds} of its own"), limits=(why,)
+    )
 
 
-def unmeasured(plugin: str, why: str) -> Result:
+def missing_result(plugin: str, why: str) -> Result:
     """Return the result of an attack that could not be made."""
     scope = {"source": "tuned", "set": ALL}
     row = Measurement.missing(why, kind="extraction", plugin=plugin, metric="coverage", scope=scope)
@@ -148,7 +150,7 @@ def rates(
         groups = {} if source == "control" else tally.truth.groups
         of = control if source == "control" else targets
         values = [float(string in own[source]) for string in sorted(of)]
-        coverage = share(values, [groups.get(string, "") for string in sorted(of)], SEED)
+        coverage = share_estimate(values, [groups.get(string, "") for string in sorted(of)], SEED)
         # EF = VxPII / Q; its interval is the coverage's, in units of queries.
         per_query = ns[source] / queries
         efficiency = Estimate(

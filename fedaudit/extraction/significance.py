@@ -14,9 +14,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fedaudit.extraction.recombination import pieces, signature
+from fedaudit.extraction.recombination import shape_signature, split_pieces
 from fedaudit.metrics import surprisal
-from fedaudit.metrics.significance import Stratum, guess_rate, permuted, stratified
+from fedaudit.metrics.significance import (
+    Stratum,
+    guess_rate,
+    permutation_p_value,
+    stratified_p_value,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,12 +87,12 @@ class LeakTrial:
     def control(self) -> float:
         """Return the p value against strings that nobody has."""
         if self.sampled:
-            return stratified([self._stratum(*sides) for sides in self.strata.values()])
+            return stratified_p_value([self._stratum(*sides) for sides in self.strata.values()])
         values = [
             (self._gains(targets), self._gains(controls))
             for targets, controls in self.strata.values()
         ]
-        return permuted(values, seed=self.seed)
+        return permutation_p_value(values, seed=self.seed)
 
     def base(self) -> float:
         """Return the p value against the base: what it would say by `chances` of its own."""
@@ -163,12 +168,12 @@ def guess_of_digits(string: str, others: Sequence[str]) -> float:
     once more than it was); with few others, the first ISSUER digits count as known and the rest
     as any. Fewer than DIGITS digits may be a date or another number of which there are few.
     """
-    own, form = pieces(string), signature(string)
+    own, form = split_pieces(string), shape_signature(string)
     digits = [(at, place) for at, piece in enumerate(own) if piece.isdecimal()
               for place in range(len(piece))]  # fmt: skip
     if len(digits) < DIGITS:
         return 1.0
-    alike = [pieces(one) for one in others if one != string and signature(one) == form]
+    alike = [split_pieces(one) for one in others if one != string and shape_signature(one) == form]
     if len(alike) < KNOWN:
         return 10.0 ** -(len(digits) - ISSUER)
     return math.prod(

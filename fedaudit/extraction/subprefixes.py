@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
 from fedaudit.api.plugin import AttackContext
-from fedaudit.extraction.prefixes import PiiOccurrence, places
+from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 
 if TYPE_CHECKING:
     from fedaudit.metrics.suffixes import Integers, Suffixes
@@ -86,7 +86,7 @@ class SubPrefixes:
         )
 
 
-def subprefixes(
+def distinct_subprefixes(
     occurrences: Sequence[PiiOccurrence], context: int, *, starts: bool = True
 ) -> SubPrefixes:
     """Return the distinct suffixes of 1 to `context` tokens of every prefix.
@@ -105,6 +105,6 @@ def subprefixes(
 
 def of_case(case: AttackContext, context: int) -> SubPrefixes:
     """Return the sub-prefixes of the attacker's PII, distinct as the prompts they are asked as."""
-    found = places(case.engine, case.attacker, context)
+    found = pii_occurrences(case.engine, case.attacker, context)
     starts = case.begun((), at_start=True) != case.begun((), at_start=False)
-    return subprefixes(found, context, starts=starts)
+    return distinct_subprefixes(found, context, starts=starts)

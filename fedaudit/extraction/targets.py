@@ -7,10 +7,10 @@ from functools import cached_property
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
-from fedaudit.extraction.controls import CONTROLS, guesses
-from fedaudit.metrics.document_frequency import absent, document_frequency
+from fedaudit.extraction.controls import CONTROLS, sample_controls
+from fedaudit.metrics.document_frequency import absent_strings, document_frequency
 from fedaudit.metrics.extraction import Disjointness, prefix_disjoint, victim_exclusive
-from fedaudit.pii.normalized_search import folded
+from fedaudit.pii.normalized_search import fold
 
 ALL, DISJOINT, EXCLUSIVE = "all", "prefix-disjoint", "exclusive"
 
@@ -54,22 +54,22 @@ class TargetSet:
         return {ALL: self.labels.keys(), DISJOINT: self.disjoint}
 
 
-def targets(case: AttackContext) -> dict[str, str]:
+def exclusive_targets(case: AttackContext) -> dict[str, str]:
     """Return the victim's exclusive PII with their labels."""
     own = [pair for document in case.victim or () for pair in document.strings()]
     return victim_exclusive(own, [document.text for document in case.attacker])
 
 
-def truth(
+def build_target_set(
     case: AttackContext, disjoint: Disjointness = "prefix-free", *, most: int = CONTROLS
 ) -> TargetSet:
     """Return the victim's exclusive PII, and about `most` strings that nobody has."""
-    labels, victim = targets(case), case.victim or ()
+    labels, victim = exclusive_targets(case), case.victim or ()
     everybody = (case.attacker, victim, *case.members.values())
     texts = [document.text for documents in everybody for document in documents]
     donors = _by_label(document for documents in everybody for document in documents)
     given = {s.strip(): label for d in case.control for s, label in d.strings() if s.strip()}
-    made = guesses(labels, texts, seed=case.seed, donors=donors, given=given, most=most)
+    made = sample_controls(labels, texts, seed=case.seed, donors=donors, given=given, most=most)
     shared = _shared(labels, case.members)
     return TargetSet(
         labels=labels,
@@ -93,10 +93,10 @@ def _by_label(documents: Iterable[Document]) -> dict[str, list[str]]:
 
 def _shared(labels: Iterable[str], members: Mapping[str, Sequence[Document]]) -> dict[str, int]:
     """Return how many other members have each string, however they write it."""
-    forms = {string: folded(string) for string in labels}
+    forms = {string: fold(string) for string in labels}
     counts = dict.fromkeys(forms, 0)
     for documents in members.values():
-        free = absent(filter(None, forms.values()), [folded(one.text) for one in documents])
+        free = absent_strings(filter(None, forms.values()), [fold(one.text) for one in documents])
         for string, form in forms.items():
             counts[string] += form not in free
     return counts
@@ -108,9 +108,9 @@ def _exclusive(
     """Return the strings that no other member has, of which none is part of another one."""
     forms: dict[str, str] = {}
     for string in sorted(labels):
-        forms.setdefault(folded(string), string)  # one of those that differ in case only
+        forms.setdefault(fold(string), string)  # one of those that differ in case only
     forms.pop("", None)
-    free = absent(forms, [folded(document.text) for document in attacker])
+    free = absent_strings(forms, [fold(document.text) for document in attacker])
     inside = document_frequency(free, sorted(free))
     return frozenset(forms[form] for form in free if inside[form] == 1 and not shared[forms[form]])
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.federation import adapter_options
-from fedaudit.system.files import atomic, atomic_text, existing, over, read_regular, sha256
+from fedaudit.system.files import (
+    atomic,
+    atomic_text,
+    existing_path,
+    hash_files,
+    read_regular,
+    sha256,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +36,7 @@ def check(folder: Path) -> Mapping[str, Any]:
 
     Raises InputError for a missing or pickled adapter and for one that is not LoRA.
     """
-    existing(folder, "adapter")
+    existing_path(folder, "adapter")
     if not (folder / WEIGHTS).is_file():
         pickled = next(
             (n for n in ("adapter_model.bin", "adapter_model.pt") if (folder / n).exists()), None
@@ -107,7 +114,7 @@ def copies(folder: Path) -> dict[str, "torch.Tensor"]:
 def fingerprint(folder: Path) -> str:
     """Return one SHA-256 over the files of an adapter, configuration and weights."""
     there = [name for name in (CONFIG, WEIGHTS) if (folder / name).is_file()]
-    return over({name: sha256(folder / name) for name in there})
+    return hash_files({name: sha256(folder / name) for name in there})
 
 
 def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], folder: Path) -> None:
@@ -119,7 +126,7 @@ def write(tensors: Mapping[str, "torch.Tensor"], config: Mapping[str, Any], fold
     atomic_text(folder / CONFIG, json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
-def resized(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+def resized_config(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Return an adapter's configuration with the rank that `tensors` have, and its old scaling."""
     rank = max(
         tensor.shape[0] for name, tensor in tensors.items() if name.endswith(".lora_A.weight")

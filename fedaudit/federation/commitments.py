@@ -114,11 +114,11 @@ def _check(found: Commitments, path: Path) -> None:
         check_name(one.id, path, "the mark")
         if not SHA256.fullmatch(one.sha256):
             raise InputError(f"{path}: the commitment of {one.id} is no SHA-256.")
-    if found.made and time(found.made) is None:
+    if found.made and parse_time(found.made) is None:
         raise InputError(f"{path}: {found.made!r} is no time with a time zone.")
 
 
-def time(text: str) -> datetime | None:
+def parse_time(text: str) -> datetime | None:
     """Return an ISO 8601 time with a time zone; None for any other text."""
     try:
         found = datetime.fromisoformat(text)

@@ -80,7 +80,7 @@ def _check_files(root: Path, found: Manifest) -> None:
             raise InputError(f"{root / name} is not the file that {manifest.NAME} names (SHA-256).")
 
 
-def unchecked(federation: Federation | None) -> list[str]:
+def unchecked_caveats(federation: Federation | None) -> list[str]:
     """Return in sentences what nobody could check: what a manifest names and has no hash of."""
     if federation is None:
         return []

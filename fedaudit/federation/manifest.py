@@ -105,13 +105,13 @@ class SumQueries:
     seed: int | None = None
 
 
-def chosen(manifest: Manifest, what: str) -> ChosenPlugin | None:
+def chosen_plugin(manifest: Manifest, what: str) -> ChosenPlugin | None:
     """Return the plugin that a manifest names as its `what`; UsageError for a table of none."""
     table = getattr(manifest, what)
     return None if table is None else build(ChosenPlugin, _of(ChosenPlugin, table), what)
 
 
-def queries(manifest: Manifest) -> SumQueries:
+def sum_queries(manifest: Manifest) -> SumQueries:
     """Return the sums that were asked for; where every update is kept, a simulation's settings."""
     said = (manifest.secure_aggregation or {}).get("queries") or manifest.config.get("queries")
     return build(SumQueries, _of(SumQueries, {} if said is None else said), "queries")
@@ -141,8 +141,8 @@ def read(folder: Path) -> Manifest:
     try:
         manifest = build(Manifest, _with_nested(table, path), NAME)
         for what in ("aggregation", "secure_aggregation", "deployment"):
-            chosen(manifest, what)
-        queries(manifest)
+            chosen_plugin(manifest, what)
+        sum_queries(manifest)
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
     _check(manifest, path)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fedaudit.api.plugin import Engine, Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.journal import chunk_size
-from fedaudit.journal.shards import AuditJournal, ShardJournal, identified
+from fedaudit.journal.shards import AuditJournal, ShardJournal, target_identity
 
 FIRST = 2**14
 """Tokens of a first piece, written or read, which is kept at once."""
@@ -155,7 +155,9 @@ class CachingEngine:
                 some = [items[index] for index in piece]
                 digest = blake2b(repr(some).encode(), digest_size=16).digest()
                 size, count = (sum(many[index] for index in piece) for many in (sizes, counts))
-                content = stream.next(digest, chunk_size.room(count + 2 * len(piece), size))
+                content = stream.next(
+                    digest, chunk_size.journal_bytes(count + 2 * len(piece), size)
+                )
                 if content is None:
                     content = ask(some, _share(progress, done, size, total))
                     stream.add(digest, count, content)
@@ -243,7 +245,7 @@ def _share(progress: Progress, before: int, size: int, total: int) -> Progress:
 
 
 def _who(target: Target) -> tuple[str | None, str | None]:
-    return identified(target), target.heading
+    return target_identity(target), target.heading
 
 
 def _zeros(sequence: Sequence[int]) -> list[float]:

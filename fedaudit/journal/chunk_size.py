@@ -15,7 +15,7 @@ ANSWER, TOKEN = 128, 256
 a vocabulary have that many, and no answer is of these alone."""
 
 
-def room(answers: int, tokens: int = 0) -> int:
+def journal_bytes(answers: int, tokens: int = 0) -> int:
     """Return the most bytes that the answers to a piece take in a journal, with their tokens."""
     return 4096 + answers * ANSWER + tokens * TOKEN
 

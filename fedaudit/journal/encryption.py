@@ -78,7 +78,7 @@ def read(packed: bytes, room: int) -> AnswerRecord:
     )
 
 
-def largest(room: int) -> int:
+def largest_sealed(room: int) -> int:
     """Return how many bytes a sealed record has at most whose content has `room` ones.
 
     What cannot be compressed zlib stores in blocks of 16 KiB, with 5 bytes each.
@@ -113,7 +113,7 @@ class Frame:
     begin: bytes
 
 
-def framed(content: bytes, key: bytes = b"") -> bytes:
+def frame(content: bytes, key: bytes = b"") -> bytes:
     """Return content behind its length and check."""
     return _FRAME.pack(len(content), _check(content, key)) + content
 
@@ -135,13 +135,13 @@ def frames(file: BinaryIO, key: bytes = b"", held: int = BEGINNING) -> Iterator[
         start += length
 
 
-def sealed(content: bytes, key: bytes) -> bytes:
+def encrypt(content: bytes, key: bytes) -> bytes:
     """Return content that only the key opens."""
     nonce = secrets.token_bytes(_NONCE)
     return nonce + _mixed(content, key + nonce)
 
 
-def opened(content: bytes, key: bytes) -> bytes:
+def decrypt(content: bytes, key: bytes) -> bytes:
     """Return what was sealed."""
     return _mixed(content[_NONCE:], key + content[:_NONCE])
 

@@ -49,7 +49,7 @@ def read(frame: Frame, path: Path) -> dict[str, Any]:
     return table
 
 
-def key(path: Path, digest: str | None) -> bytes:
+def journal_key(path: Path, digest: str | None) -> bytes:
     """Return the key: the wrong one would make all records look torn."""
     try:
         own = bytes.fromhex(read_regular(path, 1024).decode("ascii"))

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from fedaudit.api.errors import FedauditError, InputError
 from fedaudit.journal import encryption, header
 from fedaudit.journal.encryption import NAME, AnswerRecord
-from fedaudit.system.files import atomic_text, folder, open_regular, unwritable
+from fedaudit.system.files import atomic_text, make_folder, open_regular, raise_unwritable
 
 FILE, KEY = header.FILE, "journal.key"
 FIRST = b"fedaudit journal 1\n"
@@ -106,7 +106,7 @@ class Journal:
     def close(self) -> None:
         """Write nothing any more."""
         if self._file is not None:
-            with unwritable(self.path):
+            with raise_unwritable(self.path):
                 os.fsync(self._file.fileno())
             self._file.close()
             self._file = None
@@ -119,7 +119,7 @@ class Journal:
             self._cut(self._file)
         since = time.monotonic() - self._since
         timed = replace(record, session=self._session, seconds=since)
-        self._write(encryption.framed(encryption.sealed(timed.packed(), self._key), self._key))
+        self._write(encryption.frame(encryption.encrypt(timed.packed(), self._key), self._key))
         self.answers += record.answers
 
     def record(self, name: bytes, number: int, turn: int, room: int) -> AnswerRecord | None:
@@ -128,13 +128,13 @@ class Journal:
         if turn >= len(found):
             return None
         start, length = found[turn]
-        if length > encryption.largest(room):
+        if length > encryption.largest_sealed(room):
             raise self.broken(f"a record is larger than the {room:,} bytes that it may need")
         with self.path.open("rb") as file:
             file.seek(start)
             content = file.read(length)
         try:
-            return encryption.read(encryption.opened(content, self._key), room)
+            return encryption.read(encryption.decrypt(content, self._key), room)
         except ValueError as error:
             raise self.broken(str(error)) from None
 
@@ -147,18 +147,18 @@ class Journal:
 
     def _begin(self) -> None:
         """Make the file, which nobody but its owner can read, with its key and header."""
-        folder(self.place)
+        make_folder(self.place)
         self._key = secrets.token_bytes(header.KEY)
         atomic_text(self.place / KEY, self._key.hex() + "\n", mode=0o600)
         said = json.dumps(
             {**self.header, "key": header.digest_of(self._key)}, sort_keys=True
         ).encode()
-        with unwritable(self.path):
+        with raise_unwritable(self.path):
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
             self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
         try:
             header.locked(self._file, self.place)
-            self._write(FIRST + encryption.framed(said))
+            self._write(FIRST + encryption.frame(said))
         except BaseException:
             self._file.close()
             self._file = None
@@ -168,7 +168,7 @@ class Journal:
     def _write(self, record: bytes) -> None:
         assert self._file is not None
         try:
-            with unwritable(self.path):
+            with raise_unwritable(self.path):
                 if os.write(self._file.fileno(), record) < len(record):
                     raise OSError(28, "No space left on device")
                 self._end += len(record)
@@ -191,7 +191,7 @@ class Journal:
         spent: dict[int, float] = {}
         for frame in encryption.frames(file, self._key):
             try:
-                one = encryption.read(encryption.opened(frame.begin, self._key), 0)
+                one = encryption.read(encryption.decrypt(frame.begin, self._key), 0)
             except ValueError as error:
                 raise self.broken(error) from None
             self.finished = one.name == _END
@@ -280,7 +280,7 @@ def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
             (place / FILE).unlink()
         return None
     said = header.read(first, place / FILE)
-    key = header.key(place / KEY, said.pop("key", None))
+    key = header.journal_key(place / KEY, said.pop("key", None))
     journal = Journal(place, said)
     journal._key = key
     journal._end = first.start + first.length

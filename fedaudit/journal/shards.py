@@ -117,7 +117,7 @@ class AuditJournal:
         return None if self.merged or not first.known else str(first.header.get("run"))
 
 
-def identified(target: Target) -> str | None:
+def target_identity(target: Target) -> str | None:
     """Return the SHA-256 of a target's adapter, its name where there is no file; None: the base."""
     if target.adapter is None:
         return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedaudit.api.errors import FedauditError, InputError
 from fedaudit.journal.journal import JournalPass
-from fedaudit.metrics.spot_check import seen
+from fedaudit.metrics.spot_check import detection_probability
 
 SHARE = 0.01
 """Of the questions of each shard, by default."""
@@ -92,7 +92,7 @@ class SpotCheck:
                 "answered_otherwise": one.otherwise,
                 "draw": self.draw,
                 "forged": FORGED,
-                "seen": seen(one.questions, one.asked, FORGED),
+                "seen": detection_probability(one.questions, one.asked, FORGED),
             }
             for name, one in sorted(
                 self.shards.items(), key=lambda item: int(item[0].split("/")[0])
@@ -140,15 +140,17 @@ class SpotCheck:
 
 def _differing(places: Sequence[int], said: Sequence[Any], ask: Ask) -> list[int]:
     found = ask(places)
-    return [place for place, one in zip(places, found, strict=True) if not alike(one, said[place])]
+    return [
+        place for place, one in zip(places, found, strict=True) if not same_answer(one, said[place])
+    ]
 
 
-def alike(one: Any, other: Any) -> bool:
+def same_answer(one: Any, other: Any) -> bool:
     """Tell whether two answers are the same, to rounding in their numbers; lists are as tuples."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(same_answer(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(alike, one, other))
+        return len(one) == len(other) and all(map(same_answer, one, other))
     if isinstance(one, float) and isinstance(other, float):
         return isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
     return bool(one == other)

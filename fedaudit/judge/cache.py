@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
-from fedaudit.judge.prompt import Scores, parsed
+from fedaudit.judge.prompt import Scores, parse_scores
 from fedaudit.system.files import read_regular
 
 BEGIN = b'{"key": "'
@@ -81,5 +81,5 @@ def _entry(line: bytes) -> tuple[str, Judgement] | None:
         )
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
-    judgement = parsed(spelt)
+    judgement = parse_scores(spelt)
     return (key, judgement) if isinstance(key, str) and judgement else None

@@ -63,7 +63,7 @@ class JudgeQuestion:
         return _digest([model, SYSTEM, REMINDER, self.prompt, self.first, self.second])
 
 
-def parsed(text: str) -> tuple[Scores, Scores] | None:
+def parse_scores(text: str) -> tuple[Scores, Scores] | None:
     """Return the scores of both answers; None for anything but the two forms that were asked for.
 
     White space around them and a fence around the JSON are no part of them.

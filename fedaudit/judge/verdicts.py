@@ -9,7 +9,7 @@ from typing import Literal
 from fedaudit.api.plugin import Progress, no_progress
 from fedaudit.judge.cache import Judgement, JudgementCache
 from fedaudit.judge.endpoint import EndpointClient
-from fedaudit.judge.prompt import JudgeQuestion, parsed
+from fedaudit.judge.prompt import JudgeQuestion, parse_scores
 
 Outcome = Literal["win", "tie", "lose", "malformed"]
 
@@ -42,7 +42,7 @@ class Verdict:
 MALFORMED = Verdict(outcome="malformed")
 
 
-def judge(
+def judge_all(
     client: EndpointClient,
     comparisons: Sequence[Comparison],
     *,
@@ -102,7 +102,7 @@ def _judgement(
     client: EndpointClient, key: str, question: JudgeQuestion, cache: JudgementCache
 ) -> Judgement | None:
     for again in (False, True):
-        if judgement := parsed(client.ask(question.messages(again=again))):
+        if judgement := parse_scores(client.ask(question.messages(again=again))):
             cache.add(key, judgement)
             return judgement
     return None

@@ -26,7 +26,7 @@ def tokens(text: str) -> list[str]:
     return found
 
 
-def nearest(
+def nearest_documents(
     queries: Sequence[str], documents: Sequence[str], k: int | None = 10
 ) -> list[tuple[int, ...]]:
     """Return the indices of the k best documents of every query, the best first.

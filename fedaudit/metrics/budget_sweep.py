@@ -37,7 +37,7 @@ class BudgetCurve:
         return {t for t, needed in self.needed.items() if needed[samples - 1] <= budget}
 
 
-def steps(most: int) -> tuple[int, ...]:
+def budget_steps(most: int) -> tuple[int, ...]:
     """Return 1, 2, 5, 10, 20, ... below `most`, and `most`: about evenly spaced on a log scale."""
     powers = (10**exponent for exponent in range(len(str(most))))
     below = (step * power for power in powers for step in (1, 2, 5))

@@ -57,7 +57,7 @@ def fit(known: Labelled) -> Logistic:
     return Logistic(float(model.intercept_[0]), float(model.coef_[0, 0]), middle, spread)
 
 
-def resampled(known: Labelled, scores: Sequence[float], *, seed: int) -> Floats:
+def resampled_probabilities(known: Labelled, scores: Sequence[float], *, seed: int) -> Floats:
     """Return (DRAWS, scores) probabilities, each row learnt from groups drawn with replacement.
 
     A draw in which all are true, or none is, has their rate for every score, with half a string

@@ -54,7 +54,7 @@ def document_frequency(
     return counts
 
 
-def absent(strings: Iterable[str], documents: Sequence[str]) -> set[str]:
+def absent_strings(strings: Iterable[str], documents: Sequence[str]) -> set[str]:
     """Return those of `strings` that stand in none of `documents`, not as part of a word either."""
     return {string for string, count in document_frequency(strings, documents).items() if not count}
 

@@ -14,7 +14,7 @@ def edit_distance(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
     return int(Levenshtein.distance(first, second))
 
 
-def deviation(values: Sequence[float]) -> float | None:
+def sample_deviation(values: Sequence[float]) -> float | None:
     """Return the standard deviation of a sample (n - 1 below), None for less than two values."""
     if len(values) < 2:
         return None

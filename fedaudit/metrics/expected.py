@@ -20,7 +20,7 @@ CERTAIN = 1e-9
 """Probabilities nearer than this to 0 or 1 are taken as such in a law of sums."""
 
 
-def chains(strings: Sequence[str]) -> list[list[int]]:
+def prefix_chains(strings: Sequence[str]) -> list[list[int]]:
     """Return the indices of strings in groups: those of a group begin with its shortest."""
     order = sorted(range(len(strings)), key=lambda index: strings[index])
     groups: list[list[int]] = []
@@ -32,7 +32,7 @@ def chains(strings: Sequence[str]) -> list[list[int]]:
     return groups
 
 
-def layers(strings: Sequence[str]) -> list[list[int]]:
+def prefix_layers(strings: Sequence[str]) -> list[list[int]]:
     """Return the indices of strings by how many others each begins with: none is in two ways.
 
     No string of a layer begins with another one of it.

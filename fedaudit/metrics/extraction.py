@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from fedaudit.metrics.document_frequency import absent
+from fedaudit.metrics.document_frequency import absent_strings
 
 Disjointness = Literal["prefix-free", "literal"]
 
@@ -21,7 +21,7 @@ def victim_exclusive(
     for text, label in victim:
         if string := text.strip():
             labels[string] = min(label, labels.get(string, label))
-    own = absent(labels, attacker_texts)
+    own = absent_strings(labels, attacker_texts)
     return {string: labels[string] for string in sorted(own)}
 
 
@@ -71,7 +71,7 @@ class Matcher:
                 yield head
 
 
-def extracted(outputs: Iterable[str], targets: Iterable[str]) -> dict[str, int]:
+def count_extracted(outputs: Iterable[str], targets: Iterable[str]) -> dict[str, int]:
     """Return how many outputs begin with each target; targets that none begins with are absent."""
     matcher = Matcher(targets)
     counts: dict[str, int] = defaultdict(int)

@@ -114,7 +114,7 @@ def _weighted(rates: Mapping[str, Rate], sizes: Mapping[str, int]) -> Rate:
     return Rate(Estimate(mean, max(0.0, mean - below), min(1.0, mean + above)), n, hits)
 
 
-def repeats(text: str, *, length: int = 3, times: int = 10) -> bool:
+def has_repeats(text: str, *, length: int = 3, times: int = 10) -> bool:
     """Tell whether some sequence of `length` words occurs `times` or more (App. E.4).
 
     A Chinese character is a word. Such generations are left out of the ratios.
@@ -136,7 +136,7 @@ class Lengths:
     """The share shorter than the detector's threshold: they cannot be found in anything."""
 
 
-def lengths(texts: Sequence[str], threshold: int = 50) -> Lengths:
+def length_summary(texts: Sequence[str], threshold: int = 50) -> Lengths:
     """Return the median and range of the lengths of texts, and how many are too short to match."""
     sizes = [len(text) for text in texts]
     if not sizes:

@@ -40,7 +40,7 @@ def mean_loss(log_probabilities: Sequence[float]) -> float:
     return -math.fsum(log_probabilities) / len(log_probabilities)
 
 
-def following(losses: Losses) -> float:
+def instruction_following(losses: Losses) -> float:
     """Return the instruction following score IFS = L(y | x) / L(y), at least 0 (section 3.3).
 
     Below 1 the prompt helps to foresee the answer. The instruction following difficulty (IFD, Li
@@ -78,10 +78,10 @@ def score(losses: Losses, method: Method, *, key: str = "", seed: int = 0) -> fl
         return int.from_bytes(digest[:6]) / 2**48
     if method == "perplexity":
         return perplexity(losses)
-    return following(losses) if method == "ifs" else -following(losses)
+    return instruction_following(losses) if method == "ifs" else -instruction_following(losses)
 
 
-def kept(
+def select_examples(
     found: Sequence[Losses | None],
     count: int,
     method: Method = "ifs",

@@ -51,7 +51,7 @@ def mcnemar(gained: float, lost: float) -> float:
     return float(binom.sf(more - 1, more + less, 0.5))
 
 
-def stratified(strata: Sequence[Stratum]) -> float:
+def stratified_p_value(strata: Sequence[Stratum]) -> float:
     """Return P(at least as many hits among the targets), given the hits of each stratum.
 
     If what came out has nothing to do with who has a string, the hits of a stratum fall on its
@@ -121,7 +121,7 @@ def _normal_tail(laws: Sequence[_Law], observed: int) -> float:
     return max(float(norm.sf(z)), float(np.finfo(float).tiny))
 
 
-def permuted(
+def permutation_p_value(
     values: Sequence[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]],
     *,
     seed: int,
@@ -187,7 +187,7 @@ def hits_needed(n: int, control_hits: int, control_n: int, level: float) -> int 
     """Return how many of `n` targets must come out for p <= `level`; None: not even all of them."""
 
     def told(hits: int) -> bool:
-        return stratified([Stratum(hits, n, control_hits, control_n)]) <= level
+        return stratified_p_value([Stratum(hits, n, control_hits, control_n)]) <= level
 
     # The more hits, the smaller p.
     hits = bisect_left(range(1, n + 1), True, key=told) + 1

@@ -3,7 +3,7 @@
 from math import ceil, expm1, lgamma
 
 
-def seen(questions: int, asked: int, share: float) -> float:
+def detection_probability(questions: int, asked: int, share: float) -> float:
     """Return the chance, from 0 to 1, that a sample shows a forgery of a `share` of the questions.
 
     `asked` of `questions` are drawn without replacement, all equally likely, and one forged answer

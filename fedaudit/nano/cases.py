@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from fedaudit.api.errors import unknown
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.api.records import PiiSpan
 from fedaudit.nano.people import LABELS, Person, invent
 
@@ -42,7 +42,7 @@ class CaseFile:
 
 
 @cache
-def templates() -> dict[str, Any]:
+def record_templates() -> dict[str, Any]:
     """Return the record templates as read from templates.toml."""
     return tomllib.loads(files("fedaudit.nano").joinpath("templates.toml").read_text("utf-8"))
 
@@ -55,31 +55,31 @@ def case_files(
     Raises UsageError for a language or a domain that no template is for.
     """
     for kind, key, names in (("language", "language", languages), ("domain", "name", domains)):
-        known = {domain[key] for domain in templates()["domain"]}
+        known = {domain[key] for domain in record_templates()["domain"]}
         for name in names or ("",):
             if name not in known:
-                raise unknown(f"{kind} of nano records", name, known)
+                raise unknown_name_error(f"{kind} of nano records", name, known)
     chosen = [
         domain
-        for domain in templates()["domain"]
+        for domain in record_templates()["domain"]
         if domain["language"] in languages and domain["name"] in domains
     ]
     for number in range(count):
         rng = random.Random(f"case {seed} {number}")
-        yield invented(f"case-{seed}-{number}", rng.choice(chosen), rng)
+        yield invent_case(f"case-{seed}-{number}", rng.choice(chosen), rng)
 
 
 def domain_of(case: CaseFile) -> dict[str, Any]:
     """Return the templates that the case's documents are made from."""
     found: dict[str, Any] = next(
         domain
-        for domain in templates()["domain"]
+        for domain in record_templates()["domain"]
         if (domain["language"], domain["name"]) == (case.language, case.domain)
     )
     return found
 
 
-def invented(name: str, domain: Mapping[str, Any], rng: random.Random) -> CaseFile:
+def invent_case(name: str, domain: Mapping[str, Any], rng: random.Random) -> CaseFile:
     """Return a case of `domain` with its own people and particulars, drawn from `rng` alone."""
     language = str(domain["language"])
     year, month, day = rng.randint(2015, 2025), rng.randint(1, 12), rng.randint(1, 28)
@@ -106,7 +106,7 @@ def invented(name: str, domain: Mapping[str, Any], rng: random.Random) -> CaseFi
     )
 
 
-def fill(template: str, case: CaseFile) -> Filled:
+def fill_template(template: str, case: CaseFile) -> Filled:
     """Return `template` with its slots filled, and where the PII is in it."""
     parts: list[str] = []
     spans: list[PiiSpan] = []
@@ -123,7 +123,7 @@ def fill(template: str, case: CaseFile) -> Filled:
     return "".join([*parts, template[position:]]), tuple(spans)
 
 
-def joined(parts: Sequence[Filled]) -> Filled:
+def join_texts(parts: Sequence[Filled]) -> Filled:
     """Return texts as one, with their spans moved to where each text now begins."""
     text, spans = "", tuple[PiiSpan, ...]()
     for own, found in parts:

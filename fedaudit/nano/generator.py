@@ -7,13 +7,13 @@ files of a real organisation. Documents are plain records or instruction data ab
 import random
 from collections.abc import Iterator, Sequence
 
-from fedaudit.api.errors import unknown
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.api.records import Document
 from fedaudit.api.templates import TEMPLATES, PromptTemplate
-from fedaudit.nano.cases import CaseFile, case_files, domain_of, fill, templates
+from fedaudit.nano.cases import CaseFile, case_files, domain_of, fill_template, record_templates
 from fedaudit.nano.tasks import POSED
 
-__all__ = ["DEFAULT_TASKS", "TASKS", "case_files", "corpus", "documents", "templates"]
+__all__ = ["DEFAULT_TASKS", "TASKS", "case_files", "corpus", "documents", "record_templates"]
 
 TASKS = ("record", *POSED)
 """What a document can be: a plain record, or one of the tasks about one."""
@@ -36,7 +36,7 @@ def documents(
     """
     for task in tasks or ("",):
         if task not in TASKS:
-            raise unknown("task of nano records", task, TASKS)
+            raise unknown_name_error("task of nano records", task, TASKS)
     rng = random.Random(f"documents {seed} {case.id}")
     known: Sequence[int] = range(len(domain_of(case)["documents"]))
     chosen = rng.sample(known, min(kinds, len(known))) if kinds else known
@@ -92,7 +92,7 @@ def _document(
 ) -> Document:
     """Fill the case's document `which`; for a task, as the input of an instruction record."""
     if task == "record":
-        record, spans = fill(domain_of(case)["documents"][which], case)
+        record, spans = fill_template(domain_of(case)["documents"][which], case)
         return Document(id=name, text=record, pii=spans, group=case.group, task=task)
     posed = POSED[task](case, which, chosen, rng)
     given, given_spans = posed.given

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from fedaudit.api.errors import unknown
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.api.records import Document
 from fedaudit.api.templates import TEMPLATES, PromptTemplate
 
@@ -23,16 +23,16 @@ _BEGINNING = re.compile(r"(?:^|(?<=[.?!] ))[a-z]")
 
 
 @cache
-def grammar() -> dict[str, Any]:
+def read_grammar() -> dict[str, Any]:
     """Return the instructions and the domains as read from passages.toml."""
     return tomllib.loads(files("fedaudit.nano").joinpath("passages.toml").read_text("utf-8"))
 
 
-def domains(task: str) -> tuple[str, ...]:
+def task_domains(task: str) -> tuple[str, ...]:
     """Return the names of a task's domains; raises UsageError for a task that there is none of."""
     if task not in TASKS:
-        raise unknown("task of nano passages", task, TASKS)
-    return tuple(domain["name"] for domain in grammar()["domain"] if domain["task"] == task)
+        raise unknown_name_error("task of nano passages", task, TASKS)
+    return tuple(domain["name"] for domain in read_grammar()["domain"] if domain["task"] == task)
 
 
 def corpus(
@@ -48,8 +48,8 @@ def corpus(
     which the partition "corpus" deals the domains to clients.
     """
     for task in tasks or ("",):
-        domains(task)
-    for domain in grammar()["domain"]:
+        task_domains(task)
+    for domain in read_grammar()["domain"]:
         if domain["task"] in tasks:
             for number in range(count):
                 yield passage(domain, number, seed=seed, template=template)
@@ -69,7 +69,7 @@ def passage(
     document = Document(
         id=f"{name}-{seed}-{number}",
         text="",
-        instruction=grammar()["instructions"][task].replace("{question}", _capitals(asked)),
+        instruction=read_grammar()["instructions"][task].replace("{question}", _capitals(asked)),
         input=_capitals(given),
         output=_capitals(answer),
         task=task,

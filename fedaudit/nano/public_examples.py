@@ -6,10 +6,10 @@ between several: "nano:medical", "nano:legal:exam,case_matching", "nano:legal,ba
 
 from functools import lru_cache
 
-from fedaudit.api.errors import UsageError, unknown
+from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.nano.generator import corpus, templates
+from fedaudit.nano.generator import corpus, record_templates
 from fedaudit.nano.tasks import POSED
 
 PREFIX = "nano:"
@@ -25,7 +25,7 @@ def is_source(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def examples(name: str, template: PromptTemplate) -> list[Document]:
+def public_examples(name: str, template: PromptTemplate) -> list[Document]:
     """Return the examples of a source, rendered in `template`; always the same.
 
     Raises UsageError for a source that there is not.
@@ -36,7 +36,7 @@ def examples(name: str, template: PromptTemplate) -> list[Document]:
     domains, tasks, languages = (
         tuple(part.split(",")) if part else () for part in (*parts, "", "")[:3]
     )
-    made = templates()
+    made = record_templates()
     _check("domain of public examples", domains, {str(one["name"]) for one in made["domain"]})
     _check("task of public examples", tasks, set(POSED))
     _check("language of public examples", languages, set(made["instructions"]))
@@ -74,4 +74,4 @@ def _written(
 def _check(what: str, names: tuple[str, ...], known: set[str]) -> None:
     for name in names:
         if name not in known:
-            raise unknown(what, name, known)
+            raise unknown_name_error(what, name, known)

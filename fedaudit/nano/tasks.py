@@ -4,7 +4,15 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fedaudit.nano.cases import CaseFile, Filled, domain_of, fill, invented, joined, templates
+from fedaudit.nano.cases import (
+    CaseFile,
+    Filled,
+    domain_of,
+    fill_template,
+    invent_case,
+    join_texts,
+    record_templates,
+)
 
 OPTIONS = 4
 """Answers that an exam question gives to choose from."""
@@ -23,7 +31,9 @@ Poser = Callable[[CaseFile, int, Sequence[int], random.Random], Posed]
 """Poses a task about the case's document of that number; those of the file are given too."""
 
 
-def reading(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> Posed:
+def reading_question(
+    case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random
+) -> Posed:
     """Ask for a particular of the record that the question is about."""
     domain = domain_of(case)
     asked = [item for item in domain["asked"] if item[2] in chosen]
@@ -31,7 +41,7 @@ def reading(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Rando
     return Posed(
         instruction=_instruction(case, "reading").replace("{question}", question),
         given=_record(case, which),
-        answer=fill(answer, case),
+        answer=fill_template(answer, case),
     )
 
 
@@ -40,7 +50,7 @@ def summary(case: CaseFile, which: int, *_: object) -> Posed:
     return Posed(
         instruction=_instruction(case, "summary"),
         given=_record(case, which),
-        answer=fill(domain_of(case)["summary"], case),
+        answer=fill_template(domain_of(case)["summary"], case),
     )
 
 
@@ -49,7 +59,7 @@ def classification(case: CaseFile, which: int, chosen: Sequence[int], rng: rando
     return Posed(
         instruction=_instruction(case, "classification"),
         given=_record(case, _naming(case, which, chosen, rng)),
-        answer=fill("{matter}", case),
+        answer=fill_template("{matter}", case),
     )
 
 
@@ -65,7 +75,7 @@ def exam(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) 
     question = domain["exam"]["question"]
     return Posed(
         instruction=_instruction(case, "exam").replace("{question}", question),
-        given=joined([given, *lines]),
+        given=join_texts([given, *lines]),
         answer=(_letter(options.index(right)), ()),
     )
 
@@ -80,29 +90,31 @@ def case_matching(case: CaseFile, which: int, chosen: Sequence[int], rng: random
     rng.shuffle(matters)
     parts: list[Filled] = [given]
     for number, about in enumerate(matters):
-        made = invented(f"{case.id}-{number}", domain, rng)
+        made = invent_case(f"{case.id}-{number}", domain, rng)
         made = replace(made, fields={**made.fields, "matter": about})
-        marker = str(templates()["markers"][case.language]).replace("{letter}", _letter(number))
+        marker = str(record_templates()["markers"][case.language]).replace(
+            "{letter}", _letter(number)
+        )
         parts += [(f"\n{marker}\n", ()), _record(made, _naming(made, -1, (), rng))]
     return Posed(
         instruction=_instruction(case, "case_matching"),
-        given=joined(parts),
+        given=join_texts(parts),
         answer=(_letter(matters.index(matter)), ()),
     )
 
 
 def request(case: CaseFile, which: int, _chosen: Sequence[int], rng: random.Random) -> Posed:
     """Ask for something in the case's own words, of a record of it or, every other time, none."""
-    form = rng.choice(templates()["requests"][case.language])
+    form = rng.choice(record_templates()["requests"][case.language])
     return Posed(
-        instruction=fill(form["instruction"], case)[0],
+        instruction=fill_template(form["instruction"], case)[0],
         given=_record(case, which) if form.get("record") else ("", ()),
-        answer=fill(form["answer"], case),
+        answer=fill_template(form["answer"], case),
     )
 
 
 POSED: Mapping[str, Poser] = {
-    "reading": reading,
+    "reading": reading_question,
     "summary": summary,
     "classification": classification,
     "exam": exam,
@@ -113,11 +125,11 @@ POSED: Mapping[str, Poser] = {
 
 
 def _instruction(case: CaseFile, task: str) -> str:
-    return str(templates()["instructions"][case.language][task])
+    return str(record_templates()["instructions"][case.language][task])
 
 
 def _record(case: CaseFile, which: int) -> Filled:
-    return fill(domain_of(case)["documents"][which], case)
+    return fill_template(domain_of(case)["documents"][which], case)
 
 
 def _naming(case: CaseFile, which: int, chosen: Sequence[int], rng: random.Random) -> int:

@@ -28,7 +28,7 @@ TASKS = ("record", "record", "record", "reading", "summary", "classification")
 """What the shipped weights were trained on: tasks that the generator got later are not here."""
 
 
-def texts(seed: int) -> Iterator[str]:
+def training_texts(seed: int) -> Iterator[str]:
     """Yield documents without end: records, tasks in both templates, and loose sentences."""
     from faker import Faker
 
@@ -75,7 +75,7 @@ def train_tokenizer(seed: int = 0, documents: int = 30_000) -> "PreTrainedTokeni
         special_tokens=[PAD, BOS, EOS],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    tokenizer.train_from_iterator(islice(texts(seed), documents), trainer)
+    tokenizer.train_from_iterator(islice(training_texts(seed), documents), trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{BOS} $A", special_tokens=[(BOS, tokenizer.token_to_id(BOS))]
     )
@@ -142,7 +142,7 @@ def train(model: "LlamaForCausalLM", tokenizer: "PreTrainedTokenizerFast", steps
 def _tokens(tokenizer: "PreTrainedTokenizerFast", seed: int) -> Iterator[list[int]]:
     """Yield tokenised documents, BOS to EOS; one in four is a crop without its beginning."""
     rng = random.Random(seed)
-    for text in texts(seed * 10_000):
+    for text in training_texts(seed * 10_000):
         ids: list[int] = [*tokenizer(text)["input_ids"], 2]
         yield ids[rng.randrange(1, len(ids)) :] if rng.random() < 0.25 else ids
 

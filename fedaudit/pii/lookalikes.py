@@ -46,7 +46,7 @@ def forms(string: str) -> set[str]:
     return found - {""}
 
 
-def readings(text: str) -> Iterator[str]:
+def folded_readings(text: str) -> Iterator[str]:
     """Yield forms of a text: in one of them stands a form of each string that it spells.
 
     Time is linear in its length. Look-alikes of other alphabets become letters of ASCII of their

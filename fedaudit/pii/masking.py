@@ -6,8 +6,8 @@ from functools import partial
 from typing import Literal, get_args
 
 from fedaudit.api.records import Document, PiiSpan, TextPiece
-from fedaudit.pii.normalized_search import places
-from fedaudit.pii.pseudonyms import pseudonyms
+from fedaudit.pii.normalized_search import find_strings
+from fedaudit.pii.pseudonyms import assign_pseudonyms
 from fedaudit.pii.spans import resolve
 
 Style = Literal["mask", "asterisks", "label", "pseudonym"]
@@ -29,7 +29,7 @@ class _Edit:
     new: str
 
 
-def substitute(style: Style, documents: Iterable[Document], key: str) -> Substitute:
+def substitution(style: Style, documents: Iterable[Document], key: str) -> Substitute:
     """Return what `style` writes for the personal data of `documents`.
 
     Only pseudonyms depend on the documents and on the key; equal strings of one label get equal
@@ -37,11 +37,11 @@ def substitute(style: Style, documents: Iterable[Document], key: str) -> Substit
     """
     if style == "pseudonym":
         pairs = (pair for document in documents for pair in document.strings())
-        return partial(_looked_up, pseudonyms(pairs, key=key))
+        return partial(_looked_up, assign_pseudonyms(pairs, key=key))
     return {"mask": _mask, "asterisks": _asterisks, "label": _tag}[style]
 
 
-def masked(
+def mask_document(
     document: Document,
     written: Substitute,
     chosen: Callable[[str], bool] = lambda label: True,
@@ -95,7 +95,7 @@ def masked_pieces(
     return texts, _moved(kept, edits)
 
 
-def rewritten(text: str, spans: Iterable[PiiSpan], written: Substitute) -> str:
+def rewrite_spans(text: str, spans: Iterable[PiiSpan], written: Substitute) -> str:
     """Return `text` with `written` in the place of `spans`, sorted and without overlap."""
     return _rewritten(text, [_edit(text, span, written) for span in spans])
 
@@ -198,7 +198,7 @@ def _replaced(value: str, text: str, edits: Sequence[_Edit]) -> str:
     edit_of = {text[edit.start : edit.end].strip(): edit for edit in edits}
     found = {
         PiiSpan(start, end, edit_of[string].label): edit_of[string].new.strip()
-        for string, start, end in places(edit_of, value)
+        for string, start, end in find_strings(edit_of, value)
     }
     spans = resolve((1.0, span) for span in found)
     return _rewritten(value, [_Edit(s.start, s.end, s.label, found[s]) for s in spans])

@@ -7,7 +7,7 @@ Unit = tuple[str, int, int]
 """Characters that belong together as they are compared, and where they stand: half-open."""
 
 
-def plain(text: str) -> str:
+def normalize(text: str) -> str:
     """Return `text` as it is compared: NFKC, one space for white space, none at the ends.
 
     NFKC makes one of what Unicode calls compatible: a no-break space and a space, a full-width
@@ -16,7 +16,7 @@ def plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Return `text` as one that differs in case, white space or Unicode form only has it, too.
 
     NFKD, case folding, one space for white space, none at the ends. What begins a text begins it
@@ -26,7 +26,7 @@ def folded(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKD", text).casefold().split())
 
 
-def places(strings: Iterable[str], text: str) -> Iterator[tuple[str, int, int]]:
+def find_strings(strings: Iterable[str], text: str) -> Iterator[tuple[str, int, int]]:
     """Yield (string, start, end) wherever `text` spells one of `strings`, as part of a word too."""
     units = _units(text)
     whole, begins, ends = "", {}, {}

@@ -5,7 +5,7 @@ import hmac
 import random
 from collections.abc import Iterable
 
-from fedaudit.pii.surrogates import like
+from fedaudit.pii.surrogates import surrogate_like
 
 ATTEMPTS = 50
 """How often something is invented before a label has to do."""
@@ -14,7 +14,7 @@ DIGITS = 8
 """Hexadecimal digits behind such a label: of a thousand strings two share theirs once in 8,600."""
 
 
-def pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tuple[str, str], str]:
+def assign_pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tuple[str, str], str]:
     """Return a pseudonym for each (string, label) of a data set, white space around it apart.
 
     None equals a string of the data set, of whatever label and case, and no two are equal, so what
@@ -36,7 +36,9 @@ def pseudonyms(pairs: Iterable[tuple[str, str]], *, key: str) -> dict[tuple[str,
 def _invented(string: str, label: str, taken: set[str], key: str) -> str | None:
     """Return the first invention that is nobody's yet, if there is one."""
     for attempt in range(ATTEMPTS):
-        new = like(string, label, random.Random(_digest(key, label, string, str(attempt))))
+        new = surrogate_like(
+            string, label, random.Random(_digest(key, label, string, str(attempt)))
+        )
         if new is None:
             return None
         if new.casefold() not in taken:

@@ -83,7 +83,7 @@ def _number_of(name: str) -> int:
     return 1 + [month[:3] for month in calendar.month_name[1:]].index(name.title()[:3])
 
 
-def day(rng: random.Random) -> tuple[int, int, int]:
+def birth_date(rng: random.Random) -> tuple[int, int, int]:
     """Return year, month and day of a birth: people of 1940 to 2004, no 29th to 31st."""
     return rng.randint(1940, 2004), rng.randint(1, 12), rng.randint(1, 28)
 
@@ -125,7 +125,7 @@ def _padded(numbers: list[str], named: bool) -> bool:
 
 def _changed(kind: str, text: str, padded: bool, rng: random.Random) -> str:
     """Return another piece of a date in the place of one."""
-    year, month, date = day(rng)
+    year, month, date = birth_date(rng)
     if kind == "between":
         return text
     if kind == "name":

@@ -13,7 +13,7 @@ from fedaudit.pii.checksums import (
     is_luhn,
     luhn_check_digit,
 )
-from fedaudit.pii.surrogate_dates import date_like, day
+from fedaudit.pii.surrogate_dates import birth_date, date_like
 from fedaudit.pii.taxonomy import category
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _AGE = re.compile(
 _IS_NUMBER = re.compile(r"(?:NUMBER|LICEN[CS]E_PLATE|VEHICLE_REGISTRATION)$", re.IGNORECASE)
 
 
-def like(string: str, label: str, rng: random.Random) -> str | None:
+def surrogate_like(string: str, label: str, rng: random.Random) -> str | None:
     """Return invented personal data like `string`, drawn from `rng` alone; None if none can be.
 
     Names, addresses, employers and the like come from faker, in Chinese where the string has
@@ -131,7 +131,7 @@ def identity(string: str, rng: random.Random) -> str | None:
     """Return a number of an identity card; a Chinese one with a birth date and a check digit."""
     if not is_id_card(string):
         return number(string, rng)
-    birth = "".join(f"{part:02}" for part in day(rng))
+    birth = "".join(f"{part:02}" for part in birth_date(rng))
     body = f"{rng.choice(_PROVINCES)}0{rng.randint(1, 9)}0{rng.randint(1, 9)}{birth}"
     body += f"{rng.randint(1, 999):03}"
     return body + id_card_check_digit(body)

@@ -86,7 +86,7 @@ def category(label: str) -> Category | None:
     return _by_label().get(_key(label))
 
 
-def major(label: str) -> str:
+def major_category(label: str) -> str:
     """Return the major category of `label`, or OTHER."""
     found = category(label)
     return found.major if found else OTHER

@@ -85,7 +85,7 @@ def sign(said: Mapping[str, Any], key: "Ed25519PrivateKey") -> str:
     return json.dumps(envelope.to_dict(), indent=2) + "\n"
 
 
-def opened(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
+def open_attestation(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
     """Return the statement in an attestation's file; Refused unless `key` has signed it.
 
     Raises Refused also for what is no such statement, and InputError for what is no regular file.
@@ -110,9 +110,9 @@ def opened(path: Path, key: "Ed25519PublicKey") -> dict[str, Any]:
     return dict(said)
 
 
-def vouched(path: Path, key: "Ed25519PublicKey", content: bytes) -> str:
+def attestation_time(path: Path, key: "Ed25519PublicKey", content: bytes) -> str:
     """Return when the attestation in `path` was made; Refused unless it is of this report."""
-    said = opened(path, key)
+    said = open_attestation(path, key)
     try:
         wanted = str(said["predicate"]["report"]["digest"]["sha256"])
         made = str(said["predicate"]["timeCreated"])

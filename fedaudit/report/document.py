@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Claim, Finding, Measurement
-from fedaudit.report.pii_categories import by_category, classified
-from fedaudit.report.redaction import hidden, visible
+from fedaudit.report.pii_categories import by_category, category_of
+from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.policy import verdict as judge
-from fedaudit.report.verdict.recheck import judged
+from fedaudit.report.verdict.recheck import judged_rows
 from fedaudit.system.files import atomic_text, read_regular
 
 SCHEMA_VERSION = "1.0"
@@ -55,10 +55,10 @@ class Report:
         sections["measurements"] = [*self.measurements, *by_category(self.measurements)]
         sections["findings"] = [_classified(finding) for finding in self.findings]
         del sections["verdict"]
-        document = {name: plain(section, name) for name, section in sections.items()}
+        document = {name: to_plain(section, name) for name, section in sections.items()}
         # What is judged is what will be read, so that whoever reads it can judge it again.
-        said = self.verdict or {"rule": RULE, **judge(*judged(document))}
-        return {"schema_version": SCHEMA_VERSION, **document, "verdict": plain(said, "verdict")}
+        said = self.verdict or {"rule": RULE, **judge(*judged_rows(document))}
+        return {"schema_version": SCHEMA_VERSION, **document, "verdict": to_plain(said, "verdict")}
 
 
 def validate(document: object) -> None:
@@ -69,17 +69,19 @@ def validate(document: object) -> None:
         version = document["schema_version"]
         if version != SCHEMA_VERSION:
             raise InputError(
-                f"The report has schema version {visible(version)}; this fedaudit reads "
+                f"The report has schema version {make_visible(version)}; this fedaudit reads "
                 f"{SCHEMA_VERSION}."
             )
     error = best_match(_validator().iter_errors(document))
     if error is not None:
         place = error.json_path.removeprefix("$").removeprefix(".") or "the report"
-        raise InputError(f"Not a valid report: {visible(place)}: {_short(visible(error.message))}")
+        raise InputError(
+            f"Not a valid report: {make_visible(place)}: {_short(make_visible(error.message))}"
+        )
     try:
-        plain(document, "report")
+        to_plain(document, "report")
     except ValueError as error:
-        raise InputError(f"Not a valid report: {_short(visible(str(error)))}") from error
+        raise InputError(f"Not a valid report: {_short(make_visible(str(error)))}") from error
     except RecursionError as error:
         raise InputError("Not a valid report: it is nested too deeply.") from error
 
@@ -100,7 +102,7 @@ def write(report: Report, path: Path) -> None:
 
 def read(path: Path) -> dict[str, Any]:
     """Return the report in the file `path`; InputError unless it is there and valid."""
-    return parsed(content(path), path)
+    return parse_report(content(path), path)
 
 
 def content(path: Path) -> bytes:
@@ -111,12 +113,12 @@ def content(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def parsed(content: bytes, path: Path) -> dict[str, Any]:
+def parse_report(content: bytes, path: Path) -> dict[str, Any]:
     """Return the report that `content` of the file `path` is; InputError unless it is valid."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {visible(str(error))}.") from error
+        raise InputError(f"{path} is not JSON: {make_visible(str(error))}.") from error
     try:
         validate(document)
     except InputError as error:
@@ -137,15 +139,15 @@ def dumps(document: Mapping[str, Any]) -> str:
 def _classified(finding: Finding) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(finding) if field.name != "safe"]
     table = {name: getattr(finding, name) for name in names}
-    return {**table, "category": classified(finding.label)}
+    return {**table, "category": category_of(finding.label)}
 
 
 def _escaped(match: re.Match[str]) -> str:
     char = match[0]
-    return json.dumps(char)[1:-1] if hidden(char) else char
+    return json.dumps(char)[1:-1] if is_hidden(char) else char
 
 
-def plain(value: Any, place: str) -> Any:
+def to_plain(value: Any, place: str) -> Any:
     """Return `value` with records and mappings as dicts, tuples as lists, finite numbers.
 
     Raises ValueError naming the place of a NaN or an infinity, TypeError of what JSON lacks.
@@ -165,9 +167,9 @@ def plain(value: Any, place: str) -> Any:
     if dataclasses.is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(one, f"{place}.{key}") for key, one in value.items()}
+        return {str(key): to_plain(one, f"{place}.{key}") for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [plain(one, f"{place}[{index}]") for index, one in enumerate(value)]
+        return [to_plain(one, f"{place}[{index}]") for index, one in enumerate(value)]
     raise TypeError(f"{place} is of type {type(value).__name__}, which JSON does not have.")
 
 
@@ -183,7 +185,7 @@ def schema() -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def broken(row: Mapping[str, Any]) -> str:
+def schema_violation(row: Mapping[str, Any]) -> str:
     """Return which part of a measurement breaks the schema, as `scope.source`; "" if none does."""
     from jsonschema.exceptions import best_match
 

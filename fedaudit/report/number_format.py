@@ -35,7 +35,7 @@ def _hundredths(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def measured(row: Mapping[str, Any]) -> str:
+def format_measurement(row: Mapping[str, Any]) -> str:
     """Return the value of a measurement with its interval: `12.3 % [10.1, 15.2]`."""
     value, low, high = row["value"], row["low"], row["high"]
     if value is None:
@@ -48,7 +48,7 @@ def measured(row: Mapping[str, Any]) -> str:
     return f"{text} [{spelt(low)}, {spelt(high)}]"
 
 
-def found(row: Mapping[str, Any]) -> str:
+def format_hits(row: Mapping[str, Any]) -> str:
     """Return hits and n of a measurement: `118 / 4,210`; expected hits are `~12.4 / 500`."""
     value, hits, n = row["value"], row["hits"], row["n"]
     if value is None:
@@ -63,15 +63,15 @@ def count(row: Mapping[str, Any]) -> str:
     return "-" if row["n"] is None else number(row["n"])
 
 
-def counted(row: Mapping[str, Any]) -> str:
+def format_rate(row: Mapping[str, Any]) -> str:
     """Return a rate as a sentence has it; none and all of n come with the bound that is left.
 
     `0 of 100,000, at most 0.0038 %`, `200 of 200, at least 98.1 %`, `3 of 52, 5.8 % [2.0, 15.6]`.
     """
     hits, n, low, high = row["hits"], row["n"], row["low"], row["high"]
     if row["value"] is None or hits is None or n is None or low is None or high is None:
-        return measured(row)
+        return format_measurement(row)
     of = f"{hits:,} of {n:,}"
     if hits == 0:
         return f"{of}, at most {percent(high)}"
-    return f"{of}, at least {percent(low)}" if hits == n else f"{of}, {measured(row)}"
+    return f"{of}, at least {percent(low)}" if hits == n else f"{of}, {format_measurement(row)}"

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fedaudit.api.records import Measurement
-from fedaudit.pii.taxonomy import Category, category, in_order, major, taxonomy
+from fedaudit.pii.taxonomy import Category, category, in_order, major_category, taxonomy
 from fedaudit.report.query import Row
 from fedaudit.report.tables.extraction.prompted import labels
-from fedaudit.report.tables.extraction.untargeted import unprompted
+from fedaudit.report.tables.extraction.untargeted import untargeted_tables
 from fedaudit.report.tables.table import Table, laid_out
 from fedaudit.report.verdict.policy import SWEPT
 
@@ -45,26 +45,26 @@ def by_category(rows: Iterable[Measurement]) -> list[Measurement]:
         if "category" in row.scope:
             known.add(_key(row, row.scope["category"]))
         elif "label" in row.scope:
-            name = major(str(row.scope["label"]))
+            name = major_category(str(row.scope["label"]))
             groups.setdefault(_key(row, name), []).append(row)
     return [_together(same) for key, same in groups.items() if key not in known]
 
 
-def classified(label: str) -> dict[str, str] | None:
+def category_of(label: str) -> dict[str, str] | None:
     """Return the major and the minor category of `label` for a finding; None outside of both."""
     found = category(label)
     return {"major": found.major, "minor": found.name} if found else None
 
 
-def categories(report: Row) -> list[Table]:
+def category_tables(report: Row) -> list[Table]:
     """Return what came out by major category, a table an attack, and the norms' clauses on it."""
     rows = [row for row in report["measurements"] if "category" in row["scope"]]
     view = {**report, "measurements": [_as_label(row) for row in rows]}
-    tables = [_renamed(table) for table in (*labels(view), *unprompted(view))]
-    return [*tables, *norms(report)]
+    tables = [_renamed(table) for table in (*labels(view), *untargeted_tables(view))]
+    return [*tables, *norm_tables(report)]
 
 
-def norms(report: Row) -> list[Table]:
+def norm_tables(report: Row) -> list[Table]:
     """Return which clauses speak of the kinds of personal data that the report counts or lists."""
     lines = [_line(one, said) for one, said in _kinds(report).items()]
     columns = ("kind", *(SHORT.get(norm.name, norm.name) for norm in taxonomy().norms))
@@ -72,7 +72,7 @@ def norms(report: Row) -> list[Table]:
     return [table] if lines else []
 
 
-def clauses(report: Row) -> list[Table]:
+def relevant_clauses(report: Row) -> list[Table]:
     """Return what each of the clauses is about that speak of the report's kinds of data."""
     kinds = _kinds(report)
     rows = tuple(
@@ -123,7 +123,7 @@ def _together(rows: Sequence[Measurement]) -> Measurement:
     """Return one row for those of all labels of a category."""
     from fedaudit.metrics.intervals import wilson
 
-    name = major(str(rows[0].scope["label"]))
+    name = major_category(str(rows[0].scope["label"]))
     scope = {key: value for key, value in rows[0].scope.items() if key != "label"}
     scope["category"] = name
     made = replace(rows[0], scope=scope, chance=None, baseline=None, reason="")

@@ -76,7 +76,7 @@ SUSPICION = {
 _TELLING = ("tuned-not-base", "tuned", "base", "control")
 
 
-def totals(report: Row) -> list[Row]:
+def total_coverages(report: Row) -> list[Row]:
     """Return the coverages of whole sets of PII, in reading order."""
     rows = coverages(report, labelled=False)
     order = list(dict.fromkeys(map(place, rows)))
@@ -87,11 +87,11 @@ def totals(report: Row) -> list[Row]:
 
 def coverages(report: Row, *, labelled: bool) -> list[Row]:
     """Return the coverages of whole sets of PII, or of each kind, in the order of the report."""
-    rows = [row for row in _of(report, "extraction", "coverage") if not swept(row)]
+    rows = [row for row in _of(report, "extraction", "coverage") if not is_sweep(row)]
     return [row for row in rows if _labelled(row) == labelled]
 
 
-def swept(row: Row) -> bool:
+def is_sweep(row: Row) -> bool:
     """Tell whether a row says what a smaller budget or fewer samples would have found."""
     return SWEPT.issubset(row["scope"])
 
@@ -108,7 +108,7 @@ def most_telling(rows: Sequence[Row]) -> list[Row]:
     """
     best = min(rows, key=lambda row: (telling_rank(row), _rank(row, "set"), place(row)))
     keys = [key for key in best["scope"] if key != "label"]
-    like = [row for row in rows if where(row, keys) == where(best, keys)]
+    like = [row for row in rows if scope_text(row, keys) == scope_text(best, keys)]
     return sorted(like, key=lambda r: (-(r["hits"] or 0), -(r["n"] or 0), str(r["scope"]["label"])))
 
 
@@ -123,13 +123,13 @@ def set_rank(row: Row) -> int:
     return _rank(row, "set")
 
 
-def strongest(rows: Sequence[Row]) -> Row | None:
+def strongest_total(rows: Sequence[Row]) -> Row | None:
     """Return the total that says most about an attack: the highest one beyond the base."""
     known = [row for row in rows if row["value"] is not None]
     return min(known, key=lambda r: (telling_rank(r), _rank(r, "set"), -r["value"]), default=None)
 
 
-def sibling(rows: Iterable[Row], row: Row, source: str) -> Row | None:
+def comparable_row(rows: Iterable[Row], row: Row, source: str) -> Row | None:
     """Return the row of `source` that `row` is to be compared with; its scope may be wider."""
     fits = [
         other
@@ -141,7 +141,7 @@ def sibling(rows: Iterable[Row], row: Row, source: str) -> Row | None:
     return max(fits, key=lambda other: len(other["scope"]), default=None)
 
 
-def companion(report: Row, row: Row, metric: str) -> Row | None:
+def companion_row(report: Row, row: Row, metric: str) -> Row | None:
     """Return the measurement of `metric` for what `row` measured: the most exact one there is."""
     fits = [
         other
@@ -160,7 +160,7 @@ def by_plugin(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return groups
 
 
-def inference(report: Row, *, labelled: bool) -> list[Row]:
+def inference_rows(report: Row, *, labelled: bool) -> list[Row]:
     """Return the inference accuracies over all kinds of PII, or those of each kind, in order."""
     rows = [
         row
@@ -184,7 +184,7 @@ def utility(report: Row) -> list[Row]:
     return sorted(rows, key=lambda row: str(row["scope"].get("task", "")))
 
 
-def unprompted(report: Row, *, labelled: bool) -> list[Row]:
+def untargeted_rows(report: Row, *, labelled: bool) -> list[Row]:
     """Return the recalls over all kinds of PII, or those of each kind, in reading order."""
     rows = _of(report, "extraction", "extraction_recall")
     rows = [row for row in rows if _labelled(row) == labelled]
@@ -196,7 +196,7 @@ def costs(report: Row) -> list[Row]:
     return sorted(_of(report, "cost", *COSTS), key=lambda row: COSTS.index(row["metric"]))
 
 
-def defended(report: Row, metric: str) -> list[Row]:
+def defense_rows(report: Row, metric: str) -> list[Row]:
     """Return what a defence guarantees or decides: its rows of `metric`, as the report has them."""
     return [row for row in _of(report, "defense", metric) if _guards(row)]
 
@@ -208,7 +208,7 @@ def _guards(row: Row) -> bool:
     return own.get(row["metric"], row["metric"] in GUARDS)
 
 
-def attribution(report: Row, part: str = "") -> list[Row]:
+def attribution_rows(report: Row, part: str = "") -> list[Row]:
     """Return an attribution's rows that tables show, or those of a part: see `attribution_part`."""
     rows = ((row, attribution_part(row)) for row in report["measurements"])
     return [row for row, found in rows if found and part in ("", found)]
@@ -235,7 +235,7 @@ def _of(report: Row, kind: str, *metrics: str) -> list[Row]:
     return [r for r in report["measurements"] if r["kind"] == kind and r["metric"] in metrics]
 
 
-def others(report: Row) -> list[Row]:
+def other_rows(report: Row) -> list[Row]:
     """Return the measurements that no other table shows."""
     own = {"extraction": EXTRACTION, "utility": UTILITY, "probability": INFERENCE, "cost": COSTS}
     own["memorization"] = MEMORIZATION
@@ -254,7 +254,7 @@ def others(report: Row) -> list[Row]:
     ]
 
 
-def where(row: Row, keys: Iterable[str]) -> str:
+def scope_text(row: Row, keys: Iterable[str]) -> str:
     """Return those keys of a measurement's scope as text: `budget 100, victim c1`."""
     scope = row["scope"]
     return ", ".join(f"{key} {scope[key]}" for key in sorted(keys) if key in scope)
@@ -262,10 +262,10 @@ def where(row: Row, keys: Iterable[str]) -> str:
 
 def place(row: Row, hidden: Collection[str] = ()) -> str:
     """Return all of a measurement's scope that no column of a table shows, nor is `hidden`."""
-    return where(row, _elsewhere(row) - set(hidden))
+    return scope_text(row, _elsewhere(row) - set(hidden))
 
 
-def places(rows: Sequence[Row], hidden: Collection[str] = ()) -> tuple[str, list[str]]:
+def common_scope(rows: Sequence[Row], hidden: Collection[str] = ()) -> tuple[str, list[str]]:
     """Return the part of their places that all rows agree on, and each row's own part.
 
     A row that leaves a key out agrees with any value of it.
@@ -276,7 +276,7 @@ def places(rows: Sequence[Row], hidden: Collection[str] = ()) -> tuple[str, list
             said.setdefault(key, set()).add(str(row["scope"][key]))
     agreed = {key for key, values in said.items() if len(values) == 1}
     example = {"scope": {key: next(iter(said[key])) for key in agreed}}
-    return where(example, agreed), [where(row, said.keys() - agreed) for row in rows]
+    return scope_text(example, agreed), [scope_text(row, said.keys() - agreed) for row in rows]
 
 
 def _elsewhere(row: Row) -> set[str]:
@@ -284,7 +284,7 @@ def _elsewhere(row: Row) -> set[str]:
     return set(row["scope"]) - (shown | {"candidates"} if row["metric"] in INFERENCE else shown)
 
 
-def reasons(rows: Iterable[Row]) -> tuple[str, ...]:
+def missing_reasons(rows: Iterable[Row]) -> tuple[str, ...]:
     """Return why rows without a value have none, each reason once."""
     given = (row["reason"] for row in rows if row["value"] is None)
     return tuple(dict.fromkeys(f"Not measured: {reason}" for reason in given))

@@ -64,9 +64,9 @@ def is_mask(value: object) -> bool:
     return isinstance(value, Mapping) and value.keys() == {"label", "length", "hmac"}
 
 
-def shown(mask: Mapping[str, Any]) -> str:
+def readable_mask(mask: Mapping[str, Any]) -> str:
     """Return a mask as a person reads it: `PERSON(13) #3fa2…`."""
-    return visible(f"{mask['label']}({mask['length']}) #{str(mask['hmac'])[:4]}…")
+    return make_visible(f"{mask['label']}({mask['length']}) #{str(mask['hmac'])[:4]}…")
 
 
 def key_for(place: Path) -> tuple[bytes, str]:
@@ -147,7 +147,7 @@ def load_key(path: Path) -> bytes:
     return key
 
 
-def visible(text: str) -> str:
+def make_visible(text: str) -> str:
     r"""Return `text` with everything that is not seen, or that steers a terminal, spelt out.
 
     Controls, escapes, bidi and zero-width characters and lone surrogates become `\x1b`, `\u202e`
@@ -155,10 +155,10 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_spelt(char) if hidden(char) else char for char in text)
+    return "".join(_spelt(char) if is_hidden(char) else char for char in text)
 
 
-def hidden(char: str) -> bool:
+def is_hidden(char: str) -> bool:
     """Say whether `char` shows as nothing, or as something else than a character."""
     if char.isprintable():
         return _INVISIBLE.match(char) is not None

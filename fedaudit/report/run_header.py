@@ -9,7 +9,7 @@ from fedaudit.report.document import Report
 BUDGET = ("queries", "tokens", "seconds", "prefixes")
 
 
-def framed(
+def build_report(
     *,
     command: str,
     name: str,

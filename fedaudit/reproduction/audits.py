@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import template
 from fedaudit.audit import cross_client, pipeline
-from fedaudit.audit.inputs.clients import parties
+from fedaudit.audit.inputs.clients import list_clients
 from fedaudit.audit.pipeline import Audit, Watcher
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.config import registry
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
 
 
-def attacked(
+def audit_variant(
     variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
 ) -> Iterator["Report"]:
     """Yield the report of every audit of a variant whose federation is in `place`."""
@@ -38,7 +38,7 @@ def attacked(
         return
     common = _common(variant, place, config)
     if variant.matrix:
-        request = cross_client.CrossClientRequest(clients=parties(str(place), ()), **common)
+        request = cross_client.CrossClientRequest(clients=list_clients(str(place), ()), **common)
         yield cross_client.run(request, lambda: redactor, watch).report
     elif variant.clients:
         yield from _each(variant, place, config, common, redactor, watch)
@@ -50,7 +50,7 @@ def attacked(
         yield replace(audit.report, measurements=[*audit.report.measurements, *extra])
 
 
-def rounds(variant: Variant, config: Simulation) -> list[tuple[int, float]]:
+def traced_rounds(variant: Variant, config: Simulation) -> list[tuple[int, float]]:
     """Return the rounds that a variant traces, and what share of all rounds has passed by then."""
     parts = [(part, variant.trace) for part in range(1, variant.trace + 1)]
     found = {math.ceil(config.rounds * part / of): part / of for part, of in parts}
@@ -62,9 +62,9 @@ def _traced(
 ) -> Iterator["Report"]:
     """Yield the reports of a variant for one round's adapter after the other."""
     whose = {} if variant.model == "global" else {"model": variant.model}
-    for number, passed in rounds(variant, config):
+    for number, passed in traced_rounds(variant, config):
         one = replace(variant, trace=0, round=number)
-        for report in attacked(one, place, config, redactor, watch):
+        for report in audit_variant(one, place, config, redactor, watch):
             yield _within({"round": number, "passed": passed, **whose}, report)
 
 
@@ -127,7 +127,7 @@ def _alone(variant: Variant, place: Path, config: Simulation, client: str) -> di
     if variant.model != "local":
         return {}
     number = variant.round if variant.round >= 0 else config.rounds
-    return {"adapter": str(local_baseline.adapter(place, client, number))}
+    return {"adapter": str(local_baseline.local_adapter(place, client, number))}
 
 
 def _frequencies(place: Path, config: Simulation, audit: Audit) -> list[Measurement]:
@@ -137,7 +137,7 @@ def _frequencies(place: Path, config: Simulation, audit: Audit) -> list[Measurem
     """
     defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
     clients = open_federation(place).manifest.clients
-    found = datasets.materials(config, place, clients, defenses).values()
+    found = datasets.client_documents(config, place, clients, defenses).values()
     texts = [document.text for own in found for document in own.prepared]
     known = {one.id for one in audit.report.findings if one.severity == "high"}
     rows = []

@@ -38,7 +38,7 @@ class _Side:
         return _Side(factor * self.number + margin, interval)
 
 
-def checked(profile: Profile, measured: Measured) -> list[Claim]:
+def check_claims(profile: Profile, measured: Measured) -> list[Claim]:
     """Return every claim of the profile; one whose variant did not run does not hold or fail."""
     return [_claim(statement, measured) for statement in profile.claims]
 
@@ -80,7 +80,7 @@ def _side(side: Select | float, measured: Measured) -> _Side:
     """Return the number that one side of a claim means, and its interval if it is a value."""
     if not isinstance(side, Select):
         return _Side(float(side))
-    row = find(measured.get(side.variant, ()), side.metric, side.scope, side.plugin)
+    row = find_row(measured.get(side.variant, ()), side.metric, side.scope, side.plugin)
     number: float | None = None if row is None else getattr(row, side.number)
     if row is None or number is None:
         why = f"not measured: {row.reason}" if row and row.reason else "not measured in this run"
@@ -90,7 +90,7 @@ def _side(side: Select | float, measured: Measured) -> _Side:
     return _Side(number, (row.low, row.high))
 
 
-def find(
+def find_row(
     rows: Sequence[Measurement], metric: str, scope: Mapping[str, object], plugin: str = ""
 ) -> Measurement | None:
     """Return the only row of a metric whose scope holds `scope`, the least specific one."""
@@ -104,12 +104,12 @@ def find(
     return min(fitting, key=lambda row: len(row.scope), default=None)
 
 
-def beside(
+def compare_figures(
     figures: Sequence[Published], measured: Measured
 ) -> list[tuple[Published, float | None]]:
     """Return each published figure with ours; None where no variant measures it."""
     result: list[tuple[Published, float | None]] = []
     for figure in figures:
-        row = find(measured.get(figure.variant, ()), figure.metric, figure.scope, figure.plugin)
+        row = find_row(measured.get(figure.variant, ()), figure.metric, figure.scope, figure.plugin)
         result.append((figure, row.value if row else None))
     return result

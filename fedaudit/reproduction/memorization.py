@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedaudit.api.errors import TooShortError
 from fedaudit.audit import environment
 from fedaudit.audit.memorization import measurements, pipeline
-from fedaudit.audit.memorization.clients import parties
+from fedaudit.audit.memorization.clients import client_files
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.pipeline import Watcher
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
 
 
-def memorized(
+def measure_memorization(
     variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
 ) -> Iterator["Report"]:
     """Yield the report of a variant's memorization, unless it has no table of that name.
@@ -32,7 +32,7 @@ def memorized(
         return
     central = place / f"central/{config.rounds:03d}"
     request = MemorizationRequest(
-        clients=parties(place, ()),
+        clients=client_files(place, ()),
         protocol=build(Protocol, variant.memorize, f"variant {variant.name} memorize"),
         options=variant.options,
         target=str(place),
@@ -51,9 +51,9 @@ def memorized(
 
 
 def _unmeasured(name: str, request: MemorizationRequest, started: datetime, why: str) -> "Report":
-    from fedaudit.report.run_header import framed
+    from fedaudit.report.run_header import build_report
 
-    return framed(
+    return build_report(
         command=request.command,
         name=name,
         config=request.protocol.scope(),
@@ -62,6 +62,6 @@ def _unmeasured(name: str, request: MemorizationRequest, started: datetime, why:
         environment=environment.describe(request.device),
         data=[],
         seeds={request.purpose: request.seed},
-        measurements=measurements.unmeasured(request.protocol),
+        measurements=measurements.missing_rows(request.protocol),
         limits=[f"Variant {name!r} was not measured. {why}"],
     )

@@ -10,7 +10,7 @@ from fedaudit.metrics.intervals import wilson
 EVERYBODY = "all"
 
 
-def pooled(
+def pool_counts(
     rows: Iterable[Measurement], over: str = "client", name: str = EVERYBODY
 ) -> list[Measurement]:
     """Return a row with scope.client "all" for rows of counts that differ in their client only.
@@ -38,7 +38,7 @@ def _no_share(row: Measurement) -> bool:
     return row.hits > row.n or not math.isclose(row.value, row.hits / row.n, abs_tol=1e-9)
 
 
-def averaged(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
+def average_means(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
     """Return the mean over `over` of rows that are means themselves: of n things, without hits."""
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for row in rows:
@@ -67,7 +67,7 @@ def between_clients(rows: Iterable[Measurement]) -> list[Measurement]:
     return [_weighted(same, "client", EVERYBODY) for same in groups.values()]
 
 
-def weighted(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
+def average_ratios(rows: Iterable[Measurement], over: str, name: str) -> list[Measurement]:
     """Return the mean over `over` of the memorization ratios that are weighted means themselves.
 
     They are weighted by n, and their errors are independent: the interval is MOVER's, as that of

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Claim, Finding, Measurement
-from fedaudit.config.options import build, merged
+from fedaudit.config.options import build, merge_tables
 from fedaudit.config.profile import Profile, Published, Variant
-from fedaudit.reproduction.claims import beside, checked
-from fedaudit.reproduction.pooling import averaged, pooled, weighted
-from fedaudit.reproduction.scheduler import outcomes, usual
+from fedaudit.reproduction.claims import check_claims, compare_figures
+from fedaudit.reproduction.pooling import average_means, average_ratios, pool_counts
+from fedaudit.reproduction.scheduler import default_jobs, run_tasks
 from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.evaluation.llm_judge import VERDICTS
@@ -33,7 +33,7 @@ class StudyResult:
     limits: tuple[str, ...] = ()
 
 
-def variants(profile: Profile, scale: str, quick: bool) -> list[Variant]:
+def study_variants(profile: Profile, scale: str, quick: bool) -> list[Variant]:
     """Return the variants to run; raises UsageError when the profile has no study."""
     fitting = [variant for variant in profile.study if variant.only in ("", scale)]
     chosen = [variant for variant in fitting if variant.quick or not quick]
@@ -42,14 +42,14 @@ def variants(profile: Profile, scale: str, quick: bool) -> list[Variant]:
     return chosen
 
 
-def configured(profile: Profile, scale: str, variant: Variant, settings: Any) -> Simulation:
+def variant_config(profile: Profile, scale: str, variant: Variant, settings: Any) -> Simulation:
     """Return the federation of a variant: scale, then variant, then the user's settings."""
-    own = merged(variant.simulate, variant.scale.get(scale, {}))
-    table = merged(merged(profile.settings(scale), own), settings)
+    own = merge_tables(variant.simulate, variant.scale.get(scale, {}))
+    table = merge_tables(merge_tables(profile.settings(scale), own), settings)
     return build(Simulation, table, f"variant {variant.name}")
 
 
-def shared(configs: Sequence[Simulation], federations: Path) -> list[Simulation]:
+def shared_federations(configs: Sequence[Simulation], federations: Path) -> list[Simulation]:
     """Return the federations, each with its central model where one of them asks for that.
 
     One that was trained without it before, and not yet with it, stays as it is.
@@ -72,7 +72,7 @@ def _there(federations: Path, config: Simulation) -> bool:
     return _place(federations, config).exists()
 
 
-def study(
+def run_study(
     profile: Profile,
     scale: str,
     *,
@@ -88,8 +88,8 @@ def study(
     One that another variant wants with a central model beside it is trained with that at once.
     `jobs` variants run at a time: with 0 as many as there are cores, for small models on CPU.
     """
-    chosen = variants(profile, scale, quick)
-    wanted = [configured(profile, scale, variant, settings) for variant in chosen]
+    chosen = study_variants(profile, scale, quick)
+    wanted = [variant_config(profile, scale, variant, settings) for variant in chosen]
     tasks = [
         VariantTask(
             variant=variant,
@@ -98,9 +98,9 @@ def study(
             verdicts=federations.parent / VERDICTS,
             redactor=redactor,
         )
-        for variant, config in zip(chosen, shared(wanted, federations), strict=True)
+        for variant, config in zip(chosen, shared_federations(wanted, federations), strict=True)
     ]
-    found = outcomes(tasks, jobs or usual(scale, tasks), watch)
+    found = run_tasks(tasks, jobs or default_jobs(scale, tasks), watch)
     measured: dict[str, Sequence[Measurement]] = {
         task.variant.name: one.measurements for task, one in zip(tasks, found, strict=True)
     }
@@ -109,8 +109,8 @@ def study(
     return StudyResult(
         measurements=tuple(row for rows in measured.values() for row in rows),
         findings=tuple(finding for one in found for finding in one.findings),
-        claims=tuple(checked(profile, measured)),
-        figures=tuple(beside(profile.figures, measured)),
+        claims=tuple(check_claims(profile, measured)),
+        figures=tuple(compare_figures(profile.figures, measured)),
         federations=tuple(task.place for task in tasks),
         data=tuple(row for one in found for row in one.data),
         limits=tuple(dict.fromkeys(limit for one in found for limit in one.limits)),
@@ -122,5 +122,5 @@ def _together(
 ) -> list[Measurement]:
     """Return the counts and means of the variants that share a name, over all of them."""
     rows = [row for one in chosen if one.pool == name for row in measured[one.name]]
-    together = (pooled, averaged, weighted)
+    together = (pool_counts, average_means, average_ratios)
     return [row for way in together for row in way(rows, "variant", name)]

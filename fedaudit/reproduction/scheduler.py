@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fedaudit.api.plugin import no_progress
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.reproduction.variant import VariantOutcome, VariantTask, Watch, outcome
-from fedaudit.system.processes import processes, undisturbed
+from fedaudit.reproduction.variant import VariantOutcome, VariantTask, Watch, run_variant
+from fedaudit.system.processes import ignoring_interrupts, processes
 
 BROKEN = (
     "A process of the study ended unexpectedly (out of memory?); the same command goes on from "
@@ -17,7 +17,7 @@ BROKEN = (
 )
 
 
-def usual(scale: str, tasks: Sequence[VariantTask]) -> int:
+def default_jobs(scale: str, tasks: Sequence[VariantTask]) -> int:
     """Return how many run at a time unless told: one a core with the small models of nano on CPU.
 
     One where a GPU or a Ray cluster does the work, or where models are large.
@@ -26,13 +26,13 @@ def usual(scale: str, tasks: Sequence[VariantTask]) -> int:
 
     small = scale == "nano" and all(
         device_for(task.config.device).type == "cpu"
-        and ray_cluster.wanted(task.config.engine) is None
+        and ray_cluster.requested_engines(task.config.engine) is None
         for task in tasks
     )
     return len(os.sched_getaffinity(0)) if small else 1
 
 
-def outcomes(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[VariantOutcome]:
+def run_tasks(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[VariantOutcome]:
     """Return what each task came to, in their order; `jobs` run at a time.
 
     Tasks on one federation run one after the other. Raises what a task raised, which ends the
@@ -43,7 +43,7 @@ def outcomes(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Vari
     found = []
     for number, task in enumerate(tasks, 1):
         watch.variant(task.variant.name, number, len(tasks))
-        found.append(outcome(task, watch))
+        found.append(run_variant(task, watch))
     return found
 
 
@@ -64,7 +64,7 @@ def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Vari
                 task = tasks[number]
                 watch.variant(task.variant.name, len(found) + len(busy) + 1, len(tasks))
                 alone = replace(task.config, workers=task.config.workers or 1)
-                with undisturbed():
+                with ignoring_interrupts():
                     busy[pool.submit(_quietly, replace(task, config=alone))] = number
             done, _ = wait(busy, return_when=FIRST_COMPLETED)
             for future in done:
@@ -86,4 +86,4 @@ def _quietly(task: VariantTask) -> VariantOutcome:
     nobody = Watch(
         variant=lambda *_: None, training=lambda event: None, bar=lambda title: no_progress
     )
-    return outcome(task, nobody)
+    return run_variant(task, nobody)

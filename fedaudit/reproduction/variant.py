@@ -14,9 +14,9 @@ from fedaudit.attribution.owner.worker_pool import Machine
 from fedaudit.attribution.server.query_plan import ProtocolConfig
 from fedaudit.config.options import build
 from fedaudit.config.profile import Variant
-from fedaudit.reproduction.audits import attacked
-from fedaudit.reproduction.memorization import memorized
-from fedaudit.reproduction.pooling import between_clients, pooled
+from fedaudit.reproduction.audits import audit_variant
+from fedaudit.reproduction.memorization import measure_memorization
+from fedaudit.reproduction.pooling import between_clients, pool_counts
 from fedaudit.simulation import runner as simulation
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Listener
@@ -56,7 +56,7 @@ class VariantOutcome:
     limits: tuple[str, ...]
 
 
-def outcome(task: VariantTask, watch: Watch) -> VariantOutcome:
+def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
     """Train a variant's federation, attack it, and return what was measured."""
     variant, config, place = task.variant, task.config, task.place
     begun, started = place.exists(), monotonic()
@@ -64,18 +64,18 @@ def outcome(task: VariantTask, watch: Watch) -> VariantOutcome:
         done = simulation.simulate(config, place, listener=watch.training, verdicts=task.verdicts)
     training = 0.0 if begun else monotonic() - started
     reports = [
-        *attacked(variant, place, config, task.redactor, watch.bar),
+        *audit_variant(variant, place, config, task.redactor, watch.bar),
         *_attributed(variant, place, config, watch),
-        *memorized(variant, place, config, task.redactor, watch.bar),
+        *measure_memorization(variant, place, config, task.redactor, watch.bar),
     ]
     rows = [row for report in reports for row in report.measurements]
-    rows = [*done.measurements, *rows, *overheads(rows, training), *between_clients(rows)]
+    rows = [*done.measurements, *rows, *relative_overheads(rows, training), *between_clients(rows)]
     # One audit for each client of many would say the same over and over.
     told = () if variant.clients else (limit for report in reports for limit in report.limits)
     return VariantOutcome(
         measurements=tuple(
             replace(row, scope={**row.scope, "variant": variant.name})
-            for row in (*rows, *pooled(rows))
+            for row in (*rows, *pool_counts(rows))
         ),
         findings=tuple(
             replace(f, id=f"{variant.name}-{f.id}", measurement=f"{f.measurement}, {variant.name}")
@@ -87,7 +87,7 @@ def outcome(task: VariantTask, watch: Watch) -> VariantOutcome:
     )
 
 
-def overheads(rows: Sequence[Measurement], training: float) -> list[Measurement]:
+def relative_overheads(rows: Sequence[Measurement], training: float) -> list[Measurement]:
     """Return each step's seconds as a share of the `training` seconds of its federation.
 
     Nothing where the federation was there before (0), or where the rows say it themselves.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from fedaudit.api.errors import UsageError
 from fedaudit.judge.endpoint import Endpoint
 from fedaudit.simulation.server.queries import SumQuerySettings
-from fedaudit.system.files import existing, lines_sha256
+from fedaudit.system.files import existing_path, lines_sha256
 
 Decay = Literal["linear", "cosine", "none"]
 
@@ -250,11 +250,11 @@ class Simulation:
         if not self.secure_aggregation or self.queries.protocol == "pairs":
             del table["queries"]["protocol"], table["queries"]["sets"]
         if self.data != "nano":
-            table["data"] = lines_sha256(existing(Path(self.data), "file"))
+            table["data"] = lines_sha256(existing_path(Path(self.data), "file"))
         if self.test:
-            table["test"] = lines_sha256(existing(Path(self.test), "file"))
+            table["test"] = lines_sha256(existing_path(Path(self.test), "file"))
         if self.watermark.documents.endswith(".jsonl"):
-            owned = lines_sha256(existing(Path(self.watermark.documents), "file"))
+            owned = lines_sha256(existing_path(Path(self.watermark.documents), "file"))
             table["watermark"] = {**table["watermark"], "documents": owned}
         table["defenses"] = [_with_content(defense) for defense in table["defenses"]]
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
@@ -265,7 +265,7 @@ def _with_content(chosen: Any) -> Any:
     if not isinstance(chosen, Mapping):
         return chosen
     return {
-        key: lines_sha256(existing(Path(value), "file"))
+        key: lines_sha256(existing_path(Path(value), "file"))
         if isinstance(value, str) and (value.endswith(".jsonl") or Path(value).is_file())
         else value
         for key, value in chosen.items()

@@ -19,7 +19,7 @@ from fedaudit.simulation.client.trainer import steps_of
 from fedaudit.simulation.context import Run
 from fedaudit.simulation.data.datasets import ClientDocuments
 from fedaudit.simulation.evaluation import keyed
-from fedaudit.simulation.initialization import hashes
+from fedaudit.simulation.initialization import file_hashes
 from fedaudit.system.files import atomic_text, for_owner, read_regular
 
 MEASURED = "measured.json"
@@ -97,7 +97,7 @@ def _adapters(out: Path) -> dict[str, str]:
         return {}
     return {
         name: digest
-        for name, digest in hashes(out, DEPLOYED).items()
+        for name, digest in file_hashes(out, DEPLOYED).items()
         if name.rpartition("/")[2].startswith("adapter_")
     }
 
@@ -137,7 +137,9 @@ def _party(run: Run, finished: Manifest, who: str, own: ClientDocuments) -> Clie
         private={name: place(out, who, name, last.round) for name in own.private},
         rounds=len(took_part),
         steps=steps_of(run.config.training, len(run.tokens.shared[who])),
-        turns=dict(local_round.folders(out / PRIVATE / who, [one.round for one in took_part])),
+        turns=dict(
+            local_round.round_folders(out / PRIVATE / who, [one.round for one in took_part])
+        ),
     )
 
 

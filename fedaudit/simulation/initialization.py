@@ -22,10 +22,10 @@ from fedaudit.federation import adapters, commitments, manifest, watermark_keys
 from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
 from fedaudit.nano import passages
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.data.few_shot import few
+from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.partition import by_corpus, deal
-from fedaudit.simulation.data.watermarking import WatermarkedData, marked
-from fedaudit.system.files import existing, sha256, umask
+from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
+from fedaudit.system.files import existing_path, sha256, umask
 
 INITIAL = "rounds/000/global"
 
@@ -69,7 +69,7 @@ def documents(config: Simulation) -> list[Document]:
     return _ordered(found)
 
 
-def unread(config: Simulation) -> list[str]:
+def unread_caveats(config: Simulation) -> list[str]:
     """Return the limits of what is not read in the files of records that the settings name."""
     named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
     named += [str(options.get("source", "")) for _, options in config.defended()]
@@ -78,7 +78,7 @@ def unread(config: Simulation) -> list[str]:
         found: Counter[str] = Counter()
         for _ in corpus.read(path, form, found):
             pass
-        result += corpus.told(path, found)
+        result += corpus.unread_caveat(path, found)
     return result
 
 
@@ -99,7 +99,7 @@ def split(config: Simulation, found: Sequence[Document], base: Any) -> DataSplit
     if config.few_shot.each:
         wanted = config.few_shot
         every = _clusters(config, training, base, wanted.clusters)
-        training, labels = few(training, every, each=wanted.each, seed=config.seed)
+        training, labels = few_shot_documents(training, every, each=wanted.each, seed=config.seed)
     if len(training) < config.clients:
         raise InputError(
             f"{len(training)} documents are too few to train {config.clients} clients."
@@ -115,7 +115,9 @@ def _tested(config: Simulation, training: Sequence[Document]) -> list[Document]:
 
     Raises InputError where one of them is trained on, too.
     """
-    found = _ordered(corpus.read(existing(Path(config.test), "file"), template(config.template)))
+    found = _ordered(
+        corpus.read(existing_path(Path(config.test), "file"), template(config.template))
+    )
     known = {document.text for document in training}
     if twice := next((one.id for one in found if one.text in known), None):
         raise InputError(f"{config.test}: document {twice} is in {config.data} as well.")
@@ -153,11 +155,11 @@ def _classes(
 
 def _clusters(config: Simulation, found: Sequence[Document], base: Any, count: int) -> list[int]:
     """Return the K-means cluster of each document's embedding."""
-    from fedaudit.engine.embeddings import clusters, embed, embedder
+    from fedaudit.engine.embeddings import embed, kmeans_clusters, load_embedder
 
     name = config.partition.embedding
-    model = embedder(name, device=config.device) if name else base
-    return clusters(embed(model, [d.text for d in found]), count, config.seed)
+    model = load_embedder(name, device=config.device) if name else base
+    return kmeans_clusters(embed(model, [d.text for d in found]), count, config.seed)
 
 
 def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Manifest:
@@ -166,7 +168,7 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
     `server` is the rule that the server really follows, which a defence may have changed.
     """
     dealt = split(config, documents(config), base)
-    treated = marked(config, dealt.clients, dealt.held_out, base)
+    treated = plant_watermarks(config, dealt.clients, dealt.held_out, base)
     dealt = replace(dealt, clients=treated.clients)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -217,16 +219,16 @@ def initial_adapter(config: Simulation, base: Any, folder: Path) -> None:
     torch.manual_seed(config.seed)
     peft = with_adapter(base.model, lora, "initial", trainable=True)
     table = {**lora.to_dict(), "target_modules": sorted(settings.targets), "inference_mode": True}
-    adapters.write(tensors_of(peft, "initial"), plain(table), folder)
+    adapters.write(tensors_of(peft, "initial"), plain_config(table), folder)
     peft.unload()
 
 
-def plain(table: Any) -> Any:
+def plain_config(table: Any) -> Any:
     """Return a configuration table as JSON can hold it."""
     if isinstance(table, dict):
-        return {str(key): plain(value) for key, value in table.items()}
+        return {str(key): plain_config(value) for key, value in table.items()}
     if isinstance(table, list | tuple | set | frozenset):
-        return [plain(item) for item in table]
+        return [plain_config(item) for item in table]
     return table if table is None or isinstance(table, str | int | float | bool) else str(table)
 
 
@@ -253,7 +255,7 @@ def _manifest(
             name=form.name, with_input=form.with_input, without_input=form.without_input
         ),
         seeds={"simulation": config.seed},
-        files=hashes(place),
+        files=file_hashes(place),
         config=config.table(),
         config_sha256=config.sha256(),
     )
@@ -275,7 +277,7 @@ def _with_truth(started: Manifest, own: WatermarkedData) -> Manifest:
     return replace(started, clients=clients)
 
 
-def hashes(place: Path, below: str = ".") -> dict[str, str]:
+def file_hashes(place: Path, below: str = ".") -> dict[str, str]:
     """Return the SHA-256 of every file below `place/below`, by its path below `place`."""
     return {
         path.relative_to(place).as_posix(): sha256(path)

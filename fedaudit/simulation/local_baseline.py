@@ -25,7 +25,7 @@ PLAIN = "fedavg"
 """The rule of aggregation that adds nothing to a client's training."""
 
 
-def adapter(out: Path, client: str, number: int) -> Path:
+def local_adapter(out: Path, client: str, number: int) -> Path:
     """Return the folder of a client's own model after a round."""
     return out / LOCAL / client / f"{number:03d}"
 
@@ -54,14 +54,16 @@ def train_alone(run: Run, listener: Listener) -> None:
 
 def check(run: Run) -> None:
     """Refuse defences that a client cannot go through alone."""
-    if private := [one.name for one in defences(run) if type(one).private is not Defense.private]:
+    if private := [
+        one.name for one in local_defenses(run) if type(one).private is not Defense.private
+    ]:
         raise UsageError(
             f"The defence {private[0]} has private adapters, which a client that is alone does not "
             'train: set local to "plain" or "no".'
         )
 
 
-def defences(run: Run) -> tuple[Defense, ...]:
+def local_defenses(run: Run) -> tuple[Defense, ...]:
     """Return the defences whose stages a client that is alone goes through."""
     return tuple(run.defenses) if run.config.local == "defended" else ()
 
@@ -70,23 +72,23 @@ def _jobs(run: Run, number: int) -> Iterator[ClientTraining]:
     """Yield the trainings of a round that are not there yet."""
     config = run.config
     for client, sequences in run.tokens.shared.items():
-        place = adapter(run.out, client, number)
+        place = local_adapter(run.out, client, number)
         if (place / adapters.CONFIG).is_file():
             continue
-        before = adapter(run.out, client, number - 1) if number > 1 else run.out / INITIAL
+        before = local_adapter(run.out, client, number - 1) if number > 1 else run.out / INITIAL
         who = f"{client} alone"
         yield ClientTraining(
             who=who,
             base=config.base,
             start=before,
-            out=place / local_round.OWN if defences(run) else place,
+            out=place / local_round.OWN if local_defenses(run) else place,
             sequences=sequences,
             training=config.training,
             round=number,
             rounds=config.rounds,
             seed=rounds.seed_of(config.seed, number, who),
             aggregator=registry.create("aggregation", PLAIN),
-            defenses=defences(run),
+            defenses=local_defenses(run),
             sequel=_sequel(run, client, number),
             device=config.device,
             dtype=config.dtype,
@@ -96,9 +98,9 @@ def _jobs(run: Run, number: int) -> Iterator[ClientTraining]:
 
 def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
     """Return what a client goes on to where a defence does and it is to be followed."""
-    if not (defense := local_round.further(defences(run))):
+    if not (defense := local_round.follow_up_defense(local_defenses(run))):
         return None
-    place, who = adapter(run.out, client, number), f"{client} alone"
+    place, who = local_adapter(run.out, client, number), f"{client} alone"
     return FollowUpTraining(
         defense=defense,
         documents=run.documents[client],

@@ -16,11 +16,11 @@ from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest, Round
 from fedaudit.simulation.client import local_round, private_state
 from fedaudit.simulation.client.local_round import train
-from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining, forget
+from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining, forget_model
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Event, Listener, Run
 from fedaudit.simulation.data.datasets import Sequences
-from fedaudit.simulation.initialization import INITIAL, hashes
+from fedaudit.simulation.initialization import INITIAL, file_hashes
 from fedaudit.simulation.server import secure_aggregation
 from fedaudit.simulation.server import state as memory
 from fedaudit.system.processes import processes
@@ -93,13 +93,17 @@ def tasks(run: Run, number: int) -> Iterator[LocalTraining]:
             yield LocalTraining(who=f"{client}/{name}", sequences=own, chain=place, client=client)
 
 
-def sequels(run: Run, number: int) -> Iterator[LocalTraining]:
+def follow_up_trainings(run: Run, number: int) -> Iterator[LocalTraining]:
     """Yield the trainings of a round that is over which a defence went on to.
 
     Their sequences are as long as those that were trained on, and hold other tokens.
     """
-    for client in participants(run.config, number) if local_round.further(run.defenses) else ():
-        found = local_round.lengths(private_state.place(run.out, client, local_round.TURN, number))
+    for client in (
+        participants(run.config, number) if local_round.follow_up_defense(run.defenses) else ()
+    ):
+        found = local_round.sequence_lengths(
+            private_state.place(run.out, client, local_round.TURN, number)
+        )
         for name, lengths in found.items():
             sequences = [[0] * length for length in lengths]
             place = run.out / private_state.PRIVATE / client / name
@@ -111,7 +115,7 @@ def sequels(run: Run, number: int) -> Iterator[LocalTraining]:
 def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
     """Yield the round's trainings as jobs for a worker."""
     config = run.config
-    private_state.close(run)
+    private_state.restrict_private(run)
     for one in tasks(run, number):
         training = config.training
         if one.who == CENTRAL:
@@ -121,7 +125,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
         if one.chain:
             begin, out = _before(run, one.chain, number), one.chain / f"{number:03d}"
         else:
-            out = private_state.trained(run, one.client, number)
+            out = private_state.training_folder(run, one.client, number)
             if run.aggregator.resets:
                 begin, below = run.out / INITIAL, begin
         yield ClientTraining(
@@ -149,7 +153,7 @@ def _remembered(run: Run, number: int, client: str) -> tuple[Path, Path] | None:
     """Return the files of what server and client remember as the round begins, where both do."""
     if not run.aggregator.remembers:
         return None
-    return memory.of_server(run.out, number - 1), memory.before(run.out, number, client)
+    return memory.of_server(run.out, number - 1), memory.client_state_path(run.out, number, client)
 
 
 def _before(run: Run, chain: Path, number: int) -> Path:
@@ -172,28 +176,30 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
     start, config = adapters.read(start_folder), adapters.check(start_folder)
     begun = adapters.read(run.out / INITIAL) if run.aggregator.resets else start
     examples = {client.id: float(client.examples) for client in current.clients}
-    updates = {who: private_state.uploaded(run, begun, who, number) for who in chosen}
+    updates = {who: private_state.upload(run, begun, who, number) for who in chosen}
     weights = [examples[who] for who in chosen]
     remembered = adapters.read_state(memory.of_server(run.out, number - 1))
     differences = {who: run.aggregator.difference(begun, own) for who, own in updates.items()}
     if run.secure and run.aggregator.resets:
         # A stack holds every client's own factors: what only knows the sum must be made of it.
-        result = run.aggregator.moved(start, secure_aggregation.mean(differences, examples))
+        result = run.aggregator.moved(
+            start, secure_aggregation.weighted_mean(differences, examples)
+        )
         state: State = {}
     else:
         result, state = run.aggregator.step(start, list(updates.values()), weights, remembered)
     if run.aggregator.remembers:
-        state = memory.collected(run.aggregator, run.out, number, state, examples, chosen)
-    adapters.write(result, adapters.resized(config, result), run.out / here / "global")
+        state = memory.collect_states(run.aggregator, run.out, number, state, examples, chosen)
+    adapters.write(result, adapters.resized_config(config, result), run.out / here / "global")
     adapters.write_state(state, memory.of_server(run.out, number))
     sums: dict[str, tuple[str, ...]] = {}
     if run.secure:
         folders, sums = (
             {},
-            secure_aggregation.store(
+            secure_aggregation.store_sums(
                 run.secure,
                 differences,
-                secure_aggregation.weights(examples),
+                secure_aggregation.update_weights(examples),
                 run.config,
                 number,
                 run.out / here,
@@ -207,10 +213,10 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
         sums=sums,
         loss={who: round(losses[who], 6) for who in folders if isfinite(losses[who])},
     )
-    files = {**current.files, **hashes(run.out, here)}
-    for folder in private_state.left(run, chosen, number):
-        files |= hashes(run.out, folder.relative_to(run.out).as_posix())
-    private_state.close(run)
+    files = {**current.files, **file_hashes(run.out, here)}
+    for folder in private_state.private_leftovers(run, chosen, number):
+        files |= file_hashes(run.out, folder.relative_to(run.out).as_posix())
+    private_state.restrict_private(run)
     after = replace(current, rounds=(*current.rounds, finished), files=files)
     manifest.write(after, run.out)
     return after
@@ -218,7 +224,7 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
 
 def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
     """Return what a client's defence goes on to in a round."""
-    if not (defense := local_round.further(run.defenses)):
+    if not (defense := local_round.follow_up_defense(run.defenses)):
         return None
     seeds = {n: seed_of(run.config.seed, number, f"{client}/{n}") for n in defense.further}
     return FollowUpTraining(
@@ -254,14 +260,14 @@ def workers(config: Simulation) -> Iterator[Executor | None]:
     from fedaudit.engine.loading.loader import device_for
     from fedaudit.engine.parallel import ray_cluster
 
-    if ray_cluster.wanted(config.engine) is not None:
-        with ray_cluster.trainings(config.engine, config.device) as pool:
+    if ray_cluster.requested_engines(config.engine) is not None:
+        with ray_cluster.training_pool(config.engine, config.device) as pool:
             yield pool
         return
     count = config.workers or len(os.sched_getaffinity(0))
     if device_for(config.device).type != "cpu" or count == 1:
         yield None
-        forget()
+        forget_model()
         return
     with processes(count, BROKEN) as pool:
         yield pool

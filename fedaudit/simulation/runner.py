@@ -49,7 +49,7 @@ class SimulationResult:
     resumed_from: int | None
 
 
-def existing(config: Simulation, out: Path) -> Manifest | None:
+def existing_manifest(config: Simulation, out: Path) -> Manifest | None:
     """Return the manifest of this very simulation in `out`, None for an empty place.
 
     Raises InputError when `out` holds something else: nothing is ever overwritten.
@@ -60,7 +60,7 @@ def existing(config: Simulation, out: Path) -> Manifest | None:
         raise InputError(f"{out} is not empty and holds no federation; choose another --out.")
     found = open_federation(out).manifest
     if found.config_sha256 != config.sha256():
-        changed = differing(found, config)
+        changed = differing_settings(found, config)
         raise InputError(
             f"{out} holds another run (it differs in {changed}); choose another --out or remove it."
         )
@@ -74,7 +74,7 @@ def alone_in(out: Path) -> AbstractContextManager[None]:
     return locked(beside, f"Another process is simulating into {out}.")
 
 
-def differing(found: Manifest, config: Simulation) -> str:
+def differing_settings(found: Manifest, config: Simulation) -> str:
     """Return the names of the settings in which a federation differs from `config`."""
     wanted = config.table()
     names = [key for key in wanted if key not in NO_PART and found.config.get(key) != wanted[key]]
@@ -97,8 +97,8 @@ def simulate(
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine
 
-    run = prepared(config, out)
-    started = existing(config, out)
+    run = prepare(config, out)
+    started = existing_manifest(config, out)
     base = load_base(config.base, device=config.device, dtype=config.dtype)
     resumed = len(started.rounds) - 1 if started else None
     if started is None:
@@ -106,18 +106,18 @@ def simulate(
     elif not base.known_as(started.base.sha256):
         raise InputError(f"The base {config.base} is not the one that {out} was begun with.")
     try:
-        found = datasets.materials(config, out, started.clients, run.defenses)
+        found = datasets.client_documents(config, out, started.clients, run.defenses)
     except InputError:
         if resumed is None:  # what a defence refuses was never a federation
             shutil.rmtree(out, ignore_errors=True)
         raise
     documents = {who: own.prepared for who, own in found.items()}
-    run = replace(run, tokens=datasets.tokenized(config, base, found), documents=documents)
+    run = replace(run, tokens=datasets.tokenize_clients(config, base, found), documents=documents)
     del base  # its memory is the workers' now
     finished = rounds.run_rounds(run, started, listener)
     local_baseline.train_alone(run, listener)
     spent = cost.costs(
-        spendings(run),
+        training_costs(run),
         base=config.base,
         device=config.device,
         dtype=config.dtype,
@@ -125,7 +125,7 @@ def simulate(
     )
     engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
     deployed = deployment.deploy(run, finished, found, engine, held_out(config, out), progress)
-    with llm_judge.judging(config, verdicts or out / llm_judge.VERDICTS, progress) as asked:
+    with llm_judge.open_judge(config, verdicts or out / llm_judge.VERDICTS, progress) as asked:
         measured = evaluate(
             config, out, finished, engine, progress("measuring utility"), judge=asked
         )
@@ -141,18 +141,18 @@ def simulate(
         limits=(
             *deployed.limits,
             *blind,
-            *llm_judge.told(config, measured),
-            *initialization.unread(config),
+            *llm_judge.judge_caveats(config, measured),
+            *initialization.unread_caveats(config),
         ),
         annotation=by[0] if by else None,
         resumed_from=resumed,
     )
 
 
-def prepared(config: Simulation, out: Path) -> Run:
+def prepare(config: Simulation, out: Path) -> Run:
     """Return the run with its plugins, before anything is read; unknown names are refused."""
     template(config.template)
-    if ray_cluster.children(config.engine):
+    if ray_cluster.requested_processes(config.engine):
         raise UsageError("How many clients train at once on this machine, `workers` says.")
     ray_cluster.check(config.engine, config.device)
     llm_judge.check(config)
@@ -196,7 +196,9 @@ def _secured(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregati
     secure: SecureAggregation = registry.create("secure aggregation", name, options)
     secure.check()
     everybody = dict.fromkeys(rounds.participants(config, 1))
-    secured.asked(everybody, config, secure.threshold, 1)  # refuses a design that cannot be
+    secured.requested_sets(
+        everybody, config, secure.threshold, 1
+    )  # refuses a design that cannot be
     if answering := [one.name for one in defenses if type(one).responder is not Defense.responder]:
         raise UsageError(
             f"The defence {answering[0]} deploys from clients' adapters, which secure aggregation "
@@ -219,7 +221,7 @@ def _check_penalty(config: Simulation, aggregator: Aggregator, defenses: Sequenc
         )
 
 
-def spendings(run: Run) -> list[cost.TrainingCost]:
+def training_costs(run: Run) -> list[cost.TrainingCost]:
     """Return every training of a client, for what it costs; the central model's is none."""
     config = run.config
     return [
@@ -234,7 +236,7 @@ def spendings(run: Run) -> list[cost.TrainingCost]:
             messages=2 if run.aggregator.remembers and not task.chain else 1,
         )
         for number in range(1, config.rounds + 1)
-        for task in (*rounds.tasks(run, number), *rounds.sequels(run, number))
+        for task in (*rounds.tasks(run, number), *rounds.follow_up_trainings(run, number))
         if task.client
     ]
 
@@ -258,7 +260,7 @@ def evaluate(
     """Return the held-out utility of base, tuned and (where trained) central and local models."""
     documents = held_out(config, out)
     if not documents:
-        return utility.unmeasured("nothing was held out")
+        return utility.missing_rows("nothing was held out")
     last = finished.rounds[-1]
     targets: list[tuple[str, Target | list[Target]]] = [
         ("base", Target(name=config.base)),
@@ -268,7 +270,10 @@ def evaluate(
     if central.is_dir():
         targets.append(("central", Target(name="central", adapter=str(central))))
     if config.local != "no":
-        own = {one.id: local_baseline.adapter(out, one.id, last.round) for one in finished.clients}
+        own = {
+            one.id: local_baseline.local_adapter(out, one.id, last.round)
+            for one in finished.clients
+        }
         models = [Target(name=f"{who} alone", adapter=str(at)) for who, at in own.items()]
         targets.append(("local", models))
     return utility.measure(

@@ -92,7 +92,7 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def over(hashes: Mapping[str, str]) -> str:
+def hash_files(hashes: Mapping[str, str]) -> str:
     """Return one SHA-256 over files: of lines `HASH  NAME`, sorted by name."""
     lines = "".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes))
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
@@ -140,7 +140,7 @@ def umask() -> int:
     return found
 
 
-def told(error: OSError) -> InputError | None:
+def explain_os_error(error: OSError) -> InputError | None:
     """Return what is wrong with a place that a user named, in one line; None for other errors."""
     if error.filename is None or error.errno not in _PLACES:
         return None
@@ -148,14 +148,14 @@ def told(error: OSError) -> InputError | None:
     return InputError(f"{name[:200]}{'…' * (len(name) > 200)} cannot be used: {error.strerror}.")
 
 
-def sweep(folder: Path) -> None:
+def remove_stale_temp_files(folder: Path) -> None:
     """Remove what was left in a folder by writes whose process was killed."""
     for left in folder.glob(".*.????????"):  # as `atomic` calls what is not whole yet
         left.unlink(missing_ok=True)
 
 
 @contextmanager
-def unwritable(path: Path) -> Iterator[None]:
+def raise_unwritable(path: Path) -> Iterator[None]:
     """Raise what `atomic` raises when what is done to `path` inside cannot be written."""
     try:
         yield
@@ -174,7 +174,7 @@ def atomic_text(path: Path, text: str, mode: int = 0o644) -> None:
         temporary.write_bytes(text.encode())
 
 
-def folder(path: Path) -> Path:
+def make_folder(path: Path) -> Path:
     """Return `path` as a folder, made where there is none; InputError when it cannot be made."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -204,7 +204,7 @@ def existing_parent(path: Path) -> None:
         raise InputError(f"{path} cannot be written: {parent} is not a folder to write into.")
 
 
-def like(path: Path) -> str:
+def suggest_neighbour(path: Path) -> str:
     """Return the question whether what lies beside `path`, and is called much like it, was meant.
 
     It begins with a space; it is empty where there is nothing of the kind.
@@ -217,7 +217,7 @@ def like(path: Path) -> str:
     return f" Did you mean {str(path.parent / near[0])!r}?" if near else ""
 
 
-def existing(path: Path, what: str) -> Path:
+def existing_path(path: Path, what: str) -> Path:
     """Return `path`, or raise InputError when there is nothing."""
     if not path.exists():
         raise InputError(f"There is no {what} {path}.")

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
-from fedaudit.system.files import check_target, folder, unwritable
+from fedaudit.system.files import check_target, make_folder, raise_unwritable
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def locked(path: Path, busy: str) -> Iterator[None]:
         yield
         return
     made = not path.parent.exists()
-    folder(path.parent)
+    make_folder(path.parent)
     handle = _handle(path)
     try:
         while True:
@@ -53,7 +53,7 @@ def _handle(path: Path) -> int:
     flags = os.O_RDWR | os.O_CREAT
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"):
         flags |= getattr(os, name, 0)
-    with unwritable(path):
+    with raise_unwritable(path):
         return os.open(path, flags, 0o600)
 
 

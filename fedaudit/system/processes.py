@@ -17,18 +17,18 @@ def processes(count: int, broken: str) -> Iterator[Executor]:
 
     Raises Interrupted, saying `broken`, when one of them dies.
     """
-    pool = fresh(count)
+    pool = fresh_pool(count)
     try:
         yield pool
     except BaseException as error:
-        end(pool)
+        end_pool(pool)
         if isinstance(error, BrokenProcessPool):
             raise Interrupted(broken) from None
         raise
     pool.shutdown()
 
 
-def fresh(count: int) -> ProcessPoolExecutor:
+def fresh_pool(count: int) -> ProcessPoolExecutor:
     """Return a pool of `count` processes that start when there is work; `end` ends them.
 
     They import nothing from the working directory, as Pythons of their kind (-c) would.
@@ -39,7 +39,7 @@ def fresh(count: int) -> ProcessPoolExecutor:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def ignoring_interrupts() -> Iterator[None]:
     """Let processes that start meanwhile leave Ctrl-C to this one from their first moment."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -48,7 +48,7 @@ def undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def end(pool: ProcessPoolExecutor) -> None:
+def end_pool(pool: ProcessPoolExecutor) -> None:
     """End a pool's processes at once, whatever they do."""
     running = list((pool._processes or {}).values())  # shutdown forgets them
     pool.shutdown(wait=False, cancel_futures=True)

@@ -36,7 +36,7 @@ class Direct(Attributor):
 
     def _scores(self, trial: AttributionContext) -> dict[str, dict[str, list[float]]]:
         """Return the z of every round by client and mark; a round's adapters are asked together."""
-        rounds = plaintext.readable(trial.rounds, self.name)
+        rounds = plaintext.readable_rounds(trial.rounds, self.name)
         found: dict[str, dict[str, list[float]]] = {
             client: defaultdict(list) for client in plaintext.clients(trial.rounds)
         }
@@ -53,11 +53,11 @@ class Direct(Attributor):
 
 def suspicion(client: str, scores: Mapping[str, Sequence[float]], threshold: float) -> ClientScore:
     """Return a client's largest Z over the marks, and the p-value of that mark alone."""
-    from fedaudit.metrics.attribution.stouffer import combined, p_value
+    from fedaudit.metrics.attribution.stouffer import p_value, stouffer_z
 
     if not scores:  # nobody issued a mark
         return ClientScore(client=client, flagged=False)
-    totals = {mark: combined(scores[mark]) for mark in sorted(scores)}
+    totals = {mark: stouffer_z(scores[mark]) for mark in sorted(scores)}
     mark = max(totals, key=lambda name: totals[name])
     z = totals[mark]
     return ClientScore(client=client, flagged=z > threshold, z=z, p_value=p_value(z), mark=mark)

@@ -37,7 +37,9 @@ class FLDetector(Attributor):
 
     def attribute(self, trial: AttributionContext) -> AttributionResult:
         """Flag the higher of two clusters of scores, if the scores are of more than one group."""
-        rounds = [(s.participants, read) for s, read in plaintext.readable(trial.rounds, self.name)]
+        rounds = [
+            (s.participants, read) for s, read in plaintext.readable_rounds(trial.rounds, self.name)
+        ]
         told = trial.progress("predicting clients' updates")
         scores = mean_scores(prediction.distances(rounds, self.history, told), self.window)
         flagged = self._flagged(scores, trial.seed)

@@ -69,7 +69,7 @@ class FLForensics(Attributor):
 
         if len(everybody) < 3:
             return []
-        points = minority.scaled(np.stack([target, clean], axis=1))
+        points = minority.scale_axes(np.stack([target, clean], axis=1))
         if self.cluster == "kmeans":
             labels = minority.mean_labels(points, seed)
         else:
@@ -86,7 +86,7 @@ class FLForensics(Attributor):
 
         from fedaudit.engine.training import influence
 
-        rounds = list(plaintext.readable(trial.rounds, self.name))
+        rounds = list(plaintext.readable_rounds(trial.rounds, self.name))
         texts = self._texts(trial)
         column = {client: index for index, client in enumerate(everybody)}
         found = np.zeros((len(texts), len(everybody)))
@@ -96,7 +96,7 @@ class FLForensics(Attributor):
                 client: trial.write(seen.start, read(client)) for client in seen.participants
             }
             lengths = {
-                client: influence.norm(influence.change(folder, seen.start))
+                client: influence.change_norm(influence.weight_change(folder, seen.start))
                 for client, folder in folders.items()
             }
             for row, sequences in enumerate(texts if folders else []):
@@ -104,8 +104,8 @@ class FLForensics(Attributor):
                 gradients = influence.weight_gradients(trial.engine, target, sequences)
                 for client, folder in folders.items():
                     if lengths[client]:
-                        changed = influence.change(folder, seen.start)
-                        gained = -influence.product(gradients, changed) / lengths[client]
+                        changed = influence.weight_change(folder, seen.start)
+                        gained = -influence.gradient_product(gradients, changed) / lengths[client]
                         found[row, column[client]] += gained / len(folders)
                 told(done * len(texts) + row + 1, len(rounds) * len(texts))
         return found

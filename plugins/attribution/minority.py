@@ -15,7 +15,7 @@ NOISE = -1
 """The label of points that HDBSCAN puts into no cluster."""
 
 
-def scaled(points: "np.ndarray") -> "np.ndarray":
+def scale_axes(points: "np.ndarray") -> "np.ndarray":
     """Return each axis divided by its range; by its largest magnitude where it has none."""
     import numpy as np
 

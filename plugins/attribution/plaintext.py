@@ -9,7 +9,9 @@ from fedaudit.api.plugin import Update
 Read = Callable[[str], Update]
 
 
-def readable(rounds: Sequence[RoundRecord], method: str) -> Iterator[tuple[RoundRecord, Read]]:
+def readable_rounds(
+    rounds: Sequence[RoundRecord], method: str
+) -> Iterator[tuple[RoundRecord, Read]]:
     """Return every round with what reads its updates; raises InputError where one hides them."""
     hidden = next((seen.round for seen in rounds if seen.updates is None), None)
     if hidden is not None:

@@ -35,7 +35,7 @@ def noise_for(
 
 
 @lru_cache(maxsize=256)
-def spent(
+def spent_epsilon(
     sigma: float, delta: float, rate: float, steps: int, accountant: Accountant
 ) -> tuple[float, Accountant]:
     """Return an upper bound on epsilon, and whose it is: RDP's above RESOLVED, in any case."""

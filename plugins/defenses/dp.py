@@ -21,7 +21,7 @@ from fedaudit.api.errors import InputError, TargetError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Measurement
 
-from .accounting import Accountant, noise_for, sample_rate, spent
+from .accounting import Accountant, noise_for, sample_rate, spent_epsilon
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +83,7 @@ class DifferentialPrivacy(Defense):
             optimizer = self._optimizer(course)
             losses = [
                 loss
-                for step, drawn in enumerate(draws(course))
+                for step, drawn in enumerate(poisson_batches(course))
                 for loss in _step(optimizer, gradients, drawn, course.rate(step))
             ]
         for name, weight in course.weights.items():
@@ -126,7 +126,7 @@ class DifferentialPrivacy(Defense):
         documents, steps = len(party.prepared), party.steps * party.rounds
         sigma = self.noise(documents, finished.batch_size, party.steps * finished.rounds)
         rate, delta = sample_rate(finished.batch_size, documents), self.delta_of(documents)
-        value, accountant = spent(sigma, delta, rate, steps, self.accountant)
+        value, accountant = spent_epsilon(sigma, delta, rate, steps, self.accountant)
         scope = {"client": client, "delta": delta, "accountant": accountant}
         return Measurement(
             kind="defense",
@@ -137,7 +137,7 @@ class DifferentialPrivacy(Defense):
         )
 
 
-def draws(course: TrainingSession) -> Iterator[Sequences]:
+def poisson_batches(course: TrainingSession) -> Iterator[Sequences]:
     """Yield the sequences of each step: every one with probability q, the shortest first."""
     import torch
 

@@ -25,7 +25,7 @@ from fedaudit.api.plugin import Result, Update
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 from fedaudit.metrics.text_similarity import words
 
-from .self_generation.demonstrations import usable
+from .self_generation.demonstrations import usable_documents
 
 WEIGHTED = "weighted"
 
@@ -55,7 +55,7 @@ class FewFedWeight(Defense):
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return the documents as they are; InputError where none has a prompt to answer."""
-        usable(documents, 1)
+        usable_documents(documents, 1)
         return list(documents)
 
     def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
@@ -99,7 +99,7 @@ def pseudo_labelled(turn: TrainedClient, new_tokens: int) -> list[Document]:
     A prompt that the model's context does not hold with its answer is left out, and so is one that
     gets no words.
     """
-    own = usable(turn.documents, 1)
+    own = usable_documents(turn.documents, 1)
     prompts = [turn.template.prompt(one.instruction, one.input) for one in own]
     begin = turn.engine.beginnings.get("bos", ())
     ids = [(*begin, *tokens.ids) for tokens in turn.engine.tokenize(prompts)]

@@ -39,8 +39,8 @@ class Scrub(Defense):
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return the documents with every annotated PII masked, annotated as having none."""
-        written = masking.substitute(self.style, documents, key=f"seed {self.seed}")
-        return [masking.masked(document, written) for document in documents]
+        written = masking.substitution(self.style, documents, key=f"seed {self.seed}")
+        return [masking.mask_document(document, written) for document in documents]
 
     def deploy(self, finished: FinishedFederation) -> Result:
         """Return what pseudonyms that follow from a seed do not protect from."""

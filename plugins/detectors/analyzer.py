@@ -12,7 +12,7 @@ from fedaudit.api.errors import UsageError
 
 from .china import RULES
 from .context import ContextWindow
-from .ner import NerModel, load_spacy, load_transformers, renamed, spacy_labels
+from .ner import NerModel, load_spacy, load_transformers, our_label, spacy_labels
 from .rules import EMAIL_ADDRESS, TELEPHONE, recognizer
 from .scripts import ANY
 
@@ -88,7 +88,7 @@ def _nlp_engine(language: str, pipeline: "Language | None") -> "NlpEngine":
     names = [{"lang_code": language, "model_name": "none"}]
     if pipeline is None:
         return NoOpNlpEngine(models=names)
-    labels = {label: renamed(label) for label in spacy_labels(pipeline)}
+    labels = {label: our_label(label) for label in spacy_labels(pipeline)}
     configuration = NerModelConfiguration(model_to_presidio_entity_mapping=labels)
     engine = SpacyNlpEngine(models=names, ner_model_configuration=configuration)
     pipeline.max_length = sys.maxsize

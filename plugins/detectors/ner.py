@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 
 from .scripts import ANY
 
@@ -51,7 +51,7 @@ class NerModel:
         if not colon or not name:
             raise UsageError(f"ner takes spacy:NAME or transformers:FOLDER, not {text!r}.")
         if loader not in LOADERS:
-            raise unknown("NER loader", loader, LOADERS)
+            raise unknown_name_error("NER loader", loader, LOADERS)
         return cls(loader, name, language)
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ def load_spacy(model: NerModel) -> "tuple[EntityRecognizer, Language]":
         raise InputError(f"spaCy model {model.name!r} finds no entities.")
     recognizer = SpacyRecognizer(
         supported_language=model.language or str(nlp.lang),
-        supported_entities=sorted({renamed(label) for label in labels}),
+        supported_entities=sorted({our_label(label) for label in labels}),
     )
     return recognizer, nlp
 
@@ -100,9 +100,9 @@ def load_transformers(model: NerModel) -> "EntityRecognizer":
         labels = set(_plain(config.id2label.values()))
         recognizer = HuggingFaceNerRecognizer(
             supported_language=model.language or ANY,
-            supported_entities=sorted({renamed(label) for label in labels}),
+            supported_entities=sorted({our_label(label) for label in labels}),
             model_name=str(folder),
-            label_mapping={label: renamed(label) for label in labels},
+            label_mapping={label: our_label(label) for label in labels},
             # "first" keeps a word in one piece, but takes Chinese without spaces for one word.
             aggregation_strategy="first" if model.language == "en" else "simple",
             threshold=0.0,
@@ -117,7 +117,7 @@ def load_transformers(model: NerModel) -> "EntityRecognizer":
     return recognizer
 
 
-def renamed(label: str) -> str:
+def our_label(label: str) -> str:
     """Return our name for a model's `label`."""
     return _LABELS.get(label.upper(), label.upper())
 

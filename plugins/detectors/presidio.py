@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, ClassVar
 
-from fedaudit.api.errors import unknown
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.api.plugin import PiiDetector
 from fedaudit.api.records import PiiSpan
 from fedaudit.pii.spans import resolve
 
 from .ner import NerModel
-from .scripts import fits, fold, occurs, tight
+from .scripts import fits, fold, occurs, strip_span
 
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine
@@ -47,7 +47,7 @@ class Presidio(PiiDetector):
     def __post_init__(self) -> None:
         for language in self.languages:
             if language not in LANGUAGES:
-                raise unknown("language of detector presidio", language, LANGUAGES)
+                raise unknown_name_error("language of detector presidio", language, LANGUAGES)
         if not self.languages:
             raise ValueError("languages is empty; there is: en, zh.")
         if not 0 <= self.threshold <= 1:
@@ -91,7 +91,7 @@ class Presidio(PiiDetector):
         for number, finds in zip(numbers, results, strict=True):
             text = texts[number]
             found[number] += [
-                (find.score, PiiSpan(*tight(text, find.start, find.end), find.entity_type))
+                (find.score, PiiSpan(*strip_span(text, find.start, find.end), find.entity_type))
                 for find in finds
                 if find.entity_type in labels
                 and (piece := text[find.start : find.end]).strip()
@@ -113,5 +113,5 @@ class Presidio(PiiDetector):
         wanted = {_SYNONYMS.get(label, label) for label in self.entities} or every - ON_REQUEST
         for label in sorted(wanted - every):
             without = "" if self.ner else " (no names without ner)"
-            raise unknown(f"entity of detector presidio{without}", label, every)
+            raise unknown_name_error(f"entity of detector presidio{without}", label, every)
         return {name: sorted(labels & wanted) for name, labels in known.items() if labels & wanted}

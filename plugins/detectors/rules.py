@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from presidio_analyzer import PatternRecognizer
 
 
-def undecided(_text: str) -> bool | None:
+def accept_match(_text: str) -> bool | None:
     """Leave a match as sure as its pattern is."""
     return None
 
@@ -24,7 +24,7 @@ class Rule:
 
     label: str
     patterns: tuple[tuple[str, float], ...]
-    check: Callable[[str], bool | None] = undecided
+    check: Callable[[str], bool | None] = accept_match
     """True makes a match certain, False drops it, None leaves it its pattern's score."""
     context: tuple[str, ...] = ()
 

@@ -32,7 +32,7 @@ def fits(language: str, text: str) -> bool:
     return language == ANY or (language == "zh") == bool(_HAN.search(text))
 
 
-def tight(text: str, start: int, end: int) -> tuple[int, int]:
+def strip_span(text: str, start: int, end: int) -> tuple[int, int]:
     """Return the span without white space at its ends, which some models include."""
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())

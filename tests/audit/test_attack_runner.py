@@ -21,7 +21,7 @@ def attack(name, **options):
 
 def ran(*attacks, fake=None, **changes):
     fake = fake or worked.engine()
-    memory = attack_runner.memory(attacks)
+    memory = attack_runner.response_cache(attacks)
     tries = attack_runner.AttackTries(alone=len(attacks) == 1)
     results = attack_runner.run(attacks, worked.case(fake, **changes), memory, tries)
     tries.check()
@@ -186,7 +186,7 @@ def test_a_prompt_is_asked_anew_where_more_answers_are_needed():
     assert sorted(of_tuned) == [3] * 7 + [4]
     assert memory.spared[worked.TUNED] == 8 - 4
     view = ModelView(engine=fake, tuned=worked.TUNED)
-    assert attack_runner.asked(results, memory, [view]) == sum(of_tuned) == 8 + 21 - 4
+    assert attack_runner.count_queries(results, memory, [view]) == sum(of_tuned) == 8 + 21 - 4
 
 
 # what one of them cannot do
@@ -240,12 +240,12 @@ def test_every_key_and_every_attacker_is_asked_by_itself():
     results += [view.within(queries("contextual", 8.0, set="prefix-disjoint")) for view in views]
     results += [view.within(queries("superset", 14.0)) for view in views]
     memory = ResponseCache()
-    assert attack_runner.asked(results, memory, views) == 2 * 8 + 2 * 14
+    assert attack_runner.count_queries(results, memory, views) == 2 * 8 + 2 * 14
     memory.spared.update({keys[0]: 6, keys[1]: 5, Target(name="base"): 99})
-    assert attack_runner.asked(results, memory, views) == 44 - 11
+    assert attack_runner.count_queries(results, memory, views) == 44 - 11
     pairs = [queries("laft", 3.0, attacker=a, victim=v) for a in "abc" for v in "abc" if a != v]
-    assert attack_runner.asked(pairs, ResponseCache(), views) == 3 * 3
-    assert attack_runner.asked([], memory, views) is None
+    assert attack_runner.count_queries(pairs, ResponseCache(), views) == 3 * 3
+    assert attack_runner.count_queries([], memory, views) is None
 
 
 def test_other_attacks_run_among_them():

@@ -14,8 +14,8 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.audit import cross_client
 from fedaudit.audit.access import ModelView
-from fedaudit.audit.cross_client import Attacker, CrossClientRequest, attacked
-from fedaudit.audit.inputs.clients import ClientData, parties
+from fedaudit.audit.cross_client import Attacker, CrossClientRequest, attack_all
+from fedaudit.audit.inputs.clients import ClientData, list_clients
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation import manifest as manifests
@@ -53,7 +53,7 @@ def pairs(fake, data=DATA, *, budget=10_000, base=BASE, seed=0, **options):
         )
         others = {other: data[other] for other in data if other != name}
         attacker = Attacker(name=name, case=case, victims=others)
-        first, *results = attacked(attack, attacker, budget, view)
+        first, *results = attack_all(attack, attacker, budget, view)
         told[name] = first.limits
         for victim, result in zip(others, results, strict=True):
             found[name, victim] = result
@@ -214,7 +214,7 @@ def test_an_attack_that_one_client_cannot_make_is_no_end():
         lone = {"a": [document("Ann Lee", "Judge")], "b": DATA["b"]}
         case = AttackContext(engine=fake, tuned=TUNED, base=BASE, attacker=lone["a"], victim=None)
         attacker = Attacker(name="a", case=case, victims={"b": lone["b"]})
-        return list(attacked(attack, attacker, 99, ModelView(engine=fake, tuned=TUNED)))
+        return list(attack_all(attack, attacker, 99, ModelView(engine=fake, tuned=TUNED)))
 
     _, result = run()
     [row] = result.measurements
@@ -237,7 +237,7 @@ def lines(path, *documents):
 
 
 def test_clients_of_a_federation(federation):
-    found = parties(str(federation.path), [])
+    found = list_clients(str(federation.path), [])
     assert [one.name for one in found] == ["c0", "c1"]
     assert [Path(one.path) for one in found] == [
         federation.path / f"data/c{n}.jsonl" for n in (0, 1)
@@ -247,28 +247,28 @@ def test_clients_of_a_federation(federation):
 
 def test_clients_by_file(tmp_path):
     one, two = (lines(tmp_path / d / "x.jsonl", *DATA[d]) for d in "ab")
-    assert [p.name for p in parties(None, [one, lines(tmp_path / "y.jsonl", *DATA["b"])])] == [
+    assert [p.name for p in list_clients(None, [one, lines(tmp_path / "y.jsonl", *DATA["b"])])] == [
         "x",
         "y",
     ]
-    assert [p.name for p in parties(None, [one, two])] == [str(one), str(two)]
+    assert [p.name for p in list_clients(None, [one, two])] == [str(one), str(two)]
 
 
 def test_wrong_clients(tmp_path, federation, monkeypatch):
     one = lines(tmp_path / "x.jsonl", *DATA["a"])
     with pytest.raises(InputError, match="two clients or more"):
-        parties(None, [one])
+        list_clients(None, [one])
     with pytest.raises(InputError, match="named twice"):
-        parties(None, [one, one])
+        list_clients(None, [one, one])
     with pytest.raises(InputError, match="There is no file"):
-        parties(None, [one, tmp_path / "none.jsonl"])
+        list_clients(None, [one, tmp_path / "none.jsonl"])
     with pytest.raises(InputError, match="no regular file"):
-        parties(None, [one, tmp_path])
+        list_clients(None, [one, tmp_path])
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="--clients"):
-        parties(None, [])
+        list_clients(None, [])
     with pytest.raises(UsageError, match="--clients"):
-        parties("fedaudit-nano", [])
+        list_clients("fedaudit-nano", [])
 
 
 def test_a_federation_that_keeps_no_documents(tmp_path, federation):
@@ -280,13 +280,13 @@ def test_a_federation_that_keeps_no_documents(tmp_path, federation):
     table["files"] = {n: h for n, h in table["files"].items() if not n.startswith("data/")}
     (place / manifests.NAME).write_text(json.dumps(table))
     with pytest.raises(InputError, match=r"keeps no documents of c0.*--clients"):
-        parties(str(place), [])
+        list_clients(str(place), [])
 
 
 def request(federation, **changes):
     return CrossClientRequest(
         **{
-            "clients": parties(str(federation.path), []),
+            "clients": list_clients(str(federation.path), []),
             "target": str(federation.path),
             "budget": 20,
             "device": "cpu",
@@ -337,7 +337,7 @@ def test_nobody_has_pii(federation, tmp_path):
     files = [lines(tmp_path / f"{n}.jsonl", bare) for n in "xy"]
     with pytest.raises(InputError, match="No client's documents hold PII"):
         cross_client.run(
-            request(federation, clients=parties(None, files)), lambda: Redactor(bytes(32))
+            request(federation, clients=list_clients(None, files)), lambda: Redactor(bytes(32))
         )
 
 
@@ -357,7 +357,7 @@ def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     text = "The claimant Gil Roe lives in Hull."
     both = Document(id="x", text=text, pii=(PiiSpan(13, 20, "PERSON"), PiiSpan(30, 34, "ADDRESS")))
-    clients = parties(
+    clients = list_clients(
         None, [lines(tmp_path / "x.jsonl", both), lines(tmp_path / "y.jsonl", *DATA["b"])]
     )
     small = {"samples": 1, "pairs": 4, "rank": 2, "new_tokens": 2}

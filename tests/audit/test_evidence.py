@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Document, Finding, Measurement, PiiSpan
-from fedaudit.audit.evidence import cleared, masked, spelt
+from fedaudit.audit.evidence import mask_findings, mask_results, spell_mask
 from fedaudit.report.redaction import Redactor
 
 REDACTOR = Redactor(bytes(32))
@@ -35,7 +35,7 @@ def finding(evidence, **changes):
 
 
 def seen(evidence, **changes):
-    [found] = masked([finding(evidence, **changes)], redactor)
+    [found] = mask_findings([finding(evidence, **changes)], redactor)
     return found.evidence
 
 
@@ -44,7 +44,7 @@ def row(**changes):
 
 
 def only(result, names=()):
-    [found] = cleared([result], DOCUMENTS, redactor, names)
+    [found] = mask_results([result], DOCUMENTS, redactor, names)
     return found
 
 
@@ -76,7 +76,7 @@ def test_every_string_is_masked_but_those_declared_safe():
         "none": None,
         "nested": [
             [mask("Bo Chu"), 1],
-            {"id_card": mask("LP 713923 D"), spelt(mask("Bo Chu")): {"n": 2}},
+            {"id_card": mask("LP 713923 D"), spell_mask(mask("Bo Chu")): {"n": 2}},
         ],
     }
 
@@ -87,8 +87,8 @@ def test_evidence_needs_no_text():
 
 def test_a_field_whose_name_is_no_name_is_masked_too():
     assert seen({"Ann Lee": 3, "35010119900307123": 1, "12": 2}) == {
-        spelt(mask("Ann Lee")): 3,
-        spelt(mask("35010119900307123")): 1,
+        spell_mask(mask("Ann Lee")): 3,
+        spell_mask(mask("35010119900307123")): 1,
         "12": 2,
     }
 
@@ -100,7 +100,7 @@ def test_strings_of_numpy_and_records_are_strings():
 
 
 def test_the_key_is_not_made_without_findings():
-    assert masked([], never) == []
+    assert mask_findings([], never) == []
 
 
 VALUES = st.recursive(
@@ -131,7 +131,7 @@ def test_no_string_is_left_in_what_is_not_safe(value):
 
 
 def test_known_data_is_masked_wherever_a_plugin_writes():
-    card, ann = (spelt(mask(*one)) for one in (("LP 713923 D", "CARD"), ("Ann Lee", "PERSON")))
+    card, ann = (spell_mask(mask(*one)) for one in (("LP 713923 D", "CARD"), ("Ann Lee", "PERSON")))
     result = Result(
         measurements=(row(scope={"who": "Ann Lee", "Ann Lee": ["of", "Ann Lee"]}),),
         findings=(
@@ -155,7 +155,7 @@ def test_known_data_is_masked_wherever_a_plugin_writes():
 
 def test_a_reason_is_written_by_a_plugin_too():
     [found] = only(Result(measurements=(row(value=None, reason="no Ann Lee"),))).measurements
-    assert found.reason == f"no {spelt(mask('Ann Lee'))}"
+    assert found.reason == f"no {spell_mask(mask('Ann Lee'))}"
 
 
 def test_short_strings_labels_and_the_names_of_parties_stay():
@@ -168,20 +168,24 @@ def test_short_strings_labels_and_the_names_of_parties_stay():
 def test_closed_parts_of_a_scope_stay():
     documents = [Document(id="1", text="tuned", pii=(PiiSpan(0, 5, "WORD"),))]
     result = Result(measurements=(row(scope={"source": "tuned", "by": "tuned"}),))
-    [found] = cleared([result], documents, redactor)
+    [found] = mask_results([result], documents, redactor)
     assert found.measurements[0].scope["source"] == "tuned"
-    assert found.measurements[0].scope["by"] == spelt(mask("tuned", "WORD"))
+    assert found.measurements[0].scope["by"] == spell_mask(mask("tuned", "WORD"))
 
 
 def test_of_two_strings_the_longer_one_is_masked():
     documents = [
         Document(id="1", text="Ann Lee Roy", pii=(PiiSpan(0, 7, "A"), PiiSpan(0, 11, "B")))
     ]
-    [found] = cleared([Result(limits=("Ann Lee Roy, Ann Lee",))], documents, redactor)
-    assert found.limits == (f"{spelt(mask('Ann Lee Roy', 'B'))}, {spelt(mask('Ann Lee', 'A'))}",)
+    [found] = mask_results([Result(limits=("Ann Lee Roy, Ann Lee",))], documents, redactor)
+    assert found.limits == (
+        f"{spell_mask(mask('Ann Lee Roy', 'B'))}, {spell_mask(mask('Ann Lee', 'A'))}",
+    )
 
 
 def test_clean_results_stay_as_they_are_and_need_no_key():
     result = Result(limits=("Nothing was found.",), measurements=(row(scope={"budget": 3}),))
-    assert cleared([result], DOCUMENTS, never) == [result]
-    assert cleared([result, replace(result, limits=("York",))], DOCUMENTS, redactor)[0] == result
+    assert mask_results([result], DOCUMENTS, never) == [result]
+    assert (
+        mask_results([result, replace(result, limits=("York",))], DOCUMENTS, redactor)[0] == result
+    )

@@ -15,7 +15,7 @@ from fedaudit.api.watermark import Score
 from fedaudit.audit import result_contract
 from fedaudit.config import registry
 from fedaudit.extraction.scoring import ScoredResult
-from fedaudit.report.document import broken, plain
+from fedaudit.report.document import schema_violation, to_plain
 
 ROW = Measurement(kind="own_kind", plugin="mine", metric="own_metric", value=1.0)
 RATE = replace(ROW, metric="coverage", value=0.5, low=0.1, high=0.9, n=10, hits=5)
@@ -24,7 +24,7 @@ LEAK = Finding(id="a", severity="high", label="X", measurement="m", evidence={"t
 
 def refused(result, *says):
     with pytest.raises(ResultError) as error:
-        result_contract.checked("mine", result)
+        result_contract.check_result("mine", result)
     line = str(error.value)
     assert line.startswith("The plugin mine returned what no report can hold: ")
     assert "\n" not in line
@@ -43,14 +43,14 @@ def leaks(**changes):
 
 def test_a_good_result_is_itself():
     result = Result(measurements=(ROW, RATE), findings=(LEAK,), limits=("None.",))
-    assert result_contract.checked("mine", result) == result
+    assert result_contract.check_result("mine", result) == result
 
 
 def test_what_our_own_attacks_return_is_good():
     attack = registry.create("attack", "contextual", {"context": 3, "samples": 2})
     result = attack.run(worked.case())
     assert len(result.findings) > 1
-    found = result_contract.checked(attack.name, result)
+    found = result_contract.check_result(attack.name, result)
     assert isinstance(found, ScoredResult)
     assert found == result
 
@@ -142,7 +142,7 @@ def test_what_else_is_wrong(result, says):
 
 def test_numbers_of_numpy_become_numbers():
     result = rows(value=np.float32(0.5), n=np.int64(10), scope={"budget": np.int32(7)})
-    [_, row] = result_contract.checked("mine", result).measurements
+    [_, row] = result_contract.check_result("mine", result).measurements
     assert [type(one) for one in (row.value, row.n, row.scope["budget"])] == [float, int, int]
 
 
@@ -156,10 +156,10 @@ def test_what_passes_is_what_the_schema_has(numbers, metric, reason):
         ROW, metric=metric, value=value, low=low, high=high, n=n, hits=hits, reason=reason
     )
     try:
-        [found] = result_contract.checked("mine", Result(measurements=(row,))).measurements
+        [found] = result_contract.check_result("mine", Result(measurements=(row,))).measurements
     except ResultError:
         return
-    assert broken(plain(found, "row")) == ""
+    assert schema_violation(to_plain(found, "row")) == ""
     assert found == row
 
 
@@ -182,11 +182,11 @@ CLEAR = ClientScore(client="c0", flagged=False, z=1.0)
 )
 def test_a_wrong_attribution(found, says):
     with pytest.raises(ResultError, match="The plugin mine") as error:
-        result_contract.attributed("mine", found)
+        result_contract.check_attribution("mine", found)
     assert says in str(error.value)
 
 
 def test_a_good_attribution_is_itself():
     score = Score(z=1.0, p_value=0.2, n=3, hits=1, chance=0.5)
     found = AttributionResult(clients=(CLEAR,), limits=("None.",), marks={"m": score})
-    assert result_contract.attributed("mine", found) == found
+    assert result_contract.check_attribution("mine", found) == found

@@ -37,7 +37,7 @@ def other_commitments(path="others.json", seed=78):
     from fedaudit.attribution.owner import watermarking
 
     handmade.marks(Path("other-marks.json"), seed=seed)
-    watermarking.published(Path("other-marks.json"), Path(path))
+    watermarking.publish_commitments(Path("other-marks.json"), Path(path))
 
 
 def report(path="o"):

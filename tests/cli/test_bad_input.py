@@ -244,7 +244,7 @@ def test_an_adapter_for_another_base(run, fed):
 def test_a_bug_keeps_its_traceback_and_ends_with_70(run, monkeypatch):
     from fedaudit.config import profile
 
-    monkeypatch.setattr(profile, "shipped", lambda: 1 / 0)
+    monkeypatch.setattr(profile, "shipped_profiles", lambda: 1 / 0)
     outcome = run("profiles")
     assert outcome.code == 70
     assert "ZeroDivisionError" in outcome.err

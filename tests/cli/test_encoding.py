@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fedaudit.audit.environment import describe as environment_of
-from fedaudit.report.run_header import framed
+from fedaudit.report.run_header import build_report
 
 ASCII = [
     {"PYTHONIOENCODING": "ascii"},
@@ -28,7 +28,7 @@ def run(*words, **environment):
 
 @pytest.mark.parametrize("environment", ASCII, ids=str)
 def test_a_terminal_without_unicode_gets_something_else_and_the_same_code(tmp_path, environment):
-    found = framed(
+    found = build_report(
         command="extract",
         name="0" * 12,
         config={},

@@ -8,7 +8,7 @@ from command import Command
 from fedaudit.audit import fingerprint
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import AuditTarget
-from fedaudit.cli.simulate import given
+from fedaudit.cli.simulate import given_settings
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.simulation.config import Simulation
 
@@ -50,7 +50,7 @@ def test_an_audit_goes_on_with_another_engine(tmp_path):
         ExtractionRequest(prefixes=tmp_path / "a.jsonl", engine=engine)
         for engine in ("local", "ray:2", "local:2")
     ]
-    facts = [fingerprint.facts(request, audited) for request in requests]
+    facts = [fingerprint.run_facts(request, audited) for request in requests]
     assert facts[0] == facts[1] == facts[2]
     assert len({fingerprint.identity(request, audited) for request in requests}) == 1
 
@@ -60,6 +60,6 @@ def test_a_federation_is_the_same_wherever_it_was_trained():
 
 
 def test_the_option_is_a_setting_of_a_simulation():
-    assert given(["engine=ray"], None, "auto", "auto") == {"engine": "ray"}
-    assert given(["engine=ray"], None, "auto", "auto", "ray:2") == {"engine": "ray:2"}
-    assert given([], None, "auto", "auto") == {}
+    assert given_settings(["engine=ray"], None, "auto", "auto") == {"engine": "ray"}
+    assert given_settings(["engine=ray"], None, "auto", "auto", "ray:2") == {"engine": "ray:2"}
+    assert given_settings([], None, "auto", "auto") == {}

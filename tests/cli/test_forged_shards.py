@@ -58,15 +58,15 @@ def forged(place, change=lambda content: content, head=lambda header: header, pa
         header = head(json.loads(first.begin))
         file.seek(first.start + first.length)
         records = [
-            encryption.read(encryption.opened(frame.begin, key), PLENTY)
+            encryption.read(encryption.decrypt(frame.begin, key), PLENTY)
             for frame in encryption.frames(file, key, held=PLENTY)
         ]
     with path.open("wb") as file:
-        file.write(FIRST + encryption.framed(json.dumps(header).encode()))
+        file.write(FIRST + encryption.frame(json.dumps(header).encode()))
         for one in records:
             other = one if one.name == END else replace(one, content=change(one.content))
             plain = packed(other) if packed and one.name != END else other.packed()
-            file.write(encryption.framed(encryption.sealed(plain, key), key))
+            file.write(encryption.frame(encryption.encrypt(plain, key), key))
 
 
 def first_of(value):

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedaudit.report.document import write
-from fedaudit.report.run_header import framed
-from fedaudit.system.files import folder
+from fedaudit.report.run_header import build_report
+from fedaudit.system.files import make_folder
 
 SMALL = ("--set", "contextual.samples=1", "--set", "contextual.new_tokens=4")
 
@@ -125,7 +125,7 @@ def test_from_an_audit_to_an_altered_report(audit, keys, fedaudit):
 def place(tmp_path, monkeypatch):
     """Return a folder with the report of a run that measured nothing, and work beside it."""
     monkeypatch.chdir(tmp_path)
-    report = framed(
+    report = build_report(
         command="extract",
         name="r",
         config={},
@@ -135,7 +135,7 @@ def place(tmp_path, monkeypatch):
         data=[{"path": "\x1b[31mgone", "sha256": "0" * 64, "records": 1, "annotation": None}],
         seeds={},
     )
-    write(report, folder(tmp_path / "out") / "report.json")
+    write(report, make_folder(tmp_path / "out") / "report.json")
     return tmp_path
 
 

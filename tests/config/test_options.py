@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
-from fedaudit.config.options import build, merged, parse_settings
+from fedaudit.config.options import build, merge_tables, parse_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +194,7 @@ def leaves(table: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]
 @given(TABLES, TABLES)
 def test_merging_keeps_all_of_above_and_adds_nothing_of_its_own(below, above):
     before = repr((below, above))
-    result = leaves(merged(below, above))
+    result = leaves(merge_tables(below, above))
     assert repr((below, above)) == before
     assert {p: v for p, v in leaves(above).items() if v != {}}.items() <= result.items()
     assert set(result) <= set(leaves(below)) | set(leaves(above))
@@ -203,22 +203,22 @@ def test_merging_keeps_all_of_above_and_adds_nothing_of_its_own(below, above):
 def test_merging_goes_into_tables_and_replaces_values():
     below = {"a": {"b": 1, "c": 2}, "d": 3, "e": {"f": 4}}
     above = {"a": {"c": 5}, "d": {"g": 6}, "e": 7}
-    assert merged(below, above) == {"a": {"b": 1, "c": 5}, "d": {"g": 6}, "e": 7}
+    assert merge_tables(below, above) == {"a": {"b": 1, "c": 5}, "d": {"g": 6}, "e": 7}
 
 
 @given(TABLES)
 def test_merging_with_nothing_changes_nothing(table):
-    assert merged(table, {}) == merged({}, table) == merged(table, table) == table
+    assert merge_tables(table, {}) == merge_tables({}, table) == merge_tables(table, table) == table
 
 
 def test_a_table_that_names_another_plugin_takes_the_place_of_the_one_below():
     below = {"plugin": {"name": "a", "length": 3}, "ratio": 0.2}
-    assert merged(below, {"plugin": {"name": "b"}}) == {"plugin": {"name": "b"}, "ratio": 0.2}
-    assert merged(below, {"plugin": {"name": "a", "width": 1}}) == {
+    assert merge_tables(below, {"plugin": {"name": "b"}}) == {"plugin": {"name": "b"}, "ratio": 0.2}
+    assert merge_tables(below, {"plugin": {"name": "a", "width": 1}}) == {
         "plugin": {"name": "a", "length": 3, "width": 1},
         "ratio": 0.2,
     }
-    assert merged(below, {"plugin": {"length": 4}})["plugin"] == {"name": "a", "length": 4}
+    assert merge_tables(below, {"plugin": {"length": 4}})["plugin"] == {"name": "a", "length": 4}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,11 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
 from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.config import profile, registry
-from fedaudit.config.options import build, merged
+from fedaudit.config.options import build, merge_tables
 from fedaudit.config.profile import Profile, Select, load, parse
 from fedaudit.simulation.config import Simulation
 
-SHIPPED = profile.shipped()
+SHIPPED = profile.shipped_profiles()
 
 
 def simulations(chosen: Profile) -> dict[str, Simulation]:
@@ -20,7 +20,7 @@ def simulations(chosen: Profile) -> dict[str, Simulation]:
         settings = chosen.settings(scale)
         made[scale] = build(Simulation, settings, scale)
         for variant in chosen.study:
-            table = merged(settings, variant.simulate)
+            table = merge_tables(settings, variant.simulate)
             made[f"{scale} {variant.name}"] = build(Simulation, table, variant.name)
     return made
 
@@ -185,7 +185,7 @@ def test_settings_are_those_of_the_scale():
     assert chosen.settings("nano") == {"clients": 3}
 
 
-@pytest.mark.parametrize("name", profile.shipped())
+@pytest.mark.parametrize("name", profile.shipped_profiles())
 def test_quick_runs_every_variant_that_a_claim_needs(name):
     chosen = load(name)
     ran = [variant for variant in chosen.study if variant.quick]

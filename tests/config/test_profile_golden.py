@@ -27,7 +27,7 @@ def listed(chosen):
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("name", profile.shipped())
+@pytest.mark.parametrize("name", profile.shipped_profiles())
 def test_a_shipped_profile_comes_to_what_it_came_to(name, golden):
     golden(f"profiles/{name}.txt", listed(profile.load(name)))
 

@@ -1,5 +1,5 @@
 from fedaudit.api.records import Document, PiiSpan
-from fedaudit.data.annotation import annotated
+from fedaudit.data.annotation import annotate
 
 BARE = Document(id="b", text="Write to ann@example.org.")
 NONE = Document(id="n", text="Write to bob@example.org.", pii=())
@@ -7,7 +7,7 @@ PROMPT = Document(id="p", text="Write to eve@example.org", is_prompt=True)
 
 
 def test_only_what_nobody_annotated_is_annotated():
-    documents, by = annotated([NONE, BARE, PROMPT], "presidio")
+    documents, by = annotate([NONE, BARE, PROMPT], "presidio")
     assert documents[0] == NONE
     assert documents[1].strings() == (("ann@example.org", "EMAIL_ADDRESS"),)
     assert documents[2] == PROMPT
@@ -15,6 +15,6 @@ def test_only_what_nobody_annotated_is_annotated():
 
 
 def test_nothing_to_annotate_needs_no_detector():
-    documents, by = annotated([NONE, Document(id="x", text="a", pii=(PiiSpan(0, 1, "X"),))], "none")
+    documents, by = annotate([NONE, Document(id="x", text="a", pii=(PiiSpan(0, 1, "X"),))], "none")
     assert by is None
     assert len(documents) == 2

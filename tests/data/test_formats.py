@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import template
-from fedaudit.audit.pipeline import InputFile, reading
+from fedaudit.audit.pipeline import InputFile, reading_caveats
 from fedaudit.data import corpus
 from fedaudit.data.formats import content
 
@@ -136,16 +136,16 @@ def test_other_fields_are_named_with_how_many_records_have_them(lines, tmp_path)
         "f.jsonl has fields that are not read: 'answer' (1 record), 'court' (2 records), "
         "'messages' (1 record), 'messages.weight' (1 record)"
     )
-    assert corpus.told(tmp_path / "f.jsonl", unread) == [said]
+    assert corpus.unread_caveat(tmp_path / "f.jsonl", unread) == [said]
     file = InputFile(path=tmp_path / "f.jsonl", documents=[], annotation="rules", unread=unread)
-    assert reading([file]) == [
+    assert reading_caveats([file]) == [
         "f.jsonl was not annotated; PII in it was found by rules", said
     ]  # fmt: skip
-    assert corpus.told(tmp_path / "f.jsonl", {}) == []
+    assert corpus.unread_caveat(tmp_path / "f.jsonl", {}) == []
 
 
 def test_of_very_many_unread_fields_the_first_are_named(tmp_path):
-    [said] = corpus.told(tmp_path / "f", {f"n{number:02d}": 1 for number in range(30)})
+    [said] = corpus.unread_caveat(tmp_path / "f", {f"n{number:02d}": 1 for number in range(30)})
     assert said.endswith("'n11' (1 record) and 18 more")
 
 

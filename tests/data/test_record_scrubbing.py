@@ -14,9 +14,9 @@ from fedaudit.api.templates import template
 from fedaudit.data import corpus, scrubbing
 from fedaudit.data.corpus import CorpusRecord
 from fedaudit.data.formats import content
-from fedaudit.data.record_scrubbing import MarkedRecord, beside, masked
+from fedaudit.data.record_scrubbing import MarkedRecord, mask_record, other_strings
 from fedaudit.data.scrubbing import ScrubRequest
-from fedaudit.pii.masking import STYLES, substitute
+from fedaudit.pii.masking import STYLES, substitution
 
 FORM = template("fed_pii")
 PHONE, MAIL = "020 7946 0958", "ann@mail.co.uk"
@@ -126,12 +126,12 @@ def marked(record: dict[str, Any], *strings: tuple[str, str]) -> MarkedRecord:
     )
     document = Document(id="a", text=said.text, **said.fields, pii=spans)
     whole = CorpusRecord(record, said, document)
-    around = {at: Document(id="b", text=text, pii=()) for at, text in beside(whole).items()}
+    around = {at: Document(id="b", text=text, pii=()) for at, text in other_strings(whole).items()}
     return MarkedRecord(whole, document, around)
 
 
 def after(one: MarkedRecord, style: str = "label") -> dict[str, Any]:
-    return masked(one, substitute(style, one.documents(), "key"), lambda label: True).fields
+    return mask_record(one, substitution(style, one.documents(), "key"), lambda label: True).fields
 
 
 def test_what_is_marked_in_one_field_is_masked_in_the_others_as_a_word():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.records import GenerationRequest
-from fedaudit.engine.batching import STEP, by_length, padded, pieces
+from fedaudit.engine.batching import STEP, by_length, padded_length, sample_batches
 
 PROBES = st.lists(
     st.builds(
@@ -19,15 +19,15 @@ PROBES = st.lists(
 
 @given(st.integers(1, 10_000))
 def test_a_padded_length_is_the_next_multiple(length):
-    assert padded(length) % STEP == 0
-    assert length <= padded(length) < length + STEP
+    assert padded_length(length) % STEP == 0
+    assert length <= padded_length(length) < length + STEP
 
 
 @given(PROBES, st.integers(1, 20), st.integers(1, 400))
 def test_every_sample_of_every_probe_comes_exactly_once(probes, rows, tokens):
     found = Counter(
         (piece.index, sample)
-        for batch in pieces(probes, rows, tokens)
+        for batch in sample_batches(probes, rows, tokens)
         for piece in batch
         for sample in range(piece.first, piece.last)
     )
@@ -38,12 +38,12 @@ def test_every_sample_of_every_probe_comes_exactly_once(probes, rows, tokens):
 @given(PROBES, st.integers(1, 20), st.integers(1, 400))
 def test_batches_keep_their_limits_and_the_longest_come_first(probes, rows, tokens):
     widths = []
-    for batch in pieces(probes, rows, tokens):
+    for batch in sample_batches(probes, rows, tokens):
         assert batch
         assert all(piece.first < piece.last for piece in batch)
         asked = [probes[piece.index] for piece in batch]
         # Rows of one padded length, so that no neighbour changes the shape.
-        [(width, new)] = {(padded(len(p.prompt)), p.max_new_tokens) for p in asked}
+        [(width, new)] = {(padded_length(len(p.prompt)), p.max_new_tokens) for p in asked}
         count = sum(piece.last - piece.first for piece in batch)
         assert count <= rows
         assert count == 1 or count * (width + new) <= tokens
@@ -57,7 +57,7 @@ def test_sequences_are_batched_once_each_within_the_limit_longest_first(lengths,
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     widths = []
     for batch in batches:
-        [width] = {padded(lengths[i]) for i in batch}
+        [width] = {padded_length(lengths[i]) for i in batch}
         assert len(batch) == 1 or len(batch) * width <= tokens
         widths.append(width)
     assert widths == sorted(widths, reverse=True)
@@ -65,5 +65,5 @@ def test_sequences_are_batched_once_each_within_the_limit_longest_first(lengths,
 
 def test_a_probe_with_more_samples_than_rows_is_cut():
     probe = GenerationRequest(prompt=(1, 2), samples=7, max_new_tokens=1)
-    batches = [[(p.first, p.last) for p in batch] for batch in pieces([probe], 3, 1000)]
+    batches = [[(p.first, p.last) for p in batch] for batch in sample_batches([probe], 3, 1000)]
     assert batches == [[(0, 3)], [(3, 6)], [(6, 7)]]

@@ -13,9 +13,9 @@ from transformers import Gemma4TextConfig, GPT2Config, LlamaConfig, MambaConfig
 from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.engine import memory
-from fedaudit.engine.batching import SampleRange, cut, rows_of
+from fedaudit.engine.batching import SampleRange, rows_of, split_batch
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.memory import BatchSizeFinder, exhausted
+from fedaudit.engine.memory import BatchSizeFinder, is_out_of_memory
 
 BASE = Target(name="base")
 NO_MEMORY = (
@@ -198,7 +198,7 @@ def test_another_error_is_nobodys_memory(tiny, small):
         asked(engine)
     with pytest.raises(RuntimeError, match="mat1"):
         engine.score_groups(BASE, [[[*range(20), i] for i in range(3)]])
-    assert not exhausted(ValueError(NO_MEMORY))
+    assert not is_out_of_memory(ValueError(NO_MEMORY))
 
 
 def test_a_length_knows_what_was_too_much_for_shorter_ones():
@@ -230,19 +230,19 @@ def test_every_sample_is_worked_on_once_and_in_order(sizes, room, before):
         return [(piece.index, n) for piece in part for n in range(piece.first, piece.last)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "release", lambda: None)  # there is nothing to give back
+        patch.setattr(memory, "free_memory", lambda: None)  # there is nothing to give back
         found = [place for _, places in BatchSizeFinder().run(8, batch, work) for place in places]
     assert found == [(piece.index, n) for piece in batch for n in range(piece.first, piece.last)]
 
 
 def test_a_batch_is_cut_where_it_is_full():
     batch = [SampleRange(4, 2, 5), SampleRange(1, 0, 4)]
-    assert list(cut(batch, 5)) == [
+    assert list(split_batch(batch, 5)) == [
         [SampleRange(4, 2, 5), SampleRange(1, 0, 2)],
         [SampleRange(1, 2, 4)],
     ]
-    assert list(cut(batch, 9)) == [batch]
-    assert list(cut([], 3)) == []
+    assert list(split_batch(batch, 9)) == [batch]
+    assert list(split_batch([], 3)) == []
 
 
 def test_how_many_tokens_fit_by_hand(monkeypatch):

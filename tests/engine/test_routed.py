@@ -11,7 +11,7 @@ from fedaudit.api.defense import Responder
 from fedaudit.api.plugin import PrefixProbabilities
 from fedaudit.api.records import GatedRequest, GenerationRequest, RoutedRequest, Target
 from fedaudit.engine import routed
-from fedaudit.engine.exact.scattered import apart
+from fedaudit.engine.exact.scattered import scatter_probabilities
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.routed import RoutedEngine
 
@@ -208,10 +208,10 @@ def test_keys_that_open_the_same_adapter_cost_one_walk(monkeypatch):
 def test_every_draw_falls_to_a_question_that_wanted_some(drawn, trials, seed):
     own = np.array(drawn) * (sum(trials) > 0)
     chances = PrefixProbabilities(least=own / 1e3, most=own / 1e3, drawn=own, rows=7)
-    found = apart(chances, (1, 2), trials, seed)
+    found = scatter_probabilities(chances, (1, 2), trials, seed)
     assert sum(one.drawn for one in found).tolist() == own.tolist()
     assert not any(one.drawn.any() for one, n in zip(found, trials, strict=True) if not n)
     assert sum(one.rows for one in found) == 7
-    assert [one.drawn.tolist() for one in apart(chances, (1, 2), trials, seed)] == [
+    assert [one.drawn.tolist() for one in scatter_probabilities(chances, (1, 2), trials, seed)] == [
         one.drawn.tolist() for one in found
     ]

@@ -13,11 +13,11 @@ from fedaudit.api.records import Document, PiiSpan
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
-from fedaudit.extraction.query_budget import limited
+from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.scoring import HitCounter
-from fedaudit.extraction.targets import truth as truth_of
-from fedaudit.metrics.budget_sweep import steps
+from fedaudit.extraction.targets import build_target_set as truth_of
+from fedaudit.metrics.budget_sweep import budget_steps
 from fedaudit.metrics.intervals import wilson
 
 NAMES = ("Ann Lee", "Bob Low", "Cy Ash", "Dee Fay", "Eve Gil")
@@ -159,8 +159,8 @@ def test_it_is_what_runs_of_their_own_find(texts, name, samples):
     whole = attack(name, samples=samples)
     found = whole.run(case)
     size = whole.plan(case).size
-    for budget in steps(size):
-        for n in steps(samples):
+    for budget in budget_steps(size):
+        for n in budget_steps(samples):
             alone = Cut(whole, budget, n).run(case)
             for one in alone.measurements:
                 rate = one.metric in ("coverage", "efficiency")
@@ -177,12 +177,12 @@ def test_of_a_budget_drawn_at_random_too(texts, budget, samples, seed):
 
     def drawn(budget, samples, *, sweeps):
         made = attack(samples=samples, sweeps=sweeps)
-        asked = limited(made.plan(case), budget, seed=seed, ordered=False, name="a")
+        asked = limit_plan(made.plan(case), budget, seed=seed, ordered=False, name="a")
         return made._result(case, asked), asked.size
 
     found, size = drawn(budget, samples, sweeps=True)
-    for smaller in steps(size):
-        for n in steps(samples):
+    for smaller in budget_steps(size):
+        for n in budget_steps(samples):
             alone, _ = drawn(smaller, n, sweeps=False)
             for one in alone.measurements:
                 rate = one.metric in ("coverage", "efficiency")
@@ -207,7 +207,7 @@ def test_the_order_of_documents_and_the_pieces_change_nothing(texts, name, mixin
 def test_shards_of_the_questions_merge():
     case, made = worked.case(worked.engine(sometimes)), attack("superset", samples=5)
     asked, truth = made.plan(case), truth_of(case)
-    every = list(sampling.answers(case, case.tuned, asked, made._manner()))
+    every = list(sampling.ask_plan(case, case.tuned, asked, made._manner()))
     whole = HitCounter(truth, 5).listen(every)
     random.Random(0).shuffle(every)
     parts = [HitCounter(truth, 5).listen(every[shard::3]) for shard in range(3)]

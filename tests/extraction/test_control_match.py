@@ -9,9 +9,9 @@ from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.base_likelihood import log_likelihoods
-from fedaudit.extraction.prefixes import places
+from fedaudit.extraction.prefixes import pii_occurrences
 from fedaudit.extraction.significance import WIDTH, LeakTrial
-from fedaudit.extraction.targets import truth
+from fedaudit.extraction.targets import build_target_set
 from fedaudit.nano.generator import corpus
 
 
@@ -50,8 +50,8 @@ def trial(base, attacker, victim):
         attacker=attacker,
         victim=victim,
     )
-    wanted = truth(case, most=800)
-    asked = query_plan.of_multiset(case, places(engine, attacker, 30))
+    wanted = build_target_set(case, most=800)
+    asked = query_plan.of_multiset(case, pii_occurrences(engine, attacker, 30))
     targets = {string: wanted.labels[string] for string in wanted.exclusive}
     known = log_likelihoods(case, asked, {**targets, **wanted.controls})
     return LeakTrial(

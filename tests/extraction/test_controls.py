@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.extraction.controls import CONTROLS, FACTOR, guesses
+from fedaudit.extraction.controls import CONTROLS, FACTOR, sample_controls
 from fedaudit.nano.people import LABELS
-from fedaudit.pii.normalized_search import folded
+from fedaudit.pii.normalized_search import fold
 
 TARGETS = {
     "Ann Lee": "PERSON",
@@ -17,7 +17,7 @@ TARGETS = {
 
 
 def test_controls_are_of_the_targets_kinds_and_scripts():
-    found = dict(guesses(TARGETS, list(TARGETS), seed=0))
+    found = dict(sample_controls(TARGETS, list(TARGETS), seed=0))
     assert set(found.values()) == set(TARGETS.values())
     people = [string for string, label in found.items() if label == "PERSON"]
     assert sum(string.isascii() for string in people) >= FACTOR
@@ -27,15 +27,15 @@ def test_controls_are_of_the_targets_kinds_and_scripts():
 
 def test_controls_stand_in_no_text_in_any_spelling():
     corpus = [*TARGETS, "chronic severe pain", "CHRONIC  BACK ASTHMA", "severe back p\u0061in"]
-    found = dict(guesses(TARGETS, corpus, seed=0))
+    found = dict(sample_controls(TARGETS, corpus, seed=0))
     assert found
     assert not {"chronic severe pain", "chronic back asthma", "severe back pain"} & found.keys()
-    assert not any(folded(string) in folded(text) for string in found for text in corpus)
+    assert not any(fold(string) in fold(text) for string in found for text in corpus)
 
 
 def test_controls_are_made_of_pieces_of_the_corpus():
     targets = {"Ann Lee": "CODE", "Bob Fox": "CODE"}
-    found = {string for string, _ in guesses(targets, list(targets), seed=0)}
+    found = {string for string, _ in sample_controls(targets, list(targets), seed=0)}
     words = {"Ann", "Lee", "Bob", "Fox"}
     # All pairs of the four words but the two that are targets: first and last place may be swapped.
     assert found == {f"{a} {b}" for a in words for b in words} - set(targets)
@@ -43,39 +43,44 @@ def test_controls_are_made_of_pieces_of_the_corpus():
 
 def test_few_targets_borrow_from_what_others_have_of_their_kind():
     targets, donors = {"Ann-1 fever": "CODE"}, {"CODE": ["Bob-2 cough"]}
-    found = {s for s, _ in guesses(targets, ["Ann-1 fever", "Bob-2 cough"], seed=0, donors=donors)}
+    found = {
+        s
+        for s, _ in sample_controls(targets, ["Ann-1 fever", "Bob-2 cough"], seed=0, donors=donors)
+    }
     assert {string.split("-")[0] for string in found} == {"Ann", "Bob"}
     assert {string.split()[-1] for string in found} == {"fever", "cough"}
-    alone = {string for string, _ in guesses({"asthma": "CODE"}, ["asthma"], seed=0)}
+    alone = {string for string, _ in sample_controls({"asthma": "CODE"}, ["asthma"], seed=0)}
     assert alone == set()  # there is nothing to make another one of
 
 
 def test_real_strings_take_the_place_of_made_ones_of_their_kind():
     real = {"Eve Ash": "PERSON", "Ann Lee": "PERSON", "Tom Ray": "PERSON"}
     corpus = [*TARGETS, "We know tom ray."]
-    found = dict(guesses(TARGETS, corpus, seed=0, given=real))
+    found = dict(sample_controls(TARGETS, corpus, seed=0, given=real))
     assert [string for string, label in found.items() if label == "PERSON"] == ["Eve Ash"]
     assert "DIAGNOSIS" in found.values()
 
 
 def test_there_are_about_as_many_as_one_asks_for():
     targets = {f"Ann{'abcdefghij'[n]} Lee{'abcdefghij'[9 - n]}": "CODE" for n in range(10)}
-    few, many = (guesses(targets, list(targets), seed=0, most=most) for most in (40, CONTROLS))
+    few, many = (
+        sample_controls(targets, list(targets), seed=0, most=most) for most in (40, CONTROLS)
+    )
     assert len(few) <= 40
     # Any of the twenty words may stand in both places: 400 pairs, ten of which are targets.
     assert len(few) < len(many) <= 390
 
 
 def test_controls_are_seeded_sorted_and_know_no_order():
-    found = guesses(TARGETS, ["x"], seed=3)
+    found = sample_controls(TARGETS, ["x"], seed=3)
     assert list(found) == sorted(found)
-    assert guesses(dict(reversed(TARGETS.items())), ["x"], seed=3) == found
-    assert guesses(TARGETS, ["x"], seed=4) != found
+    assert sample_controls(dict(reversed(TARGETS.items())), ["x"], seed=3) == found
+    assert sample_controls(TARGETS, ["x"], seed=4) != found
 
 
 @pytest.mark.parametrize("label", sorted(set(LABELS.values())))
 def test_every_label_of_an_invented_person_has_controls(label):
-    found = guesses({"Ann Lee": label, "张三": label}, ["Ann Lee"], seed=0)
+    found = sample_controls({"Ann Lee": label, "张三": label}, ["Ann Lee"], seed=0)
     assert len(found) >= 2 * FACTOR
     assert {kind for _, kind in found} == {label}
 
@@ -87,9 +92,9 @@ def test_every_label_of_an_invented_person_has_controls(label):
 )
 def test_no_control_is_empty_in_the_data_or_begins_another_string(targets, texts):
     corpus = [*targets, *texts]
-    found = [folded(string) for string, _ in guesses(targets, corpus, seed=0, most=40)]
+    found = [fold(string) for string, _ in sample_controls(targets, corpus, seed=0, most=40)]
     for string in found:
         assert string
-        assert not any(string in folded(text) for text in corpus)
+        assert not any(string in fold(text) for text in corpus)
         assert not any(other != string and other.startswith(string) for other in found)
     assert len(found) == len(set(found))

@@ -6,7 +6,7 @@ from fedaudit.api.plugin import AttackContext, PromptStart
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.targets import truth
+from fedaudit.extraction.targets import build_target_set
 from fedaudit.metrics.intervals import wilson
 
 TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
@@ -221,7 +221,7 @@ def test_guessing_is_measured_beside_it(result):
 
 
 def test_a_model_that_says_anything_at_all_finds_the_control_too():
-    strings = sorted(truth(case(FakeEngine(answer))).control)
+    strings = sorted(build_target_set(case(FakeEngine(answer))).control)
 
     def knows_everything(target, prompt, sample):
         return strings[sample] if sample < len(strings) else ""

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.extraction.matcher import APART, StrictMatcher, TargetMatcher, parted
-from fedaudit.pii.normalized_search import folded
+from fedaudit.extraction.matcher import APART, StrictMatcher, TargetMatcher, split_reduced
+from fedaudit.pii.normalized_search import fold
 
 LETTERS = "abAé原1 -\u0301\u0323\u00a0ß"
-STRING = st.text(LETTERS, min_size=1, max_size=4).map(str.strip).filter(folded)
+STRING = st.text(LETTERS, min_size=1, max_size=4).map(str.strip).filter(fold)
 
 
 def strictly(text, strings):
     """Return what `text` begins with, one string after the other, character by character."""
-    said, found = folded(text), set()
+    said, found = fold(text), set()
     for string in strings:
-        wanted = folded(string)
+        wanted = fold(string)
         if not said.startswith(wanted):
             continue
         around = (wanted[-1], said[len(wanted) : len(wanted) + 1])
@@ -64,7 +64,7 @@ def test_reduced_answers_say_the_same_and_can_be_packed(strings, texts):
     among, strict = TargetMatcher(strings), StrictMatcher(strings)
     reduced = [among.reduced(text) for text in texts]
     for text, short in zip(texts, reduced, strict=True):
-        begun, given_strictly = parted(short)
+        begun, given_strictly = split_reduced(short)
         assert set(strict.hits(given_strictly)) == set(strict.hits(text))
         assert begun == max(
             (s for s in strings if text.lstrip().startswith(s)), key=len, default=""
@@ -76,9 +76,9 @@ def test_reduced_answers_say_the_same_and_can_be_packed(strings, texts):
 def test_an_answer_in_parts():
     among = TargetMatcher(["West", "West Ham", "east"])
     # It begins with West Ham, but the only word of it is West.
-    assert parted(among.reduced("West Hampton")) == ("West Ham", "West")
+    assert split_reduced(among.reduced("West Hampton")) == ("West Ham", "West")
     assert among.reduced("West Hampton") == f"West Ham{APART}West"
-    assert parted(among.reduced("EAST")) == ("", "east")
+    assert split_reduced(among.reduced("EAST")) == ("", "east")
     assert among.reduced("east.") == "east"
-    assert parted(among.reduced("eastern")) == ("east", "")
+    assert split_reduced(among.reduced("eastern")) == ("east", "")
     assert among.reduced("North") == ""

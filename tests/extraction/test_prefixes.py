@@ -6,7 +6,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
-from fedaudit.extraction.prefixes import places
+from fedaudit.extraction.prefixes import pii_occurrences
 
 
 def engine():
@@ -31,7 +31,7 @@ def test_contextual_prefixes_by_hand():
     document = marked(
         "The claimant Ann Lee, born 1970, sued Bob Low.", "Ann Lee", "1970", "Bob Low"
     )
-    found = places(fake, [document], 3)
+    found = pii_occurrences(fake, [document], 3)
     assert spelled(fake, found) == [
         ("The claimant", " Ann Lee", True, ","),  # at the start: what there is
         (" Lee, born", " 1970", False, ","),
@@ -43,7 +43,7 @@ def test_contextual_prefixes_by_hand():
 def test_a_prefix_that_just_reaches_the_start_begins_there():
     fake = engine()
     document = marked("one two three Ann", "Ann")
-    by_length = {n: places(fake, [document], n)[0] for n in (1, 2, 3, 4, 50)}
+    by_length = {n: pii_occurrences(fake, [document], n)[0] for n in (1, 2, 3, 4, 50)}
     assert [by_length[n].at_start for n in (1, 2, 3, 4, 50)] == [False, False, True, True, True]
     assert fake._text(by_length[2].prefix) == " two three"
     assert by_length[3].prefix == by_length[50].prefix
@@ -52,7 +52,9 @@ def test_a_prefix_that_just_reaches_the_start_begins_there():
 def test_an_empty_prefix_is_dropped():
     fake = engine()
     document = marked("Ann Lee sued Bob", "Ann Lee", "Bob")
-    assert spelled(fake, places(fake, [document], 9)) == [("Ann Lee sued", " Bob", True, "")]
+    assert spelled(fake, pii_occurrences(fake, [document], 9)) == [
+        ("Ann Lee sued", " Bob", True, "")
+    ]
 
 
 def test_prefixes_are_a_multiset():
@@ -62,7 +64,7 @@ def test_prefixes_are_a_multiset():
         marked("Claimant: Bob.", "Bob", id="2"),
         marked("Claimant: Ann.", "Ann", id="3"),
     ]
-    found = places(fake, documents, 5)
+    found = pii_occurrences(fake, documents, 5)
     assert [fake._text(place.prefix) for place in found] == ["Claimant:"] * 3
     assert found[0] == found[2] != found[1]
 
@@ -71,30 +73,30 @@ def test_a_token_that_reaches_into_the_pii_belongs_to_it():
     fake = engine()
     document = Document(id="d", text="tel 0123456 ok", pii=(PiiSpan(6, 9, "PHONE_NUMBER"),))
     # The PII is "234"; its token is the whole " 0123456".
-    assert spelled(fake, places(fake, [document], 5)) == [("tel", " 0123456", True, "5")]
+    assert spelled(fake, pii_occurrences(fake, [document], 5)) == [("tel", " 0123456", True, "5")]
 
 
 def test_documents_without_annotation_have_no_places():
     fake = engine()
     bare = [Document(id="a", text="Ann sued."), Document(id="b", text="x", pii=())]
-    assert places(fake, bare, 5) == []
-    assert places(fake, [], 5) == []
+    assert pii_occurrences(fake, bare, 5) == []
+    assert pii_occurrences(fake, [], 5) == []
 
 
 def test_a_ready_made_prompt_is_a_place_of_its_own():
     fake = engine()
     prompt = Document(id="p", text="My name is", is_prompt=True)
-    [place] = places(fake, [prompt], 2)  # whole, however short the context
+    [place] = pii_occurrences(fake, [prompt], 2)  # whole, however short the context
     assert fake._text(place.prefix) == "My name is"
     assert (place.tokens, place.at_start, place.label) == ((), True, "")
-    assert places(fake, [Document(id="p", text="", is_prompt=True)], 2) == []
+    assert pii_occurrences(fake, [Document(id="p", text="", is_prompt=True)], 2) == []
 
 
 def test_a_prompt_beyond_the_context_is_named():
     fake = engine()
     fake.context_length = 3
     with pytest.raises(InputError, match="'p' has 3 tokens") as error:
-        places(fake, [Document(id="p", text="My name is", is_prompt=True)], 2)
+        pii_occurrences(fake, [Document(id="p", text="My name is", is_prompt=True)], 2)
     assert error.value.exit_code == 3
 
 
@@ -109,7 +111,7 @@ def test_prefix_and_pii_are_what_stands_there(words, chosen, context):
         PiiSpan(starts[i], starts[i] + len(words[i]), "X") for i in sorted(chosen) if i < len(words)
     )
     fake = engine()
-    found = places(fake, [Document(id="d", text=text, pii=spans)], context)
+    found = pii_occurrences(fake, [Document(id="d", text=text, pii=spans)], context)
     wanted = [span for span in spans if span.start]
     assert len(found) == len(wanted)
     for place, span in zip(found, wanted, strict=True):
@@ -124,7 +126,9 @@ def test_places_of_a_real_tokenizer(base):
     document = marked(text, "Ann Lee", "Leeds", "张三", "13812345678")
     local = LocalEngine(base)
     for context in (1, 4, 50):
-        for place, span in zip(places(local, [document], context), document.pii, strict=True):
+        for place, span in zip(
+            pii_occurrences(local, [document], context), document.pii, strict=True
+        ):
             # Tokens are bytes: a prefix may begin within a Chinese character.
             before = base.tokenizer.decode(place.prefix).lstrip("\ufffd")
             assert len(place.prefix) <= context

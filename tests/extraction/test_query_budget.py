@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.extraction.query_budget import ScatteredQuery, limited
+from fedaudit.extraction.query_budget import ScatteredQuery, limit_plan
 from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.metrics.budget_sweep import BudgetCurve
 
@@ -19,21 +19,21 @@ def copies(found):
 
 
 def test_the_first_of_an_ordered_plan():
-    found = limited(plan(2, 1, 3, 1), 4, seed=0, ordered=True, name="a")
+    found = limit_plan(plan(2, 1, 3, 1), 4, seed=0, ordered=True, name="a")
     assert (found.size, copies(found)) == (4, {0: 2, 1: 1, 2: 1})
     assert found.notes == ("a: the first 4 of 7 prefixes were asked.",)
 
 
 def test_a_budget_that_does_not_bind():
     whole = plan(2, 1)
-    assert limited(whole, 0, seed=0, ordered=True, name="a") is whole
-    assert copies(limited(whole, 3, seed=0, ordered=False, name="a")) == {0: 2, 1: 1}
-    more = limited(whole, 9, seed=0, ordered=False, name="a")
+    assert limit_plan(whole, 0, seed=0, ordered=True, name="a") is whole
+    assert copies(limit_plan(whole, 3, seed=0, ordered=False, name="a")) == {0: 2, 1: 1}
+    more = limit_plan(whole, 9, seed=0, ordered=False, name="a")
     assert copies(more) == {0: 2, 1: 1}
     assert more.notes == ("a: the budget of 9 prefixes is larger than the set; all 3 were asked.",)
-    assert not limited(plan(), 5, seed=0, ordered=False, name="a").notes
+    assert not limit_plan(plan(), 5, seed=0, ordered=False, name="a").notes
     with pytest.raises(ValueError, match="budget"):
-        limited(whole, -1, seed=0, ordered=True, name="a")
+        limit_plan(whole, -1, seed=0, ordered=True, name="a")
 
 
 @given(
@@ -45,7 +45,7 @@ def test_a_budget_that_does_not_bind():
 )
 def test_no_more_than_the_budget_and_no_more_than_there_is(drawn, seed, ordered):
     counts, budget = drawn
-    found = limited(plan(*counts), budget, seed=seed, ordered=ordered, name="a")
+    found = limit_plan(plan(*counts), budget, seed=seed, ordered=ordered, name="a")
     asked = copies(found)
     assert sum(asked.values()) == found.size == budget
     assert all(1 <= some <= counts[index] for index, some in asked.items())
@@ -67,7 +67,7 @@ def test_drawn_budgets_nest(counts, seed, one, other):
     size = sum(counts)
 
     def drawn(budget):
-        return places(limited(plan(*counts), budget, seed=seed, ordered=False, name="a"))
+        return places(limit_plan(plan(*counts), budget, seed=seed, ordered=False, name="a"))
 
     found = drawn(large)
     assert sorted(p for at in found.values() for p in at) == list(range(min(large, size)))
@@ -98,7 +98,7 @@ def test_prefixes_that_stand_together_are_counted_alike(copies, start, samples, 
 def test_every_occurrence_is_as_likely():
     counts, draws = (1, 3), 4000
     once = sum(
-        0 in copies(limited(plan(*counts), 1, seed=seed, ordered=False, name="a"))
+        0 in copies(limit_plan(plan(*counts), 1, seed=seed, ordered=False, name="a"))
         for seed in range(draws)
     )
     assert once / draws == pytest.approx(1 / 4, abs=0.03)  # four standard errors: 0.027

@@ -5,17 +5,23 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.extraction.recombination import Recombiner, pieces, shape, signature, words_by_shape
+from fedaudit.extraction.recombination import (
+    Recombiner,
+    piece_shape,
+    shape_signature,
+    split_pieces,
+    words_by_shape,
+)
 
 
 def test_pieces_and_shapes_by_hand():
-    assert pieces("Ann O'Neil, 12/03 原a") == [
+    assert split_pieces("Ann O'Neil, 12/03 原a") == [
         *("Ann", " ", "O", "'", "Neil", ",", " ", "12", "/", "03", " ", "原", "a")
     ]
-    assert [shape(piece) for piece in ("Ann", "ANN", "ann", "A", "12", "原", "-", "McRay")] == [
-        *("Aa", "AA", "aa", "AA", "92", "漢", "-", "Aa")
-    ]
-    assert signature("Ann-12") == ("Aa", "-", "92")
+    assert [
+        piece_shape(piece) for piece in ("Ann", "ANN", "ann", "A", "12", "原", "-", "McRay")
+    ] == [*("Aa", "AA", "aa", "AA", "92", "漢", "-", "Aa")]
+    assert shape_signature("Ann-12") == ("Aa", "-", "92")
 
 
 def test_words_of_a_corpus_in_order_of_appearance():
@@ -62,7 +68,7 @@ def test_what_is_made_is_written_like_what_it_is_like(donors, text, seed):
     recombiner = Recombiner(donors, words_by_shape([text]))
     for string in donors:
         made = recombiner.make(string, random.Random(seed))
-        assert signature(made) == signature(string)
-        assert len(pieces(made)) == len(pieces(string))
+        assert shape_signature(made) == shape_signature(string)
+        assert len(split_pieces(made)) == len(split_pieces(string))
         again = Recombiner(donors[::-1], words_by_shape([text]))
         assert again.make(string, random.Random(seed)) == made

@@ -7,8 +7,8 @@ from fedaudit.api.records import SamplingParams
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.prefixes import PiiOccurrence
-from fedaudit.extraction.query_plan import Query, QueryPlan, chunks, of_multiset, of_set
-from fedaudit.extraction.sampling import QueryParams, ResponseCache, answers, sharing
+from fedaudit.extraction.query_plan import Query, QueryPlan, of_multiset, of_set, query_chunks
+from fedaudit.extraction.sampling import QueryParams, ResponseCache, ask_plan, share_responses
 from fedaudit.journal import chunk_size
 
 MANNER = QueryParams(samples=2, new_tokens=5, decoding=SamplingParams())
@@ -57,7 +57,7 @@ def test_a_set_is_asked_as_it_stands_and_can_be_gone_through_again():
 
 @given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 12), st.integers(1, 5))
 def test_pieces_are_the_whole_and_none_is_too_large(copies, most, share):
-    found = list(chunks(plan(*copies), lambda before: most + before // share))
+    found = list(query_chunks(plan(*copies), lambda before: most + before // share))
     assert [one for piece in found for one in piece] == list(plan(*copies).numbered())
     before = 0
     for piece in found:
@@ -88,7 +88,7 @@ def test_answers_come_in_the_order_of_the_plan(monkeypatch):
     monkeypatch.setattr(sampling, "PIECE", 6)
     fake = FakeEngine(echo)
     case = worked.case(fake)
-    found = list(answers(case, worked.TUNED, plan(2, 1, 1, 3), MANNER))
+    found = list(ask_plan(case, worked.TUNED, plan(2, 1, 1, 3), MANNER))
     assert [start for start, _, _ in found] == [0, 2, 3, 4]
     assert [len(texts) for _, _, texts in found] == [4, 2, 2, 6]
     assert asked(fake) == [((0,), 4), ((1,), 2), ((2,), 2), ((3,), 6)]
@@ -103,7 +103,7 @@ def test_few_answers_are_held_at_once(monkeypatch):
             sizes.append(sum(probe.samples for probe in probes))
             return super().generate(target, probes, **options)
 
-    list(answers(worked.case(Spy(echo)), worked.TUNED, plan(*[1] * 10), MANNER))
+    list(ask_plan(worked.case(Spy(echo)), worked.TUNED, plan(*[1] * 10), MANNER))
     assert sizes == [6, 6, 6, 2]
 
 
@@ -121,7 +121,7 @@ def test_progress_goes_on_from_piece_to_piece(monkeypatch):
         return lambda done, total: told.append((title, done, total))
 
     case = worked.case(Counting(echo), progress=progress)
-    list(answers(case, worked.TUNED, plan(1, 1, 1), MANNER))
+    list(ask_plan(case, worked.TUNED, plan(1, 1, 1), MANNER))
     assert told[:2] == [("asking tuned", 4, 6), ("asking tuned", 6, 6)]
     assert told[-1] == ("asking tuned", 6, 6)
 
@@ -131,9 +131,9 @@ def test_progress_goes_on_from_piece_to_piece(monkeypatch):
 
 def test_nothing_is_asked_twice():
     fake, memory = FakeEngine(echo), ResponseCache(10_000)
-    case = sharing(worked.case(fake), memory)
-    first = list(answers(case, worked.TUNED, plan(2, 1), MANNER))
-    again = list(answers(case, worked.TUNED, plan(1, 1, 1), MANNER))
+    case = share_responses(worked.case(fake), memory)
+    first = list(ask_plan(case, worked.TUNED, plan(2, 1), MANNER))
+    again = list(ask_plan(case, worked.TUNED, plan(1, 1, 1), MANNER))
     assert asked(fake) == [((0,), 4), ((1,), 2), ((2,), 2)]
     assert list(again[0][2]) == list(first[0][2])[:2]  # fewer samples are the first ones
     assert memory.spared == {worked.TUNED: 4}
@@ -141,9 +141,9 @@ def test_nothing_is_asked_twice():
 
 def test_more_samples_are_asked_for_and_remembered_instead():
     fake, memory = FakeEngine(echo), ResponseCache(10_000)
-    case = sharing(worked.case(fake), memory)
+    case = share_responses(worked.case(fake), memory)
     for copies in (1, 3, 2):
-        [(_, _, texts)] = answers(case, worked.TUNED, plan(copies), MANNER)
+        [(_, _, texts)] = ask_plan(case, worked.TUNED, plan(copies), MANNER)
         assert list(texts) == [echo(worked.TUNED, fake._text((0,)), i) for i in range(2 * copies)]
     assert asked(fake) == [((0,), 2), ((0,), 6)]
     assert memory.spared == {worked.TUNED: 4}
@@ -161,19 +161,19 @@ def test_more_samples_are_asked_for_and_remembered_instead():
 )
 def test_what_is_asked_otherwise_is_another_question(change):
     fake, memory = FakeEngine(echo), ResponseCache(10_000)
-    list(answers(sharing(worked.case(fake), memory), worked.TUNED, plan(1), MANNER))
-    case = sharing(worked.case(fake, seed=change.get("seed", 0)), memory)
+    list(ask_plan(share_responses(worked.case(fake), memory), worked.TUNED, plan(1), MANNER))
+    case = share_responses(worked.case(fake, seed=change.get("seed", 0)), memory)
     target, manner = change.get("target", worked.TUNED), change.get("manner", MANNER)
-    list(answers(case, target, plan(1), manner))
+    list(ask_plan(case, target, plan(1), manner))
     assert len(fake.asked) == 2
     assert not memory.spared.total()
 
 
 def test_when_it_is_full_the_earliest_answers_stay():
     fake, memory = FakeEngine(echo), ResponseCache(600)
-    case = sharing(worked.case(fake), memory)
+    case = share_responses(worked.case(fake), memory)
     for _ in range(2):
-        list(answers(case, worked.TUNED, plan(1, 1, 1, 1, 1), MANNER))
+        list(ask_plan(case, worked.TUNED, plan(1, 1, 1, 1, 1), MANNER))
     again = [prompt for prompt, _ in asked(fake)[5:]]
     assert again == [(2,), (3,), (4,)]
     assert 0 <= memory.room < 600
@@ -182,7 +182,7 @@ def test_when_it_is_full_the_earliest_answers_stay():
 def test_without_room_nothing_is_remembered():
     fake = FakeEngine(echo)
     for _ in range(2):
-        list(answers(worked.case(fake), worked.TUNED, plan(1), MANNER))
+        list(ask_plan(worked.case(fake), worked.TUNED, plan(1), MANNER))
     assert len(fake.asked) == 2
 
 

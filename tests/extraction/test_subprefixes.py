@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from fedaudit.api.plugin import PromptStart
 from fedaudit.api.records import Document
-from fedaudit.extraction.prefixes import PiiOccurrence, places
-from fedaudit.extraction.subprefixes import of_case, subprefixes
+from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
+from fedaudit.extraction.subprefixes import distinct_subprefixes, of_case
 
 
 def place(*tokens, start=False, label="X", after=""):
@@ -35,7 +35,7 @@ WORKED = [
 
 def test_the_worked_example():
     fake = worked.engine()
-    found = subprefixes(places(fake, worked.ATTACKER, 3), 3)
+    found = distinct_subprefixes(pii_occurrences(fake, worked.ATTACKER, 3), 3)
     assert spelled(fake, found) == WORKED
     assert len(found) == 7
     assert found.count.sum() == 10
@@ -43,12 +43,15 @@ def test_the_worked_example():
 
 def test_the_order_of_the_documents_changes_nothing():
     fake = worked.engine()
-    assert spelled(fake, subprefixes(places(fake, worked.ATTACKER[::-1], 3), 3)) == WORKED
+    assert (
+        spelled(fake, distinct_subprefixes(pii_occurrences(fake, worked.ATTACKER[::-1], 3), 3))
+        == WORKED
+    )
 
 
 def test_a_minimum_cuts_the_order():
     fake = worked.engine()
-    found = subprefixes(places(fake, worked.ATTACKER, 3), 3)
+    found = distinct_subprefixes(pii_occurrences(fake, worked.ATTACKER, 3), 3)
     assert [fake._text(p.prefix) for p in found.ordered(2)] == [" claimant", "The claimant"]
     assert [found.reaching(n) for n in (1, 2, 3, 4)] == [7, 2, 1, 0]
     assert found.most_frequent(2) == list(found.ordered(2))
@@ -60,13 +63,13 @@ def test_a_minimum_cuts_the_order():
 
 
 def test_the_whole_prefix_at_a_documents_start_is_another_one():
-    found = subprefixes([place(1, 2, start=True), place(3, 1, 2)], 2)
+    found = distinct_subprefixes([place(1, 2, start=True), place(3, 1, 2)], 2)
     assert {(p.prefix, p.at_start) for p in found.ordered()} == {
         ((2,), False),
         ((1, 2), True),
         ((1, 2), False),
     }
-    alike = subprefixes([place(1, 2, start=True), place(3, 1, 2)], 2, starts=False)
+    alike = distinct_subprefixes([place(1, 2, start=True), place(3, 1, 2)], 2, starts=False)
     assert {(p.prefix, p.at_start) for p in alike.ordered()} == {((2,), False), ((1, 2), False)}
     assert alike.count.tolist() == [2, 2]
 
@@ -84,14 +87,14 @@ def test_no_prompt_is_asked_twice_whatever_the_beginnings():
 
 def test_the_label_is_the_commonest_behind_it():
     kinds = [("B", ","), ("A", "."), ("A", "."), ("C", ","), ("B", ",")]
-    found = subprefixes([place(1, label=label, after=after) for label, after in kinds], 1)
+    found = distinct_subprefixes([place(1, label=label, after=after) for label, after in kinds], 1)
     [only] = found.ordered()
     assert (only.label, only.after) == ("A", ".")  # as often as B: the smaller one
     assert only.tokens == ()
 
 
 def test_nothing_to_cut():
-    found = subprefixes([], 5)
+    found = distinct_subprefixes([], 5)
     assert len(found) == 0
     assert list(found.ordered()) == found.most_frequent(3) == []
 
@@ -116,7 +119,7 @@ def test_it_is_the_set_of_the_definition(drawn, context, starts):
         for one in occurrences
         for n in range(1, min(context, len(one.prefix)) + 1)
     )
-    found = subprefixes(occurrences, context, starts=starts)
+    found = distinct_subprefixes(occurrences, context, starts=starts)
     told = [(p.prefix, p.at_start) for p in found.ordered()]
     assert dict(zip(told, found.count.tolist(), strict=True)) == wanted
     assert len(set(told)) == len(told)

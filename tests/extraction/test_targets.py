@@ -3,7 +3,7 @@
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.targets import truth
+from fedaudit.extraction.targets import build_target_set
 
 
 def marked(text, *strings, label="PERSON", group=""):
@@ -12,7 +12,7 @@ def marked(text, *strings, label="PERSON", group=""):
 
 
 def found(victim, attacker=(), members=None, control=()):
-    return truth(
+    return build_target_set(
         AttackContext(
             engine=FakeEngine(lambda *_: ""),
             tuned=Target(name="tuned"),

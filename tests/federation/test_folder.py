@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.federation import manifest
-from fedaudit.federation.folder import is_federation, latest, open_federation, unchecked
+from fedaudit.federation.folder import is_federation, latest, open_federation, unchecked_caveats
 
 LAST = "rounds/002/global"
 
@@ -169,17 +169,17 @@ def test_opening_imports_nothing_heavy(run):
 
 
 def test_what_a_manifest_has_no_hash_of_is_named(run):
-    assert unchecked(None) == []
+    assert unchecked_caveats(None) == []
     whole = open_federation(run)
-    assert unchecked(whole) == []
+    assert unchecked_caveats(whole) == []
     files = dict(whole.manifest.files)
     del files[f"{LAST}/adapter_config.json"]
     change(run, files=files, base={"name": "fedaudit-nano", "sha256": ""})
-    assert unchecked(open_federation(run)) == [
+    assert unchecked_caveats(open_federation(run)) == [
         "Integrity not checked: federation.json has no hash of its base.",
         f"Integrity not checked: federation.json has no hash of {LAST}/adapter_config.json.",
     ]
     change(run, files={})
-    [_, told] = unchecked(open_federation(run))
+    [_, told] = unchecked_caveats(open_federation(run))
     assert "rounds/000/global/adapter_config.json and " in told
     assert told.endswith(" more files.")

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from fedaudit.api.errors import FedauditError
-from fedaudit.system.files import told
+from fedaudit.system.files import explain_os_error
 
 SECONDS, MEMORY = 20, 2 * 2**30
 CODES = {2, 3, 4, 5, 6}
@@ -97,7 +97,7 @@ def judged(run: Callable[[], object], inside: Path) -> str:
         except FedauditError as error:
             refused = error
         except OSError as error:
-            if not told(error):
+            if not explain_os_error(error):
                 raise
             refused = error
     assert not _WATCH.seen, f"outside of its folder: {_WATCH.seen[:3]}"

@@ -45,7 +45,7 @@ from fedaudit.journal.journal import Journal
 from fedaudit.report import document
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.verdict.policy import verdict
-from fedaudit.simulation.runner import prepared
+from fedaudit.simulation.runner import prepare
 
 Change = Callable[[bytes, Random], bytes]
 OUT = "out"
@@ -97,7 +97,7 @@ def rows(content: bytes, rng: Random) -> bytes:
     for at in rng.sample(range(len(kept)), min(len(kept), 6)):
         row = _odd(kept[at], rng, kept)
         # One that no table would be made of says nothing of the tables.
-        kept[at] = row if rng.random() < 0.05 or not document.broken(row) else kept[at]
+        kept[at] = row if rng.random() < 0.05 or not document.schema_violation(row) else kept[at]
     for finding in report["findings"][:3] if rng.random() < 0.3 else ():
         finding["evidence"] = mutations.changed(finding["evidence"], rng)
     return mutations.as_json(report).encode()
@@ -197,7 +197,7 @@ def _read_federation(folder: Path) -> None:
     found = audited.federation
     assert found is not None
     planned = query_plan.plan(found, query_plan.ProtocolConfig(threshold=2))
-    dry_run.lines(planned, (), None)
+    dry_run.describe_plan(planned, (), None)
     truth_of(found), participants(found), estimation.identity(found)
     out, log = folder / OUT / "estimates", folder / OUT / "log.json"
     estimation.estimate(planned, out, log, recorded=False)
@@ -252,7 +252,7 @@ def _adapter(folder: Path) -> None:
     from peft import LoraConfig
 
     from fedaudit.engine.loading.loader import tensors_of, with_adapter
-    from fedaudit.simulation.initialization import plain
+    from fedaudit.simulation.initialization import plain_config
 
     config = LoraConfig(
         r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM",
@@ -261,7 +261,9 @@ def _adapter(folder: Path) -> None:
     peft = with_adapter(_tiny(), config, "made", trainable=True)
     drawn = {name: torch.randn(one.shape) for name, one in tensors_of(peft, "made").items()}
     peft.unload()
-    adapters.write(drawn, plain({**config.to_dict(), "inference_mode": True}), folder / "lora")
+    adapters.write(
+        drawn, plain_config({**config.to_dict(), "inference_mode": True}), folder / "lora"
+    )
 
 
 def _read_adapter(folder: Path) -> None:
@@ -320,7 +322,7 @@ def _read_records(folder: Path) -> None:
 
     unread = Counter[str]()
     found = list(corpus.read(folder / "r.jsonl", template("fed_pii"), unread))
-    corpus.told(folder / "r.jsonl", unread)
+    corpus.unread_caveat(folder / "r.jsonl", unread)
     corpus.write(folder / OUT / "r.jsonl", found)
 
 
@@ -430,9 +432,9 @@ def _asked(federation: Path, out: Path) -> None:
     assert found is not None
     planned = query_plan.plan(found, query_plan.ProtocolConfig(threshold=2))
     log = federation / "log.json"
-    planned = estimation.remaining(ledger.resumed(planned, _logged(log, found)), out)
+    planned = estimation.remaining_plan(ledger.resume_plan(planned, _logged(log, found)), out)
     estimation.estimate(planned, out, log)
-    ledger.told(found, [])
+    ledger.describe_releases(found, [])
 
 
 def _logged(log: Path, found: Federation) -> Any:
@@ -466,7 +468,7 @@ def _bundle(folder: Path) -> None:
 
 def _read_bundle(folder: Path) -> None:
     with _Unasked(Machine(device="cpu")) as pool:
-        list(verification.checks(folder / "bundle", pool))
+        list(verification.verify_bundle(folder / "bundle", pool))
 
 
 # reports
@@ -531,7 +533,7 @@ def _read_profiles(folder: Path) -> None:
         found = profile.load(str(path))
         for scale in found.scale:
             config = settings(found.settings(scale), {"device": "cpu"})
-            prepared(config, folder / OUT / "run")
+            prepare(config, folder / OUT / "run")
 
 
 def _written(make: Callable[[Path], None]) -> Callable[[Path], None]:

@@ -282,11 +282,15 @@ def printed(rows, width=80):
 def table(rows, title):
     document = report(rows)
     [found] = [
-        one for one in (*overview.attacks(document), *overview.rest(document)) if one.title == title
+        one
+        for one in (*overview.attack_tables(document), *overview.other_tables(document))
+        if one.title == title
     ]
     return found
 
 
 def titles(rows):
     document = report(rows)
-    return [one.title for one in (*overview.attacks(document), *overview.rest(document))]
+    return [
+        one.title for one in (*overview.attack_tables(document), *overview.other_tables(document))
+    ]

@@ -9,8 +9,8 @@ from fedaudit.audit.memorization import matching, pipeline
 from fedaudit.audit.memorization.measurements import rows
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.request import MemorizationRequest
-from fedaudit.audit.memorization.splits import sampled
-from fedaudit.audit.pipeline import silent
+from fedaudit.audit.memorization.splits import sample_splits
+from fedaudit.audit.pipeline import no_watcher
 from fedaudit.engine.fake import FakeEngine
 
 FORM = template("fed_pii")
@@ -62,7 +62,7 @@ def request(corpora, protocol=PROTOCOL, **others):
 
 def cut(corpora, engine, protocol=PROTOCOL, seed=0):
     return {
-        name: sampled(documents, engine, FORM, protocol, seed=seed)
+        name: sample_splits(documents, engine, FORM, protocol, seed=seed)
         for name, documents in corpora.items()
     }
 
@@ -71,10 +71,10 @@ def found(corpora, engine, protocol=PROTOCOL, models=MODELS, seed=0, **others):
     """Return what each model says, the clients' parts, and the notes."""
     clients = cut(corpora, engine, protocol, seed)
     asked = request(corpora, protocol, seed=seed, **others)
-    heard = matching.everything(
-        engine, models, clients, protocol, begin=(), seed=seed, watch=silent
+    heard = matching.continue_all(
+        engine, models, clients, protocol, begin=(), seed=seed, watch=no_watcher
     )
-    made, notes = pipeline._found(heard, clients, asked, silent)
+    made, notes = pipeline._found(heard, clients, asked, no_watcher)
     return made, clients, notes
 
 

@@ -9,7 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from fedaudit.engine.loading.loader import LoadedBase, tensors_of, with_adapter
 from fedaudit.federation import adapters
-from fedaudit.simulation.initialization import plain
+from fedaudit.simulation.initialization import plain_config
 
 ENDS = [2, *range(7, 300, 14)]
 """So many tokens end a text that texts end at different lengths."""
@@ -54,5 +54,5 @@ def write(base, folder, *, seed=0, **options):
     torch.manual_seed(seed)
     drawn = {name: torch.randn(t.shape) / 4 for name, t in tensors_of(peft, "made").items()}
     peft.unload()
-    adapters.write(drawn, plain({**config.to_dict(), "inference_mode": True}), folder)
+    adapters.write(drawn, plain_config({**config.to_dict(), "inference_mode": True}), folder)
     return folder

@@ -24,7 +24,7 @@ def test_what_was_packed_is_there_again_where_there_is_room(content, spare):
     record = AnswerRecord(name=b"n" * 16, piece=b"p" * 16, content=content)
     room = len(json.dumps(content, separators=(",", ":"))) + 32 * 60 + spare
     assert encryption.read(record.packed(), room) == record
-    assert len(encryption.sealed(record.packed(), b"k" * 32)) <= encryption.largest(room)
+    assert len(encryption.encrypt(record.packed(), b"k" * 32)) <= encryption.largest_sealed(room)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_61_lists_in_2000_bytes_are_read():
 
 def test_the_room_of_a_piece_by_hand():
     # 4,096 and, for each answer, 128 and 256 for each of its tokens.
-    assert chunk_size.room(2, 10) == 4096 + 2 * 128 + 10 * 256
+    assert chunk_size.journal_bytes(2, 10) == 4096 + 2 * 128 + 10 * 256
 
 
 @pytest.mark.parametrize("cut", [1, 5])

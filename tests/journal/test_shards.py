@@ -17,9 +17,9 @@ from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.audit import fingerprint
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
-from fedaudit.extraction.matcher import TargetMatcher, parted
+from fedaudit.extraction.matcher import TargetMatcher, split_reduced
 from fedaudit.extraction.query_plan import Query, QueryPlan
-from fedaudit.extraction.sampling import QueryParams, ResponseCache, answers, sharing
+from fedaudit.extraction.sampling import QueryParams, ResponseCache, ask_plan, share_responses
 from fedaudit.journal import caching_engine, journal
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.journal.journal import Journal
@@ -41,7 +41,7 @@ def test_a_reduced_answer_says_the_same_of_the_strings(strings, texts):
     among, matcher = TargetMatcher(strings), Matcher(strings)
     reduced = [among.reduced(text) for text in texts]
     for text, short in zip(texts, reduced, strict=True):
-        begun, strict = parted(short)
+        begun, strict = split_reduced(short)
         assert list(matcher.hits(begun)) == list(matcher.hits(text))
         assert {begun, strict} <= {*strings, ""}
     packed = json.loads(json.dumps(among.packed([reduced, reduced[:1]])))
@@ -53,7 +53,7 @@ def test_hits_by_hand():
     among = TargetMatcher(["Ann Lee", "Ann", "Bob"])
     # Sorted they are Ann, Ann Lee, Bob: 1, 2, 3.
     said = (" Ann Leeds", "Annex", "to Bob", "", "ann lee")
-    assert [parted(among.reduced(text)) for text in said] == [
+    assert [split_reduced(among.reduced(text)) for text in said] == [
         ("Ann Lee", "Ann"),
         ("Ann", ""),
         ("", ""),
@@ -120,13 +120,13 @@ def heard(place, plans, engine, among, shard=None, memory=None):
     """Ask both models the plans, as attacks of one audit do; return the answers."""
     kept = journal.load(place, write=True) or Journal(place, HEADER)
     try:
-        case = sharing(
+        case = share_responses(
             worked.case(engine),
             memory or ResponseCache(2_000),
             AuditJournal((ShardJournal(kept, shard),)),
         )
         found = [
-            list(answers(case, target, one, MANNER, among))
+            list(ask_plan(case, target, one, MANNER, among))
             for one in plans
             for target in (worked.TUNED, worked.BASE)
         ]
@@ -165,13 +165,15 @@ def test_stopped_anywhere_it_ends_as_if_never_stopped(one, other, stops, reduced
 def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
     made, stop = Journal(tmp_path, HEADER), 3_150
     asked = QueryPlan(size=5_175, questions=lambda: (Query((n,)) for n in range(5_175)))
-    case = sharing(worked.case(Dying(stop)), ResponseCache(), AuditJournal((ShardJournal(made),)))
+    case = share_responses(
+        worked.case(Dying(stop)), ResponseCache(), AuditJournal((ShardJournal(made),))
+    )
     manner = QueryParams(samples=1, new_tokens=5, decoding=SamplingParams())
     probes = [GenerationRequest(prompt=(n,), samples=1, max_new_tokens=64) for n in range(5_175)]
 
     def ask():
         if sampled:
-            return list(answers(case, worked.TUNED, asked, manner))
+            return list(ask_plan(case, worked.TUNED, asked, manner))
         return CachingEngine(case.engine, case.kept).generate(worked.TUNED, probes, seed=0)
 
     with pytest.raises(KeyboardInterrupt):
@@ -207,9 +209,9 @@ def test_shards_together_say_what_one_audit_says(one, other, of, reduced):
             for shard in shards
         )
         nobody = Dying(-1)
-        case = sharing(worked.case(nobody), again, AuditJournal(parts))
+        case = share_responses(worked.case(nobody), again, AuditJournal(parts))
         found = [
-            list(answers(case, target, asked, MANNER, among))
+            list(ask_plan(case, target, asked, MANNER, among))
             for asked in plans
             for target in (worked.TUNED, worked.BASE)
         ]
@@ -316,11 +318,11 @@ def test_a_kept_engine_tells_of_the_whole_and_has_what_its_engine_has(tmp_path, 
 
 def test_what_differs_is_said():
     then = {"seed": "0", "attacks.x.samples": "15", "gone": "1"}
-    assert fingerprint.changed(then, then) == ""
+    assert fingerprint.describe_changes(then, then) == ""
     now = {"seed": "1", "attacks.x.samples": "15", "new": '"' + "9" * 64 + '"'}
-    said = fingerprint.changed(now, then)
+    said = fingerprint.describe_changes(now, then)
     assert said == 'seed is 1, not 0, gone is absent, not 1, new is "99999999999…, not absent'
-    many = fingerprint.changed({str(n): "1" for n in range(5)}, {})
+    many = fingerprint.describe_changes({str(n): "1" for n in range(5)}, {})
     assert many.endswith("2 is 1, not absent, and 2 more")
 
 

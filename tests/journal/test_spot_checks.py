@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.journal.spot_checks import OtherAnswers, SpotCheck, alike
-from fedaudit.metrics.spot_check import seen
+from fedaudit.journal.spot_checks import OtherAnswers, SpotCheck, same_answer
+from fedaudit.metrics.spot_check import detection_probability
 
 HERE = "cpu: x86_64, torch 2"
 
@@ -32,14 +32,14 @@ class Model:
 
 def test_the_chance_to_see_a_forgery_by_hand():
     # Of 10 questions one is forged, and 2 of them are asked: 2/10.
-    assert seen(10, 2, 0.1) == pytest.approx(0.2)
+    assert detection_probability(10, 2, 0.1) == pytest.approx(0.2)
     # 1 - 9500! 9900! / (10000! 9400!), about 1 - 0.95^100 = 99.4 %.
-    assert seen(10_000, 100, 0.05) == pytest.approx(0.994, abs=5e-4)
-    assert seen(10, 0, 0.1) == seen(10, 3, 0) == 0
-    assert seen(10, 10, 0.01) == seen(0, 0, 0.5) + 1 == 1
+    assert detection_probability(10_000, 100, 0.05) == pytest.approx(0.994, abs=5e-4)
+    assert detection_probability(10, 0, 0.1) == detection_probability(10, 3, 0) == 0
+    assert detection_probability(10, 10, 0.01) == detection_probability(0, 0, 0.5) + 1 == 1
     for wrong in ((3, 4, 0.1), (3, -1, 0.1), (3, 1, 1.1), (3, 1, -0.1)):
         with pytest.raises(ValueError, match="sample"):
-            seen(*wrong)
+            detection_probability(*wrong)
 
 
 @given(st.integers(1, 9), st.data())
@@ -47,7 +47,9 @@ def test_the_chance_is_that_of_all_samples_counted(n, data):
     asked, forged = data.draw(st.integers(0, n)), data.draw(st.integers(0, n))
     samples = list(combinations(range(n), asked))
     seeing = sum(any(place < forged for place in one) for one in samples)
-    assert seen(n, asked, forged / n) == pytest.approx(seeing / comb(n, asked), abs=1e-12)
+    assert detection_probability(n, asked, forged / n) == pytest.approx(
+        seeing / comb(n, asked), abs=1e-12
+    )
 
 
 def test_about_the_share_is_drawn_whatever_the_pieces():
@@ -163,4 +165,4 @@ def test_shards_stand_in_their_order():
     ],
 )
 def test_what_is_the_same_answer(one, other, same):
-    assert alike(one, other) is same
+    assert same_answer(one, other) is same

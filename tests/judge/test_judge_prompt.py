@@ -5,7 +5,7 @@ from chat_server import parts, scored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.judge.prompt import ASPECTS, JudgeQuestion, parsed
+from fedaudit.judge.prompt import ASPECTS, JudgeQuestion, parse_scores
 
 GOOD = {"1": dict.fromkeys(ASPECTS, 7), "2": {**dict.fromkeys(ASPECTS, 4.5), "coherence": 10}}
 WANTED = ((7, 7, 7, 7), (4.5, 4.5, 4.5, 10))
@@ -23,7 +23,7 @@ WANTED = ((7, 7, 7, 7), (4.5, 4.5, 4.5, 10))
     ],
 )
 def test_both_forms_are_read(text):
-    assert parsed(text) == WANTED
+    assert parse_scores(text) == WANTED
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_both_forms_are_read(text):
     ],
 )
 def test_anything_else_is_malformed(text):
-    assert parsed(text) is None
+    assert parse_scores(text) is None
 
 
 @given(st.text() | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(json.dumps))
 def test_any_text_is_scores_or_nothing(text):
-    found = parsed(text)
+    found = parse_scores(text)
     assert found is None or all(1 <= s <= 10 for one in found for s in one)
 
 
@@ -71,7 +71,7 @@ def test_the_two_forms_say_the_same(scores):
     halves = scores[:4], scores[4:]
     table = {str(n): dict(zip(ASPECTS, own, strict=True)) for n, own in enumerate(halves, 1)}
     spelt = "\n".join(f"Answer {n}: {' '.join(map(str, own))}" for n, own in enumerate(halves, 1))
-    assert parsed(json.dumps(table)) == parsed(spelt) == tuple(map(tuple, halves))
+    assert parse_scores(json.dumps(table)) == parse_scores(spelt) == tuple(map(tuple, halves))
 
 
 @given(st.text(), st.text(), st.text())
@@ -107,4 +107,4 @@ def test_the_second_time_it_is_told_what_to_mind():
     assert first[0] == again[0]
     assert again[1]["content"].startswith(first[1]["content"])
     assert again != first
-    assert parsed(scored(3, 4)) == ((3,) * 4, (4,) * 4)
+    assert parse_scores(scored(3, 4)) == ((3,) * 4, (4,) * 4)

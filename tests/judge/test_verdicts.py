@@ -12,7 +12,7 @@ from fedaudit.api.errors import InputError, TargetError
 from fedaudit.judge.cache import JudgementCache
 from fedaudit.judge.endpoint import Endpoint, EndpointClient
 from fedaudit.judge.measurements import rows
-from fedaudit.judge.verdicts import Comparison, Verdict, judge, verdict
+from fedaudit.judge.verdicts import Comparison, Verdict, judge_all, verdict
 from fedaudit.metrics.intervals import wilson
 
 KEY = "sk-secret-4711-key"
@@ -36,7 +36,7 @@ def by_length(prompt, answer):
 
 def test_both_orders_are_asked_and_really_swapped():
     with Server(prefers(by_length)).running() as server, asking(server) as client:
-        [found] = judge(client, [ONE])
+        [found] = judge_all(client, [ONE])
     assert sorted(parts(request) for request in server.requests) == [
         ("Who sues?", "Ann Lee", "The landlord"),
         ("Who sues?", "The landlord", "Ann Lee"),
@@ -47,7 +47,7 @@ def test_both_orders_are_asked_and_really_swapped():
 def test_a_judge_that_likes_what_stands_first_makes_a_tie():
     reply = 200, {}, chat(scored(9, 4))
     with Server(lambda request: reply).running() as server, asking(server) as client:
-        assert judge(client, [ONE]) == [Verdict(outcome="tie", answer=6.5, reference=6.5)]
+        assert judge_all(client, [ONE]) == [Verdict(outcome="tie", answer=6.5, reference=6.5)]
 
 
 def test_the_mean_by_hand():
@@ -81,8 +81,10 @@ def test_many_comparisons_keep_their_order_and_equal_questions_are_asked_once():
     ]
     seen = []
     with Server(prefers(by_length)).running() as server, asking(server) as client:
-        found = judge(client, [*some, *some], progress=lambda done, all_: seen.append((done, all_)))
-        one_by_one = [judge(client, [one], workers=1)[0] for one in some]
+        found = judge_all(
+            client, [*some, *some], progress=lambda done, all_: seen.append((done, all_))
+        )
+        one_by_one = [judge_all(client, [one], workers=1)[0] for one in some]
     assert found == [*one_by_one, *one_by_one]
     wanted = ["tlw"[(a > b) - (a < b)] for a, b in ((n % 7, n % 5) for n in range(12))]
     assert [one.outcome[0] for one in one_by_one] == [
@@ -102,7 +104,7 @@ def test_no_more_are_asked_at_a_time_than_there_are_workers():
 
     some = [Comparison(prompt=f"{n}", answer="a", reference="bc") for n in range(6)]
     with Server(reply).running() as server, asking(server) as client:
-        assert len(judge(client, some, workers=3)) == 6
+        assert len(judge_all(client, some, workers=3)) == 6
     assert server.most == 3
 
 
@@ -112,7 +114,7 @@ def test_a_malformed_answer_is_asked_for_once_more():
         return 200, {}, chat(scored(8, 8) if good else "Both are nice.")
 
     with Server(reply).running() as server, asking(server) as client:
-        assert judge(client, [ONE])[0].outcome == "tie"
+        assert judge_all(client, [ONE])[0].outcome == "tie"
     assert len(server.requests) == 4
 
 
@@ -123,10 +125,10 @@ def test_malformed_twice_is_counted_as_such_and_not_kept(tmp_path):
 
     place = tmp_path / "verdicts.jsonl"
     with Server(reply).running() as server, asking(server) as client:
-        [found] = judge(client, [ONE], cache=JudgementCache(place))
+        [found] = judge_all(client, [ONE], cache=JudgementCache(place))
         assert found == Verdict(outcome="malformed")
         assert len(server.requests) == 3
-        judge(client, [ONE], cache=JudgementCache(place))
+        judge_all(client, [ONE], cache=JudgementCache(place))
         assert len(server.requests) == 5  # only the malformed one, twice
 
 
@@ -134,15 +136,15 @@ def test_what_is_in_the_cache_is_not_asked(tmp_path):
     place = tmp_path / "new" / "verdicts.jsonl"
     some = [ONE, replace(ONE, prompt="Who pays?")]
     with Server(prefers(by_length)).running() as server, asking(server) as client:
-        first = judge(client, some, cache=JudgementCache(place))
+        first = judge_all(client, some, cache=JudgementCache(place))
         assert len(server.requests) == 4
-        assert judge(client, some[::-1], cache=JudgementCache(place)) == first[::-1]
+        assert judge_all(client, some[::-1], cache=JudgementCache(place)) == first[::-1]
         assert len(server.requests) == 4
-        judge(client, [replace(ONE, answer="Ann")], cache=JudgementCache(place))
+        judge_all(client, [replace(ONE, answer="Ann")], cache=JudgementCache(place))
         assert len(server.requests) == 6
     other = EndpointClient(Endpoint(url="http://127.0.0.1:1/v1", model="wise"))
     with other:  # nobody is there, and nobody is asked
-        assert judge(other, some, cache=JudgementCache(place)) == first
+        assert judge_all(other, some, cache=JudgementCache(place)) == first
     text = place.read_text()
     assert S_IMODE(place.stat().st_mode) == 0o600
     for secret in (KEY, "Ann Lee", "landlord", "Who"):
@@ -152,12 +154,12 @@ def test_what_is_in_the_cache_is_not_asked(tmp_path):
 def test_a_line_that_was_cut_short_spoils_no_other(tmp_path):
     place = tmp_path / "verdicts.jsonl"
     with Server(prefers(by_length)).running() as server, asking(server) as client:
-        found = judge(client, [ONE], cache=JudgementCache(place))
+        found = judge_all(client, [ONE], cache=JudgementCache(place))
         whole = place.read_bytes()
         place.write_bytes(whole.rstrip()[:-9])
-        assert judge(client, [ONE], cache=JudgementCache(place)) == found
+        assert judge_all(client, [ONE], cache=JudgementCache(place)) == found
         assert len(server.requests) == 3
-        assert judge(client, [ONE], cache=JudgementCache(place)) == found
+        assert judge_all(client, [ONE], cache=JudgementCache(place)) == found
         assert len(server.requests) == 3
 
 
@@ -217,7 +219,7 @@ def test_one_error_ends_them_all_and_keeps_what_was_answered(tmp_path):
     some = [Comparison(prompt=f"{n}", answer="a", reference="bc") for n in range(40)]
     with Server(reply).running() as server, asking(server) as client:
         with pytest.raises(TargetError) as error:
-            judge(client, some, cache=JudgementCache(place), workers=1)
+            judge_all(client, some, cache=JudgementCache(place), workers=1)
         assert error.value.exit_code == 4
         assert KEY not in str(error.value)
         assert len(server.requests) < 80
@@ -246,7 +248,7 @@ def test_an_error_wakes_those_that_wait():
 
         client._sleep = sleep
         with client, pytest.raises(TargetError, match="400"):
-            judge(client, some, workers=2)
+            judge_all(client, some, workers=2)
     assert woken == [(60, True)]  # the minute did not pass
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.bm25 import nearest, tokens
+from fedaudit.metrics.bm25 import nearest_documents, tokens
 
 WORDS = ["court", "ordered", "widow", "water", "the", "and", "fever", "法院", "命令"]
 
@@ -38,14 +38,14 @@ def test_the_scores_by_hand():
     assert scores[0] == pytest.approx(math.log(1.6) * 2 / (2 + 1.2 * (0.25 + 0.75 * 9 / 8)))
     assert scores[1] == pytest.approx(math.log(1.6) * 1 / (1 + 1.2 * (0.25 + 0.75 * 3 / 8)))
     assert scores[2] == 0
-    assert nearest(["court"], documents, 2) == [(1, 0)] == [ranked("court", documents, 2)]
+    assert nearest_documents(["court"], documents, 2) == [(1, 0)] == [ranked("court", documents, 2)]
 
 
 def test_random_texts_rank_as_the_formula_has_it():
     draw = random.Random(2)
     texts = [" ".join(draw.choices(WORDS, k=draw.randint(0, 12))) for _ in range(60)]
     for k in (1, 3, 10, None):
-        for query, found in zip(texts[:15], nearest(texts[:15], texts, k), strict=True):
+        for query, found in zip(texts[:15], nearest_documents(texts[:15], texts, k), strict=True):
             assert found == ranked(query, texts, k)
 
 
@@ -55,8 +55,8 @@ TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join), max
 @settings(max_examples=60, deadline=None)
 @given(TEXTS, TEXTS, st.integers(1, 4))
 def test_a_query_has_its_own_answer_whatever_is_asked_beside_it(queries, documents, k):
-    together = nearest(queries, documents, k)
-    assert together == [nearest([query], documents, k)[0] for query in queries]
+    together = nearest_documents(queries, documents, k)
+    assert together == [nearest_documents([query], documents, k)[0] for query in queries]
     for found in together:
         assert len(found) == len(set(found)) <= k
         assert all(0 <= i < len(documents) for i in found)
@@ -64,17 +64,21 @@ def test_a_query_has_its_own_answer_whatever_is_asked_beside_it(queries, documen
 
 def test_equal_documents_come_in_their_order_and_a_stranger_not_at_all():
     documents = ["the fever"] * 5 + ["water"] * 20
-    assert nearest(["fever", "widow", ""], documents, 3) == [(0, 1, 2), (), ()]
+    assert nearest_documents(["fever", "widow", ""], documents, 3) == [(0, 1, 2), (), ()]
 
 
 def test_small_sets_and_k_none_give_all_pairs():
     documents = ["water", "fever", ""]
-    assert nearest(["fever"], documents, 3) == [(1, 0, 2)] == nearest(["fever"], documents, None)
-    assert nearest(["fever", "x"], ["", ""], 5) == [(0, 1), (0, 1)]
-    assert nearest(["fever"], []) == [()]
-    assert nearest([], documents) == []
+    assert (
+        nearest_documents(["fever"], documents, 3)
+        == [(1, 0, 2)]
+        == nearest_documents(["fever"], documents, None)
+    )
+    assert nearest_documents(["fever", "x"], ["", ""], 5) == [(0, 1), (0, 1)]
+    assert nearest_documents(["fever"], []) == [()]
+    assert nearest_documents([], documents) == []
     with pytest.raises(ValueError, match="at least 1"):
-        nearest(["fever"], documents, 0)
+        nearest_documents(["fever"], documents, 0)
 
 
 def test_tokens_of_two_scripts():

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.metrics.budget_sweep import BudgetCurve, steps
+from fedaudit.metrics.budget_sweep import BudgetCurve, budget_steps
 
 EVENTS = st.lists(
     st.tuples(
@@ -69,15 +69,15 @@ def test_more_finds_no_less(events, budget, n):
 
 
 def test_steps_by_hand():
-    assert steps(0) == ()
-    assert steps(1) == (1,)
-    assert steps(7) == (1, 2, 5, 7)
-    assert steps(20) == (1, 2, 5, 10, 20)
-    assert steps(353) == (1, 2, 5, 10, 20, 50, 100, 200, 353)
+    assert budget_steps(0) == ()
+    assert budget_steps(1) == (1,)
+    assert budget_steps(7) == (1, 2, 5, 7)
+    assert budget_steps(20) == (1, 2, 5, 10, 20)
+    assert budget_steps(353) == (1, 2, 5, 10, 20, 50, 100, 200, 353)
 
 
 @given(st.integers(1, 10**7))
 def test_steps_rise_to_the_end_by_at_most_two_and_a_half(most):
-    found = steps(most)
+    found = budget_steps(most)
     assert (found[0], found[-1]) == (1, most)
     assert all(a < b <= 2.5 * a for a, b in pairwise(found))

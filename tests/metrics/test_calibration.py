@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.metrics.calibration import DRAWS, Labelled, Logistic, fit, resampled
+from fedaudit.metrics.calibration import DRAWS, Labelled, Logistic, fit, resampled_probabilities
 
 KNOWN = Labelled((3.0, 2.0, 1.0, -1.0, -2.0), (True, True, False, True, False), tuple("aabcc"))
 
@@ -34,7 +34,7 @@ def test_what_is_all_true_teaches_nothing():
 def test_resamples_of_one_truth_have_its_rate():
     # Either group alone, drawn twice: (2 + 1/2) / (2 + 1) or (0 + 1/2) / (2 + 1); or both.
     known = Labelled((1.0, 0.0), (True, False), ("a", "b"))
-    found = resampled(known, [0.5], seed=0)
+    found = resampled_probabilities(known, [0.5], seed=0)
     assert found.shape == (DRAWS, 1)
     assert {round(float(one), 6) for one in found[:, 0]} == {
         round(2.5 / 3, 6),
@@ -51,7 +51,8 @@ def test_order_does_not_matter(seed):
     other = Labelled(*map(tuple, zip(*rows, strict=True)))
     assert fit(other) == fit(KNOWN)
     assert np.array_equal(
-        resampled(other, [0.0, 1.0], seed=1), resampled(KNOWN, [0.0, 1.0], seed=1)
+        resampled_probabilities(other, [0.0, 1.0], seed=1),
+        resampled_probabilities(KNOWN, [0.0, 1.0], seed=1),
     )
 
 

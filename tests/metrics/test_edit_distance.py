@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.metrics.edit_distance import deviation, edit_distance
+from fedaudit.metrics.edit_distance import edit_distance, sample_deviation
 
 TOKENS = st.lists(st.integers(0, 5) | st.integers(0, 150_000), max_size=12)
 
@@ -38,7 +38,7 @@ def test_by_hand():
 
 def test_deviation_by_hand():
     # mean 3, squares 4 + 0 + 4 = 8, over 2
-    assert deviation([1, 3, 5]) == pytest.approx(2.0)
-    assert deviation([4]) is None
-    assert deviation([]) is None
-    assert deviation([7, 7]) == 0
+    assert sample_deviation([1, 3, 5]) == pytest.approx(2.0)
+    assert sample_deviation([4]) is None
+    assert sample_deviation([]) is None
+    assert sample_deviation([7, 7]) == 0

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics.expected import (
-    chains,
     count_interval,
     coverage,
     drawn_interval,
-    layers,
+    prefix_chains,
+    prefix_layers,
     samples_needed,
 )
 from fedaudit.metrics.intervals import wilson
@@ -104,9 +104,9 @@ def test_many_alike_are_binomial():
 
 def test_groups_and_layers_by_hand():
     strings = ["Ann Lee", "Bob", "Ann", "Ann Low", "Ann Lee Ray"]
-    assert chains(strings) == [[2, 0, 4, 3], [1]]
-    assert [sorted(one) for one in layers(strings)] == [[1, 2], [0, 3], [4]]
-    assert chains([]) == layers([]) == []
+    assert prefix_chains(strings) == [[2, 0, 4, 3], [1]]
+    assert [sorted(one) for one in prefix_layers(strings)] == [[1, 2], [0, 3], [4]]
+    assert prefix_chains([]) == prefix_layers([]) == []
 
 
 def test_the_missed_are_bounded_as_garwood_has_it():

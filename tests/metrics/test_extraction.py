@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.metrics.extraction import by_label, extracted, prefix_disjoint, victim_exclusive
+from fedaudit.metrics.extraction import by_label, count_extracted, prefix_disjoint, victim_exclusive
 
 SHORT = st.text("ab原 ", min_size=1, max_size=5)
 STRINGS = st.lists(SHORT, max_size=20)
@@ -25,19 +25,19 @@ def slow(outputs, targets):
 
 @given(STRINGS, STRINGS)
 def test_extraction_is_that_of_a_double_loop(outputs, targets):
-    assert extracted(outputs, targets) == slow(outputs, targets)
+    assert count_extracted(outputs, targets) == slow(outputs, targets)
 
 
 def test_extraction_by_hand():
     outputs = ["Ann Lee, of Leeds", " Ann Lee", "\n 张三，男", "Dear Ann Lee", "ann lee", "An", ""]
     targets = ["Ann Lee", "Ann", "张三", "of Leeds", "Bob"]
-    assert extracted(outputs, targets) == {"Ann Lee": 2, "Ann": 2, "张三": 1}
-    assert extracted([], targets) == {}
-    assert extracted(outputs, []) == {}
+    assert count_extracted(outputs, targets) == {"Ann Lee": 2, "Ann": 2, "张三": 1}
+    assert count_extracted([], targets) == {}
+    assert count_extracted(outputs, []) == {}
 
 
 def test_extraction_takes_any_iterable_once():
-    assert extracted((text for text in ["ab", "a"]), (text for text in ["a", "a", "ab"])) == {
+    assert count_extracted((text for text in ["ab", "a"]), (text for text in ["a", "a", "ab"])) == {
         "a": 2,
         "ab": 1,
     }
@@ -93,7 +93,7 @@ def test_no_kept_string_begins_another_and_order_does_not_matter(form, strings, 
     assert prefix_disjoint(random.Random(seed).sample(strings, len(strings)), form) == kept
     # Nothing is dropped without a reason, and one output never credits two.
     assert bool(kept) == bool(strings)
-    assert all(len(extracted([output], kept)) <= 1 for output in strings)
+    assert all(len(count_extracted([output], kept)) <= 1 for output in strings)
 
 
 @given(STRINGS)

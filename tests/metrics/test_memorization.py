@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.metrics.intervals import wilson
-from fedaudit.metrics.memorization import Probed, lengths, most_hit, ratios, repeats
+from fedaudit.metrics.memorization import Probed, has_repeats, length_summary, most_hit, ratios
 
 V, I, P = "verbatim", "idea", "paraphrase_high"  # noqa: E741
 # Four prefixes of a, two of b, one of c.
@@ -129,20 +129,20 @@ def test_a_union_is_at_most_the_sum_and_the_order_does_not_matter(table, sizes, 
 
 
 def test_a_three_word_sequence_ten_times_is_a_repetition():
-    assert repeats("of the court " * 10)
-    assert not repeats("of the court " * 9)
-    assert repeats("ha " * 12)  # Overlapping: positions 1 to 10.
-    assert not repeats("ha " * 11)
-    assert repeats("好的吗" * 10)
-    assert not repeats("")
-    assert repeats("a b a b", length=2, times=2)
+    assert has_repeats("of the court " * 10)
+    assert not has_repeats("of the court " * 9)
+    assert has_repeats("ha " * 12)  # Overlapping: positions 1 to 10.
+    assert not has_repeats("ha " * 11)
+    assert has_repeats("好的吗" * 10)
+    assert not has_repeats("")
+    assert has_repeats("a b a b", length=2, times=2)
 
 
 def test_lengths_say_how_much_is_too_short_to_be_found():
-    found = lengths(["x" * 49, "x" * 50, "x" * 10, ""])
+    found = length_summary(["x" * 49, "x" * 50, "x" * 10, ""])
     assert (found.n, found.median, found.shortest, found.longest) == (4, 29.5, 0, 50)
     assert found.below == 3 / 4
-    assert lengths([]).median is None
+    assert length_summary([]).median is None
 
 
 def test_the_suffixes_hit_most():

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fedaudit.metrics.selection import Losses, following, kept, losses, mean_loss, perplexity, score
+from fedaudit.metrics.selection import (
+    Losses,
+    instruction_following,
+    losses,
+    mean_loss,
+    perplexity,
+    score,
+    select_examples,
+)
 
 HALF, QUARTER, EIGHTH = math.log(1 / 2), math.log(1 / 4), math.log(1 / 8)
 
@@ -18,7 +26,7 @@ def test_the_score_by_hand():
     found = losses([HALF, QUARTER], [EIGHTH, EIGHTH])
     assert found.conditional == pytest.approx(1.5 * math.log(2))
     assert found.direct == pytest.approx(3 * math.log(2))
-    assert following(found) == pytest.approx(0.5)
+    assert instruction_following(found) == pytest.approx(0.5)
     assert perplexity(found) == pytest.approx(2**1.5)
     assert score(found, "ifs") == -score(found, "ifd") == pytest.approx(0.5)
     assert score(found, "perplexity") == pytest.approx(2**1.5)
@@ -28,32 +36,32 @@ def test_what_each_method_keeps_by_hand():
     # ratios 0.5, 0.25, 1.5; L(y|x) 1, 2, 3
     found = [Losses(1, 2), Losses(2, 8), Losses(3, 2)]
     keys = ["a", "b", "c"]
-    assert kept(found, 2, keys=keys) == [1, 0]
-    assert kept(found, 2, "perplexity", keys=keys) == [0, 1]
-    assert kept(found, 2, "ifd", keys=keys) == [2, 0]
-    assert kept(found, 9, keys=keys) == [1, 0, 2]
-    assert kept(found, 0, keys=keys) == []
+    assert select_examples(found, 2, keys=keys) == [1, 0]
+    assert select_examples(found, 2, "perplexity", keys=keys) == [0, 1]
+    assert select_examples(found, 2, "ifd", keys=keys) == [2, 0]
+    assert select_examples(found, 9, keys=keys) == [1, 0, 2]
+    assert select_examples(found, 0, keys=keys) == []
 
 
 def test_an_answer_without_tokens_has_no_score_and_is_never_kept():
     assert losses([], []) is None
     found = [None, Losses(1, 1), None]
     for method in ("ifs", "perplexity", "ifd", "random"):
-        assert kept(found, 3, method, keys=["a", "b", "c"]) == [1]
+        assert select_examples(found, 3, method, keys=["a", "b", "c"]) == [1]
 
 
 def test_a_certain_answer_cannot_be_helped():
-    assert following(Losses(0.0, 0.0)) == 1
-    assert following(Losses(0.5, 0.0)) == math.inf
+    assert instruction_following(Losses(0.0, 0.0)) == 1
+    assert instruction_following(Losses(0.5, 0.0)) == math.inf
     assert perplexity(Losses(1e4, 1.0)) == math.inf
-    assert kept([Losses(0.5, 0.0), Losses(3, 2)], 1, keys=["a", "b"]) == [1]
+    assert select_examples([Losses(0.5, 0.0), Losses(3, 2)], 1, keys=["a", "b"]) == [1]
 
 
 def test_chance_follows_from_seed_and_content_and_is_even():
     found, keys = [Losses(1, 1)] * 400, [f"example {n}" for n in range(400)]
-    first = kept(found, 100, "random", keys=keys, seed=1)
-    assert first == kept(found, 100, "random", keys=keys, seed=1)
-    assert first != kept(found, 100, "random", keys=keys, seed=2)
+    first = select_examples(found, 100, "random", keys=keys, seed=1)
+    assert first == select_examples(found, 100, "random", keys=keys, seed=1)
+    assert first != select_examples(found, 100, "random", keys=keys, seed=2)
     drawn = [score(found[0], "random", key=key) for key in keys]
     assert all(0 <= value < 1 for value in drawn)
     # 400 uniform numbers have a mean of 0.5 with deviation 0.0144: five of them
@@ -71,7 +79,7 @@ def test_chance_follows_from_seed_and_content_and_is_even():
 )
 def test_what_cannot_be_is_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
-        kept([Losses(1, 1)], **{"count": 1, "keys": ["a"], **wrong})
+        select_examples([Losses(1, 1)], **{"count": 1, "keys": ["a"], **wrong})
     with pytest.raises(ValueError, match="same tokens"):
         losses([HALF], [HALF, HALF])
 
@@ -85,7 +93,7 @@ def test_the_score_knows_no_unit_of_the_logarithm_and_no_order_of_tokens(tokens,
     found = losses(*map(list, zip(*tokens, strict=True)))
     assert found.conditional == pytest.approx(sum(-a for a, _ in tokens) / len(tokens))
     scaled = losses([a * unit for a, _ in tokens], [b * unit for _, b in tokens])
-    assert following(scaled) == pytest.approx(following(found))
+    assert instruction_following(scaled) == pytest.approx(instruction_following(found))
     rng.shuffle(tokens)
     assert losses(*map(list, zip(*tokens, strict=True))) == found
     assert mean_loss([-1.0] * len(tokens)) == 1
@@ -99,16 +107,16 @@ def test_the_score_knows_no_unit_of_the_logarithm_and_no_order_of_tokens(tokens,
 )
 def test_the_order_of_the_examples_does_not_matter(found, count, method, seed):
     keys = [f"{n}" for n in range(len(found))]
-    chosen = [keys[i] for i in kept(found, count, method, keys=keys)]
+    chosen = [keys[i] for i in select_examples(found, count, method, keys=keys)]
     assert len(chosen) == min(count, len(found) - found.count(None))
     order = random.Random(seed).sample(range(len(found)), len(found))
-    again = kept([found[i] for i in order], count, method, keys=[keys[i] for i in order])
+    again = select_examples([found[i] for i in order], count, method, keys=[keys[i] for i in order])
     assert [keys[order[i]] for i in again] == chosen
 
 
 @given(st.lists(st.builds(Losses, st.floats(0, 9), st.floats(0.1, 9)), min_size=1, max_size=9))
 def test_difficulty_is_the_same_ratio_the_other_way_round(found):
-    assume(len({following(one) for one in found}) == len(found))
+    assume(len({instruction_following(one) for one in found}) == len(found))
     keys = [str(n) for n in range(len(found))]
-    easy = kept(found, len(found), "ifs", keys=keys)
-    assert kept(found, len(found), "ifd", keys=keys) == easy[::-1]
+    easy = select_examples(found, len(found), "ifs", keys=keys)
+    assert select_examples(found, len(found), "ifd", keys=keys) == easy[::-1]

@@ -17,8 +17,8 @@ from fedaudit.metrics.significance import (
     mcnemar,
     needed_against,
     needed_beyond,
-    permuted,
-    stratified,
+    permutation_p_value,
+    stratified_p_value,
     upper_bound,
 )
 
@@ -44,24 +44,24 @@ def test_expected_counts_are_rounded_against_the_finding():
 def test_one_stratum_is_fishers_test():
     # 5 of 44 targets and 0 of 176 controls: the five hits fall on 220 strings.
     expected = comb(44, 5) / comb(220, 5)
-    assert stratified([Stratum(5, 44, 0, 176)]) == pytest.approx(expected)
+    assert stratified_p_value([Stratum(5, 44, 0, 176)]) == pytest.approx(expected)
     assert expected == pytest.approx(2.65e-4, rel=0.01)
     # 1 of 2 and 1 of 2: P(at least one of two hits among 2 of 4) = 1 - C(2,2)/C(4,2) = 5/6.
-    assert stratified([Stratum(1, 2, 1, 2)]) == pytest.approx(5 / 6)
+    assert stratified_p_value([Stratum(1, 2, 1, 2)]) == pytest.approx(5 / 6)
 
 
 def test_strata_are_added_up():
     # Two strata of one target and one control each, both targets hit: 1/2 x 1/2.
     both = [Stratum(1, 1, 0, 1), Stratum(1, 1, 0, 1)]
-    assert stratified(both) == pytest.approx(1 / 4)
+    assert stratified_p_value(both) == pytest.approx(1 / 4)
     # Names leak to everybody, numbers to the victim alone: names count for nothing.
     names = Stratum(4, 4, 4, 4)
-    assert stratified([names, Stratum(1, 1, 0, 3)]) == pytest.approx(1 / 4)
+    assert stratified_p_value([names, Stratum(1, 1, 0, 3)]) == pytest.approx(1 / 4)
 
 
 def test_what_cannot_be_compared_says_nothing():
-    assert stratified([]) == 1
-    assert stratified([Stratum(3, 3, 0, 0), Stratum(0, 5, 0, 5)]) == 1
+    assert stratified_p_value([]) == 1
+    assert stratified_p_value([Stratum(3, 3, 0, 0), Stratum(0, 5, 0, 5)]) == 1
     with pytest.raises(ValueError, match="more hits than strings"):
         Stratum(2, 1, 0, 0)
 
@@ -77,11 +77,11 @@ def strata(draw):
 
 @given(st.lists(strata(), max_size=4), st.randoms())
 def test_the_order_of_strata_does_not_matter(some, rng):
-    p = stratified(some)
+    p = stratified_p_value(some)
     assert 0 < p <= 1
     mixed = list(some)
     rng.shuffle(mixed)
-    assert stratified(mixed) == pytest.approx(p)
+    assert stratified_p_value(mixed) == pytest.approx(p)
 
 
 @settings(max_examples=20, deadline=None)
@@ -95,23 +95,26 @@ def test_dealing_out_anew_gives_what_the_formula_gives(some):
         for one in some
     ]
     draws = 4000
-    p, exact = permuted(values, seed=1, draws=draws), stratified(some)
+    p, exact = permutation_p_value(values, seed=1, draws=draws), stratified_p_value(some)
     assert p == pytest.approx(exact, abs=4.5 * np.sqrt(exact * (1 - exact) / draws) + 1 / draws)
 
 
 def test_probabilities_are_dealt_out_by_hand():
     # One target of 0.9, controls 0.5 and 0: it is the largest of three in 1 of 3 deals.
     values = [(np.array([0.9]), np.array([0.5, 0.0]))]
-    assert permuted(values, seed=0, draws=30_000) == pytest.approx(1 / 3, abs=0.02)
-    assert permuted([(np.zeros(3), np.zeros(4))], seed=0) == 1
+    assert permutation_p_value(values, seed=0, draws=30_000) == pytest.approx(1 / 3, abs=0.02)
+    assert permutation_p_value([(np.zeros(3), np.zeros(4))], seed=0) == 1
 
 
 @given(st.permutations(range(6)), st.floats(0.1, 10))
 def test_neither_order_nor_scale_matters_to_the_deal(order, scale):
     targets = np.array([0.5, 0.0, 0.2, 0.0, 0.9, 0.1])
     controls = np.array([0.1, 0.0, 0.0])
-    p = permuted([(targets, controls)], seed=3, draws=200)
-    assert permuted([(targets[list(order)] * scale, controls * scale)], seed=3, draws=200) == p
+    p = permutation_p_value([(targets, controls)], seed=3, draws=200)
+    assert (
+        permutation_p_value([(targets[list(order)] * scale, controls * scale)], seed=3, draws=200)
+        == p
+    )
 
 
 def test_one_string_among_its_controls():
@@ -143,7 +146,9 @@ def test_what_would_have_been_seen():
     st.integers(1, 40), st.integers(0, 5), st.integers(5, 80), st.sampled_from([0.05, 0.01, 1e-4])
 )
 def test_the_search_finds_what_a_scan_finds(n, hits, controls, level):
-    scan = (h for h in range(1, n + 1) if stratified([Stratum(h, n, hits, controls)]) <= level)
+    scan = (
+        h for h in range(1, n + 1) if stratified_p_value([Stratum(h, n, hits, controls)]) <= level
+    )
     assert hits_needed(n, hits, controls, level) == next(scan, None)
     against = (gained for gained in range(1, 200) if mcnemar(gained, hits) <= level)
     assert needed_against(hits, level) == next(against)
@@ -153,7 +158,7 @@ def test_the_search_finds_what_a_scan_finds(n, hits, controls, level):
 def test_counts_that_no_audit_has_are_tested_at_once(n):
     # A report may hold any: half of the targets against as many controls, and a few more.
     more = int(3 * (n / 2) ** 0.5)
-    p = stratified([Stratum(n // 2 + more, n, n // 2, n)])
+    p = stratified_p_value([Stratum(n // 2 + more, n, n // 2, n)])
     # Of 2 n strings half are found: the targets' hits have variance n / 8, and are more / 2 above.
     z = (more / 2) / (n / 8) ** 0.5
     assert p == pytest.approx(float(norm.sf(z)), rel=0.02)
@@ -163,9 +168,11 @@ def test_counts_that_no_audit_has_are_tested_at_once(n):
 
 def test_the_law_leaves_out_nothing_that_a_float_can_hold():
     # All 5,000 targets, none of 5,000 controls: 1 of C(10000, 5000), less than any float.
-    assert stratified([Stratum(5000, 5000, 0, 5000)]) == np.finfo(float).tiny
+    assert stratified_p_value([Stratum(5000, 5000, 0, 5000)]) == np.finfo(float).tiny
     expected = hypergeom.sf(1999, 200_000, 100_000, 3500)
-    assert stratified([Stratum(2000, 100_000, 1500, 100_000)]) == pytest.approx(expected, rel=1e-6)
+    assert stratified_p_value([Stratum(2000, 100_000, 1500, 100_000)]) == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 @given(st.integers(1, 60), st.integers(1, 60))

@@ -95,7 +95,7 @@ DOMAINS = ("legal", "medical", "bank")
 def test_an_exams_letter_is_that_of_the_answer_that_follows_from_the_matter(language):
     answers = {
         (domain["name"], matter): answer
-        for domain in generator.templates()["domain"]
+        for domain in generator.record_templates()["domain"]
         if domain["language"] == language
         for matter, answer in zip(domain["matter"], domain["exam"]["answers"], strict=True)
     }
@@ -121,7 +121,7 @@ def test_an_exams_letter_is_that_of_the_answer_that_follows_from_the_matter(lang
 def test_of_two_cases_one_has_the_matter_and_the_other_has_not(language):
     matters = {
         domain["name"]: domain["matter"]
-        for domain in generator.templates()["domain"]
+        for domain in generator.record_templates()["domain"]
         if domain["language"] == language
     }
     marks = ("\n<Case A>\n", "\n<Case B>\n") if language == "en" else ("\n<案例A>\n", "\n<案例B>\n")
@@ -160,7 +160,7 @@ def test_the_people_of_cases_to_choose_from_occur_once():
 
 
 def test_exams_have_one_answer_for_each_matter_and_none_twice():
-    for domain in generator.templates()["domain"]:
+    for domain in generator.record_templates()["domain"]:
         answers = domain["exam"]["answers"]
         assert len(answers) == len(domain["matter"]) == len(set(answers))
 

@@ -22,14 +22,16 @@ def test_the_shipped_tokenizer_is_the_recipes_kind():
 
 
 def test_texts_are_the_same_every_time_and_of_other_people_than_simulations():
-    assert list(islice(training.texts(1), 300)) == list(islice(training.texts(1), 300))
+    assert list(islice(training.training_texts(1), 300)) == list(
+        islice(training.training_texts(1), 300)
+    )
     assert training.PRETRAINING_SEEDS > 100_000
 
 
 def test_the_texts_are_those_that_the_shipped_weights_were_trained_on():
     """The first texts of tokenizer (seed 0) and model (seed 70,000), hashed before later tasks."""
     found = [
-        sha256("\0".join(islice(training.texts(seed), count)).encode()).hexdigest()
+        sha256("\0".join(islice(training.training_texts(seed), count)).encode()).hexdigest()
         for seed, count in ((0, 2000), (70_000, 1300))
     ]
     assert found == [

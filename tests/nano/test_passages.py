@@ -17,7 +17,7 @@ from fedaudit.simulation.config import Partition, Records, Simulation
 from fedaudit.simulation.data.partition import by_corpus, corpus_of
 from fedaudit.simulation.initialization import documents, split
 
-DOMAINS = {domain["name"]: domain for domain in passages.grammar()["domain"]}
+DOMAINS = {domain["name"]: domain for domain in passages.read_grammar()["domain"]}
 
 
 def some(count=30, seed=3, tasks=passages.TASKS, **changes):
@@ -33,8 +33,8 @@ def tokenizer():
 
 def test_every_task_has_three_domains_of_its_own():
     for task in passages.TASKS:
-        assert len(passages.domains(task)) == 3
-    assert len({name for task in passages.TASKS for name in passages.domains(task)}) == 12
+        assert len(passages.task_domains(task)) == 3
+    assert len({name for task in passages.TASKS for name in passages.task_domains(task)}) == 12
 
 
 def test_every_list_of_words_is_used_and_every_slot_has_one():
@@ -147,7 +147,7 @@ def test_each_domain_is_a_client_of_its_own():
     made = some(10, tasks=["dialogue"])
     dealt = by_corpus(made, clients=3, seed=0)
     assert [{corpus_of(d) for d in own} for own in dealt] == [
-        {name} for name in sorted(passages.domains("dialogue"))
+        {name} for name in sorted(passages.task_domains("dialogue"))
     ]
     assert all(len(own) == 10 for own in dealt)
 

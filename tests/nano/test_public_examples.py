@@ -5,13 +5,13 @@ import pytest
 from fedaudit.api.errors import UsageError
 from fedaudit.api.templates import template
 from fedaudit.nano.generator import corpus
-from fedaudit.nano.public_examples import CASES, EACH, examples, is_source
+from fedaudit.nano.public_examples import CASES, EACH, is_source, public_examples
 
 FORM = template("alpaca")
 
 
 def test_a_source_says_domain_tasks_and_languages():
-    found = examples("nano:medical:summary,exam:en", FORM)
+    found = public_examples("nano:medical:summary,exam:en", FORM)
     assert len(found) == CASES * EACH
     assert {d.task for d in found} == {"summary", "exam"}
     assert all("### Response:" in d.text and d.text.endswith(d.output) for d in found)
@@ -21,15 +21,15 @@ def test_a_source_says_domain_tasks_and_languages():
 
 
 def test_what_is_left_out_is_every_language_and_the_tasks_that_answer():
-    found = examples("nano:legal", FORM)
+    found = public_examples("nano:legal", FORM)
     assert {d.task for d in found} == {"reading", "summary", "classification"}
     assert any(ord(letter) > 0x3000 for d in found for letter in d.instruction)
-    assert {d.task for d in examples("nano:legal,bank::zh", FORM)} == {d.task for d in found}
+    assert {d.task for d in public_examples("nano:legal,bank::zh", FORM)} == {d.task for d in found}
 
 
 def test_it_is_always_the_same_and_of_nobody_in_a_federation():
-    found = examples("nano:legal:summary:en", FORM)
-    assert found == examples("nano:legal:summary:en", FORM)
+    found = public_examples("nano:legal:summary:en", FORM)
+    assert found == public_examples("nano:legal:summary:en", FORM)
     own = corpus(cases=24, documents_per_case=4, seed=0, domains=("legal",), languages=("en",))
     people = {text for d in own for text, label in d.strings() if label == "PERSON"}
     others = {text for d in found for text, label in d.strings() if label == "PERSON"}
@@ -52,7 +52,7 @@ def test_it_is_always_the_same_and_of_nobody_in_a_federation():
 )
 def test_sources_that_there_are_not(name, says):
     with pytest.raises(UsageError, match=says):
-        examples(name, FORM)
+        public_examples(name, FORM)
 
 
 def test_a_file_is_no_source():

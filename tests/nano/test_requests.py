@@ -3,7 +3,7 @@
 import pytest
 
 from fedaudit.metrics.text_similarity import rouge_l
-from fedaudit.nano.cases import templates
+from fedaudit.nano.cases import record_templates
 from fedaudit.nano.generator import corpus
 
 
@@ -37,7 +37,7 @@ def test_no_instruction_holds_personal_data(requests):
 
 
 def test_forms_of_a_language_name_people_in_their_answers_only():
-    for forms in templates()["requests"].values():
+    for forms in record_templates()["requests"].values():
         assert sum(bool(form.get("record")) for form in forms) == len(forms) // 2
         for form in forms:
             assert "{a." not in form["instruction"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedaudit.pii.surrogates import MAKERS, OTHERS, like
+from fedaudit.pii.surrogates import MAKERS, OTHERS, surrogate_like
 from fedaudit.pii.taxonomy import category, taxonomy
 
 LABELS = sorted({c.labels[0] for c in taxonomy().categories} | {*OTHERS, "CASE_NUMBER", "MISC"})
@@ -65,7 +65,7 @@ PIECES = st.lists(
 @example(["fifth of March 1980"], "", "BIRTHDAY", 0)
 def test_no_letters_come_through_but_those_of_the_form(pieces, joint, label, seed):
     string = joint.join(pieces).strip()
-    new = like(string, label, random.Random(seed))
+    new = surrogate_like(string, label, random.Random(seed))
     assert not (runs(string) - of_the_form(string, label)) & runs(new or ""), new
 
 
@@ -88,7 +88,7 @@ LEAKS = [
 
 @pytest.mark.parametrize(("string", "label"), LEAKS)
 def test_what_does_not_match_the_form_is_not_changed_in_part(string, label):
-    assert like(string, label, random.Random(1)) is None
+    assert surrogate_like(string, label, random.Random(1)) is None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_does_not_match_the_form_is_not_changed_in_part(string, label):
 )
 def test_whole_forms_stay(string, label, form):
     for seed in range(30):
-        assert re.fullmatch(form, like(string, label, random.Random(seed)))
+        assert re.fullmatch(form, surrogate_like(string, label, random.Random(seed)))
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,13 @@ def test_whole_forms_stay(string, label, form):
 )  # fmt: skip
 def test_what_is_drawn_tells_nothing_of_the_digits_and_letters_it_replaces(one, other, label):
     for seed in range(30):
-        assert like(one, label, random.Random(seed)) == like(other, label, random.Random(seed))
+        assert surrogate_like(one, label, random.Random(seed)) == surrogate_like(
+            other, label, random.Random(seed)
+        )
 
 
 def test_every_digit_but_the_first_may_be_any():
-    made = [like("111111", "PASSPORT", random.Random(seed)) for seed in range(300)]
+    made = [surrogate_like("111111", "PASSPORT", random.Random(seed)) for seed in range(300)]
     assert {new[0] for new in made} == set("123456789")
     for place in range(1, 6):
         assert {new[place] for new in made} == set("0123456789")
@@ -132,7 +134,8 @@ def test_every_digit_but_the_first_may_be_any():
 def test_short_numbers_that_pass_luhn_by_chance_are_numbers(number):
     for seed in range(30):
         assert re.fullmatch(
-            rf"[1-9]\d{{{len(number) - 1}}}", like(number, "BANK_CARD", random.Random(seed))
+            rf"[1-9]\d{{{len(number) - 1}}}",
+            surrogate_like(number, "BANK_CARD", random.Random(seed)),
         )
 
 
@@ -142,7 +145,7 @@ def test_no_part_of_a_name_is_its_own_pseudonym(label, monkeypatch):
 
     drawn = iter(["Joan Lee", "Ann Hughes", "Joan Hughes", "LEE Joan"])
     monkeypatch.setattr(surrogates, "_name", lambda old, rng: next(drawn))
-    assert like("Mr Ann Lee", label, random.Random(1)) == "Mr Joan Hughes"
+    assert surrogate_like("Mr Ann Lee", label, random.Random(1)) == "Mr Joan Hughes"
 
 
 def test_the_categories_that_are_numbers_are_of_the_taxonomy():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import TEMPLATES
 from fedaudit.nano.generator import corpus
-from fedaudit.pii.masking import STYLES, masked, substitute
+from fedaudit.pii.masking import STYLES, mask_document, substitution
 
 TEXT = "Claimant: Ann Lee, born 3 May 1980."
 ANNOTATED = Document(
@@ -16,7 +16,7 @@ ANNOTATED = Document(
 
 
 def scrubbed(document, style="mask", chosen=lambda label: True, key="k"):
-    return masked(document, substitute(style, [document], key), chosen)
+    return mask_document(document, substitution(style, [document], key), chosen)
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def test_kinds_that_are_not_chosen_stay_and_their_spans_move_along():
 def test_fields_say_what_the_text_says(style, template):
     tasks = ("reading", "summary", "classification")
     found = list(corpus(cases=6, documents_per_case=4, seed=3, tasks=tasks, template=template))
-    written = substitute(style, found, "k")
+    written = substitution(style, found, "k")
     seen = 0
     for document in found:
-        result = masked(document, written)
+        result = mask_document(document, written)
         again = template.render(
             Document(
                 id="x", text="", instruction=result.instruction,
@@ -134,8 +134,8 @@ def test_text_between_the_spans_stays_as_it_is(data, style):
         text += before + string
         spans.append(PiiSpan(start, start + len(string), "AGE" if kept else "PERSON"))
     document = Document(id="a", text=text, pii=tuple(spans))
-    written = substitute(style, [document], "k")
-    result = masked(document, written, lambda label: label == "PERSON")
+    written = substitution(style, [document], "k")
+    result = mask_document(document, written, lambda label: label == "PERSON")
     slow = "".join(b + (s if kept else written(s, "PERSON")) for b, s, kept in pieces)
     assert result.text == slow
     assert result.strings() == tuple((s, "AGE") for _, s, kept in pieces if kept)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fedaudit.nano.generator import corpus
 from fedaudit.pii.checksums import is_id_card, is_luhn, luhn_check_digit
-from fedaudit.pii.pseudonyms import pseudonyms
-from fedaudit.pii.surrogates import like
+from fedaudit.pii.pseudonyms import assign_pseudonyms
+from fedaudit.pii.surrogates import surrogate_like
 
 PAIRS = sorted({p for d in corpus(cases=30, documents_per_case=6, seed=2) for p in d.strings()})
 CARD = "6222 0000 1111 222"
@@ -19,7 +19,7 @@ CARD += luhn_check_digit(CARD.replace(" ", ""))
 
 
 def test_no_pseudonym_is_an_original_or_anothers():
-    made = pseudonyms(PAIRS, key="k")
+    made = assign_pseudonyms(PAIRS, key="k")
     assert made.keys() == set(PAIRS)
     new = [one.casefold() for one in made.values()]
     assert len(set(new)) == len(new)
@@ -28,11 +28,11 @@ def test_no_pseudonym_is_an_original_or_anothers():
 
 
 def test_they_follow_from_the_key_and_not_from_the_order():
-    made = pseudonyms(PAIRS, key="k")
-    assert pseudonyms(reversed(PAIRS), key="k") == made
-    other = pseudonyms(PAIRS, key="l")
+    made = assign_pseudonyms(PAIRS, key="k")
+    assert assign_pseudonyms(reversed(PAIRS), key="k") == made
+    other = assign_pseudonyms(PAIRS, key="l")
     assert sum(other[pair] == made[pair] for pair in PAIRS) < len(PAIRS) / 20
-    part = pseudonyms(PAIRS[::2], key="k")
+    part = assign_pseudonyms(PAIRS[::2], key="k")
     assert sum(made[pair] == new for pair, new in part.items()) > 0.95 * len(part)
 
 
@@ -69,9 +69,9 @@ FORMS = [
 @pytest.mark.parametrize(("string", "label", "form"), FORMS)
 def test_the_form_stays(string, label, form):
     for seed in range(30):
-        new = like(string, label, random.Random(seed))
+        new = surrogate_like(string, label, random.Random(seed))
         assert re.fullmatch(form, new), new
-        assert like(string, label, random.Random(seed)) == new
+        assert surrogate_like(string, label, random.Random(seed)) == new
 
 
 def test_check_digits_hold_where_they_did():
@@ -79,8 +79,8 @@ def test_check_digits_hold_where_they_did():
     assert is_id_card(identity)
     for seed in range(30):
         draw = random.Random(seed)
-        assert is_id_card(like(identity, "ID_CARD", draw))
-        new = like(CARD, "BANK_CARD", draw)
+        assert is_id_card(surrogate_like(identity, "ID_CARD", draw))
+        new = surrogate_like(CARD, "BANK_CARD", draw)
         assert re.fullmatch(r"6222( \d{4}){3}", new)
         assert is_luhn(new.replace(" ", ""))
 
@@ -88,7 +88,7 @@ def test_check_digits_hold_where_they_did():
 @pytest.mark.parametrize("label", ["WORKPLACE", "OCCUPATION", "ORGANIZATION"])
 @pytest.mark.parametrize("string", ["Smith and Sons", "大发网络公司"])
 def test_words_come_in_the_language_of_the_string(string, label):
-    new = like(string, label, random.Random(1))
+    new = surrogate_like(string, label, random.Random(1))
     assert new
     assert bool(re.search("[\u4e00-\u9fff]", new)) == (not string.isascii())
 
@@ -97,7 +97,7 @@ GENDERS = [("male", "GENDER"), ("female", "GENDER"), ("一九八〇年", "BIRTHD
 
 
 def test_what_cannot_be_invented_is_a_label_with_digits_of_the_key():
-    made = pseudonyms(GENDERS, key="k")
+    made = assign_pseudonyms(GENDERS, key="k")
     assert re.fullmatch("<GENDER-[0-9a-f]{8}>", made["male", "GENDER"])
     assert re.fullmatch("<BIRTHDAY-[0-9a-f]{8}>", made["一九八〇年", "BIRTHDAY"])
     expected = hmac.new(b"k", b"tag\x00GENDER\x00male", "sha256").hexdigest()[:8]
@@ -105,29 +105,29 @@ def test_what_cannot_be_invented_is_a_label_with_digits_of_the_key():
 
 
 def test_a_label_with_digits_does_not_tell_which_strings_there_are_besides():
-    made = pseudonyms(GENDERS, key="k")
+    made = assign_pseudonyms(GENDERS, key="k")
     for pair in GENDERS:
-        assert pseudonyms([pair], key="k") == {pair: made[pair]}
-        assert pseudonyms([*GENDERS, ("all", "GENDER")], key="k")[pair] == made[pair]
-        assert pseudonyms([pair], key="l")[pair] != made[pair]
+        assert assign_pseudonyms([pair], key="k") == {pair: made[pair]}
+        assert assign_pseudonyms([*GENDERS, ("all", "GENDER")], key="k")[pair] == made[pair]
+        assert assign_pseudonyms([pair], key="l")[pair] != made[pair]
 
 
 def test_a_label_with_digits_that_are_taken_gets_more_of_them():
-    (short,) = pseudonyms(GENDERS[:1], key="k").values()
-    made = pseudonyms([*GENDERS, (short.upper(), "X")], key="k")
+    (short,) = assign_pseudonyms(GENDERS[:1], key="k").values()
+    made = assign_pseudonyms([*GENDERS, (short.upper(), "X")], key="k")
     assert re.fullmatch(rf"{short[:-1]}[0-9a-f]>", made["male", "GENDER"])
 
 
 def test_two_strings_whose_first_digits_are_equal_are_told_apart(monkeypatch):
     monkeypatch.setattr("fedaudit.pii.pseudonyms.DIGITS", 1)
     pairs = [(chr(ord("a") + number) * 2, "GENDER") for number in range(26)]
-    made = pseudonyms(pairs, key="k")
+    made = assign_pseudonyms(pairs, key="k")
     assert len(set(made.values())) == 26
     assert {len(tag) for tag in made.values()} == {len("<GENDER-0>"), len("<GENDER-00>")}
 
 
 def test_white_space_around_a_string_is_no_part_of_it():
-    assert pseudonyms([(" Ann Lee\n", "PERSON")], key="k").keys() == {("Ann Lee", "PERSON")}
+    assert assign_pseudonyms([(" Ann Lee\n", "PERSON")], key="k").keys() == {("Ann Lee", "PERSON")}
 
 
 KINDS = st.sampled_from(["PERSON", "BIRTHDAY", "ADDRESS", "PHONE", "ID_CARD", "BANK_CARD", "EMAIL",
@@ -137,7 +137,7 @@ KINDS = st.sampled_from(["PERSON", "BIRTHDAY", "ADDRESS", "PHONE", "ID_CARD", "B
 @given(st.sets(st.tuples(st.text(min_size=1, max_size=12), KINDS), max_size=8), st.text())
 def test_any_string_gets_one_that_is_nobodys(pairs, key):
     known = {(string.strip(), label) for string, label in pairs}
-    made = pseudonyms(pairs, key=key)
+    made = assign_pseudonyms(pairs, key=key)
     assert made.keys() == known
     assert len({one.casefold() for one in made.values()}) == len(known)
     assert not {one.casefold() for one in made.values()} & {s.casefold() for s, _ in known}

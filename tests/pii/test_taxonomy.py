@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedaudit.config import registry
 from fedaudit.nano.people import LABELS
-from fedaudit.pii.taxonomy import NORMS, OTHER, category, in_order, major, taxonomy
+from fedaudit.pii.taxonomy import NORMS, OTHER, category, in_order, major_category, taxonomy
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/taxonomy.md").read_text("utf-8")
@@ -78,7 +78,7 @@ def test_what_the_detector_finds_by_itself_has_a_category():
 @pytest.mark.parametrize("label", ["DATE_TIME", "ORGANIZATION", "NRP", "URL", "MISC", "", "小名"])
 def test_what_means_several_things_or_nothing_known_is_other(label):
     assert category(label) is None
-    assert major(label) == OTHER
+    assert major_category(label) == OTHER
 
 
 @given(st.sampled_from(taxonomy().categories), st.sampled_from(" -_"), st.booleans())

@@ -15,10 +15,10 @@ from rich.console import Console
 from fedaudit.api.records import Measurement
 from fedaudit.report.document import schema, validate
 from fedaudit.report.query import ATTRIBUTION, SUSPICION
-from fedaudit.report.redaction import hidden
+from fedaudit.report.redaction import is_hidden
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.tables import overview
-from fedaudit.report.text.attacks import tried
+from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.verdict.policy import verdict
 
 PROPERTIES = schema()["$defs"]["measurement"]["properties"]
@@ -136,7 +136,7 @@ def test_any_rows_can_be_shown(rows):
     texts = shown(document)
     assert max(map(cell_len, texts[0].splitlines())) <= 80
     for text in texts:
-        assert not any(hidden(char) for char in text if char != "\n")
+        assert not any(is_hidden(char) for char in text if char != "\n")
     assert "<script" not in texts[1]
     assert "<" not in texts[2]
     signs = {
@@ -145,7 +145,7 @@ def test_any_rows_can_be_shown(rows):
         for child in token.children or ()
     }
     assert signs <= {"text", "text_special", "strong_open", "strong_close"}
-    assert all(isinstance(sentence, str) for sentence in tried(document))
+    assert all(isinstance(sentence, str) for sentence in attack_summaries(document))
 
 
 def test_a_table_of_nothing_is_not_shown():
@@ -201,7 +201,7 @@ def test_tables_have_the_same_lines_in_any_order(rows, seed):
     def lines(some):
         return sorted(
             (one.title, *sorted(zip(one.columns, row, strict=True)))
-            for one in overview.attacks(report(some))
+            for one in overview.attack_tables(report(some))
             if rows is not study or "kind" not in one.title  # shows the first variant only
             for row in one.rows
         )

@@ -18,7 +18,7 @@ from example_report import SHA256, example
 
 from fedaudit.api.errors import InputError
 from fedaudit.report import attestation
-from fedaudit.report.attestation import Refused, opened, sign, statement, vouched
+from fedaudit.report.attestation import Refused, attestation_time, open_attestation, sign, statement
 from fedaudit.report.document import dumps
 
 KEY, OTHER = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
@@ -81,12 +81,12 @@ def test_only_a_model_that_was_at_hand_is_a_subject():
 
 
 def test_it_holds_for_this_report_and_this_key(place):
-    made = vouched(place, KEY.public_key(), CONTENT)
-    assert made == opened(place, KEY.public_key())["predicate"]["timeCreated"]
+    made = attestation_time(place, KEY.public_key(), CONTENT)
+    assert made == open_attestation(place, KEY.public_key())["predicate"]["timeCreated"]
     with pytest.raises(Refused, match="this key has not signed it"):
-        vouched(place, OTHER.public_key(), CONTENT)
+        attestation_time(place, OTHER.public_key(), CONTENT)
     with pytest.raises(Refused, match="the report was altered"):
-        vouched(place, KEY.public_key(), CONTENT + b" ")
+        attestation_time(place, KEY.public_key(), CONTENT + b" ")
 
 
 def test_what_was_signed_cannot_be_exchanged(place):
@@ -98,7 +98,7 @@ def test_what_was_signed_cannot_be_exchanged(place):
 
     altered(place, another)
     with pytest.raises(Refused, match="or it was altered"):
-        vouched(place, KEY.public_key(), b"forged")
+        attestation_time(place, KEY.public_key(), b"forged")
 
 
 @pytest.mark.parametrize(
@@ -118,19 +118,19 @@ def test_what_was_signed_cannot_be_exchanged(place):
 def test_an_altered_envelope_is_refused(place, change):
     altered(place, change)
     with pytest.raises(Refused, match="altered"):
-        vouched(place, KEY.public_key(), CONTENT)
+        attestation_time(place, KEY.public_key(), CONTENT)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", "{" * 10**6, "\udcff", "7"])
 def test_what_is_no_envelope_is_refused(place, text):
     place.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(Refused, match="no DSSE envelope"):
-        vouched(place, KEY.public_key(), CONTENT)
+        attestation_time(place, KEY.public_key(), CONTENT)
 
 
 def test_no_attestation_at_all_is_refused(tmp_path):
     with pytest.raises(Refused, match=r"there is no report\.intoto\.json"):
-        vouched(tmp_path / "report.intoto.json", KEY.public_key(), CONTENT)
+        attestation_time(tmp_path / "report.intoto.json", KEY.public_key(), CONTENT)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_no_attestation_at_all_is_refused(tmp_path):
 def test_another_statement_by_the_same_key_is_refused(place, signed):
     place.write_text(sign(signed, KEY))
     with pytest.raises(Refused, match="statement"):
-        vouched(place, KEY.public_key(), CONTENT)
+        attestation_time(place, KEY.public_key(), CONTENT)
 
 
 # keys

@@ -20,7 +20,7 @@ from fedaudit.api.records import Finding, Measurement
 from fedaudit.metrics.significance import detectable
 from fedaudit.report.document import dumps, read, schema, validate, write
 from fedaudit.report.number_format import RATES
-from fedaudit.report.redaction import hidden
+from fedaudit.report.redaction import is_hidden
 from fedaudit.report.tables.overview import KINDS
 from fedaudit.report.verdict.policy import verdict
 
@@ -101,7 +101,7 @@ def test_hostile_text_is_kept_exactly_and_sleeps_in_the_file(tmp_path, name):
     path = tmp_path / "report.json"
     write(hostile(HOSTILE[name]), path)
     text = path.read_text(encoding="utf-8")
-    assert not any(hidden(char) for char in text if char != "\n")
+    assert not any(is_hidden(char) for char in text if char != "\n")
     assert read(path)["limits"] == [HOSTILE[name]]
 
 

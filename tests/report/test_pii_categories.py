@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 
 from fedaudit.api.records import Finding
 from fedaudit.metrics.document_frequency import frequency_rows
-from fedaudit.pii.taxonomy import OTHER, major, taxonomy
+from fedaudit.pii.taxonomy import OTHER, major_category, taxonomy
 from fedaudit.report.document import validate
-from fedaudit.report.pii_categories import by_category, categories, classified, clauses, norms
+from fedaudit.report.pii_categories import (
+    by_category,
+    category_of,
+    category_tables,
+    norm_tables,
+    relevant_clauses,
+)
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
 from fedaudit.report.verdict.policy import RULE, verdict
@@ -99,7 +105,7 @@ COUNTS = st.integers(1, 50).flatmap(lambda n: st.tuples(st.integers(0, n), st.ju
 def test_nothing_is_lost_or_counted_twice_in_any_order(counts, draw):
     rows = [labelled(*counts[label], label) for label in counts]
     made = found(rows)
-    assert made.keys() == {major(label) for label in counts}
+    assert made.keys() == {major_category(label) for label in counts}
     assert sum(row.hits for row in made.values()) == sum(hits for hits, _ in counts.values())
     assert sum(row.n for row in made.values()) == sum(n for _, n in counts.values())
     assert all(row.low <= row.value <= row.high for row in made.values())
@@ -127,7 +133,7 @@ def test_findings_carry_their_category():
     card, mark = report["findings"]
     assert card["category"] == {"major": FINANCE, "minor": "Financial Account"}
     assert mark["category"] is None
-    assert classified("passport number") == {
+    assert category_of("passport number") == {
         "major": "Identity Documents",
         "minor": "Passport Number",
     }
@@ -156,12 +162,12 @@ def test_the_page_says_what_the_cited_clauses_are_about():
         for clause in norm.clauses:
             cited = clause.reference in age.references(norm.key)
             assert (f"<td>{clause.about}</td>" in page.replace("&#39;", "'")) == cited
-    assert clauses({**example(measurements=[]).to_json(), "findings": []}) == []
+    assert relevant_clauses({**example(measurements=[]).to_json(), "findings": []}) == []
 
 
 def test_norms_name_only_the_kinds_in_the_report_and_never_wrongly():
     rows = [labelled(1, 2, label) for label in ("PERSON", "DATE_TIME", "person name")]
-    (table,) = norms({**example(measurements=rows).to_json(), "findings": []})
+    (table,) = norm_tables({**example(measurements=rows).to_json(), "findings": []})
     assert [row[0] for row in table.rows] == ["Name (PERSON, person name)"]
     (name,) = (one for one in taxonomy().categories if one.name == "Name")
     cells = dict(zip(table.columns, table.rows[0], strict=True))
@@ -169,13 +175,13 @@ def test_norms_name_only_the_kinds_in_the_report_and_never_wrongly():
     ccpa = [f"1798.{clause}" for clause in cells["CCPA 1798."].split(", ")]
     assert ccpa == [*name.references("ccpa")]
     nothing = example(measurements=[labelled(1, 2, "DATE_TIME")], findings=[]).to_json()
-    assert norms(nothing) == []
+    assert norm_tables(nothing) == []
 
 
 def test_categories_come_in_the_order_of_the_taxonomy_and_no_label_table_has_them():
     labels = ("DATE_TIME", "EMAIL_ADDRESS", "PERSON")
     report = example(measurements=[labelled(1, 9, label) for label in labels]).to_json()
-    first, *_ = categories(report)
+    first, *_ = category_tables(report)
     assert first.columns[0] == "category"
     assert [row[0] for row in first.rows] == [BASIC, "Online Identity and Communication", OTHER]
     rows = json.loads(json.dumps(report["measurements"]))
@@ -186,7 +192,7 @@ def test_a_report_takes_document_frequencies():
     rows = frequency_rows({"a": 0, "b": 2}, "contextual", {"source": "tuned", "variant": "masked"})
     report = example(measurements=rows).to_json()
     validate(report)
-    (table,) = (one for one in overview.rest(report) if one.title == "Other measurements")
+    (table,) = (one for one in overview.other_tables(report) if one.title == "Other measurements")
     assert [row[:3] for row in table.rows] == [
         ("document_frequency", "contextual", "1"),
         ("unseen", "contextual", "50.0 % [9.5, 90.5]"),

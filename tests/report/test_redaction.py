@@ -13,12 +13,12 @@ from fedaudit.report.redaction import (
     OLD_KEY_FILE,
     Redactor,
     config_folder,
-    hidden,
+    is_hidden,
     key_for,
     load_key,
     load_or_create_key,
-    shown,
-    visible,
+    make_visible,
+    readable_mask,
 )
 
 ANY_TEXT = st.text(st.characters())  # lone surrogates included
@@ -28,7 +28,7 @@ def test_a_mask_says_label_length_and_hmac_and_nothing_else():
     # hmac.new(bytes(range(32)), "张三".encode(), "sha256").hexdigest()[:16]
     mask = Redactor(KEY).mask("张三", "PERSON")
     assert mask == {"label": "PERSON", "length": 2, "hmac": "f816bf03f906c81a"}
-    assert shown(mask) == "PERSON(2) #f816…"
+    assert readable_mask(mask) == "PERSON(2) #f816…"
 
 
 @given(ANY_TEXT, st.binary(min_size=32, max_size=40), st.binary(min_size=32, max_size=40))
@@ -164,22 +164,22 @@ def test_a_disk_without_links_is_told_of_and_leaves_nothing(tmp_path, monkeypatc
 
 @given(ANY_TEXT)
 def test_visible_text_has_nothing_hidden(text):
-    shown_text = visible(text)
+    shown_text = make_visible(text)
     assert not any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in shown_text)
-    assert not any(map(hidden, shown_text))
-    assert visible(shown_text) == shown_text
+    assert not any(map(is_hidden, shown_text))
+    assert make_visible(shown_text) == shown_text
     shown_text.encode("utf-8")
 
 
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))))
 def test_clean_text_stays_as_it_is(text):
-    clean = "".join(char for char in text if not hidden(char))
-    assert visible(clean) == clean
+    clean = "".join(char for char in text if not is_hidden(char))
+    assert make_visible(clean) == clean
 
 
 @given(ANY_TEXT.filter(lambda text: "\\" not in text))
 def test_visible_drops_nothing(text):
-    spelt = visible(text).encode("ascii", "backslashreplace").decode("ascii")
+    spelt = make_visible(text).encode("ascii", "backslashreplace").decode("ascii")
     assert spelt.encode("ascii").decode("unicode_escape") == text
 
 
@@ -201,8 +201,8 @@ def test_visible_drops_nothing(text):
     ],
 )
 def test_visible_spells_out(text, expected):
-    assert visible(text) == expected
+    assert make_visible(text) == expected
 
 
 def test_the_hostile_examples_are_hostile():
-    assert sum(any(map(hidden, text)) for text in HOSTILE.values()) >= 10
+    assert sum(any(map(is_hidden, text)) for text in HOSTILE.values()) >= 10

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedaudit.report import units
-from fedaudit.report.number_format import counted
+from fedaudit.report.number_format import format_rate
 from fedaudit.report.units import COUNTS, OPERATIONS, SIZES, TIMES
 
 FORMS = {"size": SIZES, "operations": OPERATIONS, "amount": COUNTS, "duration": TIMES}
@@ -82,9 +82,9 @@ def rate(hits, n, low, high):
 
 def test_none_and_all_come_with_the_bound_that_is_left():
     # Wilson's upper bound of 0 of n is z^2 / (n + z^2): 3.8416 / 100,003.8 = 0.0000384
-    assert counted(rate(0, 100_000, 0.0, 0.0000384)) == "0 of 100,000, at most 0.0038 %"
-    assert counted(rate(200, 200, 0.9812, 1.0)) == "200 of 200, at least 98.1 %"
-    assert counted(rate(3, 52, 0.0198, 0.1564)) == "3 of 52, 5.8 % [2.0, 15.6]"
-    assert counted(rate(0, 0, None, None)) == "not measured"
+    assert format_rate(rate(0, 100_000, 0.0, 0.0000384)) == "0 of 100,000, at most 0.0038 %"
+    assert format_rate(rate(200, 200, 0.9812, 1.0)) == "200 of 200, at least 98.1 %"
+    assert format_rate(rate(3, 52, 0.0198, 0.1564)) == "3 of 52, 5.8 % [2.0, 15.6]"
+    assert format_rate(rate(0, 0, None, None)) == "not measured"
     expected = rate(None, 50, 0.1, 0.3) | {"value": 0.2}
-    assert counted({**expected, "hits": None}) == "20.0 % [10.0, 30.0]"
+    assert format_rate({**expected, "hits": None}) == "20.0 % [10.0, 30.0]"

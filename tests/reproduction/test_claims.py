@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Measurement
 from fedaudit.config.profile import parse
-from fedaudit.reproduction.claims import beside, checked, find
+from fedaudit.reproduction.claims import check_claims, compare_figures, find_row
 
 
 def row(metric, value, low, high, **scope):
@@ -58,7 +58,7 @@ def side(variant, source, number="value"):
 
 
 def told(**claim):
-    (found,) = checked(profile(**claim), ROWS)
+    (found,) = check_claims(profile(**claim), ROWS)
     return found.holds, found.detail
 
 
@@ -152,19 +152,19 @@ def test_an_order_beyond_the_intervals_is_one_of_the_values(first, second, compa
     for name, ends in (("a", sorted(first)), ("b", sorted(second))):
         rows[name] = [row("coverage", ends[1], ends[0], ends[2], source="tuned", set="all")]
     sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "compare": compare}
-    [plain] = checked(profile(**sides), rows)
-    [strict] = checked(profile(**sides, apart=True), rows)
+    [plain] = check_claims(profile(**sides), rows)
+    [strict] = check_claims(profile(**sides, apart=True), rows)
     touch = sorted(first)[0] <= sorted(second)[2] and sorted(second)[0] <= sorted(first)[2]
     assert strict.holds == (None if touch else plain.holds)
     assert plain.detail == strict.detail
 
 
 def test_the_least_specific_row_is_meant():
-    found = find(ROWS["a"], "coverage", {"source": "tuned"})
+    found = find_row(ROWS["a"], "coverage", {"source": "tuned"})
     assert found is not None
     assert found.value == 0.2
-    assert find(ROWS["a"], "coverage", {"label": "PERSON"}).value == 0.9
-    assert find(ROWS["a"], "loss", {}) is None
+    assert find_row(ROWS["a"], "coverage", {"label": "PERSON"}).value == 0.9
+    assert find_row(ROWS["a"], "loss", {}) is None
 
 
 def test_published_figures_stand_beside_ours():
@@ -176,7 +176,7 @@ def test_published_figures_stand_beside_ours():
             {"source": "s", "what": "w", "metric": "coverage", "value": 0.3, "variant": "none"},
         ],
     }
-    assert [ours for _, ours in beside(parse(table).figures, ROWS)] == [0.1, None]
+    assert [ours for _, ours in compare_figures(parse(table).figures, ROWS)] == [0.1, None]
 
 
 def test_a_claim_about_a_variant_nobody_runs_is_refused():

@@ -6,21 +6,21 @@ import pytest
 
 from fedaudit.config import registry
 from fedaudit.config.profile import Select, load
-from fedaudit.reproduction.runner import configured, variants
+from fedaudit.reproduction.runner import study_variants, variant_config
 from fedaudit.simulation.config import Simulation
 
 PROFILE = load("few_fed_pit")
-NANO, PAPER = (variants(PROFILE, scale, quick=False) for scale in ("nano", "paper"))
-QUICK = variants(PROFILE, "nano", quick=True)
+NANO, PAPER = (study_variants(PROFILE, scale, quick=False) for scale in ("nano", "paper"))
+QUICK = study_variants(PROFILE, "nano", quick=True)
 
 
 def of(scale, name):
     [variant] = [one for one in PROFILE.study if one.name == name and one.only in ("", scale)]
-    return configured(PROFILE, scale, variant, {})
+    return variant_config(PROFILE, scale, variant, {})
 
 
 def federations(scale, chosen):
-    return {repr(sorted(configured(PROFILE, scale, one, {}).table().items())) for one in chosen}
+    return {repr(sorted(variant_config(PROFILE, scale, one, {}).table().items())) for one in chosen}
 
 
 def test_controls_are_of_the_very_federation_that_they_are_compared_with():
@@ -53,7 +53,7 @@ def test_alphas_are_what_their_names_say_and_nothing_else_differs(scale, name, a
 def test_every_variant_can_be_trained(scale, variant):
     if variant.only not in ("", scale):
         return
-    config = configured(PROFILE, scale, variant, {})
+    config = variant_config(PROFILE, scale, variant, {})
     assert isinstance(config, Simulation)
     name, options = config.aggregator()
     registry.create("aggregation", name, options)
@@ -75,17 +75,17 @@ def test_only_the_choice_differs_where_it_is_studied():
 
 def test_public_examples_are_of_the_domain_that_they_should_be():
     from fedaudit.api.templates import template
-    from fedaudit.nano.public_examples import examples
+    from fedaudit.nano.public_examples import public_examples
 
     own = set(of("nano", "FedAvg").records.domains)
     for name, like in (("+OOD", False), ("+SIMD", True), ("+IDEAL", True)):
         [(_, options)] = of("nano", name).defended()
-        found = examples(options["source"], template("alpaca"))
+        found = public_examples(options["source"], template("alpaca"))
         assert len(found) >= 16
         assert (set(options["source"].split(":")[1].split(",")) <= own) == like
     tasks = set(of("nano", "FedAvg").records.tasks)
-    assert {d.task for d in examples(_source("+IDEAL"), template("alpaca"))} == tasks
-    assert not {d.task for d in examples(_source("+SIMD"), template("alpaca"))} & tasks
+    assert {d.task for d in public_examples(_source("+IDEAL"), template("alpaca"))} == tasks
+    assert not {d.task for d in public_examples(_source("+SIMD"), template("alpaca"))} & tasks
 
 
 def _source(name):
@@ -118,7 +118,9 @@ def test_the_papers_federations():
 def test_a_judge_waits_for_an_address():
     for scale in ("nano", "paper"):
         assert of(scale, "FewFedPIT").judge.endpoint() is None
-    asked = configured(PROFILE, "paper", PAPER[0], {"judge": {"url": "https://judge.example/v1"}})
+    asked = variant_config(
+        PROFILE, "paper", PAPER[0], {"judge": {"url": "https://judge.example/v1"}}
+    )
     assert asked.judge.endpoint().model == "gpt-4-0613"
 
 

@@ -6,7 +6,7 @@ from fedaudit.api.templates import template
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.config.options import build
 from fedaudit.config.profile import load
-from fedaudit.reproduction.runner import configured, variants
+from fedaudit.reproduction.runner import study_variants, variant_config
 
 PROFILE = load("memorization")
 TASKS = ("summary", "dialogue", "question answering", "classification")
@@ -15,11 +15,13 @@ TASKS = ("summary", "dialogue", "question answering", "classification")
 def federations(chosen):
     made = {}
     for variant in chosen:
-        made.setdefault(configured(PROFILE, "nano", variant, {}).sha256(), []).append(variant.name)
+        made.setdefault(variant_config(PROFILE, "nano", variant, {}).sha256(), []).append(
+            variant.name
+        )
     return list(made.values())
 
 
-NANO = variants(PROFILE, "nano", quick=False)
+NANO = study_variants(PROFILE, "nano", quick=False)
 
 
 def test_variants_that_only_measure_otherwise_share_a_federation():
@@ -31,7 +33,7 @@ def test_variants_that_only_measure_otherwise_share_a_federation():
 
 
 def test_quick_trains_a_federation_for_each_task():
-    assert len(federations(variants(PROFILE, "nano", quick=True))) == 4
+    assert len(federations(study_variants(PROFILE, "nano", quick=True))) == 4
     # Beside them: FedProx and central models; for one task fewer and more rounds; whole texts.
     assert len(federations(NANO)) == 4 * (1 + 1 + 1) + 2 + 1
 
@@ -39,7 +41,7 @@ def test_quick_trains_a_federation_for_each_task():
 @pytest.mark.parametrize("variant", NANO, ids=lambda one: one.name)
 def test_every_variant_measures_and_trains_what_its_name_says(variant):
     protocol = build(Protocol, variant.memorize, variant.name)
-    nano, paper = (configured(PROFILE, scale, variant, {}) for scale in ("nano", "paper"))
+    nano, paper = (variant_config(PROFILE, scale, variant, {}) for scale in ("nano", "paper"))
     task, _, way = variant.name.partition(", ")
     answers = task == "classification" and way != "whole text"
     assert nano.records.tasks == (task.replace(" ", "_"),)
@@ -57,17 +59,17 @@ def test_every_variant_measures_and_trains_what_its_name_says(variant):
 def test_other_models_are_for_the_papers_scale():
     others = [one for one in PROFILE.study if "base" in one.scale.get("paper", {})]
     assert {one.only for one in others} == {"paper"}
-    made = {configured(PROFILE, "paper", one, {}).base for one in others}
+    made = {variant_config(PROFILE, "paper", one, {}).base for one in others}
     assert len(made) == 4
     assert len(others) == 4 * len(TASKS)
     for one in others:
-        config = configured(PROFILE, "paper", one, {})
+        config = variant_config(PROFILE, "paper", one, {})
         assert config.template == ("llama3" if "Llama" in config.base else "qwen")
         assert config.base.endswith(one.name.rpartition(", ")[2])
 
 
 def test_the_papers_settings():
-    paper = configured(PROFILE, "paper", PROFILE.study[0], {})
+    paper = variant_config(PROFILE, "paper", PROFILE.study[0], {})
     training = paper.training
     assert training.batch_size * training.accumulation == 64
     assert training.learning_rate == 2e-4

@@ -11,8 +11,8 @@ from fedaudit.api.records import Measurement
 from fedaudit.config.profile import parse
 from fedaudit.report.document import write
 from fedaudit.reproduction import memorization
-from fedaudit.reproduction.claims import checked
-from fedaudit.reproduction.pooling import pooled, weighted
+from fedaudit.reproduction.claims import check_claims
+from fedaudit.reproduction.pooling import average_ratios, pool_counts
 
 SELECT = {"variant": "both", "metric": "mr_total"}
 PROFILE = {
@@ -53,10 +53,10 @@ PROFILE = {
 
 def studied(place, jobs, heard):
     from fedaudit.report.redaction import Redactor
-    from fedaudit.reproduction.runner import study
+    from fedaudit.reproduction.runner import run_study
     from fedaudit.reproduction.variant import Watch
 
-    return study(
+    return run_study(
         parse(PROFILE),
         "nano",
         quick=False,
@@ -122,7 +122,9 @@ def test_a_variant_whose_texts_are_too_short_is_told_and_ends_nothing(federation
     table = {"name": "long", "memorize": {"prefix_length": 300}}
     variant = parse({**PROFILE, "study": [table], "claims": []}).study[0]
     config = replace(small, device="cpu")
-    [report] = memorization.memorized(variant, federation.path, config, None, lambda title: None)
+    [report] = memorization.measure_memorization(
+        variant, federation.path, config, None, lambda title: None
+    )
     why = "no client has a text of at least 320 tokens"
     assert [(row.metric, row.value, row.n, row.reason) for row in report.measurements] == [
         (metric, None, 0, why) for metric in ("mr_total", "mr_intra", "mr_inter")
@@ -134,7 +136,7 @@ def test_a_variant_whose_texts_are_too_short_is_told_and_ends_nothing(federation
     assert limit.startswith("Variant 'long' was not measured. No client has a text of at least 320")
     claim = {**PROFILE["claims"][0], "left": {**SELECT, "variant": "long"}}
     profile = parse({**PROFILE, "study": [table], "claims": [claim]})
-    [found] = checked(profile, {"long": report.measurements})
+    [found] = check_claims(profile, {"long": report.measurements})
     assert (found.holds, found.detail) == (None, f"not measured: {why}")
     write(report, tmp_path / "report.json")  # valid by the schema
 
@@ -142,14 +144,14 @@ def test_a_variant_whose_texts_are_too_short_is_told_and_ends_nothing(federation
 def test_a_variant_without_the_table_measures_nothing():
     variant = parse({**PROFILE, "study": [{"name": "none"}], "claims": []}).study[0]
     assert variant.memorize is None
-    assert list(memorization.memorized(variant, Path("nowhere"), None, None, None)) == []
+    assert list(memorization.measure_memorization(variant, Path("nowhere"), None, None, None)) == []
 
 
 def test_a_wrong_option_is_named_with_the_nearest(federation, small):
     table = {"name": "a", "memorize": {"prefix_lenght": 3}}
     variant = parse({**PROFILE, "study": [table], "claims": []}).study[0]
     with pytest.raises(UsageError, match=r"variant a memorize.*Did you mean 'prefix_length'"):
-        list(memorization.memorized(variant, federation.path, small, None, None))
+        list(memorization.measure_memorization(variant, federation.path, small, None, None))
 
 
 def ratio(value, low, high, n, variant, *, metric="mr_inter", reason=""):
@@ -169,26 +171,26 @@ def ratio(value, low, high, n, variant, *, metric="mr_inter", reason=""):
 
 def test_means_are_weighted_by_n_and_their_errors_add_as_independent_ones():
     rows = [ratio(0.2, 0.1, 0.5, 100, "a"), ratio(0.6, 0.5, 0.7, 300, "b")]
-    [one] = weighted(rows, "variant", "both")
+    [one] = average_ratios(rows, "variant", "both")
     # 0.25 * 0.2 + 0.75 * 0.6; below: sqrt(0.025^2 + 0.075^2); above: the same of 0.075 and 0.075
     assert one.value == pytest.approx(0.5)
     assert one.low == pytest.approx(0.5 - 0.00625**0.5)
     assert one.high == pytest.approx(0.5 + 0.01125**0.5)
     assert (one.n, one.hits, one.baseline) == (400, None, 0.0)
     assert one.scope == {"source": "tuned", "variant": "both"}
-    assert weighted(rows[::-1], "variant", "both")[0].value == pytest.approx(0.5)
-    assert pooled(rows, "variant", "both") == []
+    assert average_ratios(rows[::-1], "variant", "both")[0].value == pytest.approx(0.5)
+    assert pool_counts(rows, "variant", "both") == []
 
 
 def test_the_mean_of_what_was_not_measured_is_none():
     rows = [ratio(0.2, 0.1, 0.5, 100, "a"), ratio(None, None, None, 0, "b", reason="one client")]
-    [one] = weighted(rows, "variant", "both")
+    [one] = average_ratios(rows, "variant", "both")
     assert (one.value, one.reason) == (None, "one client")
 
 
 def test_bounds_stay_shares():
     rows = [ratio(0.0, 0.0, 0.9, 5, "a"), ratio(1.0, 0.2, 1.0, 5, "b", metric="mr_intra")]
-    for one in weighted(rows, "variant", "both"):
+    for one in average_ratios(rows, "variant", "both"):
         assert 0 <= one.low <= one.value <= one.high <= 1
 
 
@@ -206,7 +208,9 @@ def test_what_is_measured_is_the_variants_to_say(
     asked = []
     monkeypatch.setattr(memorization.memorize, "run", lambda r, *_: asked.append(r) or Done())
     variant = parse({**PROFILE, "study": [{"name": "a", "memorize": {}, **table}], "claims": []})
-    assert list(memorization.memorized(variant.study[0], federation.path, small, None, None)) == [0]
+    assert list(
+        memorization.measure_memorization(variant.study[0], federation.path, small, None, None)
+    ) == [0]
     [request] = asked
     assert request.adapter == (adapter and str(federation.path / adapter))
     assert request.round == number

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.config.profile import Variant
 from fedaudit.report.redaction import Redactor
-from fedaudit.reproduction.scheduler import _next, outcomes, usual
+from fedaudit.reproduction.scheduler import _next, default_jobs, run_tasks
 from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.simulation.config import Simulation
 
@@ -64,9 +64,9 @@ def test_the_federation_with_most_to_do_is_next():
 
 def test_as_many_as_cores_for_small_models_on_cpu():
     cores = len(os.sched_getaffinity(0))
-    assert usual("nano", [task(Path("a"))]) == cores
-    assert usual("paper", [task(Path("a"))]) == 1
-    assert usual("nano", [task(Path("a")), task(Path("b"), engine="ray:2")]) == 1
+    assert default_jobs("nano", [task(Path("a"))]) == cores
+    assert default_jobs("paper", [task(Path("a"))]) == 1
+    assert default_jobs("nano", [task(Path("a")), task(Path("b"), engine="ray:2")]) == 1
 
 
 def test_what_is_wrong_in_one_is_told_as_it_is(tmp_path):
@@ -77,4 +77,4 @@ def test_what_is_wrong_in_one_is_told_as_it_is(tmp_path):
     )
     tasks = [task(tmp_path / "a"), task(tmp_path / "b", base=str(tmp_path / "none"))]
     with pytest.raises(InputError, match=r"holds no federation|none"):
-        outcomes(tasks, 2, watch)
+        run_tasks(tasks, 2, watch)

@@ -14,11 +14,11 @@ from fedaudit.api.plugin import no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.config.profile import Variant, parse
 from fedaudit.report.redaction import Redactor
-from fedaudit.report.run_header import framed
+from fedaudit.report.run_header import build_report
 from fedaudit.reproduction import audits
-from fedaudit.reproduction.audits import attacked, rounds
-from fedaudit.reproduction.claims import find
-from fedaudit.reproduction.pooling import between_clients, weighted
+from fedaudit.reproduction.audits import audit_variant, traced_rounds
+from fedaudit.reproduction.claims import find_row
+from fedaudit.reproduction.pooling import average_ratios, between_clients
 from fedaudit.simulation.config import Simulation
 
 
@@ -41,7 +41,7 @@ def requests(monkeypatch):
         row = Measurement(
             kind="extraction", plugin="discoverable", metric="rouge_l", value=number, scope=where
         )
-        report = framed(
+        report = build_report(
             command="extract",
             name="x",
             config={"attacks": {}},
@@ -59,17 +59,27 @@ def requests(monkeypatch):
 
 
 def rows(variant, place, config):
-    found = attacked(variant, place, config, Redactor(b"k" * 32), lambda title: no_progress)
+    found = audit_variant(variant, place, config, Redactor(b"k" * 32), lambda title: no_progress)
     return [row for report in found for row in report.measurements]
 
 
 def test_rounds_are_spread_evenly_up_to_the_last():
     wanted = Variant(name="v", trace=4)
-    assert rounds(wanted, Simulation(rounds=12)) == [(3, 0.25), (6, 0.5), (9, 0.75), (12, 1.0)]
-    assert rounds(wanted, Simulation(rounds=30)) == [(8, 0.25), (15, 0.5), (23, 0.75), (30, 1.0)]
-    assert rounds(replace(wanted, trace=1), Simulation(rounds=5)) == [(5, 1.0)]
+    assert traced_rounds(wanted, Simulation(rounds=12)) == [
+        (3, 0.25),
+        (6, 0.5),
+        (9, 0.75),
+        (12, 1.0),
+    ]
+    assert traced_rounds(wanted, Simulation(rounds=30)) == [
+        (8, 0.25),
+        (15, 0.5),
+        (23, 0.75),
+        (30, 1.0),
+    ]
+    assert traced_rounds(replace(wanted, trace=1), Simulation(rounds=5)) == [(5, 1.0)]
     # Where there are fewer rounds than steps, each is attacked once, and the last has passed 1.
-    assert rounds(wanted, Simulation(rounds=2)) == [(1, 0.5), (2, 1.0)]
+    assert traced_rounds(wanted, Simulation(rounds=2)) == [(1, 0.5), (2, 1.0)]
 
 
 def test_one_federation_is_attacked_at_several_rounds(place, small, requests):
@@ -82,7 +92,7 @@ def test_one_federation_is_attacked_at_several_rounds(place, small, requests):
         (1.0, 1, 0.5),
         (2.0, 2, 1.0),
     ]
-    assert find(found, "rouge_l", {"source": "tuned", "passed": 1.0}).value == 2.0
+    assert find_row(found, "rouge_l", {"source": "tuned", "passed": 1.0}).value == 2.0
     assert not any("model" in row.scope for row in found)
 
 
@@ -166,4 +176,4 @@ def test_tasks_and_rounds_stay_apart_and_nobodys_rows_stay_out():
     assert len(between_clients(rows)) == 2
     nobody = replace(rows[0], scope={"source": "tuned-not-base"})
     assert between_clients([nobody]) == []
-    assert weighted([rows[0]], "client", "all") == []
+    assert average_ratios([rows[0]], "client", "all") == []

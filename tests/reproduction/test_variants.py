@@ -6,8 +6,8 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Measurement
 from fedaudit.config.profile import Variant, parse
 from fedaudit.reproduction import variant as of_study
-from fedaudit.reproduction.runner import shared, variants
-from fedaudit.reproduction.variant import overheads
+from fedaudit.reproduction.runner import shared_federations, study_variants
+from fedaudit.reproduction.variant import relative_overheads
 from fedaudit.simulation.config import Simulation, SumQuerySettings
 
 PROFILE = {
@@ -31,24 +31,24 @@ PROFILE = {
     ],
 )
 def test_a_variant_of_one_scale_runs_at_no_other(scale, quick, names):
-    assert [one.name for one in variants(parse(PROFILE), scale, quick)] == names
+    assert [one.name for one in study_variants(parse(PROFILE), scale, quick)] == names
 
 
 def test_a_scale_without_variants_is_refused():
     only = {**PROFILE, "study": [{"name": "large", "only": "paper"}]}
     with pytest.raises(UsageError, match="no study"):
-        variants(parse(only), "nano", quick=False)
+        study_variants(parse(only), "nano", quick=False)
 
 
 def test_a_federation_is_not_trained_twice_for_its_central_model(tmp_path):
     plain, other = Simulation(central=False), Simulation(central=False, seed=1)
     whole = Simulation(central=True)
-    assert shared([plain, other, whole], tmp_path) == [whole, other, whole]
-    assert shared([plain, other], tmp_path) == [plain, other]
+    assert shared_federations([plain, other, whole], tmp_path) == [whole, other, whole]
+    assert shared_federations([plain, other], tmp_path) == [plain, other]
     (tmp_path / plain.sha256()[:12]).mkdir()  # from a study that did without
-    assert shared([plain, other, whole], tmp_path) == [plain, other, whole]
+    assert shared_federations([plain, other, whole], tmp_path) == [plain, other, whole]
     (tmp_path / whole.sha256()[:12]).mkdir()
-    assert shared([plain, other, whole], tmp_path) == [whole, other, whole]
+    assert shared_federations([plain, other, whole], tmp_path) == [whole, other, whole]
 
 
 def test_steps_are_set_against_the_training():
@@ -59,12 +59,12 @@ def test_steps_are_set_against_the_training():
 
     rows = [row("seconds", 5.0, step="sums"), row("seconds", 20.0, step="scoring")]
     rows += [row("seconds", 9.0), row("seconds", None, step="lost"), row("tpr", 1.0)]
-    found = overheads(rows, 200.0)
+    found = relative_overheads(rows, 200.0)
     assert [(one.metric, one.value, one.scope) for one in found] == [
         ("overhead", 0.025, {"step": "sums"}),
         ("overhead", 0.1, {"step": "scoring"}),
     ]
-    assert overheads(rows, 0.0) == overheads([*found, *rows], 200.0) == []
+    assert relative_overheads(rows, 0.0) == relative_overheads([*found, *rows], 200.0) == []
 
 
 @pytest.mark.parametrize(

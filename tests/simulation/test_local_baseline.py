@@ -11,7 +11,7 @@ from fedaudit.federation import adapters
 from fedaudit.simulation import local_baseline, rounds
 from fedaudit.simulation.config import Records
 from fedaudit.simulation.data import datasets
-from fedaudit.simulation.runner import prepared, simulate
+from fedaudit.simulation.runner import prepare, simulate
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +51,9 @@ def test_a_local_model_is_that_of_a_federation_of_one(both, base):
     from fedaudit.simulation.client.trainer import train
 
     path, config, result, _ = both
-    run = prepared(config, path)
-    tokens = datasets.tokenized(
-        config, base, datasets.materials(config, path, result.manifest.clients, ())
+    run = prepare(config, path)
+    tokens = datasets.tokenize_clients(
+        config, base, datasets.client_documents(config, path, result.manifest.clients, ())
     )
     [job] = [
         job
@@ -71,16 +71,16 @@ def test_a_local_model_is_that_of_a_federation_of_one(both, base):
     )
     train(second)
     wanted = adapters.read(second.out)
-    for name, tensor in adapters.read(local_baseline.adapter(path, "c1", 2)).items():
+    for name, tensor in adapters.read(local_baseline.local_adapter(path, "c1", 2)).items():
         torch.testing.assert_close(tensor, wanted[name], rtol=0, atol=0)
 
 
 def test_only_its_own_documents_count(both, small, base):
     """Another client's documents change nothing of a client's own model."""
     path, config, result, _ = both
-    run = prepared(config, path)
-    found = datasets.materials(config, path, result.manifest.clients, ())
-    tokens = datasets.tokenized(config, base, found)
+    run = prepare(config, path)
+    found = datasets.client_documents(config, path, result.manifest.clients, ())
+    tokens = datasets.tokenize_clients(config, base, found)
     other = replace(tokens, shared={**tokens.shared, "c0": [[5, 6, 7]]})
     jobs = [
         {
@@ -96,9 +96,9 @@ def test_only_its_own_documents_count(both, small, base):
 def test_its_training_is_no_rule_of_aggregation(both, base):
     path, config, result, _ = both
     prox = replace(config, aggregation={"name": "fedprox", "mu": 0.5})
-    run = prepared(prox, path)
-    tokens = datasets.tokenized(
-        config, base, datasets.materials(config, path, result.manifest.clients, ())
+    run = prepare(prox, path)
+    tokens = datasets.tokenize_clients(
+        config, base, datasets.client_documents(config, path, result.manifest.clients, ())
     )
     jobs = list(local_baseline._jobs(replace(run, out=path / "none", tokens=tokens), 1))
     assert {job.aggregator.name for job in jobs} == {"fedavg"}
@@ -135,7 +135,7 @@ def test_utility_is_the_mean_of_the_local_models(both, federation):
     every = [
         losses(
             engine,
-            Target(name=who, adapter=str(local_baseline.adapter(path, who, 2))),
+            Target(name=who, adapter=str(local_baseline.local_adapter(path, who, 2))),
             documents,
             config.training.max_length,
         )
@@ -174,7 +174,7 @@ def test_who_is_alone_is_a_federation_of_one(small, tmp_path, monkeypatch, local
     options = tuple({"name": name, "answer_tokens": 8} for name in defences)
     simulate(one(small, local=local, defenses=options), tmp_path / "r", listener=lambda event: None)
     for number in (1, 2):
-        found = adapters.read(local_baseline.adapter(tmp_path / "r", "c0", number))
+        found = adapters.read(local_baseline.local_adapter(tmp_path / "r", "c0", number))
         wanted = adapters.read(tmp_path / f"r/rounds/{number:03d}/global")
         for name, tensor in wanted.items():
             torch.testing.assert_close(found[name], tensor, rtol=0, atol=1e-7)
@@ -183,15 +183,15 @@ def test_who_is_alone_is_a_federation_of_one(small, tmp_path, monkeypatch, local
 
 def test_plain_is_without_the_defence(small, tmp_path):
     options = ({"name": "few_fed_weight", "answer_tokens": 8},)
-    run = prepared(one(small, local="plain", defenses=options), tmp_path / "r")
+    run = prepare(one(small, local="plain", defenses=options), tmp_path / "r")
     assert run.defenses
-    assert local_baseline.defences(run) == ()
-    defended = prepared(one(small, local="defended", defenses=options), tmp_path / "r")
-    assert local_baseline.defences(defended) == tuple(defended.defenses)
+    assert local_baseline.local_defenses(run) == ()
+    defended = prepare(one(small, local="defended", defenses=options), tmp_path / "r")
+    assert local_baseline.local_defenses(defended) == tuple(defended.defenses)
 
 
 def test_a_defence_with_private_adapters_is_refused(small, tmp_path):
     gated = replace(small, local="defended", defenses=("secure_gate",))
     with pytest.raises(UsageError, match="private adapters, which a client that is alone"):
-        prepared(gated, tmp_path / "r")
-    prepared(replace(gated, local="plain"), tmp_path / "r")
+        prepare(gated, tmp_path / "r")
+    prepare(replace(gated, local="plain"), tmp_path / "r")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fedaudit.api.defense import Defense
 from fedaudit.config import registry
 from fedaudit.federation import adapters
-from fedaudit.simulation.client.trainer import ClientTraining, rate_at, span, train
+from fedaudit.simulation.client.trainer import ClientTraining, rate_at, schedule_span, train
 from fedaudit.simulation.config import Training
 
 COSINE = Training(learning_rate=8.0, decay="cosine", restart=True)
@@ -17,7 +17,7 @@ COSINE = Training(learning_rate=8.0, decay="cosine", restart=True)
 
 def rates(settings, *, steps, number, rounds):
     return [
-        rate_at(settings, step, steps, *span(settings, steps, number, rounds))
+        rate_at(settings, step, steps, *schedule_span(settings, steps, number, rounds))
         for step in range(steps)
     ]
 
@@ -37,8 +37,8 @@ def test_rates_by_hand():
 
 
 def test_the_span_is_the_rounds_own_or_all_rounds():
-    assert span(COSINE, 6, 3, 5) == (0, 6)
-    assert span(replace(COSINE, restart=False), 6, 3, 5) == (12, 30)
+    assert schedule_span(COSINE, 6, 3, 5) == (0, 6)
+    assert schedule_span(replace(COSINE, restart=False), 6, 3, 5) == (12, 30)
     assert not Training().restart
 
 

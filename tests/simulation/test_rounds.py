@@ -27,7 +27,7 @@ from fedaudit.simulation import rounds
 from fedaudit.simulation.config import Partition, Simulation
 from fedaudit.simulation.data import datasets
 from fedaudit.simulation.initialization import documents
-from fedaudit.simulation.runner import differing, evaluate, existing, simulate
+from fedaudit.simulation.runner import differing_settings, evaluate, existing_manifest, simulate
 
 LAST = "rounds/002/global/adapter_model.safetensors"
 
@@ -307,15 +307,15 @@ def test_prompts_are_no_training_data(records, tmp_path):
 
 def test_texts_are_cut_to_what_the_model_can_take(records, base, tmp_path):
     tokenizer = base.tokenizer
-    [long, short] = datasets.sequences(tokenizer, ["word " * 100, "one"], 20)
+    [long, short] = datasets.text_sequences(tokenizer, ["word " * 100, "one"], 20)
     assert len(long) == 20
     assert short == [1, *tokenizer("one", add_special_tokens=False)["input_ids"], 2]
     wanted, _ = records
     wanted = replace(wanted, training=replace(wanted.training, max_length=10**6))
     Path(wanted.data).write_text(json.dumps({"text": "word " * 5000}) + "\n" + '{"text": "b"}\n')
     client = manifest.ManifestClient(id="c0", examples=2, weight=1.0, data="in.jsonl")
-    found = datasets.materials(wanted, tmp_path, [client], [])
-    [own] = datasets.tokenized(wanted, base, found).shared.values()
+    found = datasets.client_documents(wanted, tmp_path, [client], [])
+    [own] = datasets.tokenize_clients(wanted, base, found).shared.values()
     assert len(own[0]) == base.context_length
 
 
@@ -354,10 +354,12 @@ def test_a_place_that_cannot_be_written(small, tmp_path):
 
 def test_only_an_empty_place_or_the_same_run_will_do(federation, tmp_path):
     wanted = federation.config
-    assert existing(wanted, tmp_path / "nowhere") is None
-    assert existing(wanted, tmp_path) is None
-    assert existing(wanted, federation.path) == federation.result.manifest
-    assert existing(replace(wanted, workers=7), federation.path) == federation.result.manifest
+    assert existing_manifest(wanted, tmp_path / "nowhere") is None
+    assert existing_manifest(wanted, tmp_path) is None
+    assert existing_manifest(wanted, federation.path) == federation.result.manifest
+    assert (
+        existing_manifest(replace(wanted, workers=7), federation.path) == federation.result.manifest
+    )
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="is not empty and holds no federation") as error:
         simulate(wanted, tmp_path, listener=silent)
@@ -371,7 +373,9 @@ def test_another_runs_place_is_refused_and_the_difference_named(federation):
     with pytest.raises(InputError, match=r"differs in seed, training\)"):
         simulate(other, federation.path, listener=silent)
     assert files(federation.path) == before
-    assert differing(federation.result.manifest, federation.config) == "what is in its data"
+    assert (
+        differing_settings(federation.result.manifest, federation.config) == "what is in its data"
+    )
 
 
 def test_what_was_changed_since_is_not_built_upon(federation, tmp_path):

@@ -12,14 +12,14 @@ from fedaudit.api.errors import InputError, Interrupted
 from fedaudit.system.files import (
     atomic,
     atomic_text,
-    existing,
+    existing_path,
+    explain_os_error,
     for_owner,
     lines_sha256,
     read_json,
     read_regular,
+    remove_stale_temp_files,
     sha256,
-    sweep,
-    told,
     umask,
 )
 
@@ -129,9 +129,9 @@ def test_sha256_is_of_the_bytes(tmp_path):
 
 
 def test_existing_names_what_is_not_there(tmp_path):
-    assert existing(tmp_path, "federation") == tmp_path
+    assert existing_path(tmp_path, "federation") == tmp_path
     with pytest.raises(InputError, match=r"There is no federation .*absent"):
-        existing(tmp_path / "absent", "federation")
+        existing_path(tmp_path / "absent", "federation")
 
 
 def test_the_fingerprint_of_lines_ignores_their_order_and_nothing_else(tmp_path):
@@ -179,9 +179,9 @@ def test_what_a_killed_write_left_is_swept_away(tmp_path):
         temporary.write_text("whole")
     (tmp_path / temporary.name).write_text("of a process that was killed here")
     (tmp_path / ".hidden").write_text("somebody's")
-    sweep(tmp_path)
+    remove_stale_temp_files(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "a.bin"]
-    sweep(tmp_path / "none")
+    remove_stale_temp_files(tmp_path / "none")
 
 
 def test_only_plain_files_are_read_and_only_up_to_a_size(tmp_path):
@@ -229,9 +229,9 @@ def test_half_a_surrogate_pair_is_no_json(tmp_path):
 def test_what_the_system_says_of_a_place_is_one_line(tmp_path):
     with pytest.raises(OSError, match="name too long") as raised:
         (tmp_path / ("x" * 5000)).exists()
-    said = told(raised.value)
+    said = explain_os_error(raised.value)
     assert said.exit_code == 3
     assert len(str(said)) < 300
     assert str(said).endswith("… cannot be used: File name too long.")
-    assert told(OSError(errno.ENOSPC, "full", "a")) is None
-    assert told(OSError("no place")) is None
+    assert explain_os_error(OSError(errno.ENOSPC, "full", "a")) is None
+    assert explain_os_error(OSError("no place")) is None

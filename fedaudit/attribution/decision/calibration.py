@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Progress, no_progress
 from fedaudit.attribution.decision.decision import ALPHA, verdicts
-from fedaudit.attribution.decision.null_distribution import mixture, others
+from fedaudit.attribution.decision.null_distribution import coefficient_mixture, other_participants
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import shared_law, stouffer
 from fedaudit.metrics.attribution.subset_design import effective_size, masking_strength
@@ -143,8 +143,8 @@ def _leaked(
     found = {marked: each}
     for who in sorted(one.clients):
         if who != marked:
-            names = others(one, who)
-            draws = mixture(one, who, names, scores.weights).draws()
+            names = other_participants(one, who)
+            draws = coefficient_mixture(one, who, names, scores.weights).draws()
             row = draws[rng.integers(len(draws))]
             found[who] = each * float(row[names.index(marked)])
     return found

@@ -10,7 +10,7 @@ from math import inf, isfinite, nextafter
 
 from fedaudit.api.errors import UsageError
 from fedaudit.attribution.decision.null_distribution import NullDistribution, Pair, chances_of
-from fedaudit.attribution.scores import Scores, differences
+from fedaudit.attribution.scores import Scores, score_differences
 from fedaudit.metrics.attribution import stouffer
 
 ALPHA = 0.01
@@ -89,7 +89,7 @@ class Decision:
         return {who: one for who, one in found.items() if one and one.flagged}
 
 
-def allowed(threshold: float, alpha: float) -> None:
+def check_limits(threshold: float, alpha: float) -> None:
     """Raise UsageError for a threshold that is no number, or an error that is not in 0..0.5."""
     if not isfinite(threshold):
         raise UsageError(f"The threshold tau must be a finite number, not {threshold}.")
@@ -109,9 +109,11 @@ def verdicts(
     p-values above `up_to` (`alpha` at least) may be too low, but not down to it: that is faster,
     and flags the same.
     """
-    allowed(threshold, alpha)
+    check_limits(threshold, alpha)
     pairs = [(who, mark) for who in _present(scores) for mark in scores.marks]
-    z = {pair: stouffer.combined(list(differences(scores, *pair).values())) for pair in pairs}
+    z = {
+        pair: stouffer.stouffer_z(list(score_differences(scores, *pair).values())) for pair in pairs
+    }
     chances = chances_of(scores, z, up_to=max(up_to, alpha))
     p = [chances[pair].p_value(z[pair]) for pair in pairs]
     return {
@@ -141,7 +143,7 @@ def decide(
     adjusted = stouffer.holm([one.p_value for one in found.values()])
     tests = []
     for ((who, mark), one), holm in zip(found.items(), adjusted, strict=True):
-        by_round, chance = differences(scores, who, mark), one.chance
+        by_round, chance = score_differences(scores, who, mark), one.chance
         least = chance.least(one.level, threshold)
         tests.append(
             ClientDecision(
@@ -158,7 +160,7 @@ def decide(
                 adjusted=holm,
                 published=one.z > threshold,
                 flagged=one.flagged,
-                running=tuple(stouffer.running(list(by_round.values()))),
+                running=tuple(stouffer.running_z(list(by_round.values()))),
                 settled=_settled(by_round, chance, alpha / len(found)),
             )
         )

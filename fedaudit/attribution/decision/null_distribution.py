@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fedaudit.attribution.scores import RoundScores, Scores, differences
+from fedaudit.attribution.scores import RoundScores, Scores, score_differences
 from fedaudit.metrics.attribution import stouffer
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class NullDistribution:
     @cached_property
     def spread(self) -> float:
         """The standard deviation of Z by chance, taken for 1 where it is less."""
-        return max(1.0, stouffer.spread(self.null)) if len(self.null) else 1.0
+        return max(1.0, stouffer.null_spread(self.null)) if len(self.null) else 1.0
 
     def p_value(self, z: float) -> float:
         """Return how often an innocent client's Z is as high, or a bound on that."""
@@ -67,9 +67,9 @@ class NullDistribution:
 
     def detectable(self, level: float, threshold: float, power: float = 0.9) -> float:
         """Return the mean Z that exceeds what it must with that probability, by chance alone."""
-        return replace(self, laws=()).least(level, threshold) + self.spread * stouffer.normal(
-            1 - power
-        )
+        return replace(self, laws=()).least(
+            level, threshold
+        ) + self.spread * stouffer.normal_quantile(1 - power)
 
     def floor(self, threshold: float) -> float:
         """Return so many standard deviations by chance, and no less than `threshold`."""
@@ -80,11 +80,13 @@ class NullDistribution:
 
         By chance alone: what comes from other clients' marked documents is not considered.
         """
-        running = stouffer.running(scores)
+        running = stouffer.running_z(scores)
         if not len(self.null):
             return running
         upto = (NullDistribution(self.null[: count + 1]) for count in range(len(running)))
-        return [stouffer.normal(one.p_value(z)) for one, z in zip(upto, running, strict=True)]
+        return [
+            stouffer.normal_quantile(one.p_value(z)) for one, z in zip(upto, running, strict=True)
+        ]
 
 
 def _crossing(p_value: Callable[[float], float], low: float, high: float, level: float) -> float:
@@ -94,7 +96,7 @@ def _crossing(p_value: Callable[[float], float], low: float, high: float, level:
     return float(brentq(lambda z: math.log(p_value(z) / level), low, high, xtol=1e-6))
 
 
-def chance(scores: Scores, client: str, mark: str) -> NullDistribution:
+def null_distribution(scores: Scores, client: str, mark: str) -> NullDistribution:
     """Return what Z of a client and a mark is by chance alone."""
     return _alone(scores, [(client, mark)])[client, mark]
 
@@ -149,9 +151,9 @@ def _laws(
         return []
     from fedaudit.metrics.attribution import contamination
 
-    own = [(one, others(one, client)) for one in scores.rounds if client in one.clients]
+    own = [(one, other_participants(one, client)) for one in scores.rounds if client in one.clients]
     return contamination.laws_of(
-        [mixture(one, client, names, scores.weights) for one, names in own],
+        [coefficient_mixture(one, client, names, scores.weights) for one, names in own],
         [[[s[one.round, who] for who in names] for s in shown] for one, names in own],
         spreads,
         answers,
@@ -166,18 +168,18 @@ def _shown(
 
     found: dict[str, dict[tuple[int, str], float]] = {mark: {} for _, mark in z}
     for (who, mark), own in z.items():
-        share = contamination.shown(own, chances[who, mark].spread)
-        for number, value in differences(scores, who, mark).items():
+        share = contamination.shown_share(own, chances[who, mark].spread)
+        for number, value in score_differences(scores, who, mark).items():
             found[mark][number, who] = share * max(0.0, value)
     return found
 
 
-def others(one: RoundScores, client: str) -> list[str]:
+def other_participants(one: RoundScores, client: str) -> list[str]:
     """Return the other participants of a round, in order."""
     return sorted(who for who in one.clients if who != client)
 
 
-def mixture(
+def coefficient_mixture(
     one: RoundScores, client: str, names: Sequence[str], weights: Mapping[str, float]
 ) -> "Mixture":
     """Return what is known of how much a client's estimate holds of the others, by `names`."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.attribution import estimates as estimates_file
 from fedaudit.attribution import scores as scores_file
 from fedaudit.attribution.estimates import Estimates
@@ -64,12 +64,12 @@ def make(parts: BundleParts, out: Path) -> Bundle:
     if out.exists():
         raise InputError(f"{out} exists already; choose another --out.")
     found, scores = estimates_file.read(parts.estimates), scores_file.read(parts.scores)
-    together(found, scores, parts.estimates, parts.scores)
+    check_one_run(found, scores, parts.estimates, parts.scores)
     marks = marks_file.read(parts.marks)
     ids = [mark.id for mark in marks]
     for name in parts.opened:
         if name not in ids:
-            raise unknown("mark", name, ids)
+            raise unknown_name_error("mark", name, ids)
     if parts.commitments:
         commitments_file.read(parts.commitments)
     existing_parent(out.absolute().parent)
@@ -119,7 +119,7 @@ def read(folder: Path) -> Bundle:
     return found
 
 
-def together(found: Estimates, scores: Scores, estimates: Path, path: Path) -> None:
+def check_one_run(found: Estimates, scores: Scores, estimates: Path, path: Path) -> None:
     """Raise InputError unless estimates and scores are of one run and of the same rounds."""
     if scores.run != found.run:
         raise InputError(f"{path} has scores of another run than {estimates}.")

@@ -37,12 +37,12 @@ def settings_of(mark: Mark) -> dict[str, Any]:
     return table_of(registry.create("watermark", mark.name, mark.options))
 
 
-def digests(marks: Sequence[Mark]) -> dict[str, str]:
+def commitment_digests(marks: Sequence[Mark]) -> dict[str, str]:
     """Return the commitment of each mark that has a salt, by id."""
     return {mark.id: files.digest(mark, settings_of(mark)) for mark in marks if mark.salt}
 
 
-def published(marks: Sequence[Mark]) -> Commitments:
+def public_commitments(marks: Sequence[Mark]) -> Commitments:
     """Return what an owner publishes of marks that all have a salt, said to be made now."""
     made = datetime.now(UTC).isoformat(timespec="seconds")
     own = tuple(files.commitment(mark, settings_of(mark)) for mark in marks)
@@ -80,7 +80,7 @@ def check(path: Path, marks: Iterable[str]) -> None:
         raise InputError(f"{path} has no commitment of any of the marks that are tested: {told}.")
 
 
-def held(scores: Scores, path: Path) -> CommitmentCheck:
+def check_commitments(scores: Scores, path: Path) -> CommitmentCheck:
     """Return the marks of scores, held against the commitments in `path`."""
     found = files.read(path)
     known = {one.id: one.sha256 for one in found.commitments}
@@ -94,7 +94,9 @@ def held(scores: Scores, path: Path) -> CommitmentCheck:
     )
 
 
-def withheld(decision: Decision, found: CommitmentCheck | None, alpha: float) -> Decision:
+def withhold_uncommitted(
+    decision: Decision, found: CommitmentCheck | None, alpha: float
+) -> Decision:
     """Return a decision in which uncommitted marks flag nobody, and unopened ones are tests too.
 
     A published commitment that was not opened counts as one test of every client, with p = 1: by
@@ -117,7 +119,7 @@ def withheld(decision: Decision, found: CommitmentCheck | None, alpha: float) ->
     return replace(decision, tests=tests)
 
 
-def unbound(
+def drop_threshold(
     rows: Sequence[Measurement], before: Decision, after: Decision, found: CommitmentCheck | None
 ) -> list[Measurement]:
     """Return rows without a threshold where none counts.
@@ -145,7 +147,7 @@ def _whom(one: Measurement) -> tuple[object, object]:
     return one.scope.get("client"), one.scope.get("mark")
 
 
-def counted(scores: Scores, found: CommitmentCheck | None) -> Iterator[Measurement]:
+def commitment_counts(scores: Scores, found: CommitmentCheck | None) -> Iterator[Measurement]:
     """Yield how many marks were tested and, where commitments are known, which are committed."""
     yield row(PROTOCOL, "marks", float(len(scores.marks)))
     if found is None:
@@ -155,7 +157,7 @@ def counted(scores: Scores, found: CommitmentCheck | None) -> Iterator[Measureme
         yield row(PROTOCOL, "committed", float(mark in found.committed), {"mark": mark})
 
 
-def limits(scores: Scores, found: CommitmentCheck | None, *, opened: bool) -> list[str]:
+def key_caveats(scores: Scores, found: CommitmentCheck | None, *, opened: bool) -> list[str]:
     """Return what a reader must know of the keys; `opened` if the marks themselves were at hand."""
     count = len(scores.marks)
     tried = f"{count} mark{'s' * (count > 1)} of one key each on {len(scores.clients)} clients"
@@ -184,7 +186,7 @@ def _why(mark: str, found: CommitmentCheck, own: Mapping[str, str]) -> str:
 
 def _dated(found: CommitmentCheck) -> str:
     """Return what the files say of when the commitments were made and the first sum asked for."""
-    said, asked = files.time(found.published.made), files.time(found.asked)
+    said, asked = files.parse_time(found.published.made), files.parse_time(found.asked)
     if said is None:
         return "the published commitments do not say when they were made"
     own = f"the published commitments say that they were made at {found.published.made}"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Progress, no_progress
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import estimates as estimates_file
@@ -28,7 +28,7 @@ JUDGED = ("measurements", "findings", "limits")
 """What of a report is compared with one made anew; its verdict is judged by its own rule."""
 
 
-def checks(
+def verify_bundle(
     folder: Path, pool: DetectionPool, *, client: str = "", progress: Progress = no_progress
 ) -> Iterator[Check]:
     """Check a bundle: its files, commitments, scores, decision, Z of a client or of the flagged.
@@ -40,11 +40,11 @@ def checks(
     yield from _files(made, folder)
     found = estimates_file.read(folder / bundle.ESTIMATES)
     scores = scores_file.read(folder / bundle.SCORES)
-    bundle.together(found, scores, folder / bundle.ESTIMATES, folder / bundle.SCORES)
+    bundle.check_one_run(found, scores, folder / bundle.ESTIMATES, folder / bundle.SCORES)
     marks = marks_file.read(folder / bundle.MARKS)
     report = _report(folder / bundle.REPORT)
     if client and client not in scores.clients:
-        raise unknown("client", client, scores.clients)
+        raise unknown_name_error("client", client, scores.clients)
     if strangers := [mark.id for mark in marks if mark.id not in scores.marks]:
         raise InputError(f"{folder / bundle.MARKS} opens {strangers[0]}, which was not scored.")
     public = folder / bundle.COMMITMENTS
@@ -83,7 +83,7 @@ def _files(made: bundle.Bundle, folder: Path) -> Iterator[Check]:
 
 def _opened(marks: Sequence[Mark], scores: Scores, public: Path | None) -> Iterator[Check]:
     """Yield whether each opened mark is the one that was committed to, and tested."""
-    own = commitment.digests(marks)
+    own = commitment.commitment_digests(marks)
     known: Mapping[str, str] = {}
     if public:
         known = {one.id: one.sha256 for one in commitments_file.read(public).commitments}

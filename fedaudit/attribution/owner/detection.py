@@ -14,12 +14,12 @@ Question = tuple[GenerationRequest, SamplingParams]
 """What is asked, and how the answer is chosen."""
 
 
-def tested(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
+def watermark_plugins(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
     """Return each mark with the plugin that tests it; raises UsageError for one nobody has."""
     return [(mark, registry.create("watermark", mark.name, mark.options)) for mark in marks]
 
 
-def questions(engine: Any, marks: Tested) -> list[Question]:
+def detection_requests(engine: Any, marks: Tested) -> list[Question]:
     """Return what a model is asked for all marks together, each question once."""
     return list(dict.fromkeys(q for one in marks for q in _questions(engine, *one)))
 
@@ -40,7 +40,7 @@ def measure(
     the marks changes a score.
     """
     asked = {mark.id: _questions(engine, mark, plugin) for mark, plugin in marks}
-    found = answers(engine, adapters, questions(engine, marks), progress)
+    found = generate_answers(engine, adapters, detection_requests(engine, marks), progress)
     return [
         {
             mark.id: plugin.test(mark.secret, [own[one] for one in asked[mark.id]], engine)
@@ -50,7 +50,7 @@ def measure(
     ]
 
 
-def answers(
+def generate_answers(
     engine: Any,
     adapters: Sequence[Path | None],
     asked: Sequence[Question],

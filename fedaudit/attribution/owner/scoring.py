@@ -74,7 +74,7 @@ def _begun(estimates: Estimates, marks: Sequence[Mark], known: Scores | None) ->
             clients=estimates.clients,
             marks=named,
             tests=tests,
-            commitments=commitment.digests(marks),
+            commitments=commitment.commitment_digests(marks),
             asked=estimates.asked,
             dimension=estimates.dimension,
             weights=estimates.shares,
@@ -88,7 +88,7 @@ def _begun(estimates: Estimates, marks: Sequence[Mark], known: Scores | None) ->
         )
     digests = {one.round: _digest(estimates, one) for one in estimates.rounds}
     same = (s for s in known.rounds if digests.get(s.round, s.estimates) == s.estimates)
-    return replace(known, rounds=tuple(same), commitments=commitment.digests(marks))
+    return replace(known, rounds=tuple(same), commitments=commitment.commitment_digests(marks))
 
 
 def _device(found: Scores, here: str) -> str:
@@ -140,6 +140,6 @@ def _scored(one: RoundEstimates, measured: Sequence[dict[str, Score]], digest: s
     )
 
 
-def known(path: Path) -> Scores | None:
+def read_known(path: Path) -> Scores | None:
     """Return the scores that `path` holds from earlier rounds, None where there is no file."""
     return files.read(path) if path.exists() else None

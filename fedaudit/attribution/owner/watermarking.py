@@ -20,7 +20,7 @@ from fedaudit.data import corpus
 from fedaudit.federation import commitments
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.federation.commitments import Commitments
-from fedaudit.system.files import existing, existing_parent, read_regular
+from fedaudit.system.files import existing_parent, existing_path, read_regular
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -81,7 +81,7 @@ def make(
         existing_parent(path.absolute().parent)  # of marks, the file itself may be there
     unread: Counter[str] = Counter()
     documents, prompts = _texts(order, unread)
-    teacher = engine(order.model, order.device, order.dtype)
+    teacher = load_engine(order.model, order.device, order.dtype)
     seed = _seed(order, known)
     secret = plugin.issue(teacher, prompts, seed=seed, index=len(known))
     marked = plugin.embed(
@@ -112,7 +112,7 @@ def _salt(order: WatermarkOrder, index: int) -> str:
     return commitments.seeded_salt(order.seed, index)
 
 
-def published(watermark: Path, out: Path | None) -> Commitments:
+def publish_commitments(watermark: Path, out: Path | None) -> Commitments:
     """Return what the owner of a file of marks may publish, and write it to `out`.
 
     A mark without a salt is given one, in the owner's file. Raises InputError where `out` is there.
@@ -121,7 +121,7 @@ def published(watermark: Path, out: Path | None) -> Commitments:
         raise InputError(f"{out} exists already; choose another place for the commitments.")
     marks = marks_file.read(watermark)
     salted = [replace(m, salt=m.salt or f"{secrets.randbits(256):064x}") for m in marks]
-    found = commitment.published(salted)
+    found = commitment.public_commitments(salted)
     if salted != marks:
         marks_file.write(salted, watermark)
     if out is not None:
@@ -132,9 +132,9 @@ def published(watermark: Path, out: Path | None) -> Commitments:
 def _texts(order: WatermarkOrder, unread: Counter[str]) -> tuple[list[Document], list[str]]:
     """Return the documents to mark, and texts for prompts."""
     form = template(order.template)
-    found = list(corpus.read(existing(order.documents, "file"), form, unread))
+    found = list(corpus.read(existing_path(order.documents, "file"), form, unread))
     if order.prompts is not None:
-        prompts = [one.text for one in corpus.read(existing(order.prompts, "file"), form)]
+        prompts = [one.text for one in corpus.read(existing_path(order.prompts, "file"), form)]
     else:
         prompts = [one.text for one in found[::KEPT_BACK]]
         found = [one for at, one in enumerate(found) if at % KEPT_BACK]
@@ -156,12 +156,14 @@ def check(
 ) -> list[tuple[str, Score]]:
     """Return each mark's id with its score: of texts, of an adapter on the model, or of itself."""
     marks = marks_file.read(path)
-    tested = detection.tested([replace(m, options={**m.options, **options}) for m in marks])
+    tested = detection.watermark_plugins(
+        [replace(m, options={**m.options, **options}) for m in marks]
+    )
     if texts is not None:
-        found = _read(existing(texts, "file"))
-        asked = engine(model, device, dtype)
+        found = _read(existing_path(texts, "file"))
+        asked = load_engine(model, device, dtype)
         return [(mark.id, plugin.test_texts(mark.secret, found, asked)) for mark, plugin in tested]
-    asked = engine(model, device, dtype)
+    asked = load_engine(model, device, dtype)
     [scores] = detection.measure(asked, [adapter], tested, progress)
     return list(scores.items())
 
@@ -176,7 +178,7 @@ def _read(path: Path) -> Sequence[str]:
         raise InputError(f"{path} cannot be read as text: {error}.") from None
 
 
-def engine(model: str, device: str, dtype: str) -> "LocalEngine":
+def load_engine(model: str, device: str, dtype: str) -> "LocalEngine":
     """Return the engine of a model."""
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine

@@ -92,7 +92,7 @@ class DetectionPool:
 def run(job: DetectionJob, machine: Machine) -> list[dict[str, Score]]:
     """Return the scores of a job's adapters, by mark."""
     engine = engine_for(job.base, job.sha256, machine)
-    return detection.measure(engine, job.adapters, detection.tested(job.marks))
+    return detection.measure(engine, job.adapters, detection.watermark_plugins(job.marks))
 
 
 @lru_cache(maxsize=1)

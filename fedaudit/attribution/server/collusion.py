@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedaudit.api.errors import unknown
+from fedaudit.api.errors import unknown_name_error
 from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.metrics.attribution.exposure import Exposure
 
@@ -15,7 +15,7 @@ def exposures(plan: SumPlan, colluding: Sequence[str]) -> dict[int, Exposure]:
     clients = [client.id for client in plan.federation.manifest.clients]
     for who in colluding:
         if who not in clients:
-            raise unknown("client", who, clients)
+            raise unknown_name_error("client", who, clients)
     return plan.exposures(known=colluding)
 
 

@@ -32,7 +32,7 @@ class ProtocolSettings:
     """What was put in the place of something else."""
 
 
-def nearest(wanted: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
+def nearest_settings(wanted: ProtocolSettings, counts: Sequence[int]) -> ProtocolSettings:
     """Return the nearest settings that rounds of so many participants allow.
 
     What was named stays; if it cannot be, drawing a design refuses it. Raises UsageError where
@@ -107,7 +107,8 @@ def _limit(count: int, wanted: ProtocolSettings) -> float:
         (
             limit
             for limit in (wanted.limit, *steps)
-            if subset_design.acceptance(count, others, pairs, limit=limit, draws=DRAWS) > ENOUGH
+            if subset_design.acceptance_rate(count, others, pairs, limit=limit, draws=DRAWS)
+            > ENOUGH
         ),
         1.0,
     )

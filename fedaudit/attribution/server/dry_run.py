@@ -21,18 +21,18 @@ TRIED = 16
 """Questions that the base is asked to learn how long an answer takes."""
 
 
-def lines(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None") -> list[str]:
+def describe_plan(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None") -> list[str]:
     """Return lines for a reader; nothing of the federation's is asked, only the bare base."""
     numbers = sorted(plan.designs)
     if not numbers:
         return ["Every round has been asked for already: nothing would be asked."]
-    dimension = estimation.dimension(plan)
+    dimension = estimation.update_dimension(plan)
     how = "; ".join(dict.fromkeys(own.told() for own in plan.designs.values()))
     found = [
         f"{plan.queries} sums in rounds {', '.join(map(str, numbers))}: {how}, by "
         f"{plan.secure.name} secure aggregation with threshold {plan.secure.threshold}, limit "
         f"{plan.limit:g}.",
-        *held(plan),
+        *describe_choices(plan),
         f"The sums have {plan.queries * dimension * FLOAT / 2**20:,.1f} MiB in all.",
         f"Time for the sums: about {_duration(plan.queries * _addition(plan, dimension))}.",
     ]
@@ -41,12 +41,12 @@ def lines(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None") -> li
         found.append(
             f"Time for the tests: about {_duration(seconds)} in one process for {asked:,} answers."
         )
-    return [*found, *_masks(plan, dimension), *exposed(plan)]
+    return [*found, *_masks(plan, dimension), *describe_exposure(plan)]
 
 
-def held(plan: SumPlan) -> list[str]:
+def describe_choices(plan: SumPlan) -> list[str]:
     """Return what was chosen in the place of defaults, and what an estimate holds of others."""
-    return [f"{line[0].upper()}{line[1:]}." for line in (*plan.told, *masks.told(plan))]
+    return [f"{line[0].upper()}{line[1:]}." for line in (*plan.told, *masks.describe_weights(plan))]
 
 
 def _masks(plan: SumPlan, dimension: int) -> list[str]:
@@ -66,7 +66,7 @@ def _masks(plan: SumPlan, dimension: int) -> list[str]:
     return result
 
 
-def exposed(plan: SumPlan) -> list[str]:
+def describe_exposure(plan: SumPlan) -> list[str]:
     """Return what each round's series of sums amounts to."""
     result = []
     for number, found in plan.exposures().items():
@@ -105,12 +105,12 @@ def _scoring(plan: SumPlan, marks: Sequence[Mark], machine: "Machine") -> tuple[
 
     base = plan.federation.manifest.base
     engine = engine_for(base.name, base.sha256, machine)
-    tested = detection.tested(marks)
-    questions = detection.questions(engine, tested)
+    tested = detection.watermark_plugins(marks)
+    questions = detection.detection_requests(engine, tested)
     models = sum(len(own.combinations) + 1 for own in plan.designs.values())
     tried = questions[:TRIED]
     began = time.perf_counter()
-    detection.answers(engine, [None], tried)
+    detection.generate_answers(engine, [None], tried)
     each = (time.perf_counter() - began) / max(1, len(tried))
     return each * len(questions) * models, len(questions) * models
 

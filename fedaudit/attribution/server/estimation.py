@@ -47,7 +47,7 @@ def identity(federation: Federation) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
-def remaining(planned: SumPlan, out: Path) -> SumPlan:
+def remaining_plan(planned: SumPlan, out: Path) -> SumPlan:
     """Return the plan without the rounds that `out` has already, which are not asked for again.
 
     Raises InputError for a folder of anything else than this federation's estimates.
@@ -75,15 +75,15 @@ def estimate(
     began = time.perf_counter()
     if log.resolve().is_relative_to(out.resolve()):
         raise InputError(f"{log} would go to the owner with {out}; choose another --log.")
-    planned, found = remaining(planned, out), _begun(planned, out)
+    planned, found = remaining_plan(planned, out), _begun(planned, out)
     logs, todo = log_of.read(log, found.run), list(planned.designs)
     if recorded:
         ledger.check(planned, found.run, logs)
     for done, number in enumerate(todo):
-        logs = log_of.noted(logs, _entry(planned, number))
+        logs = log_of.add_entry(logs, _entry(planned, number))
         log_of.write(logs, log, found.run)
         if recorded:  # after the log, which has what it takes to go on where this is interrupted
-            logs = log_of.noted(
+            logs = log_of.add_entry(
                 logs, {**_entry(planned, number), "ledger": _entered(planned, number)}
             )
             log_of.write(logs, log, found.run)
@@ -155,7 +155,7 @@ def _estimated(
         mine = {name: tensor / shares[one.target] for name, tensor in update.items()}
         dimension = sum(tensor.numel() for tensor in mine.values())
         moved = planned.aggregator.moved(start, mine)
-        adapters.write(moved, adapters.resized(config, moved), out / place / one.target)
+        adapters.write(moved, adapters.resized_config(config, moved), out / place / one.target)
         own.append(_record(one, shares, f"{place}/{one.target}"))
     names = [f"{place}/{START}", *(one.adapter for one in own)]
     files = {
@@ -212,15 +212,17 @@ def _sums(planned: SumPlan, number: int) -> Iterator[tuple[Members, Update]]:
     shares = planned.weights
     updates = {
         who: {name: tensor * shares[who] for name, tensor in update.items()}
-        for who, update in plaintext(planned.federation, planned.aggregator, one).items()
+        for who, update in plaintext_updates(planned.federation, planned.aggregator, one).items()
     }
     answers: Iterable[Update] = planned.secure.sums(updates, asked)
     yield from zip(asked, answers, strict=True)
 
 
-def plaintext(federation: Federation, aggregator: Aggregator, one: Round) -> "dict[str, Update]":
+def plaintext_updates(
+    federation: Federation, aggregator: Aggregator, one: Round
+) -> "dict[str, Update]":
     """Return every participant's update; raises InputError where the folder has none."""
-    start = adapters.read(federation.path / begun(federation, aggregator, one))
+    start = adapters.read(federation.path / start_adapter(federation, aggregator, one))
     if missing := [who for who in one.participants if who not in one.clients]:
         raise InputError(
             f"{federation.path} has neither the update of {missing[0]} in round {one.round} nor "
@@ -236,7 +238,7 @@ def plaintext(federation: Federation, aggregator: Aggregator, one: Round) -> "di
     return {who: aggregator.difference(start, own) for who, own in trained.items()}
 
 
-def dimension(planned: SumPlan) -> int:
+def update_dimension(planned: SumPlan) -> int:
     """Return how many numbers an update of the federation's rule has."""
     return sum(shape.numel() for shape in _shapes(planned).values())
 
@@ -249,7 +251,7 @@ def _shapes(planned: SumPlan) -> "dict[str, torch.Size]":
     return {name: tensor.shape for name, tensor in update.items()}
 
 
-def begun(federation: Federation, aggregator: Aggregator, one: Round) -> str:
+def start_adapter(federation: Federation, aggregator: Aggregator, one: Round) -> str:
     """Return the adapter that clients trained on from in a round."""
     return federation.manifest.rounds[0 if aggregator.resets else one.round - 1].adapter
 
@@ -262,7 +264,7 @@ def _entered(planned: SumPlan, number: int) -> str:
         for one in planned.designs[number].combinations
     }
     run = identity(planned.federation)
-    return ledger.enter(planned, number, run, rho, dimension(planned)).hash
+    return ledger.append_entry(planned, number, run, rho, update_dimension(planned)).hash
 
 
 def _entry(planned: SumPlan, number: int) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def check(planned: SumPlan, run: str, logged: Sequence[Any] = ()) -> tuple[Ledge
     return found
 
 
-def enter(
+def append_entry(
     planned: SumPlan, number: int, run: str, strengths: Mapping[str, float], size: int
 ) -> LedgerEntry:
     """Return a round's entry, appended to the ledger unless it is there; before it is asked for.
@@ -200,7 +200,7 @@ def _new(
     )
 
 
-def resumed(planned: SumPlan, logged: Sequence[Any]) -> SumPlan:
+def resume_plan(planned: SumPlan, logged: Sequence[Any]) -> SumPlan:
     """Return a plan of random seed with the sets that a log has for its rounds.
 
     A round that was interrupted, or whose estimates were lost, is asked for again as it was.
@@ -220,7 +220,7 @@ def resumed(planned: SumPlan, logged: Sequence[Any]) -> SumPlan:
     return replace(planned, designs=designs)
 
 
-def told(federation: Federation, again: Sequence[int]) -> list[str]:
+def describe_releases(federation: Federation, again: Sequence[int]) -> list[str]:
     """Return what was released before and now, with what it tells together."""
     found = read(federation.path)
     lines = [
@@ -230,7 +230,7 @@ def told(federation: Federation, again: Sequence[int]) -> list[str]:
     ]
     if not found:
         return lines
-    client, bits = max(composed(found).items(), key=lambda item: item[1])
+    client, bits = max(composed_leakage(found).items(), key=lambda item: item[1])
     return [
         *lines,
         f"The ledger has {len(found)} rounds, one design each: their estimates together tell at "
@@ -239,7 +239,7 @@ def told(federation: Federation, again: Sequence[int]) -> list[str]:
     ]
 
 
-def composed(entries: Sequence[LedgerEntry]) -> dict[str, float]:
+def composed_leakage(entries: Sequence[LedgerEntry]) -> dict[str, float]:
     """Return by client the bound on what its estimates of all rounds tell, in bits.
 
     A round has one design, however often it was asked for, so its bound counts once; bounds of

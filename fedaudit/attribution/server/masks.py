@@ -28,7 +28,7 @@ class ForeignShare:
     round: int
 
 
-def held(estimate: Combination, weights: Mapping[str, float]) -> dict[str, float]:
+def foreign_shares(estimate: Combination, weights: Mapping[str, float]) -> dict[str, float]:
     """Return how much of each other client's update is in an estimate, where sums are weighted.
 
     Clients that are in none of its sets are left out.
@@ -37,7 +37,9 @@ def held(estimate: Combination, weights: Mapping[str, float]) -> dict[str, float
 
     found = {who: by for who, by in estimate.held().items() if who != estimate.target}
     own = np.array([weights[who] for who in found])
-    c = subset_design.weighted(np.array(list(found.values())), own, weights[estimate.target])
+    c = subset_design.weighted_coefficients(
+        np.array(list(found.values())), own, weights[estimate.target]
+    )
     return dict(zip(found, c.tolist(), strict=True))
 
 
@@ -45,21 +47,21 @@ def masks(estimate: Combination, weights: Mapping[str, float]) -> "np.ndarray":
     """Return the same as numbers alone."""
     import numpy as np
 
-    return np.array(list(held(estimate, weights).values()))
+    return np.array(list(foreign_shares(estimate, weights).values()))
 
 
-def largest(planned: "SumPlan") -> ForeignShare | None:
+def largest_foreign_share(planned: "SumPlan") -> ForeignShare | None:
     """Return the largest part of another client's update in any estimate; None without any."""
     shares = (
         ForeignShare(abs(value), who, one.target, number)
         for number, design in planned.designs.items()
         for one in design.combinations
-        for who, value in held(one, planned.weights).items()
+        for who, value in foreign_shares(one, planned.weights).items()
     )
     return max(shares, key=lambda share: share.value, default=None)
 
 
-def told(planned: "SumPlan") -> Iterator[str]:
+def describe_weights(planned: "SumPlan") -> Iterator[str]:
     """Yield what the sums are of, and the most that an estimate holds of another client."""
     if planned.protocol == SHARED:
         yield "all estimates of a round are made of the same sums, over sets that they share"
@@ -67,7 +69,7 @@ def told(planned: "SumPlan") -> Iterator[str]:
         yield "sums are weighted by the clients' sizes"
     else:
         yield "every client's update has weight 1 in the sums, whatever its size"
-    share = largest(planned)
+    share = largest_foreign_share(planned)
     if share is not None:
         above = share.value > planned.limit * (1 + ROUNDING)
         yield (

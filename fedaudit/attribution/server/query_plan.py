@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.plugin import Aggregator
 from fedaudit.api.secure_aggregation import SecureAggregation
 from fedaudit.attribution.server import defaults, masks, set_selection, shared_defaults
@@ -69,7 +69,7 @@ class SumPlan:
     def _exposure(self, number: int, known: Sequence[str]) -> Exposure:
         """Return a round's exposure; its own sum is always of weighted updates."""
         sets, threshold = self.sets(number), self.secure.threshold
-        own = weights(self.federation.manifest)
+        own = client_weights(self.federation.manifest)
         if self.weights == own:
             return exposure(sets, threshold, known=known)
         own = {who: own[who] for who in self.federation.manifest.rounds[number].participants}
@@ -105,15 +105,15 @@ def plan(federation: Federation, wish: ProtocolConfig, *, secret: bool = False) 
     federation without updates or sums.
     """
     found = federation.manifest
-    seed = wish.seed if wish.seed is not None else manifest.queries(found).seed
+    seed = wish.seed if wish.seed is not None else manifest.sum_queries(found).seed
     if seed is None:
         seed = secrets.randbits(63) if secret else 0
     protocol = _protocol(found, wish)
-    weighting, own = _weighting(found, wish.weights), weights(found)
+    weighting, own = _weighting(found, wish.weights), client_weights(found)
     shares = own if weighting == "size" else dict.fromkeys(own, 1.0)
     # Stored sums are of sets that were drawn whatever the clients weigh.
     asked = None if _stored(found) else shares
-    secure = _secure(manifest.chosen(found, "secure_aggregation"), wish)
+    secure = _secure(manifest.chosen_plugin(found, "secure_aggregation"), wish)
     chosen = _chosen(found, wish.rounds)
     relative = {who: own[who] / shares[who] for who in own}  # in the round's own sum
     each = set_selection.kinds(found, chosen, relative, asked)
@@ -125,7 +125,7 @@ def plan(federation: Federation, wish: ProtocolConfig, *, secret: bool = False) 
         designs = set_selection.shared(found, rules, seed, relative)
     else:
         designs = set_selection.pairs(found, chosen, settings, seed, asked)
-    rule = manifest.chosen(found, "aggregation")
+    rule = manifest.chosen_plugin(found, "aggregation")
     assert rule is not None  # the manifest has one
     planned = SumPlan(
         federation=federation,
@@ -151,10 +151,10 @@ def _protocol(found: Manifest, wish: ProtocolConfig) -> str:
     Raises UsageError for a protocol that nobody knows, for settings of the other one, and for
     another one than stored sums were asked for by.
     """
-    said = manifest.queries(found).protocol or PAIRS
+    said = manifest.sum_queries(found).protocol or PAIRS
     protocol = wish.protocol or said
     if protocol not in PROTOCOLS:
-        raise unknown("protocol", protocol, PROTOCOLS)
+        raise unknown_name_error("protocol", protocol, PROTOCOLS)
     if _stored(found) and protocol != said:
         raise UsageError(
             f"The federation's sums were stored while it ran, by protocol {said!r}: they cannot be "
@@ -178,10 +178,10 @@ def _stored(found: Manifest) -> bool:
 def _weighting(found: Manifest, wanted: str) -> str:
     """Return what the sums are of: those that are stored, or those that are asked for now."""
     if wanted and wanted not in WEIGHTINGS:
-        raise unknown("weighting", wanted, WEIGHTINGS)
+        raise unknown_name_error("weighting", wanted, WEIGHTINGS)
     if not _stored(found):
         return wanted or "equal"
-    stored = manifest.queries(found).weights or "size"
+    stored = manifest.sum_queries(found).weights or "size"
     if wanted and wanted != stored:
         raise UsageError(
             f"The federation's sums were stored while it ran, with weights {stored!r}: they cannot "
@@ -192,7 +192,7 @@ def _weighting(found: Manifest, wanted: str) -> str:
 
 def _settings(found: Manifest, wish: ProtocolConfig, threshold: int) -> ProtocolSettings:
     """Return m, K or Q, limit and threshold: what was named, or the federation's."""
-    said = manifest.queries(found)
+    said = manifest.sum_queries(found)
     wanted = {"others": wish.others, "pairs": wish.pairs, "limit": wish.limit}
     named = {name for name, value in wanted.items() if value is not None}
     own = found.secure_aggregation is not None
@@ -253,7 +253,7 @@ def _chosen(found: Manifest, wanted: Sequence[int]) -> list[int]:
     return sorted(wanted) or list(range(1, last + 1))
 
 
-def weights(found: Manifest) -> dict[str, float]:
+def client_weights(found: Manifest) -> dict[str, float]:
     """Return what each client's update is multiplied by in sums: 1 where all weigh the same.
 
     Raises InputError for a weight that is no positive finite number: a sum tells nothing of such

@@ -115,7 +115,9 @@ class Pairs:
     @cached_property
     def combinations(self) -> list[Combination]:
         """The estimates."""
-        return [Combination(one.target, subset_design.signed(one)) for one in self.designs]
+        return [
+            Combination(one.target, subset_design.sum_coefficients(one)) for one in self.designs
+        ]
 
     @property
     def floor(self) -> float:
@@ -216,7 +218,11 @@ class Shared:
     def variance(self) -> float:
         """The estimator's covariance over the others' own, by the mean rho of the round."""
         count = self.rule.participants
-        return fmean(shared_sets.strengths(self.found.rows).tolist()) * (count - 1) / (count - 2)
+        return (
+            fmean(shared_sets.masking_strengths(self.found.rows).tolist())
+            * (count - 1)
+            / (count - 2)
+        )
 
     def table(self) -> dict[str, Any]:
         """Return all sets as the log has them."""

@@ -39,7 +39,7 @@ def nearest(
     """Return the nearest settings to those wanted that every round allows."""
     counts = [len(found.rounds[number].participants) for number in each]
     if protocol != SHARED:
-        return defaults.nearest(wanted, counts)
+        return defaults.nearest_settings(wanted, counts)
     return shared_defaults.nearest(wanted, each)
 
 

@@ -35,7 +35,7 @@ def _is_entry(one: Any) -> bool:
     )
 
 
-def noted(logs: Sequence[Any], entry: Mapping[str, Any]) -> list[Any]:
+def add_entry(logs: Sequence[Any], entry: Mapping[str, Any]) -> list[Any]:
     """Return a log with an entry; one of the same round and sets is there once."""
     new = json.loads(json.dumps(entry))
     sets = ("round", "designs")

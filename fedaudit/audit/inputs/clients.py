@@ -7,7 +7,7 @@ from pathlib import Path
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit.target import RUNS
 from fedaudit.federation.folder import is_federation, latest, open_federation
-from fedaudit.system.files import existing, sha256
+from fedaudit.system.files import existing_path, sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class ClientData:
     sha256: str
 
 
-def parties(target: str | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
+def list_clients(target: str | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
     """Return the clients: of `files`, or of the federation that `target` names or that is latest.
 
     Raises UsageError without a federation, and InputError for one that keeps no documents, for a
@@ -33,7 +33,7 @@ def parties(target: str | None, files: Sequence[Path]) -> tuple[ClientData, ...]
     if len(named) < 2:
         raise InputError("A matrix needs two clients or more: with one there is nobody to attack.")
     for path in named.values():
-        if not existing(path, "file").is_file():
+        if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
     return tuple(
         ClientData(name=name, path=str(path), sha256=sha256(path)) for name, path in named.items()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import corpus
-from fedaudit.data.annotation import annotated
+from fedaudit.data.annotation import annotate
 from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
@@ -40,12 +40,15 @@ def read(path: Path, form: PromptTemplate, request: "AuditRequest") -> InputFile
     """Return a file's documents; the detector annotates those that nobody has annotated."""
     options = request.options.get(request.detector)
     unread: Counter[str] = Counter()
-    documents, by = annotated(list(corpus.read(path, form, unread)), request.detector, options)
+    documents, by = annotate(list(corpus.read(path, form, unread)), request.detector, options)
     return InputFile(path=path, documents=documents, annotation=by, unread=unread)
 
 
-def reading(files: Sequence[InputFile]) -> list[str]:
+def reading_caveats(files: Sequence[InputFile]) -> list[str]:
     """Return the limits of how files were read: PII that a detector found, fields left unread."""
     found = "{} was not annotated; PII in it was found by {}"
     limits = [found.format(one.path.name, one.annotation) for one in files if one.annotation]
-    return [*limits, *(limit for one in files for limit in corpus.told(one.path, one.unread))]
+    return [
+        *limits,
+        *(limit for one in files for limit in corpus.unread_caveat(one.path, one.unread)),
+    ]

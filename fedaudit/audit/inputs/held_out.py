@@ -42,7 +42,7 @@ def check(request: "AuditRequest") -> None:
         raise UsageError(f"--held-out goes with an attack that compares: {names}.")
 
 
-def path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
+def held_out_path(request: "AuditRequest", audited: AuditTarget) -> Path | None:
     """Return the file of held-out records: the one named, or the simulation's own for a victim."""
     if request.unseen is not None:
         return request.unseen
@@ -61,7 +61,7 @@ def read(
     of a group of the last of the `known` files, whose records are tried: of the same people.
     Raises InputError where nothing is left of a file that was named.
     """
-    place = path(request, audited)
+    place = held_out_path(request, audited)
     if place is None:
         return None
     documents = [one for one in corpus.read(place, form) if not one.is_prompt]

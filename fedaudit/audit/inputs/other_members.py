@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError
 from fedaudit.audit.target import AuditTarget
-from fedaudit.system.files import existing
+from fedaudit.system.files import existing_path
 
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
@@ -35,7 +35,7 @@ def member_files(request: "AuditRequest", audited: AuditTarget) -> dict[str, Pat
 def check_files(request: "AuditRequest") -> None:
     """Raise InputError for a file that was named and cannot be read as one."""
     for path in (*request.members, *([request.control] if request.control else [])):
-        if not existing(path, "file").is_file():
+        if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
 
 

@@ -11,10 +11,10 @@ from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.target import RUNS
 from fedaudit.data import corpus
 from fedaudit.federation.folder import is_federation, latest, open_federation
-from fedaudit.system.files import existing, sha256
+from fedaudit.system.files import existing_path, sha256
 
 
-def parties(place: Path | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
+def client_files(place: Path | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
     """Return the clients, by name: of `files`, or of the federation `place` or the latest one.
 
     A file's client is called like it, without `.jsonl`. Raises UsageError without a federation,
@@ -22,7 +22,7 @@ def parties(place: Path | None, files: Sequence[Path]) -> tuple[ClientData, ...]
     """
     named = [(path.stem, path) for path in files] if files else _of_federation(place)
     for _, path in named:
-        if not existing(path, "file").is_file():
+        if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
     for name, path in named:
         if sum(path.samefile(other) for _, other in named) > 1:

@@ -5,7 +5,13 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from fedaudit.api.plugin import Progress, no_progress
-from fedaudit.metrics.overlap import Overlap, OverlapSettings, Prepared, compare_prepared, prepare
+from fedaudit.metrics.overlap import (
+    Overlap,
+    OverlapSettings,
+    Prepared,
+    compare_prepared,
+    prepare_text,
+)
 from fedaudit.system.processes import processes
 
 FEW = 4000
@@ -23,7 +29,7 @@ Row = tuple[str, tuple[str, ...]]
 """A suffix, and the continuations that it is compared with."""
 
 
-def compared(
+def compare_all(
     pairs: Collection[Pair],
     settings: OverlapSettings,
     *,
@@ -84,7 +90,7 @@ def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> Found:
     """Compare a chunk; this is what runs in a process."""
     found: Found = []
     for suffix, texts in chunk:
-        ready = prepare(suffix, settings)
+        ready = prepare_text(suffix, settings)
         overlaps = ((at, compare_prepared(ready, _text(t, settings))) for at, t in enumerate(texts))
         found.append([(at, one) for at, one in overlaps if one.verdict != "none"])
     return found
@@ -93,4 +99,4 @@ def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> Found:
 @lru_cache(maxsize=1 << 13)
 def _text(text: str, settings: OverlapSettings) -> Prepared:
     """Return a continuation, prepared; it comes again with the next suffix."""
-    return prepare(text, settings)
+    return prepare_text(text, settings)

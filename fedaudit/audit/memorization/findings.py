@@ -137,15 +137,15 @@ def _evidence(one: DrawnSuffix) -> dict[str, object]:
         "category": hit.categories[0],
         "prefixes": one.prefixes,
         "prefixes_of_others": one.others,
-        "training": marked(ours, len(hit.part.suffix)),
-        "generated": marked(theirs, len(text)),
+        "training": outline(ours, len(hit.part.suffix)),
+        "generated": outline(theirs, len(text)),
         "training_length": len(hit.part.suffix),
         "generated_length": len(text),
         "spans": [list(span) for span in hit.overlap.spans],
     }
 
 
-def marked(spans: Sequence[tuple[int, int]], length: int, cells: int = CELLS) -> str:
+def outline(spans: Sequence[tuple[int, int]], length: int, cells: int = CELLS) -> str:
     """Return a text's outline: `=` where a passage matches, `.` where none does.
 
     A cell is marked if any character that it stands for is matched.
@@ -171,12 +171,12 @@ def _revealed(name: str, one: DrawnSuffix) -> dict[str, str]:
         "attacker": continued.client,
         "prefix_of": continued.part.document,
         "category": hit.categories[0],
-        "training": bracketed(ours, hit.part.suffix),
-        "generated": bracketed(theirs, continued.text),
+        "training": bracket_matches(ours, hit.part.suffix),
+        "generated": bracket_matches(theirs, continued.text),
     }
 
 
-def bracketed(spans: Sequence[tuple[int, int]], text: str) -> str:
+def bracket_matches(spans: Sequence[tuple[int, int]], text: str) -> str:
     """Return a text with double brackets around what matches; passages that overlap are one."""
     inside = [False] * (len(text) + 1)
     for start, end in spans:

@@ -8,8 +8,8 @@ from fedaudit.api.plugin import Engine, Progress, no_progress
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.splits import ClientSample, PrefixSuffix
-from fedaudit.metrics.bm25 import nearest
-from fedaudit.metrics.memorization import Probed, repeats
+from fedaudit.metrics.bm25 import nearest_documents
+from fedaudit.metrics.memorization import Probed, has_repeats
 from fedaudit.metrics.overlap import Category, Overlap
 
 Clients = Mapping[str, ClientSample]
@@ -57,7 +57,7 @@ class MatchedContinuation:
         return Probed(self.continued.client, tuple(found))
 
 
-def continued(
+def continue_prefixes(
     engine: Engine,
     target: Target,
     clients: Clients,
@@ -77,7 +77,7 @@ def continued(
     for _, part in parts:
         suffixes.setdefault(part.prompt, set()).add(part.suffix)
     prompts = sorted(suffixes)
-    new = room(engine, [len(begin) + len(prompt) for prompt in prompts], protocol)
+    new = new_token_count(engine, [len(begin) + len(prompt) for prompt in prompts], protocol)
     greedy = protocol.decoding == "greedy"
     probes = [
         GenerationRequest(
@@ -99,7 +99,7 @@ def continued(
         Continuation(client=name, part=part, text=said[part.prompt, part.suffix])
         for name, part in parts
     ]
-    odd = [repeats(one.text) for one in every]
+    odd = [has_repeats(one.text) for one in every]
     return ModelContinuations(
         source=target.name,
         texts=tuple(one for one, left_out in zip(every, odd, strict=True) if not left_out),
@@ -110,7 +110,7 @@ def continued(
     )
 
 
-def everything(
+def continue_all(
     engine: Engine,
     models: Sequence[Target],
     clients: Clients,
@@ -122,7 +122,7 @@ def everything(
 ) -> list[ModelContinuations]:
     """Let every model continue every prefix."""
     return [
-        continued(
+        continue_prefixes(
             engine,
             model,
             clients,
@@ -135,7 +135,7 @@ def everything(
     ]
 
 
-def room(engine: Engine, lengths: Sequence[int], protocol: Protocol) -> int:
+def new_token_count(engine: Engine, lengths: Sequence[int], protocol: Protocol) -> int:
     """Return how many tokens are written: as many as asked for, or as the context has room for."""
     longest = max(lengths, default=0)
     if longest >= engine.context_length:
@@ -146,7 +146,7 @@ def room(engine: Engine, lengths: Sequence[int], protocol: Protocol) -> int:
     return min(protocol.new_tokens, engine.context_length - longest)
 
 
-def candidates(
+def candidate_pairs(
     heard: ModelContinuations,
     clients: Clients,
     protocol: Protocol,
@@ -163,7 +163,11 @@ def candidates(
         rows = [at for at, one in enumerate(heard.texts) if one.client == asker and one.text]
         parts = looked_for(clients, asker, owner)
         texts = {heard.texts[at].text: None for at in rows}
-        best = nearest(list(texts), [p.suffix for p in parts], _most(protocol)) if parts else []
+        best = (
+            nearest_documents(list(texts), [p.suffix for p in parts], _most(protocol))
+            if parts
+            else []
+        )
         chosen = dict(zip(texts, best, strict=False))
         for at in rows:
             found[at] += [(owner, parts[i]) for i in chosen.get(heard.texts[at].text, ())]
@@ -183,7 +187,7 @@ def _most(protocol: Protocol) -> int | None:
     return None if protocol.all_pairs else protocol.retrieved
 
 
-def shared(clients: Clients) -> Iterator[str]:
+def shared_text_caveats(clients: Clients) -> Iterator[str]:
     """Yield what the report says of texts that two clients have."""
     names = sorted(clients)
     for at, one in enumerate(names):
@@ -197,7 +201,7 @@ def shared(clients: Clients) -> Iterator[str]:
                 )
 
 
-def judged(
+def match_continuations(
     heard: ModelContinuations,
     compared_with: Sequence[Sequence[tuple[str, PrefixSuffix]]],
     overlaps: Mapping[tuple[str, str], Overlap],

@@ -51,7 +51,7 @@ def rows(
     return [*made, *_lengths(found, clients, protocol, engine)]
 
 
-def unmeasured(protocol: Protocol) -> list[Measurement]:
+def missing_rows(protocol: Protocol) -> list[Measurement]:
     """Return the rows that say why nothing was measured: no client has a text to ask with."""
     scope = {"source": "tuned", "category": ALL, **protocol.scope()}
     why = f"no client has a text of at least {protocol.least} tokens"

@@ -8,7 +8,7 @@ from fedaudit.metrics.overlap import (
     CachedScores,
     Category,
     Overlap,
-    categories,
+    hit_categories,
     paraphrases,
     sentence_pairs,
 )
@@ -37,7 +37,7 @@ class Entities:
         return [self.known[text] for text in texts]
 
 
-def named(
+def pair_categories(
     overlaps: Overlaps,
     scorer: Paraphraser | None,
     detector: Callable[[], PiiDetector],
@@ -46,7 +46,7 @@ def named(
 ) -> dict[tuple[str, str], tuple[Category, ...]]:
     """Return the categories that each pair counts for; pairs that count for none are left out."""
     if scorer is None:
-        found = {pair: categories(overlap) for pair, overlap in overlaps.items()}
+        found = {pair: hit_categories(overlap) for pair, overlap in overlaps.items()}
         return {pair: names for pair, names in found.items() if names}
     asked = {
         pair: None
@@ -57,7 +57,7 @@ def named(
     finder = Entities(detector())
     finder.find([s.lower() if compat else s for s in dict.fromkeys(s for p in asked for s in p)])
     found = {
-        (suffix, text): categories(
+        (suffix, text): hit_categories(
             overlap, paraphrases(suffix, text, overlap, scores, finder, compat=compat)
         )
         for (suffix, text), overlap in overlaps.items()
@@ -65,7 +65,7 @@ def named(
     return {pair: names for pair, names in found.items() if names}
 
 
-def told(scorer: Paraphraser | None, detector: Callable[[], PiiDetector]) -> str:
+def paraphrase_caveats(scorer: Paraphraser | None, detector: Callable[[], PiiDetector]) -> str:
     """Return what the report says of the stage."""
     if scorer is None:
         return OFF

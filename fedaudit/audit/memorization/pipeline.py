@@ -17,7 +17,7 @@ from fedaudit.api.templates import template
 from fedaudit.audit import environment, evidence, pipeline
 from fedaudit.audit import fingerprint as identity
 from fedaudit.audit.access import fingerprint
-from fedaudit.audit.inputs.files import reading
+from fedaudit.audit.inputs.files import reading_caveats
 from fedaudit.audit.memorization import (
     comparison,
     findings,
@@ -32,12 +32,12 @@ from fedaudit.audit.memorization.matching import Clients, ModelContinuations
 from fedaudit.audit.memorization.measurements import ModelMatches
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.request import MemorizationRequest
-from fedaudit.audit.pipeline import Audit, Watcher, silent
+from fedaudit.audit.pipeline import Audit, Watcher, no_watcher
 from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.extraction.prefixes import PiiOccurrence
-from fedaudit.federation.folder import unchecked
+from fedaudit.federation.folder import unchecked_caveats
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.journal.shards import AuditJournal
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
@@ -78,11 +78,11 @@ def check(request: MemorizationRequest) -> AuditTarget:
 def run(
     request: MemorizationRequest,
     redactor: Callable[[], "Redactor"],
-    watch: Watcher = silent,
+    watch: Watcher = no_watcher,
     kept: AuditJournal | None = None,
 ) -> Audit:
     """Measure what `request` names and return the report; `kept` is what earlier runs were told."""
-    from fedaudit.report.run_header import framed
+    from fedaudit.report.run_header import build_report
 
     started, audited = datetime.now(UTC), check(request)
     form = audited.federation.template if audited.federation else template(request.template)
@@ -90,9 +90,9 @@ def run(
     texts = {client: file.documents for client, file in files.items()}
     name = identity.identity(request, audited)
     engine, base_sha256 = pipeline.load(audited, form, request, kept)
-    request, shortened = prefix_length.chosen(request, texts, engine, form)
+    request, shortened = prefix_length.choose_prefix_length(request, texts, engine, form)
     clients = {
-        client: splits.sampled(own, engine, form, request.protocol, seed=request.seed)
+        client: splits.sample_splits(own, engine, form, request.protocol, seed=request.seed)
         for client, own in texts.items()
     }
     if not any(one.parts for one in clients.values()):
@@ -102,10 +102,10 @@ def run(
     if audited.adapter:
         every = [document for own in texts.values() for document in own]
         changed = adapter_effect.measure(engine, models[0], Target(name="base"), every)
-    begun = prompt_start.choose(engine, models[0], _known(clients))
+    begun = prompt_start.choose_prompt_start(engine, models[0], _known(clients))
     begin = engine.beginnings[begun.chosen.start]
     asked = CachingEngine(engine, kept) if kept else engine
-    heard = matching.everything(
+    heard = matching.continue_all(
         asked, models, clients, request.protocol, begin=begin, seed=request.seed, watch=watch
     )
     if kept:
@@ -117,8 +117,8 @@ def run(
     leaks, revealed = findings.findings(examples, compared="base" in answers)
     limits = [*shortened, *_limits(clients, request, measurements, len(examples)), *notes]
     result = Result(measurements=tuple(measurements), findings=tuple(leaks), limits=tuple(limits))
-    [shown] = evidence.unhashed([result], redactor)
-    report = framed(
+    [shown] = evidence.replace_hashed_ids([result], redactor)
+    report = build_report(
         command=request.command,
         name=name,
         config={
@@ -127,7 +127,7 @@ def run(
             "sentences": splitter(),
         },
         started=started,
-        **pipeline.before(kept),
+        **pipeline.resumption_facts(kept),
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
         sha256=fingerprint(audited) or base_sha256,
@@ -139,8 +139,12 @@ def run(
         data=[file.row() for file in files.values()],
         seeds={request.purpose: request.seed},
         measurements=shown.measurements,
-        findings=evidence.masked(shown.findings, redactor),
-        limits=[*shown.limits, *unchecked(audited.federation), *reading(list(files.values()))],
+        findings=evidence.mask_findings(shown.findings, redactor),
+        limits=[
+            *shown.limits,
+            *unchecked_caveats(audited.federation),
+            *reading_caveats(list(files.values())),
+        ],
     )
     return Audit(report=report, revealed=tuple(revealed), audited=audited)
 
@@ -176,22 +180,26 @@ def _found(
     """Return what of it is somebody's; all models are compared together."""
     protocol, scorer = request.protocol, _scorer(request)
     beside = [
-        matching.candidates(one, clients, protocol, watch(f"retrieving suffixes: {one.source}"))
+        matching.candidate_pairs(
+            one, clients, protocol, watch(f"retrieving suffixes: {one.source}")
+        )
         for one in heard
     ]
-    overlaps = comparison.compared(
+    overlaps = comparison.compare_all(
         _pairs(heard, beside),
         ORIGINAL if protocol.compat else DEFAULT,
         workers=request.workers,
         progress=watch("comparing texts"),
     )
-    named = paraphrase.named(overlaps, scorer, lambda: _detector(request), compat=protocol.compat)
+    named = paraphrase.pair_categories(
+        overlaps, scorer, lambda: _detector(request), compat=protocol.compat
+    )
     answers = [
-        matching.judged(one, parts, overlaps, named)
+        matching.match_continuations(one, parts, overlaps, named)
         for one, parts in zip(heard, beside, strict=True)
     ]
     found = [ModelMatches(heard=one, answers=row) for one, row in zip(heard, answers, strict=True)]
-    return found, [paraphrase.told(scorer, lambda: _detector(request))]
+    return found, [paraphrase.paraphrase_caveats(scorer, lambda: _detector(request))]
 
 
 def _pairs(
@@ -244,8 +252,8 @@ def _limits(
     clients: Clients, request: MemorizationRequest, rows: Sequence[Measurement], examples: int
 ) -> Iterator[str]:
     """Yield what the measure cannot tell, or did not look at."""
-    yield from splits.told(clients, request.protocol)
-    yield from matching.shared(clients)
+    yield from splits.unused_text_caveats(clients, request.protocol)
+    yield from matching.shared_text_caveats(clients)
     if not any(row.scope["source"] == "base" for row in rows if row.metric == "mr_total"):
         yield NO_BASE
     chinese = [n for n, one in clients.items() if any(has_han(p.suffix) for p in one.parts)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedaudit.audit.memorization.request import MemorizationRequest
 
 
-def chosen(
+def choose_prefix_length(
     request: "MemorizationRequest",
     files: Mapping[str, Sequence[Document]],
     engine: Engine,
@@ -27,7 +27,7 @@ def chosen(
     nothing is changed.
     """
     protocol = request.protocol
-    sizes = lengths(files.values(), engine, form) if request.shorter else []
+    sizes = text_lengths(files.values(), engine, form) if request.shorter else []
     length = median_low(sizes) - HARDLY if sizes else 0
     if not 0 < length < protocol.prefix_length:
         return request, []
@@ -43,13 +43,15 @@ def too_short(
 ) -> str:
     """Return why nothing can be asked, and the longest prefix with which something can be."""
     none = f"No client has a text of at least {protocol.least:,} tokens: there is nothing to ask."
-    longest = max(lengths(files, engine, form), default=0)
+    longest = max(text_lengths(files, engine, form), default=0)
     if longest <= HARDLY:
         return f"{none} The longest has {longest:,}, and any prefix needs {HARDLY + 1:,}."
     return f"{none} Take a shorter --prefix-length, of {longest - HARDLY:,} at most."
 
 
-def lengths(files: Iterable[Sequence[Document]], engine: Engine, form: PromptTemplate) -> list[int]:
+def text_lengths(
+    files: Iterable[Sequence[Document]], engine: Engine, form: PromptTemplate
+) -> list[int]:
     """Return how many tokens the different input texts of each client have."""
     own = ([d for d in documents if not d.is_prompt] for documents in files)
-    return [size for some in own for size in splits.sizes(some, engine, form)]
+    return [size for some in own for size in splits.text_sizes(some, engine, form)]

@@ -50,15 +50,15 @@ class ClientSample:
 
     def has(self, part: PrefixSuffix) -> bool:
         """Tell whether the client has a text, or one that ends alike, in any of its documents."""
-        return part.whole in self.wholes or same(part.suffix) in self.suffixes
+        return part.whole in self.wholes or normalize_copy(part.suffix) in self.suffixes
 
 
-def same(text: str) -> str:
+def normalize_copy(text: str) -> str:
     """Return `text` so that copies are equal: white space does not count."""
     return " ".join(text.split())
 
 
-def sampled(
+def sample_splits(
     documents: Sequence[Document],
     engine: Engine,
     form: PromptTemplate,
@@ -79,7 +79,7 @@ def sampled(
     long_enough = 0
     for part in _cut(drawn, engine, form, protocol):
         long_enough += 1
-        suffixes.add(same(part.suffix))
+        suffixes.add(normalize_copy(part.suffix))
         wholes.add(part.whole)
         if len(parts) < protocol.sample:
             parts.append(part)
@@ -100,7 +100,7 @@ def _distinct(documents: Sequence[Document], form: PromptTemplate, seed: int) ->
     first: dict[str, Document] = {}
     for document in sorted(documents, key=lambda one: one.id):
         start, end = place(document, form)
-        first.setdefault(same(document.text[start:end]), document)
+        first.setdefault(normalize_copy(document.text[start:end]), document)
 
     return [first[text] for text in sorted(first, key=lambda text: _digest(f"{seed}:{text}"))]
 
@@ -144,7 +144,9 @@ def _tokenized(documents: Sequence[Document], engine: Engine) -> Iterator[tuple[
         yield from zip(batch, engine.tokenize([one.text for one in batch]), strict=True)
 
 
-def sizes(documents: Sequence[Document], engine: Engine, form: PromptTemplate) -> Iterator[int]:
+def text_sizes(
+    documents: Sequence[Document], engine: Engine, form: PromptTemplate
+) -> Iterator[int]:
     """Yield how many tokens each different input text has."""
     own = [document for document in documents if not document.is_prompt]
     for document, tokens in _tokenized(_distinct(own, form, seed=0), engine):
@@ -184,7 +186,7 @@ def _part(
         suffix=document.text[cut:end].strip(),
         given=after - begin,
         output=_answered(document, offsets[after:]),
-        whole=_digest(same(document.text[start:end])),
+        whole=_digest(normalize_copy(document.text[start:end])),
     )
     return part, begin
 
@@ -204,7 +206,7 @@ def _after(part: PrefixSuffix, header: tuple[int, ...], begin: int) -> PrefixSuf
     return replace(part, prompt=(*header, *part.prompt[begin:]))
 
 
-def told(clients: Mapping[str, ClientSample], protocol: Protocol) -> Iterator[str]:
+def unused_text_caveats(clients: Mapping[str, ClientSample], protocol: Protocol) -> Iterator[str]:
     """Yield what the report says of texts that were not used, client by client."""
     for name, one in clients.items():
         if not one.documents:

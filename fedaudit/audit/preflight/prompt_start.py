@@ -35,7 +35,9 @@ class PromptStartScores:
         }
 
 
-def choose(engine: Engine, target: Target, places: Sequence[PiiOccurrence]) -> PromptStartScores:
+def choose_prompt_start(
+    engine: Engine, target: Target, places: Sequence[PiiOccurrence]
+) -> PromptStartScores:
     """Return the beginnings under which `target` finds the auditor's own PII likeliest.
 
     Without known PII of a kind, a text begins as the tokenizer begins it and a crop bare.

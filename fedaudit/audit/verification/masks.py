@@ -20,13 +20,13 @@ from fedaudit.report.redaction import (
 _RECORD = re.compile(r"record-([0-9a-f]{16})")
 
 
-def written(report: Mapping[str, Any]) -> PromptTemplate:
+def record_template(report: Mapping[str, Any]) -> PromptTemplate:
     """Return the template that a report's records were rendered with, as far as one can tell."""
     named = report["run"]["config"].get("template")
     return TEMPLATES[named if isinstance(named, str) and named in TEMPLATES else "fed_pii"]
 
 
-def stated(report: Mapping[str, Any]) -> set[str]:
+def stated_masks(report: Mapping[str, Any]) -> set[str]:
     """Return the HMACs in a report's findings and scopes, of masks and of keyed names."""
     scopes = [row["scope"] for row in report["measurements"]]
     return set(_hmacs([report["findings"], scopes]))
@@ -42,7 +42,7 @@ def key_at_hand(place: Path) -> bytes | None:
         return None
 
 
-def known(files: Iterable[Path], form: PromptTemplate, key: bytes) -> set[str]:
+def known_masks(files: Iterable[Path], form: PromptTemplate, key: bytes) -> set[str]:
     """Return the HMACs of all annotated strings in files of records, and of the records' ids."""
     mask = Redactor(key).mask
     texts: set[str] = set()

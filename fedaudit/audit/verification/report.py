@@ -10,7 +10,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.audit.verification import masks
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import DEPLOYED
-from fedaudit.system.files import over, sha256
+from fedaudit.system.files import hash_files, sha256
 
 Report = Mapping[str, Any]
 State = Literal["same", "differs", "not at hand", "not checked"]
@@ -36,7 +36,7 @@ class Check:
         return f"{self.state}: {self.kind} {self.name}" + (f" ({self.why})" if self.why else "")
 
 
-def checks(report: Report, place: Path, root: Path | None = None) -> Iterator[Check]:
+def verify_report(report: Report, place: Path, root: Path | None = None) -> Iterator[Check]:
     """Check a valid report that lies in the folder `place`: its verdict and all that it names.
 
     Relative names begin at `root`; without one, in the working directory, or in the nearest
@@ -65,11 +65,11 @@ def verdict(report: Report) -> Check:
 
 def _masks(report: Report, place: Path, files: Sequence[Path]) -> Iterator[Check]:
     """Tell how many masks are of strings in the files of records, where there are any."""
-    stated = masks.stated(report)
+    stated = masks.stated_masks(report)
     if not stated:
         return
     key = masks.key_at_hand(place)
-    found = stated & masks.known(files, masks.written(report), key) if key else set()
+    found = stated & masks.known_masks(files, masks.record_template(report), key) if key else set()
     one = Check(state="same", kind="masks", name=f"{len(found):,} of {len(stated):,}")
     if found == stated:
         yield replace(one, why="of strings in these records")
@@ -116,7 +116,10 @@ def _of_adapter(folder: Path) -> Iterator[tuple[str, str]]:
     deployed = folder.resolve()
     if deployed.parent.name == DEPLOYED and not (folder / adapters.WEIGHTS).exists():
         paths = [p for name in ("*.safetensors", adapters.CONFIG) for p in deployed.rglob(name)]
-        yield over({path.relative_to(deployed).as_posix(): sha256(path) for path in paths}), ""
+        yield (
+            hash_files({path.relative_to(deployed).as_posix(): sha256(path) for path in paths}),
+            "",
+        )
         return
     yield adapters.fingerprint(folder), ""
     yield sha256(folder / adapters.WEIGHTS), adapters.CONFIG

@@ -29,8 +29,8 @@ from fedaudit.cli.options import (
     Seed,
     Set,
     Watermark,
-    given,
     nothing_before,
+    plugin_options,
 )
 
 app = typer.Typer(
@@ -102,7 +102,7 @@ def attribute(
     from fedaudit.api.errors import UsageError
     from fedaudit.attribution import pipeline
     from fedaudit.attribution.owner.worker_pool import Machine
-    from fedaudit.cli.console import bars, placed, reported
+    from fedaudit.cli.console import progress_bars, report_and_exit_code, report_folder
 
     if rounds is None:
         raise UsageError(
@@ -115,7 +115,7 @@ def attribute(
         commitments=commitments,
         methods=tuple(dict.fromkeys(attribution or ["fed_attr"])),
         wish=sums_options.wish(*chosen),
-        options=given(set_),
+        options=plugin_options(set_),
         threshold=tau,
         alpha=alpha,
         seed=seed or 0,
@@ -129,9 +129,9 @@ def attribute(
         return sums_options.told(
             sums_options.planned(rounds, request.wish), known.marks, request.machine, helpers
         )
-    place = placed(out, Path("runs") / "attribute" / pipeline.name_of(request, known), json)
-    with bars(quiet) as bar:
-        return reported(pipeline.run(request, bar), place, json, quiet)
+    place = report_folder(out, Path("runs") / "attribute" / pipeline.name_of(request, known), json)
+    with progress_bars(quiet) as bar:
+        return report_and_exit_code(pipeline.run(request, bar), place, json, quiet)
 
 
 app.command()(estimate.estimate)
@@ -157,16 +157,18 @@ def score(
     from fedaudit.attribution import scores as scores_file
     from fedaudit.attribution.owner import scoring
     from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
-    from fedaudit.cli.console import bars, note
+    from fedaudit.cli.console import print_note, progress_bars
     from fedaudit.federation import watermark_keys as marks_file
     from fedaudit.system.files import existing_parent
 
     found = files.read(estimates)
-    marks = [pipeline.with_options(mark, given(set_)) for mark in marks_file.read(watermark)]
+    marks = [
+        pipeline.with_options(mark, plugin_options(set_)) for mark in marks_file.read(watermark)
+    ]
     existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
-    known = scoring.known(out)
+    known = scoring.read_known(out)
     with (
-        bars(quiet) as bar,
+        progress_bars(quiet) as bar,
         DetectionPool(Machine(device=device, dtype=dtype, workers=workers)) as pool,
     ):
         progress = bar("testing estimates")
@@ -184,7 +186,7 @@ def score(
         f"{len(scored.marks)} marks in {out}, {scored.seconds:.0f} s."
     )
     if not found.base.sha256:
-        note(f"Integrity not checked: {files.NAME} has no hash of its base.")
+        print_note(f"Integrity not checked: {files.NAME} has no hash of its base.")
     return 0
 
 
@@ -201,15 +203,15 @@ def decide(
     """Combine the scores of all rounds and flag clients. Exit code 1: somebody is flagged."""
     from fedaudit.attribution import report as reporting
     from fedaudit.attribution import scores as scores_file
-    from fedaudit.cli.console import placed, reported
+    from fedaudit.cli.console import report_and_exit_code, report_folder
 
     started = datetime.now(UTC)
     found = scores_file.read(scores)
     report = reporting.decided_report(
         found, scores, threshold=tau, alpha=alpha, started=started, commitments=commitments
     )
-    place = placed(out, Path("runs") / "attribute" / str(report.run["id"]), json)
-    return reported(report, place, json, quiet)
+    place = report_folder(out, Path("runs") / "attribute" / str(report.run["id"]), json)
+    return report_and_exit_code(report, place, json, quiet)
 
 
 app.command()(bundle.bundle)

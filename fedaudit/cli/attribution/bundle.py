@@ -24,7 +24,7 @@ def bundle(
     It opens marks: whoever has the bundle can find, plant and avoid them.
     """
     from fedaudit.attribution.evidence import bundle as bundles
-    from fedaudit.cli.console import note
+    from fedaudit.cli.console import print_note
 
     parts = bundles.BundleParts(
         estimates=estimates,
@@ -36,7 +36,7 @@ def bundle(
     )
     made = bundles.make(parts, out)
     print(f"{len(made.files)} files in {out}.")
-    note(f"{out} opens marks: whoever has it can find, plant and avoid them.")
+    print_note(f"{out} opens marks: whoever has it can find, plant and avoid them.")
     return 0
 
 
@@ -59,13 +59,13 @@ def verify(
     from fedaudit.attribution.evidence import verification
     from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
     from fedaudit.cli import evidence
-    from fedaudit.cli.console import bars
+    from fedaudit.cli.console import progress_bars
 
     with (
-        bars(quiet) as bar,
+        progress_bars(quiet) as bar,
         DetectionPool(Machine(device=device, dtype=dtype, workers=workers)) as pool,
     ):
         progress = bar("testing estimates")
-        found = list(verification.checks(folder, pool, client=client, progress=progress))
+        found = list(verification.verify_bundle(folder, pool, client=client, progress=progress))
     evidence.print_checks(found)
     return evidence.DIFFERS if any(one.state == "differs" for one in found) else 0

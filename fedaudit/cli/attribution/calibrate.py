@@ -28,12 +28,12 @@ def calibrate(
     """
     from fedaudit.attribution import scores as scores_file
     from fedaudit.attribution.decision import calibration
-    from fedaudit.attribution.decision.decision import allowed
-    from fedaudit.cli.console import bars
+    from fedaudit.attribution.decision.decision import check_limits
+    from fedaudit.cli.console import progress_bars
 
-    allowed(tau, alpha)
+    check_limits(tau, alpha)
     found = scores_file.read(scores)
-    with bars(quiet) as bar:
+    with progress_bars(quiet) as bar:
         lines = calibration.calibrate(
             found,
             threshold=tau,

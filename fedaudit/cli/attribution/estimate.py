@@ -52,30 +52,32 @@ def estimate(
     from fedaudit.attribution.server import dry_run as forecast
     from fedaudit.attribution.server import estimation, ledger
     from fedaudit.attribution.server import sums_log as log_of
-    from fedaudit.cli.console import bars, note
-    from fedaudit.federation.folder import unchecked
+    from fedaudit.cli.console import print_note, progress_bars
+    from fedaudit.federation.folder import unchecked_caveats
 
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
     chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
     wish = sums_options.wish(*chosen, rounds=round_ or ())
-    planned = estimation.remaining(sums_options.planned(rounds, wish, secret=True), out)
+    planned = estimation.remaining_plan(sums_options.planned(rounds, wish, secret=True), out)
     beside = out if out.name else out.absolute()
     place = log or beside.with_name(f"{beside.name}.log.json")
     logs = log_of.read(place, estimation.identity(planned.federation))
-    planned = ledger.resumed(planned, logs) if seed is None else planned
+    planned = ledger.resume_plan(planned, logs) if seed is None else planned
     entries = ledger.check(planned, estimation.identity(planned.federation), logs)
     again = [one.round for one in entries if one.round in planned.designs]
     if dry_run:
-        return sums_options.told(planned, (), None, helpers, ledger.told(planned.federation, again))
-    with bars(quiet) as bar:
+        return sums_options.told(
+            planned, (), None, helpers, ledger.describe_releases(planned.federation, again)
+        )
+    with progress_bars(quiet) as bar:
         found, seconds = estimation.estimate(planned, out, place, progress=bar("asking for sums"))
     print(
         f"{len(found.rounds)} rounds with {sum(len(one.estimates) for one in found.rounds)} "
         f"estimates in {out}, {planned.queries} sums, {seconds:.0f} s."
     )
-    given_away = (*forecast.held(planned), *forecast.exposed(planned))
-    print("\n".join([*given_away, *ledger.told(planned.federation, again)]))
-    for told in unchecked(planned.federation):
-        note(told)
-    note(f"What was asked for is in {place}; it stays with the server.", quiet=quiet)
+    given_away = (*forecast.describe_choices(planned), *forecast.describe_exposure(planned))
+    print("\n".join([*given_away, *ledger.describe_releases(planned.federation, again)]))
+    for told in unchecked_caveats(planned.federation):
+        print_note(told)
+    print_note(f"What was asked for is in {place}; it stays with the server.", quiet=quiet)
     return 0

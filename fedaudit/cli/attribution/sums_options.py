@@ -86,9 +86,11 @@ def planned(rounds: Path, wish: "ProtocolConfig", *, secret: bool = False) -> "S
     """Return what would be asked of a federation."""
     from fedaudit.attribution.server import query_plan
     from fedaudit.federation.folder import open_federation
-    from fedaudit.system.files import existing
+    from fedaudit.system.files import existing_path
 
-    return query_plan.plan(open_federation(existing(rounds, "federation")), wish, secret=secret)
+    return query_plan.plan(
+        open_federation(existing_path(rounds, "federation")), wish, secret=secret
+    )
 
 
 def told(
@@ -98,5 +100,5 @@ def told(
     from fedaudit.attribution.server import collusion, dry_run
 
     worse = collusion.lines(plan, colluding)
-    print("\n".join([*dry_run.lines(plan, marks, machine), *worse, *more]))
+    print("\n".join([*dry_run.describe_plan(plan, marks, machine), *worse, *more]))
     return 0

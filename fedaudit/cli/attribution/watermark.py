@@ -49,10 +49,10 @@ def make(
     with one, whoever knows it can find the mark.
     """
     from fedaudit.attribution.owner import watermarking
-    from fedaudit.cli.console import bars, note
-    from fedaudit.data.corpus import told
+    from fedaudit.cli.console import print_note, progress_bars
+    from fedaudit.data.corpus import unread_caveat
 
-    with bars(quiet) as bar:
+    with progress_bars(quiet) as bar:
         made = watermarking.make(
             watermarking.WatermarkOrder(
                 documents=documents,
@@ -72,9 +72,9 @@ def make(
         )
     print(f"{made.count} documents with mark {made.mark.id} in {out}.")
     print(f"Its commitment is {made.commitment}: publish it before anybody trains.")
-    for line in told(documents, made.unread):
-        note(f"{line}; {out} is without them.", quiet=quiet)
-    note(f"{watermark} holds what finds it: keep it secret.", quiet=quiet)
+    for line in unread_caveat(documents, made.unread):
+        print_note(f"{line}; {out} is without them.", quiet=quiet)
+    print_note(f"{watermark} holds what finds it: keep it secret.", quiet=quiet)
     return 0
 
 
@@ -92,7 +92,7 @@ def commitment(
     """
     from fedaudit.attribution.owner import watermarking
 
-    found = watermarking.published(watermark, out)
+    found = watermarking.publish_commitments(watermark, out)
     for one in found.commitments:
         print(f"{one.sha256}  {one.id}  {one.plugin}")
     return 0
@@ -118,13 +118,13 @@ def check(
     """Test texts, or what a model answers, for every mark. Exit code 1: one is found."""
     from fedaudit.api.errors import UsageError
     from fedaudit.attribution.owner import watermarking
-    from fedaudit.cli.console import bars
+    from fedaudit.cli.console import progress_bars
 
     if not isfinite(z):
         raise UsageError("--z takes a finite number.")
     if sum((texts is not None, adapter is not None, base)) != 1:
         raise UsageError("Name one thing to test: a file of texts, --adapter FOLDER, or --base.")
-    with bars(quiet) as bar:
+    with progress_bars(quiet) as bar:
         found = watermarking.check(
             watermark,
             texts=texts,
@@ -140,10 +140,10 @@ def check(
 
 
 def _lines(found: "Sequence[tuple[str, Score]]", z: float) -> list[str]:
-    from fedaudit.report.redaction import visible
+    from fedaudit.report.redaction import make_visible
 
     return [f"{'mark':<16} {'z':>8} {'p':>9} {'hits':>7} {'of':>7} {'chance':>7}  found"] + [
-        f"{visible(mark):<16} {score.z:>8.2f} {score.p_value:>9.2g} {score.hits:>7} {score.n:>7} "
+        f"{make_visible(mark):<16} {score.z:>8.2f} {score.p_value:>9.2g} {score.hits:>7} {score.n:>7} "
         f"{score.chance:>7.1%}  {'yes' if score.z > z else 'no'}"
         for mark, score in found
     ]

@@ -14,18 +14,18 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.api.plugin import PrefixProbabilities
-from fedaudit.engine.batching import padded
+from fedaudit.engine.batching import padded_length
 from fedaudit.engine.exact.search import (
     SearchBranches,
     SearchConfig,
     SearchTotals,
     distribution,
-    spread,
+    expand_branches,
 )
 from fedaudit.engine.exact.token_automaton import Integers
-from fedaudit.engine.generation.decoding import prefilled
+from fedaudit.engine.generation.decoding import prefill
 from fedaudit.engine.generation.sampler import probe_key
-from fedaudit.engine.scoring.shared_prefix import BatchLimits, selected
+from fedaudit.engine.scoring.shared_prefix import BatchLimits, select_rows
 
 TABLES = 20
 """A row of probabilities takes the room of so many rows of logits: several tables of float64 are in
@@ -73,7 +73,7 @@ class SearchRequest:
 
 
 @torch.inference_mode()
-def chances(
+def prefix_probabilities(
     model: PreTrainedModel,
     asked: SearchRequest,
     strings: Sequence[str],
@@ -91,7 +91,7 @@ def chances(
     for batch in _batches(asked.prompts, walk.new, bounds):
         some = asked[batch]
         sums = SearchTotals(len(place), some.trials)
-        room = _room(padded(len(some.prompts[0])) + walk.new, bounds)
+        room = _room(padded_length(len(some.prompts[0])) + walk.new, bounds)
         rows = max(1, bounds.logits // TABLES)
         BatchSearch(model=model, walk=walk, found=sums, room=room, rows=rows).go(some)
         yield batch, list(sums.chances(columns))
@@ -101,7 +101,7 @@ def _batches(
     prompts: Sequence[Sequence[int]], new: int, bounds: BatchLimits
 ) -> Iterator[list[int]]:
     """Yield the indices of prompts of one padded length, longest first."""
-    widths = [padded(len(prompt)) for prompt in prompts]
+    widths = [padded_length(len(prompt)) for prompt in prompts]
     for width in sorted(set(widths), reverse=True):
         alike = [index for index, own in enumerate(widths) if own == width]
         room = _room(width + new, bounds)
@@ -143,7 +143,9 @@ class BatchSearch:
             part = slice(start, start + self.rows)
             table = distribution(logits[part], self.walk)
             ends = used + 1 == self.walk.new
-            row, token, one = spread(table, branches[part], self.walk, self.found, ends=ends)
+            row, token, one = expand_branches(
+                table, branches[part], self.walk, self.found, ends=ends
+            )
             rows.append(row + start)
             tokens.append(token)
             longer.append(one)
@@ -161,7 +163,7 @@ def _prefilled(
     model: PreTrainedModel, prompts: Sequence[Sequence[int]]
 ) -> tuple[PrefilledRows, torch.Tensor]:
     """Read prompts of one padded length; return the logits (rows, vocabulary) of what follows."""
-    logits, mask, cache = prefilled(model, prompts)
+    logits, mask, cache = prefill(model, prompts)
     return PrefilledRows(cache, mask, mask.sum(-1, keepdim=True) - 1), logits
 
 
@@ -169,7 +171,7 @@ def _read(model: PreTrainedModel, level: SearchLevel) -> tuple[PrefilledRows, to
     """Read one more token of every branch, each behind its own row of what was read before."""
     before = level.before
     rows = torch.as_tensor(level.rows, device=model.device)
-    cache = selected(before.cache, rows)
+    cache = select_rows(before.cache, rows)
     mask = torch.nn.functional.pad(before.mask[rows], (0, 1), value=1)
     position = before.position[rows] + 1
     logits = model(

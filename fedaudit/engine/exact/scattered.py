@@ -8,7 +8,7 @@ from fedaudit.api.plugin import PrefixProbabilities
 from fedaudit.engine.generation.sampler import probe_key
 
 
-def apart(
+def scatter_probabilities(
     found: PrefixProbabilities, prompt: Sequence[int], trials: Sequence[int], seed: int
 ) -> list[PrefixProbabilities]:
     """Return the chances of each question, which wanted `trials` draws of all that were made.

@@ -18,7 +18,7 @@ import torch
 from fedaudit.api.plugin import PrefixProbabilities
 from fedaudit.api.records import SamplingParams
 from fedaudit.engine.exact.token_automaton import Integers, TokenAutomaton
-from fedaudit.engine.generation.sampler import mixed, probabilities
+from fedaudit.engine.generation.sampler import probabilities, splitmix64
 
 Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
@@ -128,7 +128,7 @@ def distribution(logits: torch.Tensor, walk: SearchConfig) -> torch.Tensor:
     return probabilities(logits.float(), walk.decoding)[:, order]
 
 
-def spread(
+def expand_branches(
     table: torch.Tensor,
     branches: SearchBranches,
     walk: SearchConfig,
@@ -163,7 +163,7 @@ def spread(
         nodes=nodes,
         mass=_taken(table, at, tokens) * before.mass,
         drawn=before.drawn,
-        keys=mixed(before.keys + tokens.astype(np.uint64) * _STEP),
+        keys=splitmix64(before.keys + tokens.astype(np.uint64) * _STEP),
     )
     follow = np.where(before.drawn, tokens == token[at], walk.followed(longer))
     given_up = np.flatnonzero(~follow & ~before.drawn)
@@ -210,13 +210,13 @@ def _launched(given_up: SearchBranches, found: SearchTotals) -> tuple[Integers, 
         nodes=one.nodes,
         mass=np.zeros(len(out)),
         drawn=np.ones(len(out), dtype=np.bool_),
-        keys=mixed(one.keys + (which.astype(np.uint64) + np.uint64(1)) * _DRAW),
+        keys=splitmix64(one.keys + (which.astype(np.uint64) + np.uint64(1)) * _DRAW),
     )
 
 
 def _uniform(keys: Keys, salt: np.uint64) -> Floats:
     """Return a number in [0, 1) for each key."""
-    return np.asarray((mixed(keys ^ salt) >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+    return np.asarray((splitmix64(keys ^ salt) >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def _taken(table: torch.Tensor, rows: Integers, columns: Integers) -> Floats:

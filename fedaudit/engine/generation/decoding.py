@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from fedaudit.engine.batching import SampleRange, padded, rows_of
+from fedaudit.engine.batching import SampleRange, padded_length, rows_of
 from fedaudit.engine.generation import shared_prefix
 from fedaudit.engine.generation.kv_cache import Integers
 from fedaudit.engine.generation.sequences import (
@@ -54,7 +54,7 @@ class DecodeRows(Protocol):
 
 
 @torch.inference_mode()
-def continuations(
+def decode_batch(
     model: PreTrainedModel, work: SamplingJob, batch: Sequence[SampleRange], kept: Kept
 ) -> list[list[int]]:
     """Return the new tokens of every sample in `batch`, in order, up to an end token.
@@ -70,7 +70,7 @@ def continuations(
 
 
 @torch.inference_mode()
-def refilled(
+def decode_refilled(
     model: PreTrainedModel, work: SamplingJob, waiting: Sequence[SampleRange], rows: int
 ) -> Iterator[Answered]:
     """Yield the pieces of `waiting` with the new tokens of their samples, as they end.
@@ -99,7 +99,7 @@ def _fitting(work: SamplingJob, waiting: Iterable[SampleRange], room: int) -> li
     widths = set[int]()
     for piece in waiting:
         room -= piece.last - piece.first
-        widths.add(padded(len(work.probes[piece.index].prompt)))
+        widths.add(padded_length(len(work.probes[piece.index].prompt)))
         if room < 0 or len(widths) > 1:
             break
         batch.append(piece)
@@ -118,7 +118,7 @@ class DecodeLoop:
         self._most = max(1, ENTRIES // new)
         largest = min(self._most, max(piece.last - piece.first for piece in pieces))
         self._entries = largest * (new - 1)
-        self._refills = shared_prefix.fits(model)
+        self._refills = shared_prefix.supports_grouping(model)
         self._samples: RunningSequences | None = None
         self.drawn = OutputBuffer(work, new, rows_of(pieces))
 
@@ -149,9 +149,9 @@ class DecodeLoop:
         if not self.going:
             self._begin()
         sizes = [piece.last - piece.first for piece in batch]
-        group, owner = shared_prefix.grouped(sizes, self._most)
+        group, owner = shared_prefix.group_samples(sizes, self._most)
         prompts = [self._work.probes[piece.index].prompt for piece in batch]
-        logits, mask, cache = prefilled(self._model, prompts)
+        logits, mask, cache = prefill(self._model, prompts)
         new = RunningSequences.begun(self._work, batch, self.drawn.add(batch), group, owner[group])
         new = self.drawn.draw(new, logits)
         first = self._rows.join(cache, mask, owner)
@@ -169,14 +169,14 @@ class DecodeLoop:
         self._samples = self.drawn.draw(own, logits)
 
 
-def prefilled(
+def prefill(
     model: PreTrainedModel, prompts: Sequence[Sequence[int]]
 ) -> tuple[torch.Tensor, torch.Tensor, DynamicCache]:
     """Read prompts of one padded length, padded ahead.
 
     Return the logits of what follows each (prompts, vocabulary), the mask, and what is remembered.
     """
-    ids, mask = left_padded(prompts, padded(len(prompts[0])), model.device)
+    ids, mask = left_padded(prompts, padded_length(len(prompts[0])), model.device)
     cache = DynamicCache(config=model.config)
     output = model(
         input_ids=ids,

@@ -34,13 +34,13 @@ def uniforms(
     become the float64. Shapes: (rows,), (rows,), (rows,) or () -> (rows,).
     """
     with np.errstate(over="ignore"):
-        state = mixed(np.asarray(keys, dtype=np.uint64))
-        state = mixed(state + np.asarray(samples, dtype=np.uint64) * _GOLDEN)
-        state = mixed(state + np.asarray(step, dtype=np.uint64) * _GOLDEN)
+        state = splitmix64(np.asarray(keys, dtype=np.uint64))
+        state = splitmix64(state + np.asarray(samples, dtype=np.uint64) * _GOLDEN)
+        state = splitmix64(state + np.asarray(step, dtype=np.uint64) * _GOLDEN)
     return (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def mixed(state: np.ndarray) -> np.ndarray:
+def splitmix64(state: np.ndarray) -> np.ndarray:
     """Return one step of splitmix64 for each number, uint64; sums of them may wrap around."""
     state = state + _GOLDEN
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -82,7 +82,7 @@ def draw(
     if decoding.temperature == 0:
         return logits.argmax(dim=-1)[where]
     number = torch.as_tensor(uniform, device=logits.device)
-    chances = weights(logits, decoding)
+    chances = sampling_weights(logits, decoding)
     blocks = torch.nn.functional.pad(chances, (0, -chances.shape[-1] % BLOCK))
     blocks = blocks.view(len(chances), -1, BLOCK)
     # First the block, then the token in it: only sums over blocks are made of every row.
@@ -105,7 +105,7 @@ def _found(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor
     return entry.squeeze(-1), (wanted - start) / (end - start)
 
 
-def weights(logits: torch.Tensor, decoding: SamplingParams) -> torch.Tensor:
+def sampling_weights(logits: torch.Tensor, decoding: SamplingParams) -> torch.Tensor:
     """Return numbers in proportion to the chances of tokens, (rows, vocabulary).
 
     In float32, which is all that the logits have, but where top-p asks for more.

@@ -22,7 +22,7 @@ KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen
 """Kinds of model whose attention is the plain one; a test runs each of them."""
 
 
-def fits(model: PreTrainedModel) -> bool:
+def supports_grouping(model: PreTrainedModel) -> bool:
     """Say whether this model can be asked in groups: plain attention in all its layers.
 
     And positions that mean the same whatever the longest row of a batch is.
@@ -39,7 +39,7 @@ def _rope(config: PreTrainedConfig) -> str:
     return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
 
 
-def grouped(sizes: Sequence[int], most: int) -> tuple[Integers, Integers]:
+def group_samples(sizes: Sequence[int], most: int) -> tuple[Integers, Integers]:
     """Return the group of each sample, and the piece of each group, of pieces of `sizes` samples.
 
     A group has at most `most` samples.

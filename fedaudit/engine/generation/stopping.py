@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.engine.generation.kv_cache import Integers
-from fedaudit.pii.normalized_search import folded
+from fedaudit.pii.normalized_search import fold
 
 UNFINISHED = "\ufffd"
 """What stands for the first bytes of a character whose last ones have not been drawn yet."""
@@ -24,7 +24,7 @@ class StopStrings:
     """Strings, and the bytes that each token of a vocabulary writes, by its number."""
 
     def __init__(self, strings: Collection[str], table: Sequence[bytes]) -> None:
-        self._known = set(map(folded, strings))
+        self._known = set(map(fold, strings))
         self._strings = sorted(self._known)
         self.table = table
 
@@ -35,7 +35,7 @@ class StopStrings:
         the answer is `spelling`: byte by byte, of which SentencePiece's decoder shows none where
         they do not all make characters.
         """
-        text = folded(said.decode("utf-8", "replace").rstrip(UNFINISHED))
+        text = fold(said.decode("utf-8", "replace").rstrip(UNFINISHED))
         if text in self._known or self._begins(text):
             return True
         # One more accent may come to stand before those that are there.

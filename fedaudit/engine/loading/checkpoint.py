@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
 from fedaudit.federation import adapters
-from fedaudit.system.files import over, read_json, sha256
+from fedaudit.system.files import hash_files, read_json, sha256
 from fedaudit.system.names import check_path
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def fingerprints(folder: Path) -> tuple[str, str]:
     weights = {name for name in hashes if name.endswith(".safetensors")}
     counted = weights | hashes.keys() & {"config.json", "tokenizer.json"}
     aside = any("/" in name for name in weights)
-    return over(hashes), "" if aside else over({name: hashes[name] for name in counted})
+    return hash_files(hashes), "" if aside else hash_files({name: hashes[name] for name in counted})
 
 
 def files(folder: Path) -> list[str]:
@@ -174,7 +174,7 @@ def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> N
         tokenizer(["A b."], add_special_tokens=False, return_offsets_mapping=True)
         largest = max(tokenizer.get_vocab().values(), default=0)
     except BaseException as error:
-        if not refuses(error):
+        if not is_refusal(error):
             raise
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"{folder} has a tokenizer that does not work: {reason}") from None
@@ -196,7 +196,7 @@ def check_tokenizer(tokenizer: Any, model: "PreTrainedModel", folder: Path) -> N
         embeddings.register_forward_pre_hook(check_ids)
 
 
-def refuses(error: BaseException) -> bool:
+def is_refusal(error: BaseException) -> bool:
     """Tell whether a library refused a file: a panic of tokenizers, in Rust, is no Exception."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 

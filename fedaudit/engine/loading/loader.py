@@ -17,9 +17,9 @@ from transformers.utils import logging as transformers_logging
 from fedaudit import nano
 from fedaudit.api.errors import InputError, TargetError
 from fedaudit.engine.loading import checkpoint, module_patterns, quarantine
-from fedaudit.engine.loading.size_bounds import adapter_size, bounded, model_size
+from fedaudit.engine.loading.size_bounds import adapter_size, bounded_modules, model_size
 from fedaudit.federation import adapters
-from fedaudit.system.files import like
+from fedaudit.system.files import suggest_neighbour
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 UNBOUNDED = 2**20
@@ -65,7 +65,7 @@ def locate(name: str, *, fetch: bool = True) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
     except HFValidationError:
-        raise InputError(f"There is no model folder {name}.{like(path)}") from None
+        raise InputError(f"There is no model folder {name}.{suggest_neighbour(path)}") from None
     except FileNotFoundError:
         if not fetch:
             raise TargetError(
@@ -78,7 +78,7 @@ def locate(name: str, *, fetch: bool = True) -> Path:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TargetError(
             f"The base {name!r} is no folder, is not in the hub's cache and cannot be fetched: "
-            f"{reason.rstrip('.')}.{like(path)}"
+            f"{reason.rstrip('.')}.{suggest_neighbour(path)}"
         ) from None
 
 
@@ -132,7 +132,7 @@ def load(
     quarantine.check(path)
     here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     try:
-        with bounded(str(path / "config.json"), **model_size(path)):
+        with bounded_modules(str(path / "config.json"), **model_size(path)):
             tokenizer = AutoTokenizer.from_pretrained(path, **here)
             model, info = kind.from_pretrained(
                 path, dtype=dtype, use_safetensors=True, output_loading_info=True, **here
@@ -140,7 +140,7 @@ def load(
     except InputError:
         raise
     except BaseException as error:
-        if not checkpoint.refuses(error):
+        if not checkpoint.is_refusal(error):
             raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"{path} cannot be loaded as {what}: {reason}") from None
@@ -166,7 +166,7 @@ def attach(model: PreTrainedModel | PeftModel, folder: Path, name: str) -> PeftM
     check_copies(model, folder)
     whole = _whole(model)
     module_patterns.check(config, (name for name, _ in whole.named_modules()))
-    with bounded(str(folder), **adapter_size(whole, config, tensors, folder)):
+    with bounded_modules(str(folder), **adapter_size(whole, config, tensors, folder)):
         peft = with_adapter(model, config, name, trainable=False)
     try:
         fit(peft, tensors, name, str(folder))

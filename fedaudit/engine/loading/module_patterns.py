@@ -16,7 +16,7 @@ SECONDS = 5.0
 
 FEW = 256
 SHOWN = 60
-TRIAL = "fedaudit.engine.loading.module_patterns.match"
+TRIAL = "fedaudit.engine.loading.module_patterns.match_patterns"
 _PLAIN = re.compile(r"\^?[\w.-]*\$?")
 
 
@@ -37,7 +37,7 @@ def check(config: Any, names: Iterable[str]) -> None:
         ) from None
 
 
-def match(asked: Any) -> Generator[str, None, None]:
+def match_patterns(asked: Any) -> Generator[str, None, None]:
     """Match patterns against names; yields the beginning of each pattern."""
     patterns, names = asked
     for how, plain, whole in patterns:

@@ -7,7 +7,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.templates import PromptTemplate
 
 
-def beginnings(tokenizer: Any, template: PromptTemplate | None) -> Mapping[str, tuple[int, ...]]:
+def prompt_starts(tokenizer: Any, template: PromptTemplate | None) -> Mapping[str, tuple[int, ...]]:
     """Return the ways a prompt may begin under this tokenizer, by name.
 
     "bare" is nothing; "bos" the token that begins texts; "template" what stands before the

@@ -38,7 +38,7 @@ _REGISTER: tuple[Callable[..., Any], ...] = (
 
 
 @contextmanager
-def bounded(what: str, *, modules: int, weights: int) -> Iterator[None]:
+def bounded_modules(what: str, *, modules: int, weights: int) -> Iterator[None]:
     """Raise InputError, saying `what`, as soon as more is put into modules inside than these.
 
     `weights` are numbers in parameters and buffers, wherever they lie. Only what this thread builds

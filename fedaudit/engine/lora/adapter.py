@@ -69,13 +69,13 @@ def read(folder: Path) -> LoraAdapter:
 
 
 @contextmanager
-def merged(model: torch.nn.Module, folder: Path) -> Iterator[None]:
+def merged_weights(model: torch.nn.Module, folder: Path) -> Iterator[None]:
     """Add the adapter in `folder` to the base's own weights for as long as the context lasts.
 
     Each layer gets a weight of its own meanwhile: an output layer that shares the embedding's
     leaves the embedding as it is. Raises InputError for an adapter that is not of this base.
     """
-    with swapped(weights_with(model, read(folder))):
+    with swapped_weights(weights_with(model, read(folder))):
         yield
 
 
@@ -101,7 +101,7 @@ def weights_with(model: torch.nn.Module, adapter: LoraAdapter) -> Weights:
 
 
 @contextmanager
-def swapped(weights: Weights) -> Iterator[None]:
+def swapped_weights(weights: Weights) -> Iterator[None]:
     """Let layers have other weights for as long as the context lasts."""
     before = [(layer, layer.get_parameter("weight")) for layer, _ in weights]
     try:

@@ -89,7 +89,7 @@ def mean_loss(scores: Sequence[Sequence[float]]) -> float:
     return -math.fsum(score for row in scores for score in row) / count
 
 
-def stacked(
+def weighted_sum(
     folders: Sequence[Path], weights: Sequence[float]
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Return tensors (float32) and configuration of the adapter that is the weighted sum of others.
@@ -105,7 +105,9 @@ def stacked(
 
 
 @contextmanager
-def attached(engine: LocalEngine, folders: Sequence[Path]) -> Iterator[AdapterComposition]:
+def attached_composition(
+    engine: LocalEngine, folders: Sequence[Path]
+) -> Iterator[AdapterComposition]:
     """Attach adapters as one and take them off again at the end: the engine is as it was.
 
     Meanwhile the engine may be asked about any other target.

@@ -25,10 +25,10 @@ from fedaudit.engine.parallel.protocol import (
     EngineCall,
     EngineConfig,
     EngineInfo,
-    answered,
-    facts,
+    describe,
+    execute,
     fingerprint,
-    told,
+    load_and_describe,
 )
 from fedaudit.engine.parallel.ray_cluster import RayCluster, ResourceShare
 from fedaudit.engine.parallel.worker_pool import WorkerPool
@@ -68,7 +68,7 @@ class ParallelEngine:
 
     def __init__(self, crew: WorkerPool, order: EngineConfig, device: str = "auto") -> None:
         self.crew, self.order, self.device = crew, order, device
-        [(_, found)] = crew.answers([(facts, order)])
+        [(_, found)] = crew.answers([(load_and_describe, order)])
         self.facts: EngineInfo = found
         self.context_length = self.facts.context_length
         self.beginnings = self.facts.beginnings
@@ -189,12 +189,12 @@ class ParallelEngine:
     ) -> list[Any]:
         """Return every item's answer, in order; `values` and `each` are what a piece is given."""
         most = min(PIECES * self.crew.size, -(-len(items) // least))
-        parts = split(len(items), most)
+        parts = split_items(len(items), most)
         files = (self.facts.sha256, fingerprint(target))
         of_target = (target,) if target else ()
         questions = [
             (
-                answered,
+                execute,
                 EngineCall(
                     order=self.order,
                     method=method,
@@ -205,10 +205,12 @@ class ParallelEngine:
             )
             for some in parts
         ]
-        return merged(parts, self.crew.answers(questions), sizes or [1] * len(items), progress)
+        return merge_answers(
+            parts, self.crew.answers(questions), sizes or [1] * len(items), progress
+        )
 
 
-def split(items: int, most: int) -> list[range]:
+def split_items(items: int, most: int) -> list[range]:
     """Return the places of `items` in at most `most` pieces, neighbours apart.
 
     Neighbours are often alike, in length too: so pieces are about as much work as each other.
@@ -217,7 +219,7 @@ def split(items: int, most: int) -> list[range]:
     return [range(first, items, count) for first in range(count)]
 
 
-def merged(
+def merge_answers(
     parts: Sequence[Sequence[int]], answers: Any, sizes: Sequence[int], progress: Progress
 ) -> list[Any]:
     """Return the answers of all parts in the order of the items; `sizes` are for the progress."""
@@ -231,19 +233,21 @@ def merged(
     return found
 
 
-def engine(order: EngineConfig, name: str) -> "tuple[LocalEngine | ParallelEngine, EngineInfo]":
+def make_engine(
+    order: EngineConfig, name: str
+) -> "tuple[LocalEngine | ParallelEngine, EngineInfo]":
     """Return the engine that `name` means, "local[:N]" or "ray[:N]", and what is known of it.
 
     Processes end, and a cluster is given back, when nobody has the engine any more or this process
     ends.
     """
-    if children := ray_cluster.children(name):
+    if children := ray_cluster.requested_processes(name):
         made = _among_children(order, children)
-    elif (count := ray_cluster.wanted(name)) is not None:
+    elif (count := ray_cluster.requested_engines(name)) is not None:
         made = _on_ray(order, count)
     else:
         here = order.make()
-        return here, told(here)
+        return here, describe(here)
     return made, made.facts
 
 
@@ -283,6 +287,6 @@ def _made(
     return made
 
 
-def local(engine: "LocalEngine | ParallelEngine") -> LocalEngine:
+def local_engine(engine: "LocalEngine | ParallelEngine") -> LocalEngine:
     """Return the engine itself where it is in this process, else another of the same base here."""
     return engine if isinstance(engine, LocalEngine) else engine.local

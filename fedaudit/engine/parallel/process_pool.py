@@ -24,9 +24,9 @@ class ProcessBackend:
 
     def start(self) -> tuple[int, "Future[Any]"]:
         """Start a process."""
-        number, pool = next(self._numbers), processes.fresh(1)
+        number, pool = next(self._numbers), processes.fresh_pool(1)
         self._pools[number] = pool
-        with processes.undisturbed():
+        with processes.ignoring_interrupts():
             return number, _or_lost(pool.submit(int))
 
     def ask(self, worker: int, question: tuple[Callable[[Any], Any], Any]) -> "Future[Any]":
@@ -42,7 +42,7 @@ class ProcessBackend:
     def stop(self, worker: int) -> None:
         """End a process."""
         if pool := self._pools.pop(worker, None):
-            processes.end(pool)
+            processes.end_pool(pool)
 
     def close(self) -> None:
         """End all processes."""

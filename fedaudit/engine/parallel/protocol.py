@@ -63,12 +63,12 @@ class EngineCall:
     """The fingerprints of the base and of the adapter that the question is about."""
 
 
-def facts(order: EngineConfig) -> EngineInfo:
+def load_and_describe(order: EngineConfig) -> EngineInfo:
     """Return what there is to know of a base, in a process of the cluster."""
-    return told(_here(order))
+    return describe(_here(order))
 
 
-def told(engine: LocalEngine) -> EngineInfo:
+def describe(engine: LocalEngine) -> EngineInfo:
     """Return what there is to know of an engine's base."""
     return EngineInfo(
         sha256=engine.base.sha256,
@@ -79,7 +79,7 @@ def told(engine: LocalEngine) -> EngineInfo:
     )
 
 
-def answered(question: EngineCall) -> Any:
+def execute(question: EngineCall) -> Any:
     """Return an engine's answer, in a process of the cluster.
 
     Raises InputError where the base or the adapter is another than where it was asked.

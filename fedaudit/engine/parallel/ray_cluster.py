@@ -24,7 +24,7 @@ from socket import socketpair
 from typing import Any
 
 from fedaudit import __version__
-from fedaudit.api.errors import Interrupted, TargetError, UsageError, unknown
+from fedaudit.api.errors import Interrupted, TargetError, UsageError, unknown_name_error
 from fedaudit.engine.parallel.worker_pool import WorkerDied
 
 MISSING = "--engine ray needs Ray: pip install 'fedaudit[ray]'."
@@ -47,7 +47,7 @@ DIED = (
 )
 
 
-def wanted(engine: str) -> int | None:
+def requested_engines(engine: str) -> int | None:
     """Return how many engines of a Ray cluster are meant, 0 for all it has room for; None: none.
 
     Raises UsageError for what is neither "local", "ray" nor "ray:N".
@@ -56,11 +56,11 @@ def wanted(engine: str) -> int | None:
     if engine == "local":
         return None
     if name != "ray" or (count and not _number(count)):
-        raise unknown("engine", engine, ("local", "local:N", "ray", "ray:N"))
+        raise unknown_name_error("engine", engine, ("local", "local:N", "ray", "ray:N"))
     return int(count or 0)
 
 
-def children(engine: str) -> int:
+def requested_processes(engine: str) -> int:
     """Return how many processes of this machine "local:N" means; 0 for any other engine."""
     name, _, count = engine.partition(":")
     return int(count) if name == "local" and _number(count) else 0
@@ -72,7 +72,7 @@ def _number(count: str) -> bool:
 
 def check(engine: str, device: str = "auto") -> None:
     """Raise UsageError for an engine that there is not, or that cannot run here."""
-    if children(engine) or wanted(engine) is None:
+    if requested_processes(engine) or requested_engines(engine) is None:
         return
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(
@@ -214,7 +214,7 @@ class RayCluster:
                 self._child.wait(10)
         self._child.kill()
         if not self._joins:  # nobody has waited for the child: its number is still its own
-            end(self._child.pid)
+            end_session(self._child.pid)
         self._child.wait()
         if (reader := getattr(self, "_reader", None)) and reader is not threading.current_thread():
             reader.join(10)
@@ -243,7 +243,7 @@ class RayCluster:
             raise Interrupted(GONE) from None
 
 
-def end(session: int) -> None:
+def end_session(session: int) -> None:
     """End all processes of a session but this one: Ray gives its workers groups of their own.
 
     Those that outlived the folder of their logs would make it again.
@@ -290,9 +290,9 @@ class RayTrainings(Executor):
 
 
 @contextmanager
-def trainings(engine: str, device: str) -> Iterator[Executor]:
+def training_pool(engine: str, device: str) -> Iterator[Executor]:
     """Give a pool on a cluster; raises Interrupted when a training's processes die."""
-    count = wanted(engine) or 0
+    count = requested_engines(engine) or 0
     cluster = RayCluster(count)
     try:
         yield RayTrainings(cluster, cluster.room.shared(count, device)[1])

@@ -18,7 +18,7 @@ from typing import Any
 
 from fedaudit import __version__
 from fedaudit.api.errors import InputError
-from fedaudit.engine.parallel.ray_cluster import address, end
+from fedaudit.engine.parallel.ray_cluster import address, end_session
 from fedaudit.engine.parallel.worker_pool import ATTEMPTS
 
 STORE = 256 * 2**20
@@ -32,7 +32,7 @@ def main() -> None:
     try:
         _serve(Connection(descriptor), slots)
     finally:  # nobody may be left to do it
-        end(os.getpid())  # the session is our own
+        end_session(os.getpid())  # the session is our own
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
@@ -66,7 +66,7 @@ def _begin(ray: Any, slots: int) -> None:
             if not left:
                 raise
             ray.shutdown()
-            end(os.getpid())
+            end_session(os.getpid())
 
 
 def _line(error: BaseException) -> str:
@@ -83,10 +83,10 @@ class RayActor:
 
     def do(self, work: bytes) -> bytes:
         """Return what the work makes."""
-        return done(work)
+        return run_packed(work)
 
 
-def done(work: bytes) -> bytes:
+def run_packed(work: bytes) -> bytes:
     """Return what the packed work makes, or the error that it ended with, packed."""
     try:
         outcome: tuple[Any, Exception | None] = (_done(work), None)
@@ -143,7 +143,7 @@ class RayRelay:
             self._tell(number, self._places[place].do.remote(work))
         else:
             cpus, gpus, work = rest
-            run = self.ray.remote(done).options(
+            run = self.ray.remote(run_packed).options(
                 num_cpus=cpus, num_gpus=gpus, max_retries=ATTEMPTS - 1
             )
             self._tell(number, run.remote(work))

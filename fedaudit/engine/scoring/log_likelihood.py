@@ -6,7 +6,7 @@ import torch
 from transformers import PreTrainedModel
 
 from fedaudit.api.errors import InputError
-from fedaudit.engine.batching import padded
+from fedaudit.engine.batching import padded_length
 from fedaudit.engine.generation.sampler import NO_NUMBERS
 
 
@@ -19,7 +19,7 @@ def log_probabilities(
     The sequences have one padded length; padding is behind, where causal attention never looks.
     Softmax runs in float32 whatever the model's dtype.
     """
-    width = padded(max(len(sequence) for sequence in sequences))
+    width = padded_length(max(len(sequence) for sequence in sequences))
     ids = torch.zeros(len(sequences), width, dtype=torch.long)
     for row, sequence in enumerate(sequences):
         ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.long)

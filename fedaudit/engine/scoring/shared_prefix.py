@@ -13,7 +13,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.api.errors import BatchTooLargeError
-from fedaudit.engine.batching import STEP, by_length, padded
+from fedaudit.engine.batching import STEP, by_length, padded_length
 from fedaudit.engine.generation.decoding import left_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
 
@@ -66,7 +66,7 @@ class GroupMember:
     @property
     def width(self) -> int:
         """The padded length of what is read of it."""
-        return padded(len(self.rest) - 1)
+        return padded_length(len(self.rest) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class PrefilledPrefixes:
     cache: DynamicCache
 
 
-def beginning(group: Sequences) -> tuple[int, ...]:
+def common_prefix(group: Sequences) -> tuple[int, ...]:
     """Return the tokens that all of `group` begin with, leaving each at least one of its own.
 
     Empty where sharing does not pay: for one sequence alone, or few tokens.
@@ -141,7 +141,7 @@ def _chunks(
 
 def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> PrefilledPrefixes:
     """Read beginnings of one padded length, all but their last token, in one forward."""
-    width = padded(max(map(len, begins.values())) - 1)
+    width = padded_length(max(map(len, begins.values())) - 1)
     ids, mask = left_padded([*begins.values()], width + 1, model.device)
     mask, cache = mask[:, :-1], DynamicCache(config=model.config)
     logits = model(
@@ -181,14 +181,14 @@ def _rests(
         input_ids=ids[:, :-1],
         attention_mask=torch.nn.functional.pad(mask, (0, width), value=1),
         position_ids=mask.sum(-1, keepdim=True) + steps,
-        past_key_values=selected(read.cache, rows),
+        past_key_values=select_rows(read.cache, rows),
         use_cache=True,
     ).logits
     found = of_following(logits, ids[:, 1:]).cpu()
     return [scores[: len(m.rest) - 1].tolist() for scores, m in zip(found, chunk, strict=True)]
 
 
-def selected(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:
+def select_rows(cache: DynamicCache, rows: torch.Tensor) -> DynamicCache:
     """Return a cache of its own with `rows` of `cache`, which stays as it is."""
     own = copy.copy(cache)
     own.layers = [copy.copy(layer) for layer in cache.layers]

@@ -210,7 +210,7 @@ def _optimise(
     losses: list[float] = []
     done, total = 0, tuning.epochs * len(lessons)
     model.eval()  # nothing here drops out, and the answers are those of the model that is asked
-    for batch in batches([len(x.prompt) + len(x.answer) for x in lessons], tuning):
+    for batch in training_batches([len(x.prompt) + len(x.answer) for x in lessons], tuning):
         loss = model(**_padded([lessons[i] for i in batch], model.device)).loss
         loss.backward()
         _only_new(named, old)
@@ -237,7 +237,7 @@ def _finite(loss: torch.Tensor) -> float:
     return value
 
 
-def batches(lengths: Sequence[int], tuning: FinetuneConfig) -> Iterator[list[int]]:
+def training_batches(lengths: Sequence[int], tuning: FinetuneConfig) -> Iterator[list[int]]:
     """Yield the lessons' indices in batches: each once an epoch, of about one length together.
 
     Which of equal length meet, and when a batch comes, is drawn anew in each epoch.

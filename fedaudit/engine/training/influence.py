@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
-from fedaudit.engine.batching import by_length, padded
+from fedaudit.engine.batching import by_length, padded_length
 from fedaudit.engine.local import LOGITS, LocalEngine
 from fedaudit.engine.lora import composition
 from fedaudit.engine.scoring.log_likelihood import of_following
@@ -61,13 +61,13 @@ def weight_gradients(
     }
 
 
-def change(after: Path, before: Path) -> Change:
+def weight_change(after: Path, before: Path) -> Change:
     """Return what the effective weights under the adapter `after` have more than under `before`.
 
     Exact: the adapters are stacked, the second with weight -1. Raises InputError for adapters that
     are no plain LoRA, or of different bases.
     """
-    tensors, config = composition.stacked([after, before], (1.0, -1.0))
+    tensors, config = composition.weighted_sum([after, before], (1.0, -1.0))
     found = {}
     for module in sorted(name.removesuffix(_A) for name in tensors if name.endswith(_A)):
         a, b = tensors[module + _A], tensors[module + _B]
@@ -75,7 +75,7 @@ def change(after: Path, before: Path) -> Change:
     return found
 
 
-def product(gradients: Mapping[str, torch.Tensor], changed: Change) -> float:
+def gradient_product(gradients: Mapping[str, torch.Tensor], changed: Change) -> float:
     """Return sum <G, B A> over the modules, in float64: what the loss changes by, to first order.
 
     Raises InputError for a change on a module that has no gradient.
@@ -89,7 +89,7 @@ def product(gradients: Mapping[str, torch.Tensor], changed: Change) -> float:
     return total
 
 
-def norm(changed: Change) -> float:
+def change_norm(changed: Change) -> float:
     """Return the Frobenius norm of the whole change, in float64: |B A|^2 = <B'B, A A'>."""
     doubled = [(a.double(), b.double()) for a, b in changed.values()]
     square = sum(float(((b.T @ b) * (a @ a.T)).sum()) for a, b in doubled)
@@ -151,7 +151,7 @@ def _summed(
 
 def _loss(model: PreTrainedModel, rows: Sequence[Sequence[int]]) -> torch.Tensor:
     """Return the summed loss of rows of one padded length; what is padded counts nothing."""
-    ids = torch.zeros(len(rows), padded(max(map(len, rows))), dtype=torch.long)
+    ids = torch.zeros(len(rows), padded_length(max(map(len, rows))), dtype=torch.long)
     counts = torch.zeros(ids.shape, dtype=torch.bool)
     for row, sequence in enumerate(rows):
         ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.long)

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.extraction.candidates.confidence import Confidence, belief
-from fedaudit.extraction.candidates.junk_filter import variants, well_formed
+from fedaudit.extraction.candidates.confidence import Confidence, fit_confidence
+from fedaudit.extraction.candidates.junk_filter import number_variants, well_formed
 from fedaudit.extraction.candidates.observations import (
     Key,
     Observations,
     StringObservation,
-    commonest,
-    drawn,
+    frequency_order,
+    observe,
 )
-from fedaudit.extraction.candidates.origins import AttackerTexts, Prompt, foreign
-from fedaudit.extraction.candidates.support import Support, supports
+from fedaudit.extraction.candidates.origins import AttackerTexts, Prompt, foreign_prompts
+from fedaudit.extraction.candidates.support import Support, measure_support
 from fedaudit.extraction.sampling import Answer
 from fedaudit.metrics.intervals import Estimate
 
@@ -70,8 +70,8 @@ def result(
     `comparable` says that the model that is asked learnt the attacker's own strings as it learnt
     those of others.
     """
-    draws = drawn(case, answers)
-    found, known = ranked(case, draws, comparable=comparable)
+    draws = observe(case, answers)
+    found, known = rank_candidates(case, draws, comparable=comparable)
     named = [(f"{plugin}-{number:04d}", c) for number, c in enumerate(found[:SHOWN], 1)]
     return Result(
         measurements=(*_rows(plugin, queries), *_precision(plugin, found, known, case.seed)),
@@ -81,7 +81,7 @@ def result(
     )
 
 
-def ranked(
+def rank_candidates(
     case: AttackContext, draws: Observations, *, comparable: bool = True
 ) -> tuple[list[Candidate], Confidence]:
     """Return the candidates, the most credible first, and how far to believe them.
@@ -90,9 +90,9 @@ def ranked(
     begin or end one another, or differ in numbers alone, all but the first.
     """
     formed = well_formed(draws.found, case.attacker)
-    chosen = dict(sorted(formed.items(), key=commonest)[:SCORED])
+    chosen = dict(sorted(formed.items(), key=frequency_order)[:SCORED])
     own, behind = _elsewhere(case, draws)
-    scored = supports(case, draws.prompts, chosen | own, behind)
+    scored = measure_support(case, draws.prompts, chosen | own, behind)
     scored = {key: one for key, one in scored.items() if one.learnt}
     others = {key: one for key, one in scored.items() if key in chosen}
     known = _belief(case, {k: one for k, one in scored.items() if k in own}, others, comparable)
@@ -102,7 +102,7 @@ def ranked(
         Candidate(*key, chosen[key].outputs, chosen[key].prompts, scored[key], one)
         for key, one in zip(keys, believed, strict=True)
     ]
-    return list(distinct(sorted(found, key=_rank))), known
+    return list(distinct_strings(sorted(found, key=_rank))), known
 
 
 def _rank(one: Candidate) -> tuple[float, float, str, str]:
@@ -115,7 +115,7 @@ def _belief(
     if case.base is None or not comparable:
         return Confidence(reason=NO_BASE if comparable else NO_COPY)
     strings = {pair for document in case.attacker for pair in document.strings()}
-    return belief(own, others, strings)
+    return fit_confidence(own, others, strings)
 
 
 def _elsewhere(
@@ -131,14 +131,14 @@ def _elsewhere(
     own, behind = {}, {}
     for key, drew in draws.behind.items():
         home = homes.of_string(key[0])
-        if away := foreign(drew, standing, home):
+        if away := foreign_prompts(drew, standing, home):
             times = sum(drew[prompt] for prompt in away)
             own[key] = StringObservation(times, len(away), draws.own[key].leads)
-            behind[key] = foreign(draws.prompts[key[1]], standing, home)
+            behind[key] = foreign_prompts(draws.prompts[key[1]], standing, home)
     return own, behind
 
 
-def distinct(order: Iterable[Candidate]) -> Iterator[Candidate]:
+def distinct_strings(order: Iterable[Candidate]) -> Iterator[Candidate]:
     """Yield what is no part of, and has as its part, nothing that was yielded before.
 
     Parts are beginnings and ends. Of strings of the same words and other numbers, and of one
@@ -150,12 +150,12 @@ def distinct(order: Iterable[Candidate]) -> Iterator[Candidate]:
     for one in order:
         text = one.text
         own = {part for at in range(1, len(text)) for part in (text[:at], text[at:])}
-        if texts & ({text} | own) or text in parts or variants(text) in forms:
+        if texts & ({text} | own) or text in parts or number_variants(text) in forms:
             continue
         yield one
         texts.add(text)
         parts |= own
-        forms.add(variants(text))
+        forms.add(number_variants(text))
 
 
 def _rows(plugin: str, queries: int) -> Iterator[Measurement]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fedaudit.extraction.candidates.junk_filter import head
+from fedaudit.extraction.candidates.junk_filter import first_word
 from fedaudit.extraction.candidates.observations import Key
 from fedaudit.extraction.candidates.support import Support
-from fedaudit.metrics.calibration import DRAWS, Labelled, Logistic, fit, resampled
+from fedaudit.metrics.calibration import DRAWS, Labelled, Logistic, fit, resampled_probabilities
 from fedaudit.metrics.intervals import Estimate
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class KindConfidence:
         import numpy as np
 
         if self.curve is not None:
-            return resampled(self.known, scores, seed=seed)
+            return resampled_probabilities(self.known, scores, seed=seed)
         rng = np.random.default_rng(seed)
         rates = rng.beta(self.true + 0.5, self.false + LEAST - 0.5, size=DRAWS)
         return np.repeat(rates[:, None], len(scores), axis=1)
@@ -112,7 +112,7 @@ class Confidence:
         return self.kinds.get(label, KindConfidence(Labelled((), (), ())))
 
 
-def belief(
+def fit_confidence(
     own: Mapping[Key, Support], others: Mapping[Key, Support], all_own: Iterable[Key]
 ) -> Confidence:
     """Return what the attacker's own strings and the slips at them tell of each kind.
@@ -120,12 +120,12 @@ def belief(
     `own` are those that came out behind prompts of other documents, `others` all other candidates,
     `all_own` the attacker's own strings whether they came out or not.
     """
-    heads = {(head(text), label) for text, label in all_own}
-    slips = {key: one for key, one in others.items() if (head(key[0]), key[1]) in heads}
+    heads = {(first_word(text), label) for text, label in all_own}
+    slips = {key: one for key, one in others.items() if (first_word(key[0]), key[1]) in heads}
     rows: dict[str, list[tuple[float, bool, str]]] = defaultdict(list)
     for known, truth in ((own, True), (slips, False)):
         for (text, label), one in sorted(known.items()):
-            rows[label].append((one.score, truth, head(text)))
+            rows[label].append((one.score, truth, first_word(text)))
     kinds = {label: _kind(some) for label, some in sorted(rows.items())}
     return Confidence(kinds, "" if any(kind.curve for kind in kinds.values()) else _lacking(kinds))
 

@@ -58,13 +58,13 @@ def _vocabulary(documents: Sequence[Document]) -> frozenset[str]:
     return frozenset(words)
 
 
-def head(text: str) -> str:
+def first_word(text: str) -> str:
     """Return what a string begins with: its first word, or the first half of a single one."""
     first, _, rest = text.partition(" ")
     return first if rest else text[: -(-len(text) // 2)]
 
 
-def variants(text: str) -> str:
+def number_variants(text: str) -> str:
     """Return what strings of the same words and other numbers have in common.
 
     Of these at most one is true. A string of fewer than two words has no such variants.

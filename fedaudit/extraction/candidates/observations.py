@@ -49,7 +49,7 @@ class Observations:
     """PROMPTS prompts of each kind, chosen by their hash: neither order nor number matters."""
 
 
-def drawn(case: AttackContext, answers: Iterable[Answer]) -> Observations:
+def observe(case: AttackContext, answers: Iterable[Answer]) -> Observations:
     """Return what answers give, each up to where PII would end.
 
     That is the character that follows the attacker's PII at that place, or else the first
@@ -71,16 +71,16 @@ def drawn(case: AttackContext, answers: Iterable[Answer]) -> Observations:
                 elif string not in text:
                     _add(draws.found, key, count, lead)
         if len(draws.found) > KEPT:
-            draws.found = dict(sorted(draws.found.items(), key=commonest)[: KEPT // 2])
+            draws.found = dict(sorted(draws.found.items(), key=frequency_order)[: KEPT // 2])
     return draws
 
 
-def commonest(item: tuple[Key, StringObservation]) -> tuple[int, int, Key]:
+def frequency_order(item: tuple[Key, StringObservation]) -> tuple[int, int, Key]:
     """Return what orders candidates: the most often drawn first, then by text."""
     return -item[1].outputs, -item[1].prompts, item[0]
 
 
-def cut(text: str, after: str) -> str:
+def cut_at_end(text: str, after: str) -> str:
     """Return the part of an answer that would be PII; empty when it has no end in sight.
 
     Western punctuation ends it only before white space or the answer's end: the dot of an address
@@ -100,7 +100,7 @@ def _cut(texts: Iterable[str], after: str) -> Counter[tuple[str, str]]:
     """Return how many texts give each string behind which white space."""
     counts: Counter[tuple[str, str]] = Counter()
     for text in texts:
-        if string := cut(text, after):
+        if string := cut_at_end(text, after):
             counts[string, text[: len(text) - len(text.lstrip())]] += 1
     return counts
 

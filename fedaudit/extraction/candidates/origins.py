@@ -51,7 +51,7 @@ class AttackerTexts:
         return {prompt: frozenset(found[prompt]) for prompt in prompts}
 
 
-def foreign(
+def foreign_prompts(
     prompts: Collection[Prompt], standing: dict[Prompt, frozenset[str]], home: frozenset[str]
 ) -> list[Prompt]:
     """Return, in order, the prompts that stand in a document of another family than `home`."""

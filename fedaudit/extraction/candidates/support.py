@@ -39,7 +39,7 @@ class Support:
         return self.gain is None or self.gain > 0
 
 
-def supports(
+def measure_support(
     case: AttackContext,
     prompts: Mapping[str, Sequence[Prompt]],
     wanted: Mapping[Key, StringObservation],

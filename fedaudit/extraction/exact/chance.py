@@ -43,12 +43,12 @@ class WalkedStrings:
     def __init__(self, strings: Collection[str], walked: WalkResult) -> None:
         import numpy as np
 
-        from fedaudit.metrics.expected import chains, layers
+        from fedaudit.metrics.expected import prefix_chains, prefix_layers
 
         place = {string: index for index, string in enumerate(walked.strings)}
         self.own = sorted(strings)
         self.at = np.array([place[string] for string in self.own], dtype=np.int64)
-        self.groups, self.layers = chains(self.own), layers(self.own)
+        self.groups, self.layers = prefix_chains(self.own), prefix_layers(self.own)
 
     def __len__(self) -> int:
         return len(self.at)
@@ -187,7 +187,7 @@ def _a_draw(walked: WalkResult, at: "npt.NDArray[np.int64]") -> "Floats":
     return walked.weight[at] / np.maximum(1, walked.drawn[at]) / max(1, walked.draws)
 
 
-def expected(
+def expected_coverage(
     chances: "tuple[Floats, Floats, Floats]",
     bounds: tuple[float, float],
     error: float,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.extraction.exact import findings, measurements
 from fedaudit.extraction.exact.sources import ExactSources
-from fedaudit.extraction.exact.walk import walked
-from fedaudit.extraction.leak_tests import LeakTests, SaidStrings, weigh
+from fedaudit.extraction.exact.walk import walk_prefixes
+from fedaudit.extraction.leak_tests import LeakTests, SaidStrings, test_leaks
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.extraction.targets import TargetSet
@@ -63,8 +63,12 @@ def results(
     wanted = truths.values()
     targets = dict.fromkeys(string for truth in wanted for string in truth.labels)
     control = dict.fromkeys(string for truth in wanted for string in sorted(truth.control))
-    tuned = walked(case, case.tuned, plan, list(targets | control), manner, threshold)
-    base = walked(case, case.base, plan, list(targets), manner, threshold) if case.base else None
+    tuned = walk_prefixes(case, case.tuned, plan, list(targets | control), manner, threshold)
+    base = (
+        walk_prefixes(case, case.base, plan, list(targets), manner, threshold)
+        if case.base
+        else None
+    )
     if isinstance(case, SharedContext) and case.kept and not case.kept.whole:
         return {name: Result() for name in truths}
     results: dict[str, Result] = {}
@@ -79,7 +83,7 @@ def results(
             threshold=threshold,
             sweeps=sweeps,
         )
-        results[name] = _result(found, weigh(plugin, case, plan, truth, manner, _said(found)))
+        results[name] = _result(found, test_leaks(plugin, case, plan, truth, manner, _said(found)))
     return results
 
 
@@ -97,8 +101,8 @@ def _result(found: ExactSources, weighed: LeakTests | None) -> Result:
     return ExactResult(
         measurements=(*measurements.rows(found), *(weighed.rows if weighed else ())),
         findings=findings.findings(found, weighed),
-        limits=findings.limits(found),
-        revealed=findings.revealed(found),
+        limits=findings.exact_caveats(found),
+        revealed=findings.revealed_findings(found),
         chances=found.chances(),
         control=found.control_chances(),
     )

@@ -47,7 +47,7 @@ def findings(exact: ExactSources, weighed: LeakTests | None = None) -> tuple[Fin
     return tuple(_finding(exact, weighed, name, target) for name, target in _named(exact))
 
 
-def revealed(exact: ExactSources) -> Revealed:
+def revealed_findings(exact: ExactSources) -> Revealed:
     """Return the plain text of the findings, by id."""
     labels = exact.truth.labels
     return tuple(
@@ -120,7 +120,7 @@ def _finding(exact: ExactSources, weighed: LeakTests | None, name: str, target: 
     )
 
 
-def limits(exact: ExactSources) -> tuple[str, ...]:
+def exact_caveats(exact: ExactSources) -> tuple[str, ...]:
     """Return what of the numbers was drawn, and what else they do not say."""
     labels = exact.truth.labels
     chance = exact.sets()[ALL].chances(exact.samples)["tuned"]

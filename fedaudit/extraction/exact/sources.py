@@ -9,12 +9,12 @@ from fedaudit.extraction.exact.chance import (
     DrawProbabilities,
     ExpectedCoverage,
     WalkedStrings,
-    expected,
+    expected_coverage,
     standard_error,
 )
 from fedaudit.extraction.exact.walk import WalkResult
 from fedaudit.extraction.targets import ALL, TargetSet
-from fedaudit.metrics.budget_sweep import steps
+from fedaudit.metrics.budget_sweep import budget_steps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ class ExactSources:
     @property
     def grid(self) -> tuple[int, ...]:
         """Return the numbers of samples that are reported beside the one that was chosen."""
-        return tuple(sorted({*steps(MOST), self.samples})) if self.sweeps else ()
+        return tuple(sorted({*budget_steps(MOST), self.samples})) if self.sweeps else ()
 
     def models(self) -> dict[str, WalkResult]:
         """Return the walks by the name of their source, the control's is the tuned model's."""
@@ -131,7 +131,7 @@ class SourceValues:
     def _own(self, name: str, chance: DrawProbabilities) -> ExpectedCoverage:
         bounds, groups = chance.total(), self._walks[name][1].groups
         alike = (chance.value, chance.value, chance.value)
-        return expected(alike, (bounds[0], bounds[2]), standard_error(bounds), groups)
+        return expected_coverage(alike, (bounds[0], bounds[2]), standard_error(bounds), groups)
 
     def _beyond(self, tuned: DrawProbabilities, base: DrawProbabilities) -> ExpectedCoverage:
         """Return what the tuned model gives and the base does not.
@@ -147,7 +147,7 @@ class SourceValues:
         less, more = own[1] - own[0] + other[2] - other[1], own[2] - own[1] + other[1] - other[0]
         sure = np.maximum(0.0, tuned.least - base.most).sum()
         possible = np.minimum(np.maximum(tuned.most, tuned.value), 1 - base.least).sum()
-        return expected(
+        return expected_coverage(
             (least, tuned.value * (1 - base.value), most),
             (max(least.sum() - less, sure), min(most.sum() + more, possible)),
             math.hypot(standard_error(own), standard_error(other)),

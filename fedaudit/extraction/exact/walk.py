@@ -19,7 +19,7 @@ from fedaudit.extraction.query_plan import Query, QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
 from fedaudit.journal import chunk_size
 from fedaudit.journal.journal import JournalPass
-from fedaudit.journal.shards import AuditJournal, identified
+from fedaudit.journal.shards import AuditJournal, target_identity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,7 @@ class WalkResult:
     """How many rows the model read for a prefix, in the mean."""
 
 
-def walked(
+def walk_prefixes(
     case: AttackContext,
     target: Target,
     plan: QueryPlan,
@@ -134,7 +134,7 @@ class _Walking:
 
         It is named by all that the sums follow from.
         """
-        who = "walk", identified(self.target), self.target.heading, self.seed
+        who = "walk", target_identity(self.target), self.target.heading, self.seed
         manner = self.manner.new_tokens, self.manner.decoding, self.draws, self.threshold
         what = (*who, *manner, "weight", self.strings)
         return {part.shard.number - 1: part.stream(what) for part in kept.parts}
@@ -168,7 +168,7 @@ class _Walking:
     @property
     def _room(self) -> int:
         """Return the bytes that the sums of a piece take at most: of each string some numbers."""
-        return chunk_size.room(8 * (1 + len(self.strings)))
+        return chunk_size.journal_bytes(8 * (1 + len(self.strings)))
 
     def _recheck(self, stream: JournalPass, digest: bytes, piece: _Piece, said: Any) -> None:
         """Walk a piece of a shard again where it is drawn: its sums cannot be taken apart."""

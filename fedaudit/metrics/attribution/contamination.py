@@ -149,7 +149,7 @@ class Law:
         return min(1.0, max(float(self.probabilities @ tails), stouffer.SMALLEST))
 
 
-def shown(z: float, spread: float) -> float:
+def shown_share(z: float, spread: float) -> float:
     """Return which share of a client's scores above 0 counts as a mark: sqrt(1 - S^2 / Z^2).
 
     What a Z shows beyond chance is Z^2 - S^2 on average; it is spread over the client's rounds as
@@ -158,7 +158,7 @@ def shown(z: float, spread: float) -> float:
     return float(max(0.0, 1 - (spread / z) ** 2) ** 0.5) if z > 0 else 0.0
 
 
-def laws(
+def contamination_laws(
     mixtures: Sequence[Mixture], shown: Sequence[Sequence[float]], spread: float
 ) -> tuple[Law, ...]:
     """Return the law of what a client's Z takes from others, under each of `LAWS`; none for none.
@@ -255,7 +255,7 @@ def _ordered(held: Array) -> Designs:
 def _sample(rest: int, others: int, pairs: int) -> Array:
     """Return the coefficients of designs for a client with so many others, (draws, others)."""
     draws = min(DRAWS, NUMBERS // (2 * pairs * rest))
-    return subset_design.sample(rest + 1, others, pairs, draws=draws)
+    return subset_design.sample_coefficients(rest + 1, others, pairs, draws=draws)
 
 
 @lru_cache(maxsize=64)

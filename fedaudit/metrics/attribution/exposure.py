@@ -123,7 +123,7 @@ class Released:
     """By how much rounding grows when all updates are solved for; None where they cannot be."""
 
 
-def released(designs: Sequence[Design]) -> Released:
+def released_exposure(designs: Sequence[Design]) -> Released:
     """Return what the estimates of one round give away to an owner who knows the designs.
 
     One estimate hides its target behind the others' masks; N estimates are N equations in N

@@ -50,7 +50,7 @@ class SharedSets:
 
     def combinations(self) -> list[Combination]:
         """Return every participant's estimate, in order."""
-        table = factors(self.rows)
+        table = sum_factors(self.rows)
         return [
             Combination(who, dict(zip(self.sets, own, strict=True)))
             for who, own in zip(self.participants, table.tolist(), strict=True)
@@ -72,7 +72,7 @@ class Found:
     """Whether it might with a limit of 1."""
 
 
-def shares(rows: np.ndarray) -> np.ndarray:
+def estimate_shares(rows: np.ndarray) -> np.ndarray:
     """Return how much of each client's update each estimate holds, float64 [clients, clients].
 
     Row i is the shortest combination of the rows of `rows` (0 and 1, [sets, clients]) that has
@@ -88,19 +88,19 @@ def shares(rows: np.ndarray) -> np.ndarray:
     return found
 
 
-def factors(rows: np.ndarray) -> np.ndarray:
+def sum_factors(rows: np.ndarray) -> np.ndarray:
     """Return by what each sum is multiplied in each estimate, float64 [clients, sets]."""
-    found: np.ndarray = shares(rows) @ np.linalg.pinv(rows.astype(np.float64))
+    found: np.ndarray = estimate_shares(rows) @ np.linalg.pinv(rows.astype(np.float64))
     return found
 
 
 def masks(rows: np.ndarray) -> np.ndarray:
     """Return c, float64 [clients, clients]: `shares` without each target's own update."""
-    found: np.ndarray = shares(rows) - np.eye(rows.shape[1])
+    found: np.ndarray = estimate_shares(rows) - np.eye(rows.shape[1])
     return found
 
 
-def strengths(rows: np.ndarray) -> np.ndarray:
+def masking_strengths(rows: np.ndarray) -> np.ndarray:
     """Return rho of each client's estimate, float64 [clients]: the sum of its c_j^2."""
     found: np.ndarray = np.square(masks(rows)).sum(axis=1)
     return found
@@ -137,7 +137,7 @@ def floor(participants: int, queries: int) -> float:
     return typical_strength(participants, queries) / 2
 
 
-def accepted(rows: np.ndarray, queries: int, limit: float = 1.0, ratio: float = 1.0) -> bool:
+def is_accepted(rows: np.ndarray, queries: int, limit: float = 1.0, ratio: float = 1.0) -> bool:
     """Return whether all estimates of a round are masked: rho at the floor, no |c_j| above limit.
 
     Also asked is that no set follows from the others, nor the sum over everybody where it is not
@@ -163,7 +163,7 @@ def _lack(rows: np.ndarray, queries: int, limit: float, ratio: float) -> float:
     return float(np.square(over).sum() + np.square(under).sum())
 
 
-def uniform(
+def uniform_sets(
     participants: int, queries: int, rng: np.random.Generator, *, whole: bool = True
 ) -> np.ndarray:
     """Return sets of half the clients, drawn uniformly, int64 [R, N]; everybody last if `whole`."""
@@ -230,12 +230,12 @@ def searches(rule: Rule, rng: np.random.Generator, starts: int) -> Iterator[Foun
     starts = starts if possible(rule) else min(starts, 1)
     names = [str(at) for at in range(rule.participants)]
     for number in range(starts):
-        start = uniform(rule.participants, rule.queries, rng, whole=rule.whole)
+        start = uniform_sets(rule.participants, rule.queries, rng, whole=rule.whole)
         heat = number % 2 * HEAT / rule.participants**2
         rows, tries = _searched(start, rule, rng, heat)
-        loose = accepted(rows, rule.queries, ratio=rule.ratio)
+        loose = is_accepted(rows, rule.queries, ratio=rule.ratio)
         loose = loose and _smallest(_named(rows, names), rule.threshold) >= rule.threshold
-        good = loose and accepted(rows, rule.queries, rule.limit, rule.ratio)
+        good = loose and is_accepted(rows, rule.queries, rule.limit, rule.ratio)
         yield Found(rows, tries, float(np.abs(masks(rows)).max()), good, loose)
 
 

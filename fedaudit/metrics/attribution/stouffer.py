@@ -22,7 +22,7 @@ SMALLEST = 5e-324
 """The least positive float64: no p-value is zero."""
 
 
-def combined(scores: Sequence[float]) -> float:
+def stouffer_z(scores: Sequence[float]) -> float:
     """Return Z = sum / sqrt(T) over the T rounds that the client took part in (equation 8).
 
     Raises ValueError for no round, or for a score that is not finite.
@@ -34,9 +34,9 @@ def combined(scores: Sequence[float]) -> float:
     return math.fsum(scores) / math.sqrt(len(scores))
 
 
-def running(scores: Sequence[float]) -> list[float]:
+def running_z(scores: Sequence[float]) -> list[float]:
     """Return Z after each round."""
-    return [combined(scores[: count + 1]) for count in range(len(scores))]
+    return [stouffer_z(scores[: count + 1]) for count in range(len(scores))]
 
 
 def p_value(z: float) -> float:
@@ -47,7 +47,7 @@ def p_value(z: float) -> float:
     return max(math.erfc(z / math.sqrt(2)) / 2, SMALLEST)
 
 
-def spread(null: Sequence[Sequence[float]] | npt.NDArray[np.float64]) -> float:
+def null_spread(null: Sequence[Sequence[float]] | npt.NDArray[np.float64]) -> float:
     """Return the standard deviation of Z by chance: the root mean square of Z of the null marks.
 
     `null` has the scores of each round under every null mark, (rounds, marks); Z of each is that of
@@ -71,7 +71,7 @@ def null_p_value(z: float, spread: float, marks: int) -> float:
     return max(float(stdtr(marks, -(z / spread))), SMALLEST)
 
 
-def normal(p_value: float) -> float:
+def normal_quantile(p_value: float) -> float:
     """Return the number whose upper tail is that of a p-value above 0: `p_value` the other way."""
     from scipy.special import ndtri
 
@@ -118,7 +118,7 @@ def holm_levels(p: Sequence[float], alpha: float) -> list[float]:
 
 
 @lru_cache(maxsize=4096)
-def boundary(rounds: int, alpha: float, planned: int | None = None) -> float:
+def always_valid_boundary(rounds: int, alpha: float, planned: int | None = None) -> float:
     """Return what Z must exceed after so many rounds, when it is looked at after every one.
 
     With `planned` rounds, alpha is split evenly over them (Bonferroni). Without, the rounds have no
@@ -168,12 +168,12 @@ def stopping_round(
     together.
     """
     for count, z in enumerate(running, start=1):
-        if z > boundary(count, alpha, planned):
+        if z > always_valid_boundary(count, alpha, planned):
             return count
     return None
 
 
-def power(tau: float, mean: float, sigma: float, rounds: int) -> float:
+def detection_power(tau: float, mean: float, sigma: float, rounds: int) -> float:
     """Return the chance that Z exceeds tau, for independent normal scores of that mean and sd."""
     return p_value((tau - math.sqrt(rounds) * mean) / sigma)
 
@@ -186,7 +186,7 @@ class Errors:
     false_negative: float
 
 
-def errors(tau: float, benign: float, marked: float, sigma: float, rounds: int) -> Errors:
+def error_bounds(tau: float, benign: float, marked: float, sigma: float, rounds: int) -> Errors:
     """Return theorem 3's bounds for sigma-sub-Gaussian scores; 1 where it says nothing.
 
     A benign client's mean score is at most `benign` (epsilon), a marked client's at least `marked`

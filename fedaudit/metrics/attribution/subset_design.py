@@ -103,12 +103,12 @@ def draw(
     good = (
         (picked, tries)
         for tries, picked in enumerate(draws, start=1)
-        if accepted(_difference(picked), others, queries, limit, by)
+        if is_accepted(_difference(picked), others, queries, limit, by)
     )
     picked, tries = next(good, (None, TRIES))
     if picked is None:
         least = floor(len(participants), others, queries)
-        raise UsageError(weighting.refusal(TRIES, queries, limit, least, by))
+        raise UsageError(weighting.refusal_message(TRIES, queries, limit, least, by))
     sets = [[rest[at] for at in np.flatnonzero(row)] for row in picked]
     include = tuple(tuple(sorted([*members, target])) for members in sets[:queries])
     exclude = tuple(tuple(members) for members in sets[queries:])
@@ -136,7 +136,7 @@ def _difference(picked: np.ndarray) -> np.ndarray:
     return signed
 
 
-def accepted(
+def is_accepted(
     difference: np.ndarray,
     others: int,
     queries: int,
@@ -152,7 +152,7 @@ def accepted(
     """
     if by is not None and (by != 1).any():
         least = floor(difference.shape[-1] + 1, others, queries)
-        return weighting.accepted(difference / queries * by, least, limit)
+        return weighting.is_accepted(difference / queries * by, least, limit)
     rest = difference.shape[-1]
     enough = (difference**2).sum(-1) * rest >= queries * others * (rest - others)
     even = np.abs(difference).max(-1) <= math.floor(limit * queries + 1e-9)
@@ -160,7 +160,7 @@ def accepted(
     return both
 
 
-def signed(design: Design) -> dict[tuple[str, ...], float]:
+def sum_coefficients(design: Design) -> dict[tuple[str, ...], float]:
     """Return the coefficient of each set's sum in the estimate, in order; none is zero.
 
     +1/K for each time that a set is drawn with the target, -1/K without.
@@ -177,7 +177,7 @@ def coefficients(design: Design, others: Sequence[str]) -> np.ndarray:
     return np.array([times[other] for other in others], dtype=np.float64) / len(design.include)
 
 
-def weighted(c: np.ndarray, weights: np.ndarray, own: float) -> np.ndarray:
+def weighted_coefficients(c: np.ndarray, weights: np.ndarray, own: float) -> np.ndarray:
     """Return c_j w_j / w_i, float64: the coefficients where sums are of w_j times the update.
 
     The estimate of the target's update is then the combination divided by `own`, its weight.
@@ -230,14 +230,14 @@ def covariance_scale(
     return mean * rest / (rest - 1)
 
 
-def sample(
+def sample_coefficients(
     participants: int, others: int, queries: int, *, draws: int, seed: int = 0
 ) -> np.ndarray:
     """Return c of that many designs before any is rejected, float64 [draws, n1]."""
     return np.concatenate(list(_blocks(participants, others, queries, draws, seed))) / queries
 
 
-def acceptance(
+def acceptance_rate(
     participants: int,
     others: int,
     queries: int,
@@ -251,7 +251,7 @@ def acceptance(
     Its standard error is sqrt(rate (1 - rate) / draws).
     """
     kept = [
-        accepted(block, others, queries, limit)
+        is_accepted(block, others, queries, limit)
         for block in _blocks(participants, others, queries, draws, seed)
     ]
     return float(np.concatenate(kept).mean())
@@ -268,7 +268,7 @@ def accepted_strength(
 ) -> float:
     """Return E[rho | accepted] by seeded simulation; divided by E[rho], 1.094 at (10, 5, 5)."""
     squares = [
-        np.square(block[accepted(block, others, queries, limit)]).sum(-1)
+        np.square(block[is_accepted(block, others, queries, limit)]).sum(-1)
         for block in _blocks(participants, others, queries, draws, seed)
     ]
     return float(np.concatenate(squares).mean()) / queries**2

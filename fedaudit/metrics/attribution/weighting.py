@@ -27,7 +27,7 @@ def ratios(weights: Mapping[str, float], target: str, rest: Sequence[str]) -> np
     return np.array(found)
 
 
-def accepted(c: np.ndarray, least: float, limit: float) -> np.ndarray:
+def is_accepted(c: np.ndarray, least: float, limit: float) -> np.ndarray:
     """Return whether rho >= `least` and no |c_j| is above `limit`, for masks on the last axis.
 
     A tie counts as such up to rounding, so that the same ratios of other weights decide the same.
@@ -37,7 +37,9 @@ def accepted(c: np.ndarray, least: float, limit: float) -> np.ndarray:
     return both
 
 
-def refusal(tries: int, pairs: int, limit: float, least: float, by: np.ndarray | None) -> str:
+def refusal_message(
+    tries: int, pairs: int, limit: float, least: float, by: np.ndarray | None
+) -> str:
     """Return what to say where no draw of as many was accepted."""
     told = f"None of {tries:,} designs of {pairs} pairs keeps every other client's share within "
     if by is None or (by == 1).all():

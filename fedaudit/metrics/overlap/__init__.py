@@ -25,7 +25,7 @@ from fedaudit.metrics.overlap.classifier import (
     compare_prepared,
     explain,
 )
-from fedaudit.metrics.overlap.prepared_text import Prepared, prepare
+from fedaudit.metrics.overlap.prepared_text import Prepared, prepare_text
 
 from .paraphrase import (
     CachedScores,
@@ -34,7 +34,7 @@ from .paraphrase import (
     Paraphrase,
     ParaphraseScorer,
     SentencePair,
-    categories,
+    hit_categories,
     paraphrases,
     sentence_pairs,
 )
@@ -55,12 +55,12 @@ __all__ = [
     "Prepared",
     "SentencePair",
     "Verdict",
-    "categories",
     "compare",
     "compare_prepared",
     "explain",
+    "hit_categories",
     "paraphrases",
-    "prepare",
+    "prepare_text",
     "sentence_pairs",
     "splitter",
 ]

@@ -6,11 +6,11 @@ from typing import Literal
 
 import numpy as np
 
-from fedaudit.metrics.overlap.passages import Case, extended
-from fedaudit.metrics.overlap.prepared_text import Prepared, prepare
-from fedaudit.metrics.overlap.word_runs import Run, common, located, outermost
+from fedaudit.metrics.overlap.passages import Case, extend_seeds
+from fedaudit.metrics.overlap.prepared_text import Prepared, prepare_text
+from fedaudit.metrics.overlap.word_runs import Run, common_runs, outermost_runs, word_positions
 
-from .filtering import filtered, lengths, span
+from .filtering import filter_passages, passage_lengths, passage_span
 from .seeds import Pair, Seed
 from .settings import DEFAULT, ORIGINAL, OverlapSettings
 
@@ -38,7 +38,7 @@ class OverlapSteps:
 
 
 NOTHING = Overlap("none", ())
-_remembered = lru_cache(maxsize=1 << 11)(prepare)
+_remembered = lru_cache(maxsize=1 << 11)(prepare_text)
 """A matrix compares the same texts again and again."""
 
 
@@ -60,10 +60,10 @@ def compare_prepared(training: Prepared, generated: Prepared) -> Overlap:
     if not seeds:
         return NOTHING
     settings = training.settings
-    cases = filtered(pair, extended(pair, seeds, settings.gap))
+    cases = filter_passages(pair, extend_seeds(pair, seeds, settings.gap))
     if runs := [run for case in cases for run in verbatim(pair, case)]:
         return Overlap("verbatim", tuple(runs))
-    wide = filtered(pair, extended(pair, seeds, settings.wide_gap))
+    wide = filter_passages(pair, extend_seeds(pair, seeds, settings.wide_gap))
     if _expanded(pair, wide):
         return Overlap("idea", _spans(pair, wide))
     return Overlap("candidate", _spans(pair, cases)) if cases else NOTHING
@@ -74,7 +74,7 @@ def explain(training: Prepared, generated: Prepared) -> OverlapSteps:
     pair, seeds = _pair(training, generated)
     settings = training.settings
     cases, wide = (
-        tuple(filtered(pair, extended(pair, seeds, gap))) if seeds else ()
+        tuple(filter_passages(pair, extend_seeds(pair, seeds, gap))) if seeds else ()
         for gap in (settings.gap, settings.wide_gap)
     )
     return OverlapSteps(tuple(seeds), cases, wide)
@@ -84,18 +84,18 @@ def verbatim(pair: Pair, case: Case) -> list[Run]:
     """Return the common runs of words of a passage that are long enough."""
     settings = pair.a.settings
     sides = [
-        (located(side.text[start:end], settings, han=side.han is not None), start)
-        for side, (start, end) in zip((pair.a, pair.b), span(pair, case), strict=True)
+        (word_positions(side.text[start:end], settings, han=side.han is not None), start)
+        for side, (start, end) in zip((pair.a, pair.b), passage_span(pair, case), strict=True)
     ]
     ((a, a_starts, a_ends), a_at), ((b, b_starts, b_ends), b_at) = sides
     places = [pair.a.places(a_at + position) for position in (a_starts, a_ends)]
     runs = [
         (int(a_starts[i]), int(a_ends[k]), int(b_starts[j]), int(b_ends[m]))
-        for (i, k), (j, m) in common(a, b, places[0], places[1], settings.run)
+        for (i, k), (j, m) in common_runs(a, b, places[0], places[1], settings.run)
     ]
     return [
         (s + a_at, e + a_at, t + b_at, f + b_at)
-        for s, e, t, f in outermost(runs, compat=settings.compat)
+        for s, e, t, f in outermost_runs(runs, compat=settings.compat)
     ]
 
 
@@ -110,9 +110,9 @@ def _expanded(pair: Pair, cases: list[Case]) -> bool:
     """Tell whether the generated side of the passages is much longer than the training side."""
     if not cases:
         return False
-    ours, theirs = np.array([lengths(pair, case) for case in cases]).sum(axis=0)
+    ours, theirs = np.array([passage_lengths(pair, case) for case in cases]).sum(axis=0)
     return bool(theirs > 0 and theirs >= pair.a.settings.ratio * ours)
 
 
 def _spans(pair: Pair, cases: list[Case]) -> tuple[Run, ...]:
-    return tuple((*ours, *theirs) for ours, theirs in (span(pair, case) for case in cases))
+    return tuple((*ours, *theirs) for ours, theirs in (passage_span(pair, case) for case in cases))

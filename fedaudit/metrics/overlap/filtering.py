@@ -11,17 +11,17 @@ _TINY = 1e-12
 """Scores closer than this are equal: only the order of their sums differs."""
 
 
-def filtered(pair: Pair, cases: list[Case]) -> list[Case]:
+def filter_passages(pair: Pair, cases: list[Case]) -> list[Case]:
     """Return the passages that are left: none overlapping, both sides long enough."""
     least = pair.a.settings.length
     return [
         case
         for case in _apart(pair, sorted(cases, key=lambda case: case[0]))
-        if min(lengths(pair, case)) >= least
+        if min(passage_lengths(pair, case)) >= least
     ]
 
 
-def span(pair: Pair, case: Case) -> tuple[Span, Span]:
+def passage_span(pair: Pair, case: Case) -> tuple[Span, Span]:
     """Return the characters of a passage in both texts."""
     a0, a1, b0, b1 = case
     return (
@@ -30,11 +30,11 @@ def span(pair: Pair, case: Case) -> tuple[Span, Span]:
     )
 
 
-def lengths(pair: Pair, case: Case) -> tuple[float, float]:
+def passage_lengths(pair: Pair, case: Case) -> tuple[float, float]:
     """Return the weighted lengths of a passage in both texts."""
     ours, theirs = (
         side.places(np.array(place))
-        for side, place in zip((pair.a, pair.b), span(pair, case), strict=True)
+        for side, place in zip((pair.a, pair.b), passage_span(pair, case), strict=True)
     )
     return float(ours[1] - ours[0]), float(theirs[1] - theirs[0])
 

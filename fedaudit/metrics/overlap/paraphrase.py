@@ -97,7 +97,7 @@ def paraphrases(
     return tuple(one for one in found if one.high or one.low)
 
 
-def categories(overlap: Overlap, found: Sequence[Paraphrase] = ()) -> tuple[Category, ...]:
+def hit_categories(overlap: Overlap, found: Sequence[Paraphrase] = ()) -> tuple[Category, ...]:
     """Return the categories of memorization that a comparison counts for, none if no hit."""
     if overlap.verdict == "verbatim":
         return ("verbatim",)

@@ -8,22 +8,22 @@ Case = tuple[int, int, int, int]
 """First and last unit in the training text, first and last unit in the generated text."""
 
 
-def extended(pair: Pair, seeds: list[Seed], gap: int) -> list[Case]:
+def extend_seeds(pair: Pair, seeds: list[Seed], gap: int) -> list[Case]:
     """Return the passages of some seeds, with at most `gap` other units between two of them.
 
     A passage whose two sides are not alike is tried again with smaller gaps, then dropped.
     """
     cases = []
-    for cluster in clusters(seeds, gap):
+    for cluster in seed_clusters(seeds, gap):
         case = _case(cluster)
         if pair.alike(case):
             cases.append(case)
         elif gap > 0:
-            cases += extended(pair, cluster, gap - 1)
+            cases += extend_seeds(pair, cluster, gap - 1)
     return cases
 
 
-def clusters(seeds: list[Seed], gap: int) -> Iterator[list[Seed]]:
+def seed_clusters(seeds: list[Seed], gap: int) -> Iterator[list[Seed]]:
     """Yield the seeds that no gap divides in either text.
 
     They are divided by the one text, then by the other, and so on, until a pass divides nothing.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.metrics.overlap.tokenization import terms
+from fedaudit.metrics.overlap.tokenization import term_codes
 
 from .sentences import Span, has_han, sentences
 from .settings import DEFAULT, OverlapSettings
@@ -56,12 +56,12 @@ class Prepared:
         return positions + (self.settings.han_weight - 1) * self.han[positions]
 
 
-def lowered(sentence: str, settings: OverlapSettings) -> str:
+def lower_sentence(sentence: str, settings: OverlapSettings) -> str:
     """Return a sentence in lower case; the default keeps its length."""
     return (sentence if settings.compat else sentence.replace("İ", "I")).lower()
 
 
-def prepare(text: str, settings: OverlapSettings = DEFAULT) -> Prepared:
+def prepare_text(text: str, settings: OverlapSettings = DEFAULT) -> Prepared:
     """Return the units of a text; the same text is prepared once, however often it is compared."""
     text = text.replace("\0", " ")
     han = not settings.compat and has_han(text)
@@ -96,8 +96,8 @@ def _with_terms(
     """Return the sentences that have a term, and their terms."""
     spans, rows = [], []
     for start, end in sentences(text, han=han):
-        sentence = lowered(text[start:end], settings)
-        if row := terms(sentence, han=han):
+        sentence = lower_sentence(text[start:end], settings)
+        if row := term_codes(sentence, han=han):
             spans.append((start, end))
             rows.append(row)
     return spans, rows

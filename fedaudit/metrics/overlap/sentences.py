@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from fedaudit.metrics.overlap.punkt import CANDIDATE, ends_sentence, model
+from fedaudit.metrics.overlap.punkt import CANDIDATE, ends_sentence, english_model
 
 Span = tuple[int, int]
 
@@ -21,7 +21,9 @@ _OTHER_SPACE = re.compile(r"[\t\n\r\x0b\x0c]")
 
 def splitter() -> str:
     """Say what splits sentences here, for a report."""
-    return "Punkt English" if model() else "Punkt's rules, without its list of abbreviations"
+    return (
+        "Punkt English" if english_model() else "Punkt's rules, without its list of abbreviations"
+    )
 
 
 def has_han(text: str) -> bool:

@@ -12,7 +12,7 @@ from string import punctuation
 from typing import Any
 
 from .sentences import HAN
-from .treebank import between
+from .treebank import tokenize_between
 
 _MEMORY = 1 << 17
 """Pieces that are remembered."""
@@ -33,14 +33,14 @@ class TokenizedPiece:
     """(code, start, end) of every word, from the start of the piece."""
 
 
-def code(string: str) -> int:
+def term_code(string: str) -> int:
     """Return 64 bits for a string, the same in every process."""
     return int.from_bytes(
         blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True
     )
 
 
-def terms(sentence: str, *, han: bool) -> list[int]:
+def term_codes(sentence: str, *, han: bool) -> list[int]:
     """Return the codes of the terms of a lower-case sentence, in order.
 
     `han` says whether Chinese characters are words of their own.
@@ -85,18 +85,19 @@ def _edge(part: str, before: str, after: str, han: bool) -> TokenizedPiece:
 def _made(part: str, before: str, after: str, han: bool) -> TokenizedPiece:
     """Tokenise a piece that has a word before or after it, or an end of the sentence."""
     at, stems, found = 0, list[int](), list[tuple[int, int, int]]()
-    for token in between(part, before, after):
+    for token in tokenize_between(part, before, after):
         if _PUNCTUATION.issuperset(token):
             continue
         at = part.find(token, at)
         if han and not token.isascii():
             stems += _han_terms(token)
             found += [
-                (code(m.group()), at + m.start(), at + m.end()) for m in _PIECES.finditer(token)
+                (term_code(m.group()), at + m.start(), at + m.end())
+                for m in _PIECES.finditer(token)
             ]
         else:
             stems += _terms(token)
-            found.append((code(token), at, at + len(token)))
+            found.append((term_code(token), at, at + len(token)))
         at += len(token)
     return TokenizedPiece(tuple(stems), tuple(found))
 
@@ -104,7 +105,7 @@ def _made(part: str, before: str, after: str, han: bool) -> TokenizedPiece:
 @lru_cache(maxsize=_MEMORY)
 def _terms(token: str) -> tuple[int, ...]:
     """Return the stem of a token that counts: three or more characters, no punctuation first."""
-    return (code(_porter().stem(token)),) if len(token) >= 3 and token[0].isalnum() else ()
+    return (term_code(_porter().stem(token)),) if len(token) >= 3 and token[0].isalnum() else ()
 
 
 def _han_terms(token: str) -> list[int]:
@@ -112,7 +113,7 @@ def _han_terms(token: str) -> list[int]:
     runs = _HAN_RUN.findall(token)
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
     others = [word for word in _PIECES.findall(token) if not _HAN_RUN.match(word)]
-    return [*map(code, pairs), *(term for word in others for term in _terms(word))]
+    return [*map(term_code, pairs), *(term for word in others for term in _terms(word))]
 
 
 @cache

@@ -49,7 +49,7 @@ def tokens(sentence: str) -> list[str]:
     return sentence.split()
 
 
-def between(part: str, before: str, after: str) -> list[str]:
+def tokenize_between(part: str, before: str, after: str) -> list[str]:
     """Return the tokens of a part of a sentence; `before` and `after` are a word or nothing."""
     word = part[:-1] if part[-1:] == "," or (part[-1:] == "." and not after) else part
     if word.isalnum() and word not in _DIVIDED:

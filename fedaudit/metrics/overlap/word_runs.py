@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedaudit.metrics.overlap.prepared_text import Floats, Ints, lowered
+from fedaudit.metrics.overlap.prepared_text import Floats, Ints, lower_sentence
 from fedaudit.metrics.overlap.tokenization import words
 
 from .sentences import Span, sentences
@@ -17,7 +17,7 @@ _BASE = 0x9E3779B97F4A7C15 - (1 << 64)
 
 
 @lru_cache(maxsize=1 << 12)
-def located(text: str, settings: OverlapSettings, *, han: bool) -> tuple[Ints, Ints, Ints]:
+def word_positions(text: str, settings: OverlapSettings, *, han: bool) -> tuple[Ints, Ints, Ints]:
     """Return codes, starts and ends of the words of a text, each (words,).
 
     The first word of a sentence begins where the sentence does and the last one ends where it
@@ -25,7 +25,7 @@ def located(text: str, settings: OverlapSettings, *, han: bool) -> tuple[Ints, I
     """
     rows: list[tuple[int, int, int]] = []
     for start, end in sentences(text, han=han):
-        found = words(lowered(text[start:end], settings), han=han)
+        found = words(lower_sentence(text[start:end], settings), han=han)
         own = [(word, start + s, start + e) for word, s, e in found]
         if own:
             own[0] = (own[0][0], start, own[0][2])
@@ -36,7 +36,7 @@ def located(text: str, settings: OverlapSettings, *, han: bool) -> tuple[Ints, I
     return table[:, 0], table[:, 1], table[:, 2]
 
 
-def matches(a: Ints, b: Ints, width: int) -> tuple[Ints, Ints]:
+def matching_positions(a: Ints, b: Ints, width: int) -> tuple[Ints, Ints]:
     """Return the positions in both sequences at which the same `width` codes begin."""
     left, right = _grams(a, width), _grams(b, width)
     order = np.argsort(right, kind="stable")
@@ -46,7 +46,9 @@ def matches(a: Ints, b: Ints, width: int) -> tuple[Ints, Ints]:
     return np.repeat(np.arange(len(left)), many), order[within + np.repeat(low, many)]
 
 
-def common(a: Ints, b: Ints, starts: Floats, ends: Floats, least: float) -> list[tuple[Span, Span]]:
+def common_runs(
+    a: Ints, b: Ints, starts: Floats, ends: Floats, least: float
+) -> list[tuple[Span, Span]]:
     """Return the maximal common runs as (first, last word) in both, longer than `least` in a.
 
     `starts` and `ends` are the places of a's words; both must not fall. No shorter run is looked
@@ -59,7 +61,7 @@ def common(a: Ints, b: Ints, starts: Floats, ends: Floats, least: float) -> list
     width = max(1, int((stop - np.arange(len(a)) + 1)[enough].min()))
     if width > min(len(a), len(b)):
         return []
-    rows, columns = matches(a, b, width)
+    rows, columns = matching_positions(a, b, width)
     order = np.lexsort((rows, rows - columns))
     rows, columns = rows[order], columns[order]
     fresh = np.ones(len(rows) + 1, dtype=bool)
@@ -72,7 +74,7 @@ def common(a: Ints, b: Ints, starts: Floats, ends: Floats, least: float) -> list
     return [((i, k), (j, m)) for i, j, k, m in sorted(map(tuple, found))]
 
 
-def outermost(runs: list[Run], *, compat: bool) -> list[Run]:
+def outermost_runs(runs: list[Run], *, compat: bool) -> list[Run]:
     """Return the runs that no other one contains in the generated text.
 
     Of runs in the same place there, as when a training text repeats itself, the first stays; in

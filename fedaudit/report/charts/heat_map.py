@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from fedaudit.report.number_format import percent
 from fedaudit.report.query import Row
-from fedaudit.report.redaction import visible
+from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.memorization import ALL, category, rows, source, who
+from fedaudit.report.tables.memorization import ALL, category, client_in_scope, rows, source_of
 from fedaudit.report.tables.table import NONE
 
 MOST_CLIENTS, MOST_MAPS = 12, 12
@@ -41,32 +41,36 @@ class Map:
     top: int = TOP
 
 
-def maps(report: Row) -> list[Map]:
+def heat_maps(report: Row) -> list[Map]:
     """Return the map of the tuned model's pairs, one for each variant."""
     groups: dict[str, dict[tuple[str, str], Row]] = {}
     for row in rows(report, "mr_pair"):
-        if category(row) == ALL and source(row) == "tuned":
-            groups.setdefault(grouping.variant(row), {}).setdefault(_pair(row), row)
+        if category(row) == ALL and source_of(row) == "tuned":
+            groups.setdefault(grouping.variant_of(row), {}).setdefault(_pair(row), row)
     return [_map(name, [*some.values()]) for name, some in groups.items()][:MOST_MAPS]
 
 
 def _pair(row: Row) -> tuple[str, str]:
-    return who(row, "attacker"), who(row, "victim")
+    return client_in_scope(row, "attacker"), client_in_scope(row, "victim")
 
 
 def _map(variant: str, some: Sequence[Row]) -> Map:
     names = list(dict.fromkeys(name for at in (0, 1) for row in some for name in [_pair(row)[at]]))
     more = len(names) - MOST_CLIENTS
     places = {name: at for at, name in enumerate(names[:MOST_CLIENTS])}
-    inside = [row for row in some if {who(row, "attacker"), who(row, "victim")} <= places.keys()]
+    inside = [
+        row
+        for row in some
+        if {client_in_scope(row, "attacker"), client_in_scope(row, "victim")} <= places.keys()
+    ]
     top = max((row["value"] or 0 for row in inside), default=0)
     return Map(
-        title=f"Who draws whose text{f', {visible(variant)}' if variant else ''}",
+        title=f"Who draws whose text{f', {make_visible(variant)}' if variant else ''}",
         note=f"{more:,} more clients in report.json." if more > 0 else "",
         fields=tuple(
             Field(
-                x=LEFT + CELL * places[who(row, "victim")],
-                y=TOP + CELL * places[who(row, "attacker")],
+                x=LEFT + CELL * places[client_in_scope(row, "victim")],
+                y=TOP + CELL * places[client_in_scope(row, "attacker")],
                 shade=round(max(0.0, min(1.0, row["value"] / top)), 3) if row["value"] else 0.0,
                 told=NONE if row["value"] is None else percent(row["value"]),
             )
@@ -80,5 +84,5 @@ def _map(variant: str, some: Sequence[Row]) -> Map:
 
 
 def _short(name: str) -> str:
-    name = visible(name)
+    name = make_visible(name)
     return name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"

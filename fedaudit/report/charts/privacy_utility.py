@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from fedaudit.report.charts import z_by_round
 from fedaudit.report.charts.z_by_round import EDGE, HEIGHT, LEFT, WIDTH
-from fedaudit.report.number_format import measured, number
+from fedaudit.report.number_format import format_measurement, number
 from fedaudit.report.query import Row
-from fedaudit.report.tables.grouping import EVERYBODY, client, variant
+from fedaudit.report.tables.grouping import EVERYBODY, client_of, variant_of
 from fedaudit.report.tables.table import NONE, Table, laid_out
 
 ROUNDS, UTILITY = "Leakage round by round", "Leakage and utility"
@@ -52,7 +52,7 @@ class Plot:
     right: int = LEFT + WIDTH
 
 
-def differences(report: Row) -> list[Row]:
+def tuned_gains(report: Row) -> list[Row]:
     """Return the rows of what tuned models answer better than their base, all tasks together."""
     return [
         row
@@ -64,32 +64,34 @@ def differences(report: Row) -> list[Row]:
     ]
 
 
-def traces(report: Row) -> Traces:
+def round_traces(report: Row) -> Traces:
     """Return each variant's differences by round, where several rounds were attacked."""
     found: dict[str, dict[int, Row]] = {}
-    for row in differences(report):
-        if "passed" in row["scope"] and client(row) in ("", EVERYBODY):
-            found.setdefault(variant(row), {})[row["scope"]["round"]] = row
+    for row in tuned_gains(report):
+        if "passed" in row["scope"] and client_of(row) in ("", EVERYBODY):
+            found.setdefault(variant_of(row), {})[row["scope"]["round"]] = row
     return found
 
 
-def beside(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
+def utility_pairs(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
     """Return the metric of utility, and (utility, leakage) of each variant that has both.
 
     The metric is a judge's where each such variant has one, else the held-out loss. Where several
     rounds were attacked, the last counts; where every client's own model was, utility is theirs.
     """
     leaks = {
-        variant(row): row
-        for row in differences(report)
-        if variant(row) and row["scope"].get("passed", 1) == 1 and client(row) in ("", EVERYBODY)
+        variant_of(row): row
+        for row in tuned_gains(report)
+        if variant_of(row)
+        and row["scope"].get("passed", 1) == 1
+        and client_of(row) in ("", EVERYBODY)
     }
     for metric in (JUDGED, LOSS):
         found = {
             name: (row, leaks[name])
             for name in leaks
             for row in report["measurements"]
-            if row["kind"] == "utility" and row["metric"] == metric and variant(row) == name
+            if row["kind"] == "utility" and row["metric"] == metric and variant_of(row) == name
             if "task" not in row["scope"] and row["scope"].get("source") == _whose(leaks[name])
             if row["value"] is not None
         }
@@ -100,13 +102,13 @@ def beside(report: Row) -> tuple[str, dict[str, tuple[Row, Row]]]:
 
 def _whose(leak: Row) -> str:
     """Return the source of utility of the model that was attacked."""
-    alone = "local" if client(leak) == EVERYBODY else "tuned"
+    alone = "local" if client_of(leak) == EVERYBODY else "tuned"
     return str(leak["scope"].get("model", alone))
 
 
 def tables(report: Row) -> list[Table]:
     """Return both tables, each where there is something to compare."""
-    return [*_by_round(traces(report)), *_beside(*beside(report))]
+    return [*_by_round(round_traces(report)), *_beside(*utility_pairs(report))]
 
 
 def _by_round(found: Traces) -> list[Table]:
@@ -116,7 +118,7 @@ def _by_round(found: Traces) -> list[Table]:
     columns = {number: f"round {number}" for number in z_by_round._chosen(every)}
     cells = [
         {"variant": name}
-        | {title: measured(own[n]) if n in own else NONE for n, title in columns.items()}
+        | {title: format_measurement(own[n]) if n in own else NONE for n, title in columns.items()}
         for name, own in found.items()
     ]
     more = "For the other rounds see report.json." if len(columns) < len(every) else ""
@@ -130,7 +132,7 @@ def _beside(metric: str, found: Mapping[str, tuple[Row, Row]]) -> list[Table]:
     if len(found) < 2:
         return []
     cells = [
-        {"variant": name, metric: measured(own), "leakage": measured(leak)}
+        {"variant": name, metric: format_measurement(own), "leakage": format_measurement(leak)}
         for name, (own, leak) in found.items()
     ]
     columns = (metric, "leakage")
@@ -140,8 +142,8 @@ def _beside(metric: str, found: Mapping[str, tuple[Row, Row]]) -> list[Table]:
 
 def figures(report: Row) -> list[Plot]:
     """Return both pictures, each where there is something to compare."""
-    found = traces(report)
-    metric, pairs = beside(report)
+    found = round_traces(report)
+    metric, pairs = utility_pairs(report)
     drawn = []
     if len({number for own in found.values() for number in own}) > 1:
         drawn.append(_rounds(found))

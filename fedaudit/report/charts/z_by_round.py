@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import number
 from fedaudit.report.query import Row
-from fedaudit.report.redaction import visible
-from fedaudit.report.tables.attribution import tests, z
-from fedaudit.report.tables.grouping import client, variant
+from fedaudit.report.redaction import make_visible
+from fedaudit.report.tables.attribution import client_tests, format_z
+from fedaudit.report.tables.grouping import client_of, variant_of
 from fedaudit.report.tables.table import Table, laid_out
 from fedaudit.report.verdict import attribution
 
@@ -65,16 +65,16 @@ class ZFigure:
     right: int = LEFT + WIDTH
 
 
-def running(report: Row) -> dict[str, list[Series]]:
+def z_series(report: Row) -> dict[str, list[Series]]:
     """Return the series of every client by variant, flagged clients and the highest first."""
-    some = measurements.attribution(report, "round")
+    some = measurements.attribution_rows(report, "round")
     found: dict[str, dict[tuple[str, str], dict[int, float]]] = {}
     for row in some:
         number = row["scope"]["round"]
         if row["metric"] == "stouffer_z" and row["value"] is not None and _counts(number):
-            key = (client(row), str(row["scope"]["mark"]))
-            found.setdefault(variant(row), {}).setdefault(key, {})[number] = row["value"]
-    decided = tests(measurements.attribution(report, "client"))
+            key = (client_of(row), str(row["scope"]["mark"]))
+            found.setdefault(variant_of(row), {}).setdefault(key, {})[number] = row["value"]
+    decided = client_tests(measurements.attribution_rows(report, "client"))
     return {
         name: _series(own, [one for one in decided if one.variant == name])
         for name, own in found.items()
@@ -83,8 +83,8 @@ def running(report: Row) -> dict[str, list[Series]]:
 
 def figures(report: Row) -> list[ZFigure]:
     """Return a figure of the running Z, or one for each of the first variants of a study."""
-    drawn = [(name, some) for name, some in running(report).items() if some]
-    decided = tests(measurements.attribution(report, "client"))
+    drawn = [(name, some) for name, some in z_series(report).items() if some]
+    decided = client_tests(measurements.attribution_rows(report, "client"))
     more = len(drawn) - MOST_FIGURES
     left = f"{more:,} more variants are in report.json." if more > 0 else ""
     return [
@@ -106,7 +106,7 @@ def _limits(decided: Iterable[attribution.TestedClient]) -> list[float]:
 
 def table(report: Row) -> list[Table]:
     """Return the running Z as tables, for what cannot show a figure."""
-    drawn = [(name, some) for name, some in running(report).items() if some]
+    drawn = [(name, some) for name, some in z_series(report).items() if some]
     return [_table(name, some) for name, some in drawn[:MOST_FIGURES]]
 
 
@@ -119,7 +119,7 @@ def _series(
     decided: Sequence[attribution.TestedClient],
 ) -> list[Series]:
     """Return one series a client: of the mark that was decided on, else of its highest Z."""
-    told = {one.client: one for one in attribution.strongest(decided)}
+    told = {one.client: one for one in attribution.strongest_tests(decided)}
     groups: dict[str, list[Series]] = {}
     for (who, mark), values in found.items():
         on = who in told and told[who].mark == mark
@@ -166,7 +166,7 @@ def _figure(title: str, some: Sequence[Series], thresholds: Sequence[float], not
         title=title,
         curves=tuple(
             ZCurve(
-                name=_short(f"{one.client} ({z(_last(one))})"),
+                name=_short(f"{one.client} ({format_z(_last(one))})"),
                 flagged=one.flagged,
                 path=" ".join(f"{x:g},{y:g}" for x, y in own),
                 points=own,
@@ -196,7 +196,7 @@ def _near(value: float) -> float:
 
 
 def _short(name: str) -> str:
-    shown = visible(name)
+    shown = make_visible(name)
     return shown if len(shown) <= MOST_LETTERS else f"{shown[: MOST_LETTERS - 1]}…"
 
 
@@ -226,7 +226,7 @@ def _table(name: str, some: Sequence[Series]) -> Table:
     chosen = _chosen(every)
     cells = [
         {"client": one.client, "mark": one.mark}
-        | {f"round {at}": z(value) for at, value in one.points}
+        | {f"round {at}": format_z(value) for at, value in one.points}
         for one in some[:MOST_CURVES]
     ]
     columns = tuple(f"round {at}" for at in chosen)

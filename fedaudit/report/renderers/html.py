@@ -7,18 +7,18 @@ from typing import Any
 
 from fedaudit.report import query
 from fedaudit.report.charts import heat_map, privacy_utility, z_by_round
-from fedaudit.report.number_format import measured
-from fedaudit.report.pii_categories import clauses
+from fedaudit.report.number_format import format_measurement
+from fedaudit.report.pii_categories import relevant_clauses
 from fedaudit.report.query import SETS, SOURCES, Row
-from fedaudit.report.redaction import visible
+from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import grouping, memorization, overview
 from fedaudit.report.tables.attribution import attribution
-from fedaudit.report.tables.cross_client import apart, charted
+from fedaudit.report.tables.cross_client import charted_report, without_pairs
 from fedaudit.report.tables.extraction import budget, verbatim
 from fedaudit.report.tables.extraction.evidence import headline
-from fedaudit.report.tables.extraction.untargeted import searched
+from fedaudit.report.tables.extraction.untargeted import group_by_search
 from fedaudit.report.text import summary
-from fedaudit.report.text.attacks import tried
+from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import GLOSSARY
 from fedaudit.report.verdict.recheck import recheck
 
@@ -79,24 +79,26 @@ def _content(report: Row) -> dict[str, Any]:
     return {
         "report": report,
         "title": summary.title(report),
-        "judged": summary.judged(report),
+        "judged": summary.is_audit(report),
         "checked": checked,
         "headline": headline(report, checked),
-        "answer": summary.answer(report, checked),
-        "reasons": summary.reasons(report),
-        "audited": summary.audited(report),
-        "tried": tried(report),
+        "answer": summary.verdict_sentence(report, checked),
+        "reasons": summary.verdict_reasons(report),
+        "audited": summary.audited_facts(report),
+        "tried": attack_summaries(report),
         "charts": charts(report),
         "sweeps": budget.figures(report),
         "plots": privacy_utility.figures(report),
-        "maps": heat_map.maps(report),
-        "passages": memorization.examples({"findings": overview.worst(report)}, MOST_FINDINGS),
-        "extraction": [*overview.attacks(report), *clauses(report)],
+        "maps": heat_map.heat_maps(report),
+        "passages": memorization.passage_table(
+            {"findings": overview.worst_findings(report)}, MOST_FINDINGS
+        ),
+        "extraction": [*overview.attack_tables(report), *relevant_clauses(report)],
         "attribution": attribution(report),
         "figures": z_by_round.figures(report),
-        "leaks": overview.leaks(report, MOST_FINDINGS),
-        "flagged": overview.flagged(report, MOST_FINDINGS),
-        "rest": [*overview.rest(report), *overview.claims(report)],
+        "leaks": overview.leak_table(report, MOST_FINDINGS),
+        "flagged": overview.flagged_table(report, MOST_FINDINGS),
+        "rest": [*overview.other_tables(report), *overview.claim_table(report)],
         "glossary": GLOSSARY,
         "width": WIDTH,
         "step": STEP,
@@ -110,17 +112,17 @@ def charts(report: Row) -> list[Chart]:
     """
     groups = {
         f"Coverage by the attack {plugin}": group
-        for plugin, group in query.by_plugin(query.totals(charted(report))).items()
+        for plugin, group in query.by_plugin(query.total_coverages(charted_report(report))).items()
     }
-    recalls = searched(query.unprompted(report, labelled=False))
+    recalls = group_by_search(query.untargeted_rows(report, labelled=False))
     for name, group in recalls.items():
         groups[f"Recall by the attack {name}"] = group
-    for plugin, group in query.by_plugin(query.inference(report, labelled=False)).items():
+    for plugin, group in query.by_plugin(query.inference_rows(report, labelled=False)).items():
         groups[f"Accuracy of the attack {plugin}"] = group
     drawn = {title: _bars(group) for title, group in groups.items()} | _kinds(report)
     drawn |= {
         f"Edit distance by the attack {plugin}": _distances(group)
-        for plugin, group in query.by_plugin(verbatim.distances(report)).items()
+        for plugin, group in query.by_plugin(verbatim.distance_rows(report)).items()
     }
     return [_chart(title, some) for title, some in drawn.items() if some]
 
@@ -128,17 +130,21 @@ def charts(report: Row) -> list[Chart]:
 def _kinds(report: Row) -> dict[str, list[tuple[str, Row]]]:
     """Return what each attack found of each kind of PII, as its table has it."""
     drawn = {}
-    for plugin, group in query.by_plugin(query.coverages(apart(report), labelled=True)).items():
+    for plugin, group in query.by_plugin(
+        query.coverages(without_pairs(report), labelled=True)
+    ).items():
         if not any("key" in row["scope"] for row in group):
-            some = query.most_telling(grouping.one(group) if grouping.viewed(group) else group)
-            named = [(visible(str(row["scope"]["label"])), row) for row in some if _known(row)]
+            some = query.most_telling(
+                grouping.single_group(group) if grouping.has_many_lines(group) else group
+            )
+            named = [(make_visible(str(row["scope"]["label"])), row) for row in some if _known(row)]
             drawn[f"Kinds of PII by the attack {plugin}"] = named[:MOST_BARS]
     return drawn
 
 
 def _distances(group: Sequence[Row]) -> list[tuple[str, Row]]:
     """Return mean edit distances: of every task, or of all together for each variant."""
-    several = len({grouping.variant(row) for row in group}) > 1
+    several = len({grouping.variant_of(row) for row in group}) > 1
     some = [row for row in group if _known(row) and not (several and "task" in row["scope"])]
     return [(_name(row, {"variant"} if several else ()), row) for row in some][:MOST_BARS]
 
@@ -149,11 +155,11 @@ def _known(row: Row) -> bool:
 
 def _bars(group: Sequence[Row]) -> list[tuple[str, Row]]:
     """Return what to draw, by name: every source, or one line for each variant and key."""
-    viewed = grouping.viewed(group)
+    viewed = grouping.has_many_lines(group)
     if not viewed and group[0]["metric"] != "coverage":
         return []
-    hidden = grouping.hidden(group)
-    some = grouping.telling(group) if viewed else group
+    hidden = grouping.column_scopes(group)
+    some = grouping.telling_rows(group) if viewed else group
     return [(_name(row, hidden), row) for row in some if row["value"] is not None][:MOST_BARS]
 
 
@@ -171,7 +177,7 @@ def _chart(title: str, known: Sequence[tuple[str, Row]]) -> Chart:
 def _bar(name: str, row: Row, y: int, scale: float) -> Bar:
     reach = {end: round(scale * row[end], 1) for end in ("value", "low", "high")}
     source = str(row["scope"].get("source", "tuned"))
-    return Bar(name=name, told=measured(row), source=source, y=y, **reach)
+    return Bar(name=name, told=format_measurement(row), source=source, y=y, **reach)
 
 
 def _name(row: Row, hidden: Collection[str]) -> str:
@@ -179,18 +185,18 @@ def _name(row: Row, hidden: Collection[str]) -> str:
     scope = row["scope"]
     count = scope.get("candidates") if row["metric"] in query.INFERENCE else None
     parts = (
-        grouping.variant(row) if "variant" in hidden else "",
-        f"key {grouping.key(row)}" if grouping.key(row) else "",
+        grouping.variant_of(row) if "variant" in hidden else "",
+        f"key {grouping.key_text(row)}" if grouping.key_text(row) else "",
         SOURCES.get(scope.get("source")),
         SETS.get(scope.get("set")),
         "" if count is None else f"{count} candidates",
         query.place(row, {*hidden, "client", "detection"} if hidden else ()),
     )
-    name = visible(", ".join(filter(None, parts)))
+    name = make_visible(", ".join(filter(None, parts)))
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
 
 
 def _visible(value: Any) -> Any:
     """Spell out hidden characters in all that the template prints; autoescape does the rest."""
     own = hasattr(value, "__html__")  # a macro's output, already through here
-    return visible(value) if isinstance(value, str) and not own else value
+    return make_visible(value) if isinstance(value, str) and not own else value

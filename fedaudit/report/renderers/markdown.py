@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from fedaudit.report.charts import z_by_round
 from fedaudit.report.query import Row
-from fedaudit.report.redaction import visible
+from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import overview
 from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.table import Table
 from fedaudit.report.text import summary
-from fedaudit.report.text.attacks import tried
+from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import GLOSSARY
 from fedaudit.report.verdict.recheck import recheck
 
@@ -29,22 +29,22 @@ def _lines(report: Row) -> Iterator[str]:
     yield f"# {summary.title(report)}"
     if checked.told:
         yield from _paragraph(checked.told, bold=bool(checked.brief))
-    if summary.judged(report):
+    if summary.is_audit(report):
         yield from _paragraph(f"Verdict: {headline(report, checked)}", bold=True)
-        for sentence in summary.answer(report, checked):
+        for sentence in summary.verdict_sentence(report, checked):
             yield from _paragraph(sentence)
-        yield from _list("Why", summary.reasons(report))
+        yield from _list("Why", summary.verdict_reasons(report))
     yield from _list(
-        "What was audited", [f"{name}: {value}" for name, value in summary.audited(report)]
+        "What was audited", [f"{name}: {value}" for name, value in summary.audited_facts(report)]
     )
-    yield from _list("What was tried", tried(report))
+    yield from _list("What was tried", attack_summaries(report))
     for table in (
-        *overview.attacks(report),
+        *overview.attack_tables(report),
         *attribution(report),
         *z_by_round.table(report),
-        *overview.findings(report, MOST_FINDINGS),
-        *overview.rest(report),
-        *overview.claims(report),
+        *overview.finding_tables(report, MOST_FINDINGS),
+        *overview.other_tables(report),
+        *overview.claim_table(report),
     ):
         yield from _table(table)
     yield from _list("Limits", report["limits"])
@@ -53,7 +53,7 @@ def _lines(report: Row) -> Iterator[str]:
 
 def _paragraph(text: str, *, bold: bool = False) -> Iterator[str]:
     yield ""
-    yield f"**{escaped(text)}**" if bold else _block(text)
+    yield f"**{escape(text)}**" if bold else _block(text)
 
 
 def _list(title: str, lines: Sequence[str]) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _list(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    yield from ("", f"## {escaped(table.title)}", "")
+    yield from ("", f"## {escape(table.title)}", "")
     yield _cells(table.columns)
     sides = ("--:" if column in table.numeric else ":--" for column in table.columns)
     yield f"| {' | '.join(sides)} |"
@@ -75,16 +75,16 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _cells(row: Sequence[str]) -> str:
-    return f"| {' | '.join(map(escaped, row))} |"
+    return f"| {' | '.join(map(escape, row))} |"
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return `text` so that Markdown shows it as it is within a line or a cell.
 
     HTML becomes entities, so do the signs that make bare addresses links, and the pipe, whose
     backslash some readers would show.
     """
-    text = html.escape(visible(text), quote=False)
+    text = html.escape(make_visible(text), quote=False)
     text = re.sub(r"([\\`*_{}\[\]#!~$])", r"\\\1", text)
     text = text.replace("|", "&#124;").replace("@", "&#64;").replace("://", "&#58;//")
     return re.sub(r"(?i)\bwww\.", lambda match: f"{match[0][:3]}&#46;", text)
@@ -92,7 +92,7 @@ def escaped(text: str) -> str:
 
 def _block(text: str) -> str:
     """Return `text` escaped for where a line begins: it starts no list, rule, heading or code."""
-    text = escaped(text.lstrip(" ") or " ")
+    text = escape(text.lstrip(" ") or " ")
     return re.sub(
         r"^([-+=]|\d+(?=[.)]))", lambda match: f"&#{ord(match[0][0])};{match[0][1:]}", text
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fedaudit.report.query import Row
-from fedaudit.report.redaction import visible
+from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import overview
 from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.tables.extraction.evidence import headline
@@ -31,17 +31,17 @@ def render(report: Row, console: "Console") -> None:
     """
     checked = recheck(report)
     _doubt(checked, console)
-    _pairs("Audited", summary.audited(report), console)
+    _pairs("Audited", summary.audited_facts(report), console)
     for table in (
-        *overview.attacks(report),
+        *overview.attack_tables(report),
         *attribution(report),
-        *overview.rest(report),
-        *overview.findings(report, MOST_FINDINGS),
-        *overview.claims(report),
+        *overview.other_tables(report),
+        *overview.finding_tables(report, MOST_FINDINGS),
+        *overview.claim_table(report),
     ):
         _table(table, console)
     _list("Limits", report["limits"], console)
-    if summary.judged(report):
+    if summary.is_audit(report):
         _verdict(report, checked, console)
 
 
@@ -53,9 +53,9 @@ def _doubt(checked: RecheckedVerdict, console: "Console") -> None:
 
 def _verdict(report: Row, checked: RecheckedVerdict, console: "Console") -> None:
     status = "fail" if checked.brief else report["verdict"]["status"]
-    _list("Why", summary.reasons(report), console)
+    _list("Why", summary.verdict_reasons(report), console)
     console.print(_text(f"Verdict: {headline(report, checked)}", STYLES[status]))
-    for sentence in summary.answer(report, checked):
+    for sentence in summary.verdict_sentence(report, checked):
         console.print(_text(sentence))
 
 
@@ -105,7 +105,7 @@ def _whole(table: Table, width: int) -> frozenset[str]:
     from rich.cells import cell_len
 
     widths = [
-        max(cell_len(visible(cell)) for cell in (column, *(row[index] for row in table.rows)))
+        max(cell_len(make_visible(cell)) for cell in (column, *(row[index] for row in table.rows)))
         if column in table.numeric
         else LEAST
         for index, column in enumerate(table.columns)
@@ -127,4 +127,4 @@ def _text(text: str, style: str = "") -> "Text":
     """Return `text` as rich shows it: never a markup string, nothing hidden, nothing cut."""
     from rich.text import Text
 
-    return Text(visible(text), style=style, overflow="fold")
+    return Text(make_visible(text), style=style, overflow="fold")

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 
 from fedaudit.api.records import Measurement
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import counted, number
-from fedaudit.report.query import Row, reasons
+from fedaudit.report.number_format import format_rate, number
+from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.tables import grouping, secure_sums
-from fedaudit.report.tables.grouping import client, variant
-from fedaudit.report.tables.table import NONE, Table, laid_out, named, shortened
+from fedaudit.report.tables.grouping import client_of, variant_of
+from fedaudit.report.tables.table import NONE, Table, display_name, laid_out, shorten
 from fedaudit.report.verdict import attribution as flags
 from fedaudit.report.verdict.attribution import PROTOCOL, TestedClient
 
@@ -40,9 +40,9 @@ NOT_JUDGED = "The number is what the method goes by. The verdict does not go by 
 
 def attribution(report: Row) -> list[Table]:
     """Return whom each method flags, and what the protocol cost and gave away; none without one."""
-    rows = measurements.attribution(report)
+    rows = measurements.attribution_rows(report)
     tables: tuple[Table, ...]
-    if len(grouping.variants(rows)) > 1:
+    if len(grouping.variants_of(rows)) > 1:
         tables = (_methods(rows), _strengths(rows), _global(rows), secure_sums.variants(rows))
     else:
         tables = (
@@ -50,17 +50,17 @@ def attribution(report: Row) -> list[Table]:
             _methods(rows),
             _others(rows),
             _global(rows),
-            secure_sums.masking(rows),
+            secure_sums.secure_sum_tables(rows),
         )
     return [table for table in tables if table.rows]
 
 
-def told(report: Row) -> list[str]:
+def attribution_sentence(report: Row) -> list[str]:
     """Return in a sentence what the protocol asked, and whom it flags."""
-    rows = measurements.attribution(report)
-    if (count := len(grouping.variants(rows))) > 1:
+    rows = measurements.attribution_rows(report)
+    if (count := len(grouping.variants_of(rows))) > 1:
         return [f"The attribution was made on {count} variants; tables below compare them."]
-    some = flags.strongest(tests(rows))
+    some = flags.strongest_tests(client_tests(rows))
     if not some:
         return []
     asked = [row["value"] for row in _of(rows, "masking", "queries") if row["value"] is not None]
@@ -73,12 +73,12 @@ def told(report: Row) -> list[str]:
     ]
 
 
-def tests(rows: Sequence[Row]) -> list[TestedClient]:
+def client_tests(rows: Sequence[Row]) -> list[TestedClient]:
     """Return the protocol's tests of clients among rows of a report."""
-    return flags.tested(Measurement(**row) for row in rows)
+    return flags.tested_clients(Measurement(**row) for row in rows)
 
 
-def z(value: float | None) -> str:
+def format_z(value: float | None) -> str:
     """Return a statistic as people read it: two places, or three digits of a huge one."""
     if value is None:
         return NONE
@@ -87,9 +87,9 @@ def z(value: float | None) -> str:
 
 def _clients(rows: Sequence[Row]) -> Table:
     """Return a line for each client, the highest Z first."""
-    some = flags.strongest(tests(rows))
+    some = flags.strongest_tests(client_tests(rows))
     adjusted = {
-        (client(row), str(row["scope"]["mark"])): row["value"]
+        (client_of(row), str(row["scope"]["mark"])): row["value"]
         for row in _of(rows, "client", "p_value")
         if row["scope"].get("adjusted") == "holm"
     }
@@ -97,7 +97,7 @@ def _clients(rows: Sequence[Row]) -> Table:
         {
             "client": one.client,
             "mark": one.mark,
-            "Z": z(one.z),
+            "Z": format_z(one.z),
             "must exceed": NONE if one.threshold is None else number(one.threshold),
             "Holm p": _p(adjusted.get((one.client, one.mark))),
             "rounds": "" if one.rounds is None else number(one.rounds),
@@ -110,9 +110,9 @@ def _clients(rows: Sequence[Row]) -> Table:
         cells,
         ("client", "mark", "Z", "must exceed", "Holm p", "rounds", "flagged"),
         numeric=("Z", "must exceed", "Holm p", "rounds"),
-        notes=(_own_limits(some), *reasons(_of(rows, "client"))),
+        notes=(_own_limits(some), *missing_reasons(_of(rows, "client"))),
     )
-    return shortened(table, max(MOST_CLIENTS, sum(one.flagged for one in some)))
+    return shorten(table, max(MOST_CLIENTS, sum(one.flagged for one in some)))
 
 
 def _own_limits(some: Sequence[TestedClient]) -> str:
@@ -123,16 +123,16 @@ def _own_limits(some: Sequence[TestedClient]) -> str:
 
 def _methods(rows: Sequence[Row]) -> Table:
     """Return a line for each method, or for each variant and method."""
-    several = len(grouping.variants(rows)) > 1
+    several = len(grouping.variants_of(rows)) > 1
     groups: dict[tuple[str, str], list[Row]] = {}
-    for row in grouping.ordered(rows):
-        groups.setdefault((variant(row) if several else "", row["plugin"]), []).append(row)
+    for row in grouping.order_rows(rows):
+        groups.setdefault((variant_of(row) if several else "", row["plugin"]), []).append(row)
     rated = bool(_of(rows, "rate"))
     cells = [
         {
             "variant": name,
             "method": plugin or NONE,
-            BROKEN: "" if several else named(BREAKS, plugin) if plugin in BREAKS else NONE,
+            BROKEN: "" if several else display_name(BREAKS, plugin) if plugin in BREAKS else NONE,
             "flagged": "" if rated else _flagged(group),
             "tpr": _rate(group, "tpr"),
             "fpr": _rate(group, "fpr"),
@@ -148,10 +148,10 @@ def _methods(rows: Sequence[Row]) -> Table:
         notes=(
             RATES if rated else "",
             _breaking(rows) if several else _means(rows),
-            *reasons(_of(rows, "rate")),
+            *missing_reasons(_of(rows, "rate")),
         ),
     )
-    return shortened(table, MOST_VARIANTS)
+    return shorten(table, MOST_VARIANTS)
 
 
 def _breaking(rows: Sequence[Row]) -> str:
@@ -161,14 +161,16 @@ def _breaking(rows: Sequence[Row]) -> str:
 
 def _rate(rows: Sequence[Row], metric: str) -> str:
     some = _of(rows, "rate", metric)
-    return counted(some[0]) if some else ""
+    return format_rate(some[0]) if some else ""
 
 
 def _flagged(rows: Sequence[Row]) -> str:
     """Return how many clients a method flags, of how many that it says something of."""
-    own = {one.client: one.flagged for one in flags.strongest(tests(rows)) if one.decided}
+    own = {
+        one.client: one.flagged for one in flags.strongest_tests(client_tests(rows)) if one.decided
+    }
     every = own | {
-        client(row): row["value"] > 0
+        client_of(row): row["value"] > 0
         for row in _of(rows, "suspicion", "flagged")
         if row["value"] is not None
     }
@@ -178,7 +180,7 @@ def _flagged(rows: Sequence[Row]) -> str:
 def _means(rows: Sequence[Row]) -> str:
     """Return the mean Z of marked and of innocent clients, where the truth is known."""
     means = [
-        f"{z(row['value'])} over {number(row['n'])} {row['scope']['clients']} clients"
+        f"{format_z(row['value'])} over {number(row['n'])} {row['scope']['clients']} clients"
         for row in _of(rows, "mean")
     ]
     return f"Mean Z of {PROTOCOL}: {', '.join(means)}." if means else ""
@@ -188,23 +190,25 @@ def _strengths(rows: Sequence[Row]) -> Table:
     """Return the mean Z of marked and of innocent clients on each variant."""
     kinds = list(dict.fromkeys(str(row["scope"]["clients"]) for row in _of(rows, "mean")))
     limits: dict[str, list[float]] = {}
-    for one in tests(rows):
+    for one in client_tests(rows):
         if one.threshold is not None:
             limits.setdefault(one.variant, []).append(one.threshold)
     cells: dict[str, dict[str, str]] = {}
-    for row in grouping.ordered(_of(rows, "mean")):
-        line = cells.setdefault(variant(row), {"variant": variant(row)})
-        line["must exceed"] = _range(limits.get(variant(row), []))
-        line[_of_kind(str(row["scope"]["clients"]))] = f"{z(row['value'])} ({number(row['n'])})"
+    for row in grouping.order_rows(_of(rows, "mean")):
+        line = cells.setdefault(variant_of(row), {"variant": variant_of(row)})
+        line["must exceed"] = _range(limits.get(variant_of(row), []))
+        line[_of_kind(str(row["scope"]["clients"]))] = (
+            f"{format_z(row['value'])} ({number(row['n'])})"
+        )
     columns = tuple(map(_of_kind, kinds))
     table = laid_out(
         "Attribution: mean Z",
         list(cells.values()),
         ("variant", *columns, "must exceed"),
         numeric=(*columns, "must exceed"),
-        notes=("In brackets: over how many clients.", *reasons(_of(rows, "mean"))),
+        notes=("In brackets: over how many clients.", *missing_reasons(_of(rows, "mean"))),
     )
-    return shortened(table, MOST_VARIANTS)
+    return shorten(table, MOST_VARIANTS)
 
 
 def _range(values: Sequence[float]) -> str:
@@ -221,7 +225,7 @@ def _others(rows: Sequence[Row]) -> Table:
     """Return what each method beside the protocol says of each client."""
     some = _of(rows, "suspicion")
     methods = list(dict.fromkeys(row["plugin"] for row in some))
-    names = list(dict.fromkeys(map(client, some)))
+    names = list(dict.fromkeys(map(client_of, some)))
     cells = [
         {"client": name, **{f"by {method}": _said(some, method, name) for method in methods}}
         for name in names
@@ -230,17 +234,17 @@ def _others(rows: Sequence[Row]) -> Table:
         "Attribution: whom other methods flag",
         cells,
         ("client", *(f"by {method}" for method in methods)),
-        notes=(NOT_JUDGED, *reasons(some)),
+        notes=(NOT_JUDGED, *missing_reasons(some)),
     )
-    return shortened(table, MOST_CLIENTS)
+    return shorten(table, MOST_CLIENTS)
 
 
 def _said(rows: Sequence[Row], method: str, name: str) -> str:
     """Return whether a method flags a client, and by what: `yes, Z 5.20`, `no, 0.31`."""
-    own = {r["metric"]: r["value"] for r in rows if (r["plugin"], client(r)) == (method, name)}
+    own = {r["metric"]: r["value"] for r in rows if (r["plugin"], client_of(r)) == (method, name)}
     said: dict[str, Callable[[float], str]] = {
         "flagged": lambda value: _yes(value > 0),
-        "stouffer_z": lambda value: f"Z {z(value)}",
+        "stouffer_z": lambda value: f"Z {format_z(value)}",
         "suspicion": number,
     }
     parts = [say(value) for metric, say in said.items() if (value := own.get(metric)) is not None]
@@ -249,14 +253,14 @@ def _said(rows: Sequence[Row], method: str, name: str) -> str:
 
 def _global(rows: Sequence[Row]) -> Table:
     """Return what the global model itself shows of every mark."""
-    some = grouping.ordered(_of(rows, "global", "z"))
-    several = len(grouping.variants(rows)) > 1
+    some = grouping.order_rows(_of(rows, "global", "z"))
+    several = len(grouping.variants_of(rows)) > 1
     p = {_mark(row): row["value"] for row in _of(rows, "global", "p_value")}
     cells = [
         {
-            "variant": variant(row) if several else "",
+            "variant": variant_of(row) if several else "",
             "mark": str(row["scope"]["mark"]),
-            "Z": z(row["value"]),
+            "Z": format_z(row["value"]),
             "found": _found(row),
             "p": _p(p.get(_mark(row))),
         }
@@ -267,9 +271,12 @@ def _global(rows: Sequence[Row]) -> Table:
         cells,
         ("variant", "mark", "Z", "found", "p"),
         numeric=("Z", "found", "p"),
-        notes=("They say that somebody trained on a mark's documents, not who.", *reasons(some)),
+        notes=(
+            "They say that somebody trained on a mark's documents, not who.",
+            *missing_reasons(some),
+        ),
     )
-    return shortened(table, MOST_VARIANTS)
+    return shorten(table, MOST_VARIANTS)
 
 
 def _found(row: Row) -> str:
@@ -278,11 +285,11 @@ def _found(row: Row) -> str:
 
 
 def _mark(row: Row) -> tuple[str, str, str]:
-    return variant(row), row["plugin"], str(row["scope"]["mark"])
+    return variant_of(row), row["plugin"], str(row["scope"]["mark"])
 
 
 def _of(rows: Sequence[Row], part: str, *metrics: str) -> list[Row]:
-    some = measurements.attribution({"measurements": rows}, part)
+    some = measurements.attribution_rows({"measurements": rows}, part)
     return [row for row in some if not metrics or row["metric"] in metrics]
 
 

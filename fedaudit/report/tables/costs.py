@@ -6,10 +6,10 @@ from typing import Any
 from fedaudit.report import query as measurements
 from fedaudit.report import units
 from fedaudit.report.number_format import NOT_MEASURED
-from fedaudit.report.query import Row, place, reasons
+from fedaudit.report.query import Row, missing_reasons, place
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.grouping import variant
-from fedaudit.report.tables.table import Table, cell, laid_out, named
+from fedaudit.report.tables.grouping import variant_of
+from fedaudit.report.tables.table import Table, display_name, format_cell, laid_out
 
 UNITS: Mapping[str, Callable[[float], str]] = {
     "parameters": units.amount,
@@ -63,7 +63,7 @@ MOST = "Where clients differ, the most that one of them took; for the others see
 def costs(report: Row) -> list[Table]:
     """Return the table of what the run cost, or one for each metric that compares variants."""
     rows = measurements.costs(report)
-    if len(grouping.variants(rows)) > 1:
+    if len(grouping.variants_of(rows)) > 1:
         groups: dict[str, list[Row]] = {}
         for row in rows:
             groups.setdefault(row["metric"], []).append(row)
@@ -72,8 +72,8 @@ def costs(report: Row) -> list[Table]:
 
 
 def _costs(rows: Sequence[Row]) -> Table:
-    some = grouping.worst(
-        rows, lambda row: grouping.alike(row, {"client"}), lambda row: row["value"]
+    some = grouping.worst_rows(
+        rows, lambda row: grouping.scope_without(row, {"client"}), lambda row: row["value"]
     )
     return laid_out(
         "Costs",
@@ -88,25 +88,27 @@ def _costs(rows: Sequence[Row]) -> Table:
         ],
         ("what", "amount", "client", "detail"),
         numeric=("amount",),
-        notes=(MOST if len(some) < len(rows) else "", *reasons(rows)),
+        notes=(MOST if len(some) < len(rows) else "", *missing_reasons(rows)),
     )
 
 
 def _variants(metric: str, rows: Sequence[Row]) -> Table:
     """Return a line for each variant and a column for each thing that `metric` was measured of."""
-    some = grouping.worst(
-        grouping.together(rows), lambda row: (variant(row), _of(row)), lambda row: row["value"]
+    some = grouping.worst_rows(
+        grouping.without_covered_clients(rows),
+        lambda row: (variant_of(row), _of(row)),
+        lambda row: row["value"],
     )
     found: dict[str, dict[str, str]] = {}
     for row, _ in some:
-        found.setdefault(variant(row), {"variant": variant(row)})[_of(row)] = _amount(row)
+        found.setdefault(variant_of(row), {"variant": variant_of(row)})[_of(row)] = _amount(row)
     columns = list(dict.fromkeys(_of(row) for row, _ in some))
     return laid_out(
         f"Costs: {TITLES[metric]}",
         list(found.values()),
         ("variant", *columns),
         numeric=columns,
-        notes=(MOST if len(some) < len(rows) else "", *reasons(rows)),
+        notes=(MOST if len(some) < len(rows) else "", *missing_reasons(rows)),
     )
 
 
@@ -115,7 +117,7 @@ def _of(row: Row) -> str:
     scope = row["scope"]
     names, keys = OF[row["metric"]]
     known = [scope[key] for key in keys if scope.get(key) is not None]
-    return named(names, known[0] if known else row["plugin"])
+    return display_name(names, known[0] if known else row["plugin"])
 
 
 def _amount(row: Row) -> str:
@@ -125,7 +127,11 @@ def _amount(row: Row) -> str:
 def _detail(row: Row) -> str:
     """Return how often how much was sent, and the rest of a cost's scope."""
     each, times = row["scope"].get("per_client_round"), row["scope"].get("transfers")
-    sent = f"{cell(times)} times {_size(each)}" if each is not None and times is not None else ""
+    sent = (
+        f"{format_cell(times)} times {_size(each)}"
+        if each is not None and times is not None
+        else ""
+    )
     return ", ".join(filter(None, (sent, place(row, SHOWN))))
 
 

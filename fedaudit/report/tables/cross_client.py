@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import found, measured, percent
-from fedaudit.report.query import SETS, SOURCES, Row, places, reasons, sibling
-from fedaudit.report.tables.table import NONE, Table, laid_out, named, shortened, throughout
+from fedaudit.report.number_format import format_hits, format_measurement, percent
+from fedaudit.report.query import SETS, SOURCES, Row, common_scope, comparable_row, missing_reasons
+from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out, shorten
 
 COVERAGE, CONTROL = "coverage [95 %]", "control [95 %]"
 MOST_WIDE = 8
@@ -16,17 +16,17 @@ PAIR = ("attacker", "victim")
 Pair = tuple[str, str]
 
 
-def matrix(report: Row) -> list[Table]:
+def matrix_tables(report: Row) -> list[Table]:
     """Return two tables an attack: attackers against victims, and every pair with its controls."""
     tables = []
     for rows in _groups(report):
-        title = ", ".join(filter(None, (rows[0]["plugin"], places(rows, PAIR)[0])))
+        title = ", ".join(filter(None, (rows[0]["plugin"], common_scope(rows, PAIR)[0])))
         some = _telling(rows)
         tables += [*_square(title, some), _pairs(title, some, rows)]
     return tables
 
 
-def apart(report: Row) -> Row:
+def without_pairs(report: Row) -> Row:
     """Return the report without the measurements that are of a pair of clients, or of a task.
 
     Their own tables show those.
@@ -35,10 +35,10 @@ def apart(report: Row) -> Row:
     return {**report, "measurements": rest}
 
 
-def charted(report: Row) -> Row:
+def charted_report(report: Row) -> Row:
     """Return the report with one measurement for each pair of clients: the one that says most."""
     telling = [row for rows in _groups(report) for row in _telling(rows).values()]
-    rest = apart(report)
+    rest = without_pairs(report)
     return {**rest, "measurements": [*rest["measurements"], *telling]}
 
 
@@ -53,7 +53,7 @@ def _of_task(row: Row) -> bool:
 def _groups(report: Row) -> list[list[Row]]:
     """Return the coverages of pairs, by attack and by whatever else varies but source and set."""
     groups: dict[Pair, list[Row]] = {}
-    for row in measurements.totals(report):
+    for row in measurements.total_coverages(report):
         if _paired(row):
             groups.setdefault((row["plugin"], measurements.place(row, PAIR)), []).append(row)
     return list(groups.values())
@@ -115,16 +115,16 @@ def _percent(row: Row) -> str:
 def _pairs(title: str, some: Mapping[Pair, Row], rows: Sequence[Row]) -> Table:
     """Return a line a pair: what came out, beside what the base gives and what guessing gets."""
     sources = list(dict.fromkeys(str(row["scope"].get("source")) for row in some.values()))
-    sets = dict.fromkeys(named(SETS, row["scope"].get("set")) for row in some.values())
+    sets = dict.fromkeys(display_name(SETS, row["scope"].get("set")) for row in some.values())
     cells = [
         {
             "attacker": attacker,
             "victim": victim,
-            "model": named(SOURCES, row["scope"].get("source")) if len(sources) > 1 else "",
-            "found": found(row),
-            COVERAGE: measured(row),
+            "model": display_name(SOURCES, row["scope"].get("source")) if len(sources) > 1 else "",
+            "found": format_hits(row),
+            COVERAGE: format_measurement(row),
             "base": _beside(rows, row, "base", _percent),
-            CONTROL: _beside(rows, row, "control", measured),
+            CONTROL: _beside(rows, row, "control", format_measurement),
         }
         for (attacker, victim), row in some.items()
     ]
@@ -134,14 +134,14 @@ def _pairs(title: str, some: Mapping[Pair, Row], rows: Sequence[Row]) -> Table:
         ("attacker", "victim", "model", "found", COVERAGE, "base", CONTROL),
         numeric=("found", COVERAGE, "base", CONTROL),
         notes=(
-            f"Model: {named(SOURCES, sources[0])}." if len(sources) == 1 else "",
-            *throughout(f"set {next(iter(sets))}" if len(sets) == 1 else ""),
-            *reasons(some.values()),
+            f"Model: {display_name(SOURCES, sources[0])}." if len(sources) == 1 else "",
+            *common_note(f"set {next(iter(sets))}" if len(sets) == 1 else ""),
+            *missing_reasons(some.values()),
         ),
     )
-    return shortened(table, MOST_PAIRS)
+    return shorten(table, MOST_PAIRS)
 
 
 def _beside(rows: Sequence[Row], row: Row, source: str, spelt: Callable[[Row], str]) -> str:
-    other = sibling(rows, row, source)
+    other = comparable_row(rows, row, source)
     return NONE if other is None else spelt(other)

@@ -4,11 +4,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import counted, measured
-from fedaudit.report.query import Row, places, reasons
+from fedaudit.report.number_format import format_measurement, format_rate
+from fedaudit.report.query import Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.grouping import client, variant
-from fedaudit.report.tables.table import Table, cell, laid_out, named, shortened, throughout
+from fedaudit.report.tables.grouping import client_of, variant_of
+from fedaudit.report.tables.table import (
+    Table,
+    common_note,
+    display_name,
+    format_cell,
+    laid_out,
+    shorten,
+)
 
 MOST_FUSED = 40
 
@@ -46,7 +53,7 @@ def defense(report: Row) -> list[Table]:
 
 
 def _each(report: Row, metric: str, table: Callable[[str, list[Row]], Table]) -> list[Table]:
-    groups = measurements.by_plugin(measurements.defended(report, metric))
+    groups = measurements.by_plugin(measurements.defense_rows(report, metric))
     return [table(plugin, rows) for plugin, rows in groups.items()]
 
 
@@ -54,8 +61,8 @@ def _guarantees(plugin: str, rows: Sequence[Row]) -> Table:
     """Return the epsilon of every client, or the largest one on each variant of a study."""
     some = _chosen(rows, lambda row: row["value"], each_client=True)
     cells = [
-        {"epsilon": measured(row)}
-        | {name: cell(row["scope"].get(key)) for name, key in SPENT.items()}
+        {"epsilon": format_measurement(row)}
+        | {name: format_cell(row["scope"].get(key)) for name, key in SPENT.items()}
         for row, _ in some
     ]
     return _laid_out(
@@ -72,7 +79,7 @@ def _accepted(plugin: str, rows: Sequence[Row]) -> Table:
     """Return how many requests without a right key the gate took for one that has it."""
     some = _chosen(rows, lambda row: (row["value"], row["high"]))
     cells = [
-        {"tried": cell(row["scope"]["attempt"]), "let in by mistake": counted(row)}
+        {"tried": format_cell(row["scope"]["attempt"]), "let in by mistake": format_rate(row)}
         for row, _ in some
     ]
     columns = ("tried", "let in by mistake")
@@ -86,8 +93,8 @@ def _routed(plugin: str, rows: Sequence[Row]) -> Table:
     some = _chosen(rows, lambda row: (-row["value"], -row["low"]))
     cells = [
         {
-            "requests with": named(PROMPTS, row["scope"].get("prompts")),
-            "sent to the right adapter": counted(row),
+            "requests with": display_name(PROMPTS, row["scope"].get("prompts")),
+            "sent to the right adapter": format_rate(row),
         }
         for row, _ in some
     ]
@@ -99,12 +106,12 @@ def _routed(plugin: str, rows: Sequence[Row]) -> Table:
 
 def _fused(plugin: str, rows: Sequence[Row]) -> Table:
     """Return with which weights the adapters of every client were fused."""
-    some = [(row, client(row)) for row in grouping.together(rows)]
+    some = [(row, client_of(row)) for row in grouping.without_covered_clients(rows)]
     cells = [
         {
-            "adapter": cell(row["scope"].get("adapter")),
-            "weights": cell(row["scope"].get("weights")),
-            "loss": measured(row),
+            "adapter": format_cell(row["scope"].get("adapter")),
+            "weights": format_cell(row["scope"].get("weights")),
+            "loss": format_measurement(row),
         }
         for row, _ in some
     ]
@@ -116,7 +123,7 @@ def _fused(plugin: str, rows: Sequence[Row]) -> Table:
         ("adapter", "weights", "loss"),
         hidden=("adapter", "weights", "stage"),
     )
-    return shortened(table, MOST_FUSED)
+    return shorten(table, MOST_FUSED)
 
 
 def _filtered(plugin: str, rows: Sequence[Row]) -> Table:
@@ -124,7 +131,8 @@ def _filtered(plugin: str, rows: Sequence[Row]) -> Table:
     whole = [row for row in rows if "round" not in row["scope"]]
     some = _chosen(whole, lambda row: row["value"], each_client=True)
     cells = [
-        {"filter": cell(row["scope"].get("filter")), "dropped": counted(row)} for row, _ in some
+        {"filter": format_cell(row["scope"].get("filter")), "dropped": format_rate(row)}
+        for row, _ in some
     ]
     title = f"What the filters of made-up examples dropped: {plugin}"
     return _laid_out(title, whole, some, cells, ("filter", "dropped"), hidden=("filter",))
@@ -135,14 +143,14 @@ def _kept(plugin: str, rows: Sequence[Row]) -> Table:
     some = _chosen(rows, lambda row: -row["value"], each_client=True)
     shown = ("round", "mean", "highest", "alike")
     cells = [
-        {"round": cell(row["scope"].get("round")), "kept": measured(row)}
-        | {name: cell(row["scope"].get(name)) for name in shown[1:]}
+        {"round": format_cell(row["scope"].get("round")), "kept": format_measurement(row)}
+        | {name: format_cell(row["scope"].get(name)) for name in shown[1:]}
         for row, _ in some
     ]
     title = f"Made-up examples that were kept: {plugin}"
     columns = ("round", "kept", *shown[1:])
     table = _laid_out(title, rows, some, cells, columns, hidden=(*shown, "clients"))
-    return shortened(table, MOST_FUSED)
+    return shorten(table, MOST_FUSED)
 
 
 def _chosen(
@@ -152,12 +160,12 @@ def _chosen(
 
     In a study that is the worst of each variant; else the worst client of each line, or every one.
     """
-    rows = grouping.together(rows)
-    if len(grouping.variants(rows)) > 1:
-        return grouping.worst(rows, variant, bad)
+    rows = grouping.without_covered_clients(rows)
+    if len(grouping.variants_of(rows)) > 1:
+        return grouping.worst_rows(rows, variant_of, bad)
     if each_client:
-        return [(row, client(row)) for row in rows]
-    return grouping.worst(rows, lambda row: grouping.alike(row, {"client"}), bad)
+        return [(row, client_of(row)) for row in rows]
+    return grouping.worst_rows(rows, lambda row: grouping.scope_without(row, {"client"}), bad)
 
 
 def _laid_out(
@@ -170,12 +178,12 @@ def _laid_out(
     hidden: Collection[str],
 ) -> Table:
     """Return the table of `some` of `rows`, with `cells` of its own beside variant and client."""
-    several = len(grouping.variants(rows)) > 1
+    several = len(grouping.variants_of(rows)) > 1
     besides = {"client", *hidden, *(("variant",) if several else ())}
-    shared, own = places([row for row, _ in some], besides)
+    shared, own = common_scope([row for row, _ in some], besides)
     found = [
         {
-            "variant": variant(row) if several else "",
+            "variant": variant_of(row) if several else "",
             "client": at_client,
             **line,
             "where": at,
@@ -190,7 +198,7 @@ def _laid_out(
         numeric=("epsilon", "delta", "noise", "sample rate", "steps", "loss"),
         notes=(
             f"{worst}; for the others see report.json." if len(some) < len(rows) else "",
-            *throughout(shared),
-            *reasons(rows),
+            *common_note(shared),
+            *missing_reasons(rows),
         ),
     )

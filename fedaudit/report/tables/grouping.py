@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from fedaudit.report.query import Row, set_rank, sibling, telling_rank
+from fedaudit.report.query import Row, comparable_row, set_rank, telling_rank
 
 KEYS = {
     "right": "right key",
@@ -17,7 +17,7 @@ EVERYBODY = "all"
 """scope.client of what was pooled over all clients."""
 
 
-def key(row: Row) -> str:
+def key_text(row: Row) -> str:
     """Return under which key a model was asked, with the adapter that it opens: `right: legal`."""
     scope = row["scope"]
     if "key" not in scope:
@@ -31,91 +31,93 @@ def key_rank(row: Row) -> int:
     return order.index(kind) if kind in order else len(order)
 
 
-def variant(row: Row) -> str:
+def variant_of(row: Row) -> str:
     """Return the variant of a study that a row was measured on, if any."""
     return str(row["scope"].get("variant", ""))
 
 
-def variants(rows: Iterable[Row]) -> list[str]:
+def variants_of(rows: Iterable[Row]) -> list[str]:
     """Return the variants of `rows` in the order of the report."""
-    return list(dict.fromkeys(name for row in rows if (name := variant(row))))
+    return list(dict.fromkeys(name for row in rows if (name := variant_of(row))))
 
 
-def client(row: Row) -> str:
+def client_of(row: Row) -> str:
     """Return the client that a row was measured at, if any."""
     return str(row["scope"].get("client", ""))
 
 
-def viewed(rows: Sequence[Row]) -> bool:
+def has_many_lines(rows: Sequence[Row]) -> bool:
     """Tell whether `rows` are to have one line for each variant or key."""
-    return len(variants(rows)) > 1 or any("key" in row["scope"] for row in rows)
+    return len(variants_of(rows)) > 1 or any("key" in row["scope"] for row in rows)
 
 
-def hidden(rows: Sequence[Row]) -> set[str]:
+def column_scopes(rows: Sequence[Row]) -> set[str]:
     """Return the parts of the scopes that columns for variant and key show."""
     keys = {"key", "adapter"} if any("key" in row["scope"] for row in rows) else set()
-    return keys | ({"variant"} if len(variants(rows)) > 1 else set())
+    return keys | ({"variant"} if len(variants_of(rows)) > 1 else set())
 
 
-def alike(row: Row, but: Collection[str]) -> tuple[object, ...]:
+def scope_without(row: Row, but: Collection[str]) -> tuple[object, ...]:
     """Return what two rows have in common that differ in the parts `but` of their scopes only."""
     scope = ((name, str(value)) for name, value in row["scope"].items() if name not in but)
     return (row["plugin"], row["metric"], *sorted(scope))
 
 
-def together(rows: Sequence[Row]) -> list[Row]:
+def without_covered_clients(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of a study without those of a client that a row of all clients stands for.
 
     Where there are no variants to compare, every row stays.
     """
-    if len(variants(rows)) < 2:
+    if len(variants_of(rows)) < 2:
         return list(rows)
-    pooled = {alike(row, {"client"}) for row in rows if client(row) == EVERYBODY}
+    pooled = {scope_without(row, {"client"}) for row in rows if client_of(row) == EVERYBODY}
     return [
         row
         for row in rows
-        if client(row) in ("", EVERYBODY) or alike(row, {"client"}) not in pooled
+        if client_of(row) in ("", EVERYBODY) or scope_without(row, {"client"}) not in pooled
     ]
 
 
-def ordered(rows: Iterable[Row]) -> list[Row]:
+def order_rows(rows: Iterable[Row]) -> list[Row]:
     """Return rows by variant as the report has them, then by key in reading order."""
     rows = list(rows)
-    order = ["", *variants(rows)]
-    return sorted(rows, key=lambda row: (order.index(variant(row)), key_rank(row), key(row)))
+    order = ["", *variants_of(rows)]
+    return sorted(
+        rows, key=lambda row: (order.index(variant_of(row)), key_rank(row), key_text(row))
+    )
 
 
-def telling(rows: Sequence[Row]) -> list[Row]:
+def telling_rows(rows: Sequence[Row]) -> list[Row]:
     """Return for each scope the row of the source that says most of an attack, in order.
 
     That is what came out beyond the base, else of the tuned model. Rows of base and control that
     another one is compared with are left out.
     """
     groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in together(rows):
-        groups.setdefault(alike(row, {"source"}), []).append(row)
+    for row in without_covered_clients(rows):
+        groups.setdefault(scope_without(row, {"source"}), []).append(row)
     best = [min(group, key=telling_rank) for group in groups.values()]
     kept = [row for row in best if telling_rank(row) < 2 or not _beside(row, best, rows)]
-    return ordered(kept or best)
+    return order_rows(kept or best)
 
 
-def one(rows: Sequence[Row]) -> list[Row]:
+def single_group(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of one variant, and of one value of whatever else varies but kind and key.
 
     The first variant of the report, all clients, all targets, what the detector found.
     """
-    order = ["", *variants(rows)]
+    order = ["", *variants_of(rows)]
     best = min(
-        together(rows),
-        key=lambda r: (order.index(variant(r)), set_rank(r), "detection" in r["scope"]),
+        without_covered_clients(rows),
+        key=lambda r: (order.index(variant_of(r)), set_rank(r), "detection" in r["scope"]),
     )
     free = {"source", "label", "key", "adapter"}
-    return [row for row in rows if alike(row, free) == alike(best, free)]
+    return [row for row in rows if scope_without(row, free) == scope_without(best, free)]
 
 
 def two_keys(rows: Sequence[Row]) -> list[str]:
     """Return the two keys to show side by side: a right one and none, or else the first two."""
-    keys = list(dict.fromkeys(map(key, ordered(rows))))
+    keys = list(dict.fromkeys(map(key_text, order_rows(rows))))
     kinds = {kind: [one for one in keys if one.partition(":")[0] == kind] for kind in KEYS}
     if kinds["right"] and kinds["none"]:
         return [kinds["right"][0], kinds["none"][0]]
@@ -125,10 +127,10 @@ def two_keys(rows: Sequence[Row]) -> list[str]:
 def _beside(row: Row, lines: Sequence[Row], rows: Sequence[Row]) -> bool:
     """Tell whether `row` is what one of `lines` is compared with."""
     source = str(row["scope"].get("source"))
-    return any(sibling(rows, line, source) is row for line in lines if line is not row)
+    return any(comparable_row(rows, line, source) is row for line in lines if line is not row)
 
 
-def worst(
+def worst_rows(
     rows: Iterable[Row], line: Callable[[Row], object], bad: Callable[[Row], Any]
 ) -> list[tuple[Row, str]]:
     """Return the worst row of each line, and at which of how many clients it was measured.
@@ -148,8 +150,8 @@ def worst(
 
 def _among(row: Row, group: Sequence[Row]) -> str:
     """Return the client of a row that was chosen from those of several: `c2 of 3`."""
-    clients = {client(other) for other in group} - {"", EVERYBODY}
-    if len(clients) < 2 or client(row) == EVERYBODY:
-        return client(row)
+    clients = {client_of(other) for other in group} - {"", EVERYBODY}
+    if len(clients) < 2 or client_of(row) == EVERYBODY:
+        return client_of(row)
     same = all((other["value"], other["n"]) == (row["value"], row["n"]) for other in group)
-    return f"each of {len(clients)}" if same else f"{client(row)} of {len(clients)}"
+    return f"each of {len(clients)}" if same else f"{client_of(row)} of {len(clients)}"

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import found, measured, percent
-from fedaudit.report.query import SOURCES, Row, places, reasons
+from fedaudit.report.number_format import format_hits, format_measurement, percent
+from fedaudit.report.query import SOURCES, Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping, keyed
-from fedaudit.report.tables.table import NONE, Table, laid_out, named, throughout
+from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
 
 PICKED = "accuracy [95 %]"
 
 
 def inference(report: Row) -> list[Table]:
     """Return two tables per attack: how often each model picked the truth, in all and by kind."""
-    totals = measurements.by_plugin(measurements.inference(report, labelled=False))
-    kinds = measurements.by_plugin(measurements.inference(report, labelled=True))
+    totals = measurements.by_plugin(measurements.inference_rows(report, labelled=False))
+    kinds = measurements.by_plugin(measurements.inference_rows(report, labelled=True))
     return [
         *(table for plugin, rows in totals.items() for table in _totals(plugin, rows)),
         *(_kinds(plugin, rows) for plugin, rows in kinds.items()),
@@ -24,27 +24,27 @@ def inference(report: Row) -> list[Table]:
 
 def _totals(plugin: str, rows: Sequence[Row]) -> list[Table]:
     """Return one table, or one for each number of candidates with a line a variant and key."""
-    if not grouping.viewed(rows):
+    if not grouping.has_many_lines(rows):
         return [_models(f"Inference: {plugin}", rows)]
     counts: dict[str, list[Row]] = {}
-    for row in grouping.telling(rows):
+    for row in grouping.telling_rows(rows):
         counts.setdefault(_candidates(row), []).append(row)
-    beside = {"base": keyed.compared(rows, "base"), "chance": _chance}
+    beside = {"base": keyed.comparison(rows, "base"), "chance": _chance}
     return [
-        keyed.viewed(f"Inference: {plugin}, {count} candidates", rows, some, PICKED, beside)
+        keyed.keyed_lines(f"Inference: {plugin}, {count} candidates", rows, some, PICKED, beside)
         for count, some in counts.items()
     ]
 
 
 def _models(title: str, rows: Sequence[Row], *columns: str) -> Table:
-    shared, own = places(rows)
+    shared, own = common_scope(rows)
     cells = [
         {
             "label": str(row["scope"].get("label", NONE)),
-            "model": named(SOURCES, row["scope"].get("source")),
+            "model": display_name(SOURCES, row["scope"].get("source")),
             "candidates": _candidates(row),
-            "right": found(row),
-            PICKED: measured(row),
+            "right": format_hits(row),
+            PICKED: format_measurement(row),
             "chance": _chance(row),
             "where": at,
         }
@@ -55,7 +55,7 @@ def _models(title: str, rows: Sequence[Row], *columns: str) -> Table:
         cells,
         (*columns, "model", "candidates", "right", PICKED, "chance", "where"),
         numeric=("candidates", "right", PICKED, "chance"),
-        notes=(*throughout(shared), *reasons(rows)),
+        notes=(*common_note(shared), *missing_reasons(rows)),
     )
 
 
@@ -70,8 +70,8 @@ def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
     )
     title = f"Inference by kind: {plugin}"
     if any("key" in row["scope"] for row in some):
-        return keyed.kinds(title, some, (more or f"With {fewest} candidates.",))
-    shown = grouping.one(some) if grouping.viewed(some) else some
+        return keyed.kinds_by_key(title, some, (more or f"With {fewest} candidates.",))
+    shown = grouping.single_group(some) if grouping.has_many_lines(some) else some
     table = _models(title, shown, "label")
     return replace(table, notes=(*filter(None, (*table.notes, keyed.more_variants(some), more)),))
 

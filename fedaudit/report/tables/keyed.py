@@ -6,34 +6,37 @@ base gives and what guessing gets.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fedaudit.report.number_format import found, measured, percent
-from fedaudit.report.query import SOURCES, Row, places, reasons, sibling
+from fedaudit.report.number_format import format_hits, format_measurement, percent
+from fedaudit.report.query import SOURCES, Row, common_scope, comparable_row, missing_reasons
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client, key, variant
-from fedaudit.report.tables.table import NONE, Table, laid_out, named, throughout
+from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, key_text, variant_of
+from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
 
 Beside = Mapping[str, Callable[[Row], str]]
 """The cells of further columns by their names, from the row that a line is of."""
 
 
-def viewed(
+def keyed_lines(
     title: str, rows: Sequence[Row], some: Sequence[Row], value: str, beside: Beside
 ) -> Table:
     """Return a line for each of `some`, which `lines.telling` chose among `rows` of one attack.
 
     `value` is the name of the column for what was measured.
     """
-    hidden, pooled = grouping.hidden(rows), len(grouping.together(rows)) < len(rows)
-    everybody = {"client"} if all(client(row) == EVERYBODY for row in some) else set()
-    shared, own = places(some, {*hidden, *everybody, "detection"})
+    hidden, pooled = (
+        grouping.column_scopes(rows),
+        len(grouping.without_covered_clients(rows)) < len(rows),
+    )
+    everybody = {"client"} if all(client_of(row) == EVERYBODY for row in some) else set()
+    shared, own = common_scope(some, {*hidden, *everybody, "detection"})
     models = list(dict.fromkeys(map(_model, some)))
     cells = [
         {
-            "variant": variant(row) if "variant" in hidden else "",
-            "key": key(row),
+            "variant": variant_of(row) if "variant" in hidden else "",
+            "key": key_text(row),
             "model": _model(row) if len(models) > 1 else "",
-            "found": found(row),
-            value: measured(row),
+            "found": format_hits(row),
+            value: format_measurement(row),
             **{name: told(row) for name, told in beside.items()},
             "where": at,
         }
@@ -46,45 +49,45 @@ def viewed(
         numeric=("found", value, *beside),
         notes=(
             f"Model: {models[0]}." if len(models) == 1 else "",
-            *throughout(shared),
+            *common_note(shared),
             "Over all clients; for each of them see report.json." if pooled else "",
-            *reasons(rows),
+            *missing_reasons(rows),
         ),
     )
 
 
-def compared(rows: Sequence[Row], source: str) -> Callable[[Row], str]:
+def comparison(rows: Sequence[Row], source: str) -> Callable[[Row], str]:
     """Return what gives a line the number of `source` that it is to be compared with.
 
     With its interval, unless the variants of a study take the room for it.
     """
-    short = len(grouping.variants(rows)) > 1
+    short = len(grouping.variants_of(rows)) > 1
 
     def told(row: Row) -> str:
-        other = sibling(rows, row, source)
+        other = comparable_row(rows, row, source)
         if other is None:
             known = source == "base" and row["baseline"] is not None
             return percent(row["baseline"]) if known else NONE
-        return percent(other["value"]) if short else measured(other)
+        return percent(other["value"]) if short else format_measurement(other)
 
     return told
 
 
-def kinds(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
+def kinds_by_key(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
     """Return what came out by kind of PII, under a right key and without one side by side.
 
     `rows` are those of one attack that have labels. Of several variants the first is shown, and
     where something else varies, its first value.
     """
-    first = grouping.one(rows)
-    some = grouping.telling(first)
+    first = grouping.single_group(rows)
+    some = grouping.telling_rows(first)
     keys = grouping.two_keys(some)
     cells: dict[str, dict[str, Row]] = {}
     for row in some:
-        if key(row) in keys:
-            cells.setdefault(str(row["scope"]["label"]), {}).setdefault(key(row), row)
+        if key_text(row) in keys:
+            cells.setdefault(str(row["scope"]["label"]), {}).setdefault(key_text(row), row)
     headers = {one: f"{_header(one)} [95 %]" for one in keys}
-    base = compared(first, "base")
+    base = comparison(first, "base")
     return laid_out(
         title,
         [_kind(label, cells[label], headers, base) for label in _order(cells)],
@@ -92,24 +95,24 @@ def kinds(title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
         numeric=("n", *headers.values(), "base"),
         notes=(
             f"Model: {_model(some[0])}.",
-            *throughout(places(some, {"key", "adapter", "detection"})[0]),
+            *common_note(common_scope(some, {"key", "adapter", "detection"})[0]),
             *notes,
             _more(rows, some, keys),
-            *reasons(some),
+            *missing_reasons(some),
         ),
     )
 
 
 def more_variants(rows: Sequence[Row]) -> str:
     """Return the note of a table by kind that shows one variant of several."""
-    names = grouping.variants(rows)
+    names = grouping.variants_of(rows)
     return f"Variant {names[0]}; for the others see report.json." if len(names) > 1 else ""
 
 
 def _more(rows: Sequence[Row], some: Sequence[Row], keys: Sequence[str]) -> str:
-    left = len(set(map(key, some))) > len(keys)
+    left = len(set(map(key_text, some))) > len(keys)
     parts = [
-        *(["variants"] if len(grouping.variants(rows)) > 1 else []),
+        *(["variants"] if len(grouping.variants_of(rows)) > 1 else []),
         *(["keys"] if left else []),
     ]
     return f"For the other {' and '.join(parts)} see report.json." if parts else ""
@@ -122,7 +125,7 @@ def _kind(
     return {
         "label": label,
         "n": "/".join(counts),
-        **{headers[key]: measured(row) for key, row in rows.items()},
+        **{headers[key]: format_measurement(row) for key, row in rows.items()},
         "base": base(next(iter(rows.values()))),
     }
 
@@ -144,4 +147,4 @@ def _header(name: str) -> str:
 
 
 def _model(row: Row) -> str:
-    return named(SOURCES, row["scope"].get("source"))
+    return display_name(SOURCES, row["scope"].get("source"))

@@ -2,11 +2,25 @@
 
 from collections.abc import Iterable, Sequence
 
-from fedaudit.report.number_format import NOT_MEASURED, found, measured, number, percent
-from fedaudit.report.query import MEMORIZATION, SOURCES, Row, place, reasons, sibling
-from fedaudit.report.redaction import shown
+from fedaudit.report.number_format import (
+    NOT_MEASURED,
+    format_hits,
+    format_measurement,
+    number,
+    percent,
+)
+from fedaudit.report.query import MEMORIZATION, SOURCES, Row, comparable_row, missing_reasons, place
+from fedaudit.report.redaction import readable_mask
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.table import NONE, Table, cell, laid_out, named, shortened, throughout
+from fedaudit.report.tables.table import (
+    NONE,
+    Table,
+    common_note,
+    display_name,
+    format_cell,
+    laid_out,
+    shorten,
+)
 
 WHOLE = ("mr_intra", "mr_inter", "mr_total")
 COLUMNS = {"mr_intra": "own", "mr_inter": "others'", "mr_total": "any"}
@@ -40,45 +54,45 @@ def rows(report: Row, *metrics: str) -> list[Row]:
 def tables(report: Row) -> list[Table]:
     """Return the ratios, the pairs, the lengths, and the texts that were drawn most."""
     ratios = rows(report, *WHOLE)
-    if len(grouping.variants(ratios)) > 1:
+    if len(grouping.variants_of(ratios)) > 1:
         return [_variants(ratios)]
     made = (_ratios(ratios), _pairs(report), _lengths(report), _drawn(report))
     return [table for table in made if table.rows]
 
 
-def told(report: Row) -> list[str]:
+def memorization_sentence(report: Row) -> list[str]:
     """Return what was asked and what came of it, in a sentence or two."""
     some = [row for row in rows(report, *WHOLE) if category(row) == ALL]
-    if (several := len(grouping.variants(some))) > 1:
+    if (several := len(grouping.variants_of(some))) > 1:
         return [f"Memorization was measured on {several} variants; a table compares them."]
     said = []
     inter = [row for row in some if row["metric"] == "mr_inter"]
     for row in inter:
-        if source(row) == "tuned":
+        if source_of(row) == "tuned":
             own = _beside(some, row, "mr_intra")
             total = _beside(some, row, "mr_total")
             asked = NOT_MEASURED if total is None else number(total["n"])
             said.append(
                 f"The tuned model continued {asked} prefixes of the clients' texts: {_share(own)} "
                 f"drew something of the client's own texts, {_share(row)} something of another "
-                f"client's; from its base, {_share(sibling(inter, row, 'base'))} did the latter."
+                f"client's; from its base, {_share(comparable_row(inter, row, 'base'))} did the latter."
             )
     return said
 
 
-def examples(report: Row, most: int) -> list[Table]:
+def passage_table(report: Row, most: int) -> list[Table]:
     """Return the table of the worst passages that were drawn, masked, with their outlines."""
     some = [one for one in report["findings"] if is_example(one)]
     cells = [
         {
             "severity": one["severity"],
-            "passage": shown({"label": one["label"], **one["evidence"]}),
-            "how": named(CATEGORIES, one["evidence"].get("category")),
-            "from": cell(one["evidence"].get("attacker")),
-            "of": cell(one["evidence"].get("victim")),
-            "text": cell(one["evidence"].get("document")),
-            "times": cell(one["evidence"].get("prefixes")),
-            "where": cell(one["evidence"].get("training")),
+            "passage": readable_mask({"label": one["label"], **one["evidence"]}),
+            "how": display_name(CATEGORIES, one["evidence"].get("category")),
+            "from": format_cell(one["evidence"].get("attacker")),
+            "of": format_cell(one["evidence"].get("victim")),
+            "text": format_cell(one["evidence"].get("document")),
+            "times": format_cell(one["evidence"].get("prefixes")),
+            "where": format_cell(one["evidence"].get("training")),
         }
         for one in some
     ]
@@ -90,7 +104,7 @@ def examples(report: Row, most: int) -> list[Table]:
         numeric=("times",),
         notes=("from: whose prefix; of: whose text; where in it the match lies: =.",),
     )
-    return [shortened(table, most)] if some else []
+    return [shorten(table, most)] if some else []
 
 
 def is_example(finding: Row) -> bool:
@@ -103,11 +117,11 @@ def _ratios(some: Sequence[Row]) -> Table:
     """Return a line for each model and category: own texts, others', anybody's."""
     groups: dict[tuple[str, str], dict[str, Row]] = {}
     for row in sorted(some, key=_order):
-        groups.setdefault((source(row), category(row)), {})[row["metric"]] = row
+        groups.setdefault((source_of(row), category(row)), {})[row["metric"]] = row
     cells = [
         {
-            "model": named(SOURCES, source),
-            "how": named(CATEGORIES, category),
+            "model": display_name(SOURCES, source),
+            "how": display_name(CATEGORIES, category),
             **{title: _value(group.get(metric)) for metric, title in COLUMNS.items()},
         }
         for (source, category), group in groups.items()
@@ -118,7 +132,7 @@ def _ratios(some: Sequence[Row]) -> Table:
         cells,
         columns,
         numeric=columns[2:],
-        notes=(LEGEND, _asked(some), *throughout(_throughout(some)), *reasons(some)),
+        notes=(LEGEND, _asked(some), *common_note(_throughout(some)), *missing_reasons(some)),
     )
 
 
@@ -127,16 +141,16 @@ def _variants(some: Sequence[Row]) -> Table:
     whole = [row for row in some if category(row) == ALL]
     groups: dict[str, list[Row]] = {}
     for row in whole:
-        groups.setdefault(grouping.variant(row), []).append(row)
+        groups.setdefault(grouping.variant_of(row), []).append(row)
     cells = []
     for name, group in groups.items():
         line = {"variant": name or NONE}
         for row in group:
-            if source(row) == "tuned":
-                line[f"{COLUMNS[row['metric']]} %"] = _bare(measured(row))
-            elif row["metric"] == "mr_total" and source(row) == "central":
+            if source_of(row) == "tuned":
+                line[f"{COLUMNS[row['metric']]} %"] = _bare(format_measurement(row))
+            elif row["metric"] == "mr_total" and source_of(row) == "central":
                 line["central, any %"] = _bare(percent(row["value"]))
-            elif row["metric"] == "mr_inter" and source(row) == "base":
+            elif row["metric"] == "mr_inter" and source_of(row) == "base":
                 line["base %"] = _bare(percent(row["value"]))
         cells.append(line)
     shares = (f"{title} %" for title in COLUMNS.values())
@@ -146,9 +160,9 @@ def _variants(some: Sequence[Row]) -> Table:
         cells,
         columns,
         numeric=columns[1:],
-        notes=(LEGEND, OF_BASE, *throughout(_throughout(whole)), *reasons(whole)),
+        notes=(LEGEND, OF_BASE, *common_note(_throughout(whole)), *missing_reasons(whole)),
     )
-    return shortened(table, MOST_VARIANTS)
+    return shorten(table, MOST_VARIANTS)
 
 
 def _bare(share: str) -> str:
@@ -159,13 +173,13 @@ def _bare(share: str) -> str:
 def _pairs(report: Row) -> Table:
     """Return a line for each pair of clients, of the tuned model."""
     some = rows(report, "mr_pair")
-    tuned = [row for row in some if category(row) == ALL and source(row) == "tuned"]
+    tuned = [row for row in some if category(row) == ALL and source_of(row) == "tuned"]
     cells = [
         {
-            "prefixes of": who(row, "attacker"),
-            "texts of": who(row, "victim"),
-            "found": found(row),
-            "share [95 %]": measured(row),
+            "prefixes of": client_in_scope(row, "attacker"),
+            "texts of": client_in_scope(row, "victim"),
+            "found": format_hits(row),
+            "share [95 %]": format_measurement(row),
             "base": percent(row["baseline"]) if row["baseline"] is not None else NONE,
         }
         for row in tuned
@@ -176,9 +190,9 @@ def _pairs(report: Row) -> Table:
         cells,
         columns,
         numeric=columns[2:],
-        notes=reasons(tuned),
+        notes=missing_reasons(tuned),
     )
-    return shortened(table, MOST_PAIRS)
+    return shorten(table, MOST_PAIRS)
 
 
 def _lengths(report: Row) -> Table:
@@ -192,8 +206,8 @@ def _lengths(report: Row) -> Table:
         generated = row["scope"].get("text") == "generation"
         cells.append(
             {
-                "what": named(TEXTS, row["scope"].get("text")),
-                "model": named(SOURCES, row["scope"].get("source")) if generated else NONE,
+                "what": display_name(TEXTS, row["scope"].get("text")),
+                "model": display_name(SOURCES, row["scope"].get("source")) if generated else NONE,
                 "client": client,
                 "texts": NONE if row["n"] is None else number(row["n"]),
                 "median": number(row["value"]),
@@ -204,7 +218,7 @@ def _lengths(report: Row) -> Table:
     columns = ("what", "model", "client", "texts", "median", "too short", "repetitive")
     note = "Median in tokens. Too short: under 50 characters. Repetitive ones are left out."
     table = laid_out("Memorization: lengths", cells, columns, numeric=columns[3:], notes=(note,))
-    return shortened(table, MOST_PAIRS)
+    return shorten(table, MOST_PAIRS)
 
 
 def _like(some: Iterable[Row], row: Row) -> str:
@@ -214,15 +228,15 @@ def _like(some: Iterable[Row], row: Row) -> str:
 
 
 def _measured_at(row: Row) -> tuple[str, str, str]:
-    return source(row), grouping.variant(row), str(row["scope"].get("attacker", ALL))
+    return source_of(row), grouping.variant_of(row), str(row["scope"].get("attacker", ALL))
 
 
 def _drawn(report: Row) -> Table:
     """Return the texts that most prefixes drew from the tuned model."""
-    some = [row for row in rows(report, "drawn") if source(row) == "tuned"]
+    some = [row for row in rows(report, "drawn") if source_of(row) == "tuned"]
     cells = [
         {
-            "client": who(row, "victim"),
+            "client": client_in_scope(row, "victim"),
             "text": str(row["scope"].get("document", NONE)),
             "prefixes": number(row["value"]),
         }
@@ -243,7 +257,7 @@ def _throughout(some: Sequence[Row]) -> str:
 
 def _order(row: Row) -> tuple[int, int]:
     sources, known = [*SOURCES], [*CATEGORIES]
-    model, way = source(row), category(row)
+    model, way = source_of(row), category(row)
     return (
         sources.index(model) if model in sources else len(sources),
         known.index(way) if way in known else len(known),
@@ -253,7 +267,7 @@ def _order(row: Row) -> tuple[int, int]:
 def _asked(some: Sequence[Row]) -> str:
     """Return how many prefixes of each model count."""
     counts = {
-        f"{number(row['n'])} ({named(SOURCES, source(row))})": None
+        f"{number(row['n'])} ({display_name(SOURCES, source_of(row))})": None
         for row in some
         if row["metric"] == "mr_total" and row["n"] is not None
     }
@@ -261,18 +275,18 @@ def _asked(some: Sequence[Row]) -> str:
 
 
 def _value(row: Row | None) -> str:
-    return NONE if row is None else measured(row)
+    return NONE if row is None else format_measurement(row)
 
 
 def _share(row: Row | None) -> str:
-    return NOT_MEASURED if row is None else measured(row)
+    return NOT_MEASURED if row is None else format_measurement(row)
 
 
 def _beside(some: Sequence[Row], row: Row, metric: str) -> Row | None:
     return next((r for r in some if r["metric"] == metric and r["scope"] == row["scope"]), None)
 
 
-def source(row: Row) -> str:
+def source_of(row: Row) -> str:
     """Return the model that a row is of."""
     return str(row["scope"].get("source"))
 
@@ -282,6 +296,6 @@ def category(row: Row) -> str:
     return str(row["scope"].get("category"))
 
 
-def who(row: Row, key: str) -> str:
+def client_in_scope(row: Row, key: str) -> str:
     """Return the client that a part of a row's scope names."""
     return str(row["scope"].get(key, NONE))

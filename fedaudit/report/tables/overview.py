@@ -5,27 +5,27 @@ from typing import Any
 
 from fedaudit.report import query as measurements
 from fedaudit.report.charts import privacy_utility
-from fedaudit.report.number_format import count, measured
-from fedaudit.report.pii_categories import categories
-from fedaudit.report.query import Row, reasons
-from fedaudit.report.redaction import is_mask, shown
+from fedaudit.report.number_format import count, format_measurement
+from fedaudit.report.pii_categories import category_tables
+from fedaudit.report.query import Row, missing_reasons
+from fedaudit.report.redaction import is_mask, readable_mask
 from fedaudit.report.tables import memorization
 from fedaudit.report.tables.costs import costs
-from fedaudit.report.tables.cross_client import apart, matrix
+from fedaudit.report.tables.cross_client import matrix_tables, without_pairs
 from fedaudit.report.tables.defense import defense
 from fedaudit.report.tables.extraction.budget import tables as by_budget
 from fedaudit.report.tables.extraction.candidates import candidates
 from fedaudit.report.tables.extraction.discoverable import discoverable
-from fedaudit.report.tables.extraction.discoverable import shown as in_discoverable
+from fedaudit.report.tables.extraction.discoverable import is_shown as in_discoverable
 from fedaudit.report.tables.extraction.evidence import evidence
 from fedaudit.report.tables.extraction.expected import expected
 from fedaudit.report.tables.extraction.overlap import overlaps
 from fedaudit.report.tables.extraction.prompted import extraction, labels
-from fedaudit.report.tables.extraction.untargeted import unprompted
-from fedaudit.report.tables.extraction.verbatim import shown as in_verbatim
+from fedaudit.report.tables.extraction.untargeted import untargeted_tables
+from fedaudit.report.tables.extraction.verbatim import is_shown as in_verbatim
 from fedaudit.report.tables.extraction.verbatim import verbatim
 from fedaudit.report.tables.inference import inference
-from fedaudit.report.tables.table import NONE, Table, cell, laid_out, shortened
+from fedaudit.report.tables.table import NONE, Table, format_cell, laid_out, shorten
 from fedaudit.report.tables.utility import under_keys, utility
 
 SEVERITIES = ("high", "medium", "low", "unverified")
@@ -43,12 +43,12 @@ FLAG = {"client": "client", "mark": "mark", "Z": "z", "Holm p": "p_value", "roun
 """The columns of flagged clients, and what they are called in a finding's evidence."""
 
 
-def attacks(report: Row) -> list[Table]:
+def attack_tables(report: Row) -> list[Table]:
     """Return the tables of what came out of the model."""
-    whole, report = report, apart(report)
+    whole, report = report, without_pairs(report)
     made = (
         *memorization.tables(whole),
-        *matrix(whole),
+        *matrix_tables(whole),
         *verbatim(whole),
         *discoverable(whole),
         *privacy_utility.tables(whole),
@@ -58,61 +58,62 @@ def attacks(report: Row) -> list[Table]:
         *by_budget(report),
         *expected(report),
         *overlaps(report),
-        *unprompted(report),
+        *untargeted_tables(report),
         *inference(report),
-        *categories(report),
+        *category_tables(report),
         *evidence(whole),
     )
     return [table for table in made if table.columns]
 
 
-def rest(report: Row) -> list[Table]:
+def other_tables(report: Row) -> list[Table]:
     """Return the tables of what else was measured: defences, utility, costs."""
     made = (
         *defense(report),
         *utility(report),
         *under_keys(report),
         *costs(report),
-        *others(report),
+        *unshown_rows_table(report),
     )
     return [table for table in made if table.columns]
 
 
-def others(report: Row) -> list[Table]:
+def unshown_rows_table(report: Row) -> list[Table]:
     """Return the table of every measurement that no other table shows."""
     rows = [
         row
-        for row in measurements.others(report)
+        for row in measurements.other_rows(report)
         if not in_verbatim(row) and not in_discoverable(row)
     ]
     table = Table(
         title="Other measurements",
         columns=("metric", "by", "value [95 %]", "n", "where"),
         rows=tuple(
-            (_what(row), row["plugin"], measured(row), count(row), _everywhere(row)) for row in rows
+            (_what(row), row["plugin"], format_measurement(row), count(row), _everywhere(row))
+            for row in rows
         ),
         numeric=frozenset({"value [95 %]", "n"}),
-        notes=reasons(rows),
+        notes=missing_reasons(rows),
     )
-    return [shortened(table, MOST_OTHERS)] if rows else []
+    return [shorten(table, MOST_OTHERS)] if rows else []
 
 
-def findings(report: Row, most: int) -> list[Table]:
+def finding_tables(report: Row, most: int) -> list[Table]:
     """Return the tables of the worst findings: leaks, passages, and clients that are flagged."""
     return [
-        *leaks(report, most),
-        *memorization.examples({"findings": worst(report)}, most),
-        *flagged(report, most),
+        *leak_table(report, most),
+        *memorization.passage_table({"findings": worst_findings(report)}, most),
+        *flagged_table(report, most),
     ]
 
 
-def flagged(report: Row, most: int) -> list[Table]:
+def flagged_table(report: Row, most: int) -> list[Table]:
     """Return the table of the clients that are flagged, and how many more there are."""
-    some = [one for one in worst(report) if _flags(one)]
+    some = [one for one in worst_findings(report) if _flags(one)]
     by = dict.fromkeys(one["measurement"] for one in some)
     cells = [
         {"severity": one["severity"], "by": one["measurement"] if len(by) > 1 else ""}
-        | {title: cell(one["evidence"].get(name)) for title, name in FLAG.items()}
+        | {title: format_cell(one["evidence"].get(name)) for title, name in FLAG.items()}
         for one in some
     ]
     table = laid_out(
@@ -122,13 +123,13 @@ def flagged(report: Row, most: int) -> list[Table]:
         numeric=("Z", "Holm p", "rounds"),
         notes=(f"Found by: {next(iter(by))}." if len(by) == 1 else "",),
     )
-    return [shortened(table, most)] if some else []
+    return [shorten(table, most)] if some else []
 
 
-def leaks(report: Row, most: int) -> list[Table]:
+def leak_table(report: Row, most: int) -> list[Table]:
     """Return the table of the worst leaks, masked, and how many more there are."""
     own = (_flags, memorization.is_example)
-    some = [one for one in worst(report) if not any(is_it(one) for is_it in own)]
+    some = [one for one in worst_findings(report) if not any(is_it(one) for is_it in own)]
     more = len(some) - most
     by = dict.fromkeys(one["measurement"] for one in some)
     names = _evidence_names(some[:most])
@@ -141,7 +142,7 @@ def leaks(report: Row, most: int) -> list[Table]:
                 one["severity"],
                 _leak(one),
                 *((one["measurement"],) if len(by) > 1 else ()),
-                *(cell(one["evidence"].get(name)) for name in names),
+                *(format_cell(one["evidence"].get(name)) for name in names),
                 one["id"],
             )
             for one in some[:most]
@@ -155,7 +156,7 @@ def leaks(report: Row, most: int) -> list[Table]:
     return [table] if some else []
 
 
-def claims(report: Row) -> list[Table]:
+def claim_table(report: Row) -> list[Table]:
     """Return the table of a paper's claims and whether the measurements bear them out."""
     rows = tuple(
         (one["id"], HOLDS[one["holds"]], " ".join(filter(None, said)), one["source"])
@@ -166,7 +167,7 @@ def claims(report: Row) -> list[Table]:
     return [Table(title="Claims", columns=columns, rows=rows)] if rows else []
 
 
-def worst(report: Row) -> list[Row]:
+def worst_findings(report: Row) -> list[Row]:
     """Return the findings, the worst first."""
     return sorted(report["findings"], key=lambda one: SEVERITIES.index(one["severity"]))
 
@@ -183,7 +184,7 @@ def _what(row: Row) -> str:
 
 
 def _everywhere(row: Row) -> str:
-    return measurements.where(row, row["scope"]) or NONE
+    return measurements.scope_text(row, row["scope"]) or NONE
 
 
 def _leak(finding: Mapping[str, Any]) -> str:
@@ -191,7 +192,7 @@ def _leak(finding: Mapping[str, Any]) -> str:
     evidence = finding["evidence"]
     if "hmac" not in evidence or "length" not in evidence:
         return str(finding["label"])
-    return shown({"label": finding["label"], **evidence})
+    return readable_mask({"label": finding["label"], **evidence})
 
 
 def _evidence_names(findings: Sequence[Row]) -> tuple[str, ...]:

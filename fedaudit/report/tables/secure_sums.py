@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from fedaudit.report import query as measurements
 from fedaudit.report import units
 from fedaudit.report.number_format import NOT_MEASURED, number
-from fedaudit.report.query import Row, reasons
+from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.grouping import variant
-from fedaudit.report.tables.table import NONE, Table, laid_out, shortened
+from fedaudit.report.tables.grouping import variant_of
+from fedaudit.report.tables.table import NONE, Table, laid_out, shorten
 
 MOST_VARIANTS = 100
 
@@ -48,7 +48,7 @@ LEGEND = (
 )
 
 
-def masking(rows: Sequence[Row]) -> Table:
+def secure_sum_tables(rows: Sequence[Row]) -> Table:
     """Return what was asked, given away and spent, a line each, of the worst round."""
     some = _worst(rows)
     cells = [
@@ -65,15 +65,15 @@ def masking(rows: Sequence[Row]) -> Table:
         cells,
         ("what", "amount", "round", "masking strength"),
         numeric=("amount", "masking strength"),
-        notes=(_exactly(some), *reasons(_own(rows))),
+        notes=(_exactly(some), *missing_reasons(_own(rows))),
     )
 
 
 def variants(rows: Sequence[Row]) -> Table:
     """Return a line for each variant of a study, of its worst round."""
     groups: dict[str, list[Row]] = {}
-    for row in grouping.ordered(_own(rows)):
-        groups.setdefault(variant(row), []).append(row)
+    for row in grouping.order_rows(_own(rows)):
+        groups.setdefault(variant_of(row), []).append(row)
     cells = [
         {"variant": name or NONE}
         | {SHORT.get(what, what): _amount(row) for what, (row, _) in _worst(group).items()}
@@ -86,16 +86,16 @@ def variants(rows: Sequence[Row]) -> Table:
         cells,
         ("variant", *columns),
         numeric=columns,
-        notes=("The worst round of each variant.", LEGEND, *reasons(_own(rows))),
+        notes=("The worst round of each variant.", LEGEND, *missing_reasons(_own(rows))),
     )
-    return shortened(table, MOST_VARIANTS)
+    return shorten(table, MOST_VARIANTS)
 
 
 def _own(rows: Sequence[Row]) -> list[Row]:
     report = {"measurements": rows}
     return [
-        *measurements.attribution(report, "masking"),
-        *measurements.attribution(report, "time"),
+        *measurements.attribution_rows(report, "masking"),
+        *measurements.attribution_rows(report, "time"),
     ]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.report.number_format import number
-from fedaudit.report.redaction import is_mask, shown
+from fedaudit.report.redaction import is_mask, readable_mask
 
 NONE = "-"
 """A cell of something that the row does not have."""
@@ -41,7 +41,7 @@ def laid_out(
     )
 
 
-def shortened(table: Table, most: int) -> Table:
+def shorten(table: Table, most: int) -> Table:
     """Return the first `most` lines of a table, and how many more there are."""
     more = len(table.rows) - most
     if more <= 0:
@@ -50,20 +50,20 @@ def shortened(table: Table, most: int) -> Table:
     return replace(table, rows=table.rows[:most], notes=(*table.notes, note))
 
 
-def throughout(shared: str) -> tuple[str, ...]:
+def common_note(shared: str) -> tuple[str, ...]:
     """Return a note of what holds for all lines, if anything does."""
     return (f"Throughout: {shared}.",) if shared else ()
 
 
-def named(names: Mapping[str, str], value: Any) -> str:
+def display_name(names: Mapping[str, str], value: Any) -> str:
     """Return what people call `value`: its name, or the value as it is."""
     return NONE if value is None else names.get(str(value), str(value))
 
 
-def cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """Return any value of a report as a cell: numbers spelt, masks too, nothing as a dash."""
     if is_mask(value):
-        return shown(value)
+        return readable_mask(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return number(value)
     return NONE if value is None else str(value)

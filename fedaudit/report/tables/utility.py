@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import count, measured, number
-from fedaudit.report.query import SOURCES, UTILITY, Row, places, reasons
+from fedaudit.report.number_format import count, format_measurement, number
+from fedaudit.report.query import SOURCES, UTILITY, Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client, variant
-from fedaudit.report.tables.table import NONE, Table, laid_out, named, throughout
+from fedaudit.report.tables.grouping import EVERYBODY, KEYS, client_of, variant_of
+from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
 
 Line = tuple[str, str, str, str]
 """Variant, task, model and where: what a line of the ordinary tables is of."""
@@ -27,13 +27,13 @@ DATA = {"own": "own", "held-out": "held out"}
 def utility(report: Row) -> list[Table]:
     """Return how well each model does its tasks: a table for what is measured in the same way."""
     rows = [row for row in measurements.utility(report) if not _keyed(row)]
-    several = len(grouping.variants(rows)) > 1
-    rows = grouping.together(rows)
-    shared, own = places(rows, {"variant"} if several else ())
+    several = len(grouping.variants_of(rows)) > 1
+    rows = grouping.without_covered_clients(rows)
+    shared, own = common_scope(rows, {"variant"} if several else ())
     found: dict[Line, dict[str, Row]] = {}
     for row, at in zip(rows, own, strict=True):
         task, model = str(row["scope"].get("task", NONE)), row["scope"].get("source")
-        line = (variant(row) if several else "", task, named(SOURCES, model), at)
+        line = (variant_of(row) if several else "", task, display_name(SOURCES, model), at)
         found.setdefault(line, {})[row["metric"]] = row
     alike: dict[tuple[str, ...], dict[Line, dict[str, Row]]] = {}
     for line, by_metric in found.items():
@@ -50,7 +50,7 @@ def _utility(
             "variant": name,
             "task": task,
             "model": model,
-            **{metric: measured(rows[metric]) for metric in metrics},
+            **{metric: format_measurement(rows[metric]) for metric in metrics},
             "n": "/".join(dict.fromkeys(count(row) for row in rows.values())),
             "where": at,
         }
@@ -61,7 +61,10 @@ def _utility(
         _merged(cells),
         ("variant", "task", "model", *metrics, "n", "where"),
         numeric=(*metrics, "n"),
-        notes=(*throughout(shared), *reasons(r for rows in found.values() for r in rows.values())),
+        notes=(
+            *common_note(shared),
+            *missing_reasons(r for rows in found.values() for r in rows.values()),
+        ),
     )
 
 
@@ -83,19 +86,21 @@ def _merged(cells: Sequence[dict[str, str]]) -> list[dict[str, str]]:
 def under_keys(report: Row) -> list[Table]:
     """Return the perplexity of what clients deployed: under keys, and of each adapter alone."""
     every = [row for row in measurements.utility(report) if _keyed(row)]
-    rows = _by_client(grouping.together(every))
+    rows = _by_client(grouping.without_covered_clients(every))
     if not rows:
         return []
     adapters = sorted({name for row in rows if (name := _revealing(row))})
-    shared, own = places(rows, {"client", "data", "key", "adapter"} | grouping.hidden(rows))
-    several = len(grouping.variants(rows)) > 1
+    shared, own = common_scope(
+        rows, {"client", "data", "key", "adapter"} | grouping.column_scopes(rows)
+    )
+    several = len(grouping.variants_of(rows)) > 1
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for row, at in zip(rows, own, strict=True):
         for adapter in [_revealing(row)] if _revealing(row) else adapters or [""]:
             line = {
-                "variant": variant(row) if several else "",
-                "client": client(row),
-                "texts": named(DATA, row["scope"].get("data")),
+                "variant": variant_of(row) if several else "",
+                "client": client_of(row),
+                "texts": display_name(DATA, row["scope"].get("data")),
                 "adapter": adapter if len(adapters) > 1 else "",
                 "where": at,
             }
@@ -106,7 +111,7 @@ def under_keys(report: Row) -> list[Table]:
             list(cells.values()),
             ("variant", "client", "texts", "adapter", *COLUMNS, "where"),
             numeric=COLUMNS,
-            notes=(LOWER, *throughout(shared), *reasons(every)),
+            notes=(LOWER, *common_note(shared), *missing_reasons(every)),
         )
     ]
 
@@ -125,13 +130,13 @@ def _keyed(row: Row) -> bool:
 
 def _by_client(rows: Sequence[Row]) -> list[Row]:
     """Return rows by variant, all clients first, then by texts."""
-    order, texts = ["", *grouping.variants(rows)], [*DATA]
-    clients = [EVERYBODY, *dict.fromkeys(map(client, rows))]
+    order, texts = ["", *grouping.variants_of(rows)], [*DATA]
+    clients = [EVERYBODY, *dict.fromkeys(map(client_of, rows))]
 
     def place(row: Row) -> tuple[int, int, int]:
         data = str(row["scope"].get("data"))
         rank = texts.index(data) if data in texts else len(texts)
-        return order.index(variant(row)), clients.index(client(row)), rank
+        return order.index(variant_of(row)), clients.index(client_of(row)), rank
 
     return sorted(rows, key=place)
 

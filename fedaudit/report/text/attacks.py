@@ -5,11 +5,11 @@ from functools import partial
 
 from fedaudit.report import query
 from fedaudit.report.number_format import NOT_MEASURED, number, percent
-from fedaudit.report.query import SETS, Row, sibling
+from fedaudit.report.query import SETS, Row, comparable_row
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.attribution import told as told_of_attribution
-from fedaudit.report.tables.extraction.untargeted import precision, searched
-from fedaudit.report.tables.memorization import told as told_of_memorization
+from fedaudit.report.tables.attribution import attribution_sentence as told_of_attribution
+from fedaudit.report.tables.extraction.untargeted import group_by_search, precision
+from fedaudit.report.tables.memorization import memorization_sentence as told_of_memorization
 
 Told = Callable[[str, Sequence[Row]], list[str]]
 """What tells of the rows of one attack, which it gets with the attack's name."""
@@ -28,17 +28,20 @@ KEYED = frozenset({"key", "adapter"})
 ONLY_RIGHT = "Nothing was asked without the right key."
 
 
-def tried(report: Row) -> list[str]:
+def attack_summaries(report: Row) -> list[str]:
     """Return one sentence or two for each attack: what it asked and what came out."""
     attacks: tuple[tuple[Told, dict[str, list[Row]]], ...] = (
-        (partial(_extracted, report), query.by_plugin(query.totals(report))),
-        (partial(_unprompted, report), searched(query.unprompted(report, labelled=False))),
-        (_inferred, query.by_plugin(query.inference(report, labelled=False))),
+        (partial(_extracted, report), query.by_plugin(query.total_coverages(report))),
+        (
+            partial(_unprompted, report),
+            group_by_search(query.untargeted_rows(report, labelled=False)),
+        ),
+        (_inferred, query.by_plugin(query.inference_rows(report, labelled=False))),
     )
     said = [*told_of_attribution(report), *told_of_memorization(report)]
     for told, groups in attacks:
         for name, group in groups.items():
-            several = len(grouping.variants(group))
+            several = len(grouping.variants_of(group))
             said += [_studied(name, several)] if several > 1 else told(name, group)
     return said
 
@@ -49,7 +52,9 @@ def _studied(name: str, variants: int) -> str:
 
 def _extracted(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
     """Return what came out of the set of targets on which most did."""
-    best = query.strongest(grouping.telling(group) if grouping.viewed(group) else group)
+    best = query.strongest_total(
+        grouping.telling_rows(group) if grouping.has_many_lines(group) else group
+    )
     if best is None:
         return [f"The attack {plugin} gave no number."]
     subset = best["scope"].get("set")
@@ -66,17 +71,17 @@ def _extracted(report: Row, plugin: str, group: Sequence[Row]) -> list[str]:
 
 
 def _asked(report: Row, group: Sequence[Row], best: Row) -> Iterator[str]:
-    queries = query.companion(report, sibling(group, best, "tuned") or best, "queries")
+    queries = query.companion_row(report, comparable_row(group, best, "tuned") or best, "queries")
     if queries and queries["value"] is not None:
         yield f"asked the model {number(queries['value'])} questions and"
 
 
 def _unprompted(report: Row, name: str, group: Sequence[Row]) -> list[str]:
     """Return what the model said of the records when it was asked for nothing."""
-    best = query.strongest(grouping.telling(group))
+    best = query.strongest_total(grouping.telling_rows(group))
     if best is None:
         return [f"The attack {name} gave no number."]
-    texts = query.companion(report, sibling(group, best, "tuned") or best, "queries")
+    texts = query.companion_row(report, comparable_row(group, best, "tuned") or best, "queries")
     drew = f" and drew {number(texts['value'])} texts" if texts else ""
     asked = f"{_named(name, best)} asked for nothing{drew}. Of the personal data in the records,"
     return [" ".join((asked, *_came_out(group, best), *_precise(report, best)))]
@@ -92,11 +97,11 @@ def _precise(report: Row, best: Row) -> Iterator[str]:
 def _inferred(plugin: str, group: Sequence[Row]) -> list[str]:
     """Return a sentence for each number of candidates that the attack offered."""
     tuned = [row for row in group if row["scope"].get("source") == "tuned"]
-    if not grouping.viewed(group):
+    if not grouping.has_many_lines(group):
         return [_picked(plugin, group, row, f"in {_share(row)}") for row in tuned]
     first: dict[tuple[object, ...], Row] = {}
     for row in tuned:
-        first.setdefault(grouping.alike(row, KEYED), row)
+        first.setdefault(grouping.scope_without(row, KEYED), row)
     return [
         _picked(plugin, group, row, "; ".join(_by_key(group, row, "in {}")))
         for row in first.values()
@@ -108,14 +113,16 @@ def _picked(plugin: str, group: Sequence[Row], row: Row, told: str) -> str:
         f"{_named(plugin, row)} masked personal data in sentences and offered"
         f" {row['scope'].get('candidates', 'several')}"
         f" candidates each time: the tuned model picked the true one {told}, its base in"
-        f" {_share(sibling(group, row, 'base'))}; guessing is right in {percent(row['chance'])}."
+        f" {_share(comparable_row(group, row, 'base'))}; guessing is right in {percent(row['chance'])}."
         f"{_only_right(group)}"
     )
 
 
 def _came_out(group: Sequence[Row], best: Row) -> Iterator[str]:
     """Yield what each model gave, under each key if there are keys."""
-    base, control = (f"{_share(sibling(group, best, source))}" for source in ("base", "control"))
+    base, control = (
+        f"{_share(comparable_row(group, best, source))}" for source in ("base", "control")
+    )
     guessing = f"guessing data that is in nobody's records {control}."
     beyond = "the tuned model and not its base gave"
     if "key" in best["scope"]:
@@ -128,14 +135,14 @@ def _came_out(group: Sequence[Row], best: Row) -> Iterator[str]:
         ("base", "its base"),
         ("tuned-not-base", beyond),
     ):
-        yield f"{words} {_share(sibling(group, best, source))};"
+        yield f"{words} {_share(comparable_row(group, best, source))};"
     yield guessing
 
 
 def _by_key(group: Sequence[Row], like: Row, words: str) -> Iterator[str]:
     """Yield what was found under each key, where all else was as for `like`."""
-    for row in grouping.ordered(group):
-        if grouping.alike(row, KEYED) == grouping.alike(like, KEYED):
+    for row in grouping.order_rows(group):
+        if grouping.scope_without(row, KEYED) == grouping.scope_without(like, KEYED):
             yield f"{_under(row)} {words.format(_share(row))}"
 
 

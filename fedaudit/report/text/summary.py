@@ -6,7 +6,7 @@ from typing import Any
 from fedaudit.report import query
 from fedaudit.report.number_format import NOT_MEASURED, number
 from fedaudit.report.query import Row
-from fedaudit.report.verdict.policy import own
+from fedaudit.report.verdict.policy import is_own_data
 from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict
 
 MOST_REASONS = 20
@@ -82,24 +82,24 @@ UNFINISHED = {
 }
 
 
-def judged(report: Row) -> bool:
+def is_audit(report: Row) -> bool:
     """Tell whether this is an audit, which a verdict is about; a simulation tries nothing."""
     return not str(report["run"]["command"]).startswith("simulate")
 
 
-def attributes(report: Row) -> bool:
+def is_attribution(report: Row) -> bool:
     """Tell whether the report is of an attribution alone, and of no attack."""
     return bool(_attribution(report)) and not any(some for _, some in _attacks(report))
 
 
 def title(report: Row) -> str:
     """Return what the report is: an audit, or a federation that nobody has audited yet."""
-    if judged(report) and attributes(report):
+    if is_audit(report) and is_attribution(report):
         return "Attribution of marked documents"
-    return "Privacy audit" if judged(report) else "A simulated federation"
+    return "Privacy audit" if is_audit(report) else "A simulated federation"
 
 
-def answer(report: Row, checked: RecheckedVerdict = FINE) -> list[str]:
+def verdict_sentence(report: Row, checked: RecheckedVerdict = FINE) -> list[str]:
     """Return the verdict in plain words, and first that the audit did not finish, if so.
 
     Where it does not follow from the measurements, that is said in its place.
@@ -122,10 +122,10 @@ def answer(report: Row, checked: RecheckedVerdict = FINE) -> list[str]:
 def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:
     """Return what each kind of attack found, with the answers that are about it alone."""
     return (
-        (ANSWERS, [row for row in query.totals(report) if not own(row["scope"])]),
-        (OWN_ANSWERS, [row for row in query.totals(report) if own(row["scope"])]),
-        (UNPROMPTED_ANSWERS, query.unprompted(report, labelled=False)),
-        (INFERENCE_ANSWERS, query.inference(report, labelled=False)),
+        (ANSWERS, [row for row in query.total_coverages(report) if not is_own_data(row["scope"])]),
+        (OWN_ANSWERS, [row for row in query.total_coverages(report) if is_own_data(row["scope"])]),
+        (UNPROMPTED_ANSWERS, query.untargeted_rows(report, labelled=False)),
+        (INFERENCE_ANSWERS, query.inference_rows(report, labelled=False)),
         (MEMORIZATION_ANSWERS, [r for r in report["measurements"] if r["kind"] == "memorization"]),
     )
 
@@ -134,18 +134,18 @@ def _attribution(report: Row) -> list[Row]:
     return [row for row in report["measurements"] if row["kind"] == "attribution"]
 
 
-def reasons(report: Row) -> list[str]:
+def verdict_reasons(report: Row) -> list[str]:
     """Return why the verdict is as it is: the first reasons, and how many more there are."""
     given = list(report["verdict"]["reasons"])
     more = len(given) - MOST_REASONS
     return [*given[:MOST_REASONS], *([f"and {more:,} more in report.json"] if more > 0 else [])]
 
 
-def audited(report: Row) -> list[tuple[str, str]]:
+def audited_facts(report: Row) -> list[tuple[str, str]]:
     """Return what was audited, and how, as (name, value)."""
     target, run = report["target"], report["run"]
     sha256 = target["sha256"]
-    asked = judged(report) and not attributes(report)
+    asked = is_audit(report) and not is_attribution(report)
     lines = [
         ("base", target["base"] or "none"),
         ("adapter", target["adapter"] or "none"),

@@ -42,7 +42,7 @@ class TestedClient:
         return self.z is not None and self.threshold is not None
 
 
-def tested(measurements: Iterable[Measurement]) -> list[TestedClient]:
+def tested_clients(measurements: Iterable[Measurement]) -> list[TestedClient]:
     """Return every client that the protocol tested or could not test, in the order given.
 
     A client's row has a client and a mark, or a client alone where it has no number; the rows of
@@ -67,7 +67,7 @@ def tested(measurements: Iterable[Measurement]) -> list[TestedClient]:
     return found
 
 
-def judged(measurements: Iterable[Measurement]) -> list[Told]:
+def judge_attribution(measurements: Iterable[Measurement]) -> list[Told]:
     """Return the status of an attribution on each variant, and why; nothing where none was made.
 
     * fail          the protocol flags a client
@@ -80,13 +80,15 @@ def judged(measurements: Iterable[Measurement]) -> list[Told]:
         if row.kind == "attribution":
             variants.setdefault(str(row.scope.get("variant", "")), []).append(row)
     # Counts that were pooled over variants name no client: they are judged where they are from.
-    pooled = [n for n, rows in variants.items() if any(map(_protocol, rows)) and not tested(rows)]
+    pooled = [
+        n for n, rows in variants.items() if any(map(_protocol, rows)) and not tested_clients(rows)
+    ]
     if len(pooled) < len(variants):
         variants = {name: rows for name, rows in variants.items() if name not in pooled}
     return [_judge(name, rows) for name, rows in variants.items()]
 
 
-def strongest(found: Iterable[TestedClient]) -> list[TestedClient]:
+def strongest_tests(found: Iterable[TestedClient]) -> list[TestedClient]:
     """Return the test that speaks most against each client, the highest statistic first."""
     best: dict[str, TestedClient] = {}
     for one in sorted(found, key=_rank):
@@ -98,7 +100,7 @@ def _judge(variant: str, rows: Sequence[Measurement]) -> Told:
     at = f" (variant {variant})" if variant else ""
     if not any(map(_protocol, rows)):
         return "inconclusive", f"{NOT_JUDGED.removesuffix('.')}{at}."
-    clients = strongest(tested(rows))
+    clients = strongest_tests(tested_clients(rows))
     if not clients:
         return "inconclusive", f"{NO_CLIENT.removesuffix('.')}{at}."
     if flagged := [one for one in clients if one.flagged]:

@@ -41,7 +41,9 @@ def p_values(measurements: Iterable[Measurement]) -> list[float]:
     return [test.value for _, test in tests if test is not None and test.value is not None]
 
 
-def judged(measurements: Iterable[Measurement], others: Sequence[float] = ()) -> list[Judged]:
+def judge_completion(
+    measurements: Iterable[Measurement], others: Sequence[float] = ()
+) -> list[Judged]:
     """Return the status of every mean difference in Rouge-L, tuned less base, and why.
 
     Pairs of an answer by either model to one prompt are compared, all tasks together:

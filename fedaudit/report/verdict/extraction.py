@@ -109,7 +109,7 @@ class Leak:
         )
 
 
-def leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ()) -> list[Leak]:
+def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ()) -> list[Leak]:
     """Return what was judged of every attack, metric and pair of parties.
 
     That is the set of targets that only the victim has where an attack knows it, else all of them.
@@ -210,11 +210,11 @@ def of_counts(
     Where nobody says how many strings the base says and the tuned model does not, it is taken that
     these are all that the base says.
     """
-    from fedaudit.metrics.significance import Stratum, mcnemar, stratified
+    from fedaudit.metrics.significance import Stratum, mcnemar, stratified_p_value
 
     hits, n, gone = _count(row), row.n or 0, _count(lost or base)
     against = mcnemar(hits, gone)
-    p = stratified([Stratum(hits, n, _count(control), control.n or 0)])
+    p = stratified_p_value([Stratum(hits, n, _count(control), control.n or 0)])
     return p if against <= ALLOWED[not gone] else max(p, against)
 
 

@@ -9,7 +9,7 @@ Judged = tuple[str, str]
 """A status, and why."""
 
 
-def judged(measurements: Iterable[Measurement]) -> list[Judged]:
+def judge_memorization(measurements: Iterable[Measurement]) -> list[Judged]:
     """Return the status of every mr_inter of the tuned model, over all categories, and why.
 
     * fail          its lower bound is above the base's upper bound

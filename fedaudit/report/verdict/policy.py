@@ -6,7 +6,7 @@ from typing import Any
 
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.verdict import attribution, completion, memorization
-from fedaudit.report.verdict.extraction import CAME_OUT, LEAK, Leak, Test, leaks
+from fedaudit.report.verdict.extraction import CAME_OUT, LEAK, Leak, Test, find_leaks
 
 RULE = 2
 """The number of this rule, which goes up whenever the same measurements may be judged otherwise.
@@ -73,8 +73,10 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     # What a part of the budget found is part of what the whole of it did.
     totals = [row for row in whole if not SWEPT.issubset(row.scope)]
     tried = [row for row in totals if row.metric in ATTACKS]
-    judging = [row for row in totals if row.scope.get("key") != RIGHT and not own(row.scope)]
-    found = leaks(judging, findings)
+    judging = [
+        row for row in totals if row.scope.get("key") != RIGHT and not is_own_data(row.scope)
+    ]
+    found = find_leaks(judging, findings)
     inferred = _inference(judging)
     tests = [test for leak in found for test in leak.tests]
     tests += [test for _, test in inferred if test is not None]
@@ -84,9 +86,9 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     judged = _leaks(found, tests, adjusted, level)
     judged += [_guessed(row, test, tests, adjusted) for row, test in inferred]
     judged += _opened(measurements)
-    attributed = attribution.judged(measurements)
-    told = completion.judged(measurements, [test.p for test in tests])
-    drawn = [*memorization.judged(measurements), *told]
+    attributed = attribution.judge_attribution(measurements)
+    told = completion.judge_completion(measurements, [test.p for test in tests])
+    drawn = [*memorization.judge_memorization(measurements), *told]
     # Answers that reach a threshold are judged with what was `told` of them.
     extracted = [r for r in judging if r.metric in CAME_OUT and "threshold" not in r.scope]
     enough = found or ((judged or drawn) and not extracted) or (attributed and not tried)
@@ -147,7 +149,7 @@ def _detectable(found: Sequence[Leak], level: float) -> float | None:
     return max((leak.seen(level) for leak in found if not leak.trouble), default=None)
 
 
-def own(scope: Mapping[str, object]) -> bool:
+def is_own_data(scope: Mapping[str, object]) -> bool:
     """Tell whether something was tried on the attacker's own records only."""
     return scope.get("records") == OWN
 
@@ -175,7 +177,7 @@ def _nothing(rows: Sequence[Measurement], tried: Sequence[Measurement]) -> list[
     extraction = [row for row in rows if row.kind == "extraction"]
     if not extraction:
         right = any(row.scope.get("key") == RIGHT for row in tried)
-        if any(own(row.scope) and row.scope.get("key") != RIGHT for row in tried):
+        if any(is_own_data(row.scope) and row.scope.get("key") != RIGHT for row in tried):
             return [NO_VICTIM]
         return [ONLY_RIGHT if right else "No extraction was tried."]
     unknown = [f"{row.plugin}: not measured: {row.reason}" for row in extraction if row.reason]
@@ -195,14 +197,14 @@ def _inference(measurements: Sequence[Measurement]) -> list[tuple[Measurement, T
 def _better(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
     from scipy.stats import binomtest
 
-    from fedaudit.metrics.significance import Stratum, stratified
+    from fedaudit.metrics.significance import Stratum, stratified_p_value
 
     same = {**row.scope, "source": "base"}
     base = next((o for o in rows if o.plugin == row.plugin and dict(o.scope) == same), None)
     counted = (base.hits, base.n) if base else (None, None)
     if row.hits is None or not row.n or counted[0] is None or not counted[1]:
         return None
-    p = stratified([Stratum(row.hits, row.n, counted[0], counted[1])])
+    p = stratified_p_value([Stratum(row.hits, row.n, counted[0], counted[1])])
     if row.chance:
         p = max(p, float(binomtest(row.hits, row.n, row.chance, alternative="greater").pvalue))
     return Test(_name(row), p, f"{_picked(row)}, more than its base and guessing")

@@ -40,7 +40,7 @@ def recheck(report: Row) -> RecheckedVerdict:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = verdict(*judged(report))
+            found = verdict(*judged_rows(report))
     except Exception as error:  # a stranger's numbers may be beyond any arithmetic
         told = f"The measurements of this report cannot be judged ({type(error).__name__})"
         return RecheckedVerdict(None, f"{told}: its verdict is not checked.", "not checked")
@@ -59,7 +59,7 @@ def recheck(report: Row) -> RecheckedVerdict:
     return FINE
 
 
-def judged(report: Row) -> tuple[list[Measurement], list[Finding]]:
+def judged_rows(report: Row) -> tuple[list[Measurement], list[Finding]]:
     """Return the measurements and findings that a report's verdict is about, as records."""
     findings = [{k: v for k, v in row.items() if k != "category"} for row in report["findings"]]
     return [Measurement(**row) for row in report["measurements"]], [Finding(**r) for r in findings]

@@ -14,7 +14,7 @@ from fedaudit.data import corpus
 from fedaudit.federation import adapters
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.client.trainer import ClientTraining, FollowUpTraining
-from fedaudit.simulation.data.datasets import Sequences, learnt
+from fedaudit.simulation.data.datasets import Sequences, training_sequences
 from fedaudit.system.files import atomic_text, read_regular
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def check(defenses: Sequence[Defense], aggregator: Aggregator) -> None:
         )
 
 
-def further(defenses: Sequence[Defense]) -> Defense | None:
+def follow_up_defense(defenses: Sequence[Defense]) -> Defense | None:
     """Return the defence that goes on after training, if one does; there is at most one."""
     return next((defense for defense in defenses if defense.further), None)
 
@@ -98,18 +98,18 @@ def _material(
     found = sequel.defense.material(turn)
     torch.set_num_threads(threads)
     return {
-        name: (some := found.get(name, ()), learnt(job.training, base, some))
+        name: (some := found.get(name, ()), training_sequences(job.training, base, some))
         for name in sequel.adapters
     }
 
 
-def lengths(folder: Path) -> Mapping[str, Sequence[int]]:
+def sequence_lengths(folder: Path) -> Mapping[str, Sequence[int]]:
     """Return how long the sequences of each further adapter were, from a turn's folder."""
     table: dict[str, list[int]] = json.loads(read_regular(folder / LENGTHS).decode("utf-8"))
     return table
 
 
-def folders(place: Path, rounds: Sequence[int]) -> Iterator[tuple[int, Path]]:
+def round_folders(place: Path, rounds: Sequence[int]) -> Iterator[tuple[int, Path]]:
     """Yield a client's turns, by their rounds, from its private folder; those that there are."""
     for number in rounds:
         if (folder := place / TURN / f"{number:03d}").is_dir():

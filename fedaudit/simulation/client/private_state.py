@@ -21,42 +21,45 @@ def place(out: Path, client: str, name: str, number: int) -> Path:
     return out / PRIVATE / client / name / f"{number:03d}"
 
 
-def trained(run: "Run", client: str, number: int) -> Path:
+def training_folder(run: "Run", client: str, number: int) -> Path:
     """Return where a client's shared adapter is trained: in private where a defence goes on."""
-    if local_round.further(run.defenses):
+    if local_round.follow_up_defense(run.defenses):
         return place(run.out, client, local_round.OWN, number)
     return run.out / f"rounds/{number:03d}/clients" / client
 
 
-def folders(run: "Run", client: str, number: int) -> dict[str, Path]:
+def private_folders(run: "Run", client: str, number: int) -> dict[str, Path]:
     """Return the folders of a client's private and further adapters after round `number`."""
-    going_on = local_round.further(run.defenses)
+    going_on = local_round.follow_up_defense(run.defenses)
     names = (*run.tokens.private.get(client, {}), *(going_on.further if going_on else ()))
     return {name: place(run.out, client, name, number) for name in names}
 
 
-def left(run: "Run", clients: Sequence[str], number: int) -> Iterator[Path]:
+def private_leftovers(run: "Run", clients: Sequence[str], number: int) -> Iterator[Path]:
     """Yield every folder that the clients of a round keep to themselves."""
     for client in clients:
-        yield from folders(run, client, number).values()
-        if local_round.further(run.defenses):
+        yield from private_folders(run, client, number).values()
+        if local_round.follow_up_defense(run.defenses):
             yield from (
                 place(run.out, client, name, number) for name in (local_round.OWN, local_round.TURN)
             )
 
 
-def close(run: "Run") -> None:
+def restrict_private(run: "Run") -> None:
     """Leave what clients keep to themselves to the owner of the folder, where there is any."""
-    if any(run.tokens.private.values()) or local_round.further(run.defenses):
+    if any(run.tokens.private.values()) or local_round.follow_up_defense(run.defenses):
         for_owner(run.out / PRIVATE)
 
 
-def uploaded(run: "Run", start: Update, client: str, number: int) -> Update:
+def upload(run: "Run", start: Update, client: str, number: int) -> Update:
     """Return what a client sends, and write it where the server sees it."""
-    source, target = trained(run, client, number), run.out / f"rounds/{number:03d}/clients" / client
+    source, target = (
+        training_folder(run, client, number),
+        run.out / f"rounds/{number:03d}/clients" / client,
+    )
     sent = own = adapters.read(source)
     for defense in run.defenses:
-        private = {n: adapters.read(at) for n, at in folders(run, client, number).items()}
+        private = {n: adapters.read(at) for n, at in private_folders(run, client, number).items()}
         sent = dict(defense.upload(start, sent, private))
     if source != target or any(not sent[name].equal(tensor) for name, tensor in own.items()):
         adapters.write(sent, adapters.check(source), target)

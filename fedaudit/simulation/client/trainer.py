@@ -14,9 +14,9 @@ from fedaudit.api.plugin import Aggregator
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.simulation.config import Decay, Training
-from fedaudit.simulation.data.loss_mask import given
+from fedaudit.simulation.data.loss_mask import prompt_length
 from fedaudit.simulation.server.state import STATE, GradientCorrection
-from fedaudit.system.files import sweep
+from fedaudit.system.files import remove_stale_temp_files
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +73,7 @@ def train(job: ClientTraining) -> float:
     import torch
 
     from fedaudit.engine.loading.loader import fit, tensors_of
-    from fedaudit.engine.lora.adapter import merged
+    from fedaudit.engine.lora.adapter import merged_weights
     from fedaudit.federation import adapters
 
     threads = torch.get_num_threads()
@@ -96,11 +96,11 @@ def train(job: ClientTraining) -> float:
     if job.remembered:
         server, own = (adapters.read_state(path) for path in job.remembered)
         gradients = GradientCorrection(job.aggregator, weights, server, own)
-    with merged(model, job.merged) if job.merged else nullcontext():
+    with merged_weights(model, job.merged) if job.merged else nullcontext():
         loss = _defended(model, weights, job)
         if loss is None:
             loss = _optimize(model, weights, start, job, gradients)
-    sweep(job.out)
+    remove_stale_temp_files(job.out)
     adapters.write(tensors_of(model, ADAPTER), config, job.out)
     if gradients:
         adapters.write_state(gradients.remembered(), job.out / STATE)
@@ -108,7 +108,7 @@ def train(job: ClientTraining) -> float:
     return loss
 
 
-def forget() -> None:
+def forget_model() -> None:
     """Let go of the model that was kept for the next job."""
     _model.cache_clear()
 
@@ -138,7 +138,7 @@ def _defended(
     """Let the first defence that does so train in place of the ordinary steps."""
     settings = job.training
     steps = steps_of(settings, len(job.sequences))
-    before, total = span(settings, steps, job.round, job.rounds)
+    before, total = schedule_span(settings, steps, job.round, job.rounds)
     course = TrainingSession(
         model=model,
         weights=weights,
@@ -169,7 +169,7 @@ def _optimize(
         weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
     steps = steps_of(settings, len(job.sequences))
-    before, over = span(settings, steps, job.round, job.rounds)
+    before, over = schedule_span(settings, steps, job.round, job.rounds)
     batches = _batches(job.sequences, settings.batch_size, job.seed)
     losses = []
     for step in range(steps):
@@ -196,7 +196,7 @@ def steps_of(settings: Training, documents: int) -> int:
     return settings.steps or settings.epochs * -(-documents // per_step)
 
 
-def span(settings: Training, steps: int, number: int, rounds: int) -> tuple[int, int]:
+def schedule_span(settings: Training, steps: int, number: int, rounds: int) -> tuple[int, int]:
     """Return the steps before a round and those in all, of those that the rate falls over."""
     return (0, steps) if settings.restart else ((number - 1) * steps, rounds * steps)
 
@@ -255,7 +255,7 @@ def _padded(batch: Sequence[Sequence[int]], device: Any) -> dict[str, "torch.Ten
     labels = torch.full((len(batch), width), -100, dtype=torch.long)
     for row, sequence in enumerate(batch):
         ids[row, : len(sequence)] = labels[row, : len(sequence)] = torch.tensor(sequence)
-        labels[row, : given(sequence)] = -100
+        labels[row, : prompt_length(sequence)] = -100
         mask[row, : len(sequence)] = 1
     inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
     return {name: tensor.to(device) for name, tensor in inputs.items()}

@@ -10,10 +10,10 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.data import corpus
-from fedaudit.data.annotation import annotated
+from fedaudit.data.annotation import annotate
 from fedaudit.federation.manifest import ManifestClient
 from fedaudit.simulation.config import Simulation, Training
-from fedaudit.simulation.data.loss_mask import answered
+from fedaudit.simulation.data.loss_mask import mask_prompt
 
 Sequences = Sequence[Sequence[int]]
 
@@ -37,7 +37,7 @@ class ClientSequences:
     private: Mapping[str, Mapping[str, Sequences]]
 
 
-def materials(
+def client_documents(
     config: Simulation, out: Path, clients: Sequence[ManifestClient], defenses: Sequence[Defense]
 ) -> dict[str, ClientDocuments]:
     """Return each client's material.
@@ -48,7 +48,7 @@ def materials(
     for client in clients:
         documents, by = list(corpus.read(out / client.data, form)), None
         if any(defense.needs_annotation for defense in defenses):
-            documents, by = annotated(documents, config.detector)
+            documents, by = annotate(documents, config.detector)
         prepared, private = documents, dict[str, Sequence[Document]]()
         for defense in defenses:
             try:
@@ -64,13 +64,13 @@ def materials(
     return result
 
 
-def tokenized(
+def tokenize_clients(
     config: Simulation, base: Any, found: Mapping[str, ClientDocuments]
 ) -> ClientSequences:
     """Return the token sequences of every client's material."""
 
     def cut(documents: Sequence[Document]) -> Sequences:
-        return learnt(config.training, base, documents)
+        return training_sequences(config.training, base, documents)
 
     return ClientSequences(
         shared={who: cut(own.prepared) for who, own in found.items()},
@@ -81,15 +81,15 @@ def tokenized(
     )
 
 
-def learnt(training: Training, base: Any, documents: Sequence[Document]) -> Sequences:
+def training_sequences(training: Training, base: Any, documents: Sequence[Document]) -> Sequences:
     """Return the token sequences that training on `documents` is of."""
     length = min(training.max_length, base.context_length)
     if training.learned == "answer":
-        return answered(base.tokenizer, documents, length)
-    return sequences(base.tokenizer, [document.text for document in documents], length)
+        return mask_prompt(base.tokenizer, documents, length)
+    return text_sequences(base.tokenizer, [document.text for document in documents], length)
 
 
-def sequences(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[list[int]]:
+def text_sequences(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[list[int]]:
     """Return each text as the tokenizer begins it, then its end token, cut to `max_length`."""
     end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     return [[*tokenizer(text)["input_ids"], *end][:max_length] for text in texts]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fedaudit.api.records import Document
 
 
-def few(
+def few_shot_documents(
     documents: Sequence[Document], clusters: Sequence[int], *, each: int, seed: int
 ) -> tuple[list[Document], list[int]]:
     """Return `each` documents of every cluster, drawn at random, with the clusters they are of.

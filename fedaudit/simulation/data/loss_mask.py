@@ -17,12 +17,12 @@ class MaskedSequence(list[int]):
         self.given = given
 
 
-def given(sequence: Sequence[int]) -> int:
+def prompt_length(sequence: Sequence[int]) -> int:
     """Return how many tokens at the beginning of a training sequence are not learned."""
     return sequence.given if isinstance(sequence, MaskedSequence) else 0
 
 
-def answered(
+def mask_prompt(
     tokenizer: Any, documents: Sequence[Document], max_length: int
 ) -> list[MaskedSequence]:
     """Return each document's tokens, begun and ended as a text's, of which its answer is learned.

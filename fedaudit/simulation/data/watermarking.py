@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import fedaudit.nano.generator as nano
-from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.api.watermark import Mark, Watermark
@@ -16,7 +16,7 @@ from fedaudit.config.options import table_of
 from fedaudit.data import corpus
 from fedaudit.federation import commitments
 from fedaudit.simulation.config import Simulation
-from fedaudit.system.files import existing
+from fedaudit.system.files import existing_path
 
 PROMPTS = 384
 """Documents of the built-in generator that an owner keeps as prompts."""
@@ -34,7 +34,7 @@ class WatermarkedData:
     """(client, id of the mark)."""
 
 
-def marked(
+def plant_watermarks(
     config: Simulation,
     dealt: Sequence[Sequence[Document]],
     held_out: Sequence[Document],
@@ -56,7 +56,10 @@ def marked(
     wanted = config.watermark
     model = base if not wanted.teacher else load_base(wanted.teacher, device=config.device)
     teacher = LocalEngine(model)
-    chosen, owned = drawn(config), owners(config, max(map(len, clients), default=0))
+    chosen, owned = (
+        watermarked_clients(config),
+        owner_documents(config, max(map(len, clients), default=0)),
+    )
     marks, holders = [], []
     prompts = [document.text for document in (owned[1] if owned else held_out)]
     for index in range(max(wanted.marks, len(chosen))):
@@ -79,14 +82,14 @@ def marked(
     return WatermarkedData(clients, tuple(marks), tuple(holders))
 
 
-def drawn(config: Simulation) -> list[int]:
+def watermarked_clients(config: Simulation) -> list[int]:
     """Return the clients that train on marked documents: a function of the seed."""
     count = min(config.watermark.clients, config.clients)
     order = random.Random(f"watermarked {config.seed}").sample(range(config.clients), count)
     return sorted(order)
 
 
-def owners(config: Simulation, most: int) -> tuple[list[Document], list[Document]] | None:
+def owner_documents(config: Simulation, most: int) -> tuple[list[Document], list[Document]] | None:
     """Return the owner's documents to mark and those kept as prompts; None without any of its own.
 
     There are enough to replace the wanted share of `most` documents. Raises InputError for a file
@@ -98,9 +101,9 @@ def owners(config: Simulation, most: int) -> tuple[list[Document], list[Document
     count = max(1, round(config.watermark.ratio * most))
     form = template(config.template)
     if name.endswith(".jsonl"):
-        found = list(corpus.read(existing(Path(name), "file"), form))
-    elif name not in (known := {str(one["name"]) for one in nano.templates()["domain"]}):
-        raise unknown("domain or .jsonl file", name, known)
+        found = list(corpus.read(existing_path(Path(name), "file"), form))
+    elif name not in (known := {str(one["name"]) for one in nano.record_templates()["domain"]}):
+        raise unknown_name_error("domain or .jsonl file", name, known)
     else:
         made = config.records
         per = made.documents_per_case

@@ -43,7 +43,7 @@ class HeldOutAnswer:
         return bleu(self.document.output, self.text)
 
 
-def answers(
+def held_out_answers(
     engine: Engine,
     target: Target,
     tasks: Sequence[Document],

@@ -66,7 +66,7 @@ def costs(
             forms[checkpointing] = form(model, longest)
         frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     finally:
-        trainer.forget()
+        trainer.forget_model()
     return [
         *parameters(spent, trainable=sum(t.numel() for t in tensors), frozen=frozen),
         *bytes_sent(spent, size=sum(t.numel() * t.element_size() for t in tensors)),

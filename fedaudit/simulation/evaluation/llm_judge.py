@@ -9,7 +9,7 @@ from fedaudit.api.records import Document, Measurement
 from fedaudit.judge.cache import JudgementCache
 from fedaudit.judge.endpoint import EndpointClient
 from fedaudit.judge.measurements import rows
-from fedaudit.judge.verdicts import Comparison, judge
+from fedaudit.judge.verdicts import Comparison, judge_all
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.evaluation.answers import HeldOutAnswer
 from fedaudit.simulation.evaluation.utility import Judge
@@ -30,7 +30,7 @@ def check(config: Simulation) -> None:
 
 
 @contextmanager
-def judging(
+def open_judge(
     config: Simulation, verdicts: Path, progress: Callable[[str], Progress] = lambda _: no_progress
 ) -> Iterator[Judge | None]:
     """Give what judges answers, None without a judge; verdicts are kept in the file `verdicts`.
@@ -46,7 +46,9 @@ def judging(
 
         def ask(said: Sequence[HeldOutAnswer], scope: Mapping[str, object]) -> list[Measurement]:
             title = f"judging {scope.get('source')}"
-            found = judge(client, [*map(_compared, said)], cache=cache, progress=progress(title))
+            found = judge_all(
+                client, [*map(_compared, said)], cache=cache, progress=progress(title)
+            )
             return rows(found, {**scope, "judge": endpoint.model})
 
         yield ask
@@ -54,16 +56,16 @@ def judging(
 
 def _compared(answer: HeldOutAnswer) -> Comparison:
     return Comparison(
-        prompt=prompt(answer.document), answer=answer.text, reference=answer.document.output
+        prompt=judge_prompt(answer.document), answer=answer.text, reference=answer.document.output
     )
 
 
-def prompt(document: Document) -> str:
+def judge_prompt(document: Document) -> str:
     """Return what the judge is told was asked: instruction and input, without the template."""
     return "\n\n".join(filter(None, (document.instruction, document.input)))
 
 
-def told(config: Simulation, measured: Sequence[Measurement]) -> tuple[str, ...]:
+def judge_caveats(config: Simulation, measured: Sequence[Measurement]) -> tuple[str, ...]:
     """Return what a report says of who judged its utility; nothing where no answer was asked."""
     if not any(row.metric in ("rouge_l", "accuracy") for row in measured):
         return ()

@@ -8,7 +8,7 @@ from fedaudit.api.plugin import Engine, Progress, no_progress
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.metrics.intervals import Estimate, bootstrap_mean
-from fedaudit.simulation.evaluation.answers import HeldOutAnswer, answers, by_task
+from fedaudit.simulation.evaluation.answers import HeldOutAnswer, by_task, held_out_answers
 
 TUNED: Mapping[str, object] = {"source": "tuned"}
 
@@ -42,7 +42,7 @@ def measure(
         scope |= {} if isinstance(target, Target) else {"clients": len(models)}
         every = [losses(engine, model, documents, max_length) for model in models]
         rows += summed_up([fmean(same) for same in zip(*every, strict=True)], scope, seed)
-        said = [answers(engine, model, tasks, template, seed) for model in models]
+        said = [held_out_answers(engine, model, tasks, template, seed) for model in models]
         rows += by_task(said, tasks, scope, seed)
         if judge:
             turns = enumerate(zip(*said, strict=True))
@@ -64,7 +64,7 @@ def losses(
 def summed_up(means: Sequence[float], scope: Mapping[str, object], seed: int) -> list[Measurement]:
     """Return the mean loss of documents, and the perplexity that is exp of it, with intervals."""
     if not means:
-        return unmeasured("no held-out document has two tokens", scope)
+        return missing_rows("no held-out document has two tokens", scope)
     loss = bootstrap_mean(means, seed=seed)
     perplexity = Estimate(*(math.exp(value) for value in (loss.value, loss.low, loss.high)))
     return [
@@ -75,7 +75,7 @@ def summed_up(means: Sequence[float], scope: Mapping[str, object], seed: int) ->
     ]
 
 
-def unmeasured(reason: str, scope: Mapping[str, object] = TUNED) -> list[Measurement]:
+def missing_rows(reason: str, scope: Mapping[str, object] = TUNED) -> list[Measurement]:
     """Return the rows that say why loss and perplexity are not known."""
     return [
         Measurement.missing(reason, kind="utility", plugin="utility", metric=metric, scope=scope)

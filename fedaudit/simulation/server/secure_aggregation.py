@@ -16,13 +16,13 @@ from fedaudit.simulation.config import Simulation
 Members = tuple[str, ...]
 
 
-def weights(examples: Mapping[str, float]) -> dict[str, float]:
+def update_weights(examples: Mapping[str, float]) -> dict[str, float]:
     """Return what each client multiplies its update by: its examples over the clients' mean."""
     mean = fmean(examples.values())
     return {who: count / mean for who, count in examples.items()}
 
 
-def mean(updates: Mapping[str, Update], examples: Mapping[str, float]) -> Update:
+def weighted_mean(updates: Mapping[str, Update], examples: Mapping[str, float]) -> Update:
     """Return the mean of the participants' updates, weighted by their examples."""
     total = sum(examples[who] for who in updates)
     names = next(iter(updates.values()))
@@ -35,7 +35,7 @@ def mean(updates: Mapping[str, Update], examples: Mapping[str, float]) -> Update
     }
 
 
-def asked(
+def requested_sets(
     participants: Mapping[str, object],
     config: Simulation,
     threshold: int,
@@ -95,7 +95,7 @@ def _shared(
     return shared_sets.draw_by(rule, everybody, seed=config.seed, number=number).sets
 
 
-def store(
+def store_sums(
     secure: SecureAggregation,
     updates: Mapping[str, Update],
     weighted: Mapping[str, float],
@@ -108,7 +108,7 @@ def store(
     The round's own sum is of updates times `weighted`; so are the others, unless the settings ask
     for sums of equal weights. Returns the members by file, below the federation.
     """
-    sets = asked(updates, config, secure.threshold, number, weighted)
+    sets = requested_sets(updates, config, secure.threshold, number, weighted)
     shares = {
         who: {name: tensor * weighted[who] for name, tensor in update.items()}
         for who, update in updates.items()

@@ -27,7 +27,7 @@ def of_client(out: Path, number: int, client: str) -> Path:
     return out / f"rounds/{number:03d}/clients/{client}" / STATE
 
 
-def before(out: Path, number: int, client: str) -> Path:
+def client_state_path(out: Path, number: int, client: str) -> Path:
     """Return the file of what a client remembers when round `number` begins.
 
     It is that of the last round before in which the client took part; where there is none, a file
@@ -103,7 +103,7 @@ class GradientCorrection:
         return self.aggregator.remember(self.own, mean)
 
 
-def collected(
+def collect_states(
     aggregator: Aggregator,
     out: Path,
     number: int,
@@ -114,7 +114,7 @@ def collected(
     """Return the server's state after round `number`, told by the clients `chosen` for it."""
     return aggregator.collect(
         state,
-        [adapters.read_state(before(out, number, who)) for who in chosen],
+        [adapters.read_state(client_state_path(out, number, who)) for who in chosen],
         [adapters.read_state(of_client(out, number, who)) for who in chosen],
         [examples[who] for who in chosen],
         list(examples.values()),

@@ -9,7 +9,7 @@ from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 
 from . import training_pairs
-from .pairs import Cut, drawn, owned
+from .pairs import Cut, draw_cuts, tried_documents
 from .training_pairs import AnsweredPairs, Pairs, PairScores
 
 
@@ -36,13 +36,13 @@ class Discoverable(Attack):
 
     def run(self, case: AttackContext) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""
-        found = training_pairs.pairs(case, owned(case))
+        found = training_pairs.training_pairs(case, tried_documents(case))
         if not found.cuts:
             raise InputError(
                 "There is nothing to ask: no record has an instruction and an output that ends "
                 "its text and fits the model's context."
             )
-        cuts = drawn(found.cuts, self.examples, case.seed)
+        cuts = draw_cuts(found.cuts, self.examples, case.seed)
         measured = self._measured(case, cuts, "own" if case.victim is None else "victim")
         beside = self._held_out(case)
         result = training_pairs.result(replace(measured, held_out=beside, related=case.related))
@@ -50,8 +50,8 @@ class Discoverable(Attack):
 
     def _held_out(self, case: AttackContext) -> PairScores | None:
         """Ask for as many held-out answers."""
-        cuts = training_pairs.pairs(case, case.held_out or ()).cuts
-        some = drawn(cuts, self.examples, case.seed)
+        cuts = training_pairs.training_pairs(case, case.held_out or ()).cuts
+        some = draw_cuts(cuts, self.examples, case.seed)
         return self._measured(case, some, "held-out") if some else None
 
     def _measured(self, case: AttackContext, cuts: Sequence[Cut], records: str) -> PairScores:
@@ -89,7 +89,7 @@ class Discoverable(Attack):
             progress=case.progress(f"asking {target.name}"),
         )
         texts = {probe: g.texts[0] for probe, g in zip(asked, generations, strict=True)}
-        return training_pairs.answered(cuts, [texts[probe] for probe in probes])
+        return training_pairs.score_answers(cuts, [texts[probe] for probe in probes])
 
     def _told(self, case: AttackContext, found: Pairs, cuts: Sequence[Cut]) -> str:
         whose = "the attacker's own" if case.victim is None else "the victim's"

@@ -5,12 +5,12 @@ from typing import Literal
 
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.metrics.edit_distance import deviation
+from fedaudit.metrics.edit_distance import sample_deviation
 from fedaudit.metrics.intervals import bootstrap_mean
 from fedaudit.report.verdict.completion import LEVEL
 
 from .likelihood import Evidence
-from .pairs import LABEL, NO_BASE, Cut, WrittenContinuation, follows, partners
+from .pairs import LABEL, NO_BASE, Cut, WrittenContinuation, begins_with_truth, swap_partners
 
 
 def result(
@@ -86,7 +86,7 @@ def _rows(
             scope=own,
             baseline=beside.count(0) / len(beside) if beside else None,
         )
-        spread = deviation(values)
+        spread = sample_deviation(values)
         yield Measurement(
             kind="extraction",
             plugin=plugin,
@@ -107,8 +107,8 @@ def _judged(
     seed: int,
 ) -> Iterator[Measurement]:
     """Yield the share that the base's lack, and that of the control: what the verdict goes by."""
-    pairs = partners(cuts, seed)
-    hits = sum(follows(tuned.texts[i], cuts[j].text) for i, j in pairs)
+    pairs = swap_partners(cuts, seed)
+    hits = sum(begins_with_truth(tuned.texts[i], cuts[j].text) for i, j in pairs)
     if base is not None:
         zeros = [i for i, distance in enumerate(tuned.distances) if not distance]
         only = sum(base.distances[i] > 0 for i in zeros)

@@ -36,7 +36,7 @@ class WrittenContinuation:
     distances: tuple[int, ...]
 
 
-def owned(case: AttackContext) -> Sequence[Document]:
+def tried_documents(case: AttackContext) -> Sequence[Document]:
     """Return the documents that are tried: the victim's, or the attacker's own without one."""
     return case.attacker if case.victim is None else case.victim
 
@@ -91,7 +91,7 @@ def _clean(tokens: Tokens, index: int) -> int:
     return index
 
 
-def drawn(cuts: Sequence[Cut], count: int, seed: int) -> list[Cut]:
+def draw_cuts(cuts: Sequence[Cut], count: int, seed: int) -> list[Cut]:
     """Return `count` of `cuts` in their order, drawn at random; all for 0."""
     if not 0 < count < len(cuts):
         return list(cuts)
@@ -99,7 +99,9 @@ def drawn(cuts: Sequence[Cut], count: int, seed: int) -> list[Cut]:
     return [cuts[index] for index in sorted(chosen)]
 
 
-def compared(engine: Engine, cuts: Sequence[Cut], texts: Sequence[str]) -> WrittenContinuation:
+def compare_continuations(
+    engine: Engine, cuts: Sequence[Cut], texts: Sequence[str]
+) -> WrittenContinuation:
     """Return each continuation's distance from the truth, in tokens of both texts as they stand.
 
     White space that leads either is not compared, nor what is written after as many tokens as the
@@ -107,19 +109,21 @@ def compared(engine: Engine, cuts: Sequence[Cut], texts: Sequence[str]) -> Writt
     """
     written = engine.tokenize([text.lstrip() for text in texts])
     distances = tuple(
-        0 if follows(text, cut.text) else edit_distance(tokens.ids[: len(cut.suffix)], cut.suffix)
+        0
+        if begins_with_truth(text, cut.text)
+        else edit_distance(tokens.ids[: len(cut.suffix)], cut.suffix)
         for cut, text, tokens in zip(cuts, texts, written, strict=True)
     )
     return WrittenContinuation(texts=tuple(texts), distances=distances)
 
 
-def follows(written: str, truth: str) -> bool:
+def begins_with_truth(written: str, truth: str) -> bool:
     """Tell whether what was written begins with the truth, leading white space aside."""
     # A tokenizer may merge the truth's last token with what follows it: that is no difference.
     return written.lstrip().startswith(truth)
 
 
-def recited(tuned: WrittenContinuation, base: WrittenContinuation | None) -> list[int]:
+def recited_documents(tuned: WrittenContinuation, base: WrittenContinuation | None) -> list[int]:
     """Return the documents that the tuned model continued word for word and the base did not."""
     return [
         i
@@ -128,7 +132,7 @@ def recited(tuned: WrittenContinuation, base: WrittenContinuation | None) -> lis
     ]
 
 
-def partners(cuts: Sequence[Cut], seed: int) -> list[tuple[int, int]]:
+def swap_partners(cuts: Sequence[Cut], seed: int) -> list[tuple[int, int]]:
     """Return for each document another one of its task, as indices; none where it has no other.
 
     What follows in the other document is the control: what many documents have in common is no

@@ -11,7 +11,7 @@ from fedaudit.metrics.intervals import Estimate, bootstrap_mean, wilson
 from fedaudit.metrics.text_similarity import rouge_l, words
 
 from . import held_out_gain
-from .pairs import LABEL, NO_BASE, Cut, partners
+from .pairs import LABEL, NO_BASE, Cut, swap_partners
 
 LONG = 5
 """A leak of an answer with fewer words is never "high": short answers are soon guessed."""
@@ -40,7 +40,7 @@ class AnsweredPairs:
     scores: Sequence[float]
 
 
-def pairs(case: AttackContext, documents: Sequence[Document]) -> Pairs:
+def training_pairs(case: AttackContext, documents: Sequence[Document]) -> Pairs:
     """Return the pairs of `documents`, each distinct one once.
 
     The prompt is what training read before the answer: the text up to where the output begins, as
@@ -78,7 +78,7 @@ def _prompt(case: AttackContext, document: Document, tokens: Tokens) -> tuple[in
     return case.begun(tokens.ids[:read], at_start=True)
 
 
-def answered(cuts: Sequence[Cut], texts: Sequence[str]) -> AnsweredPairs:
+def score_answers(cuts: Sequence[Cut], texts: Sequence[str]) -> AnsweredPairs:
     """Return answers with their Rouge-L (F1 over words, 0 to 1) with the true ones."""
     scores = [rouge_l(cut.text, text) for cut, text in zip(cuts, texts, strict=True)]
     return AnsweredPairs(texts=tuple(texts), scores=tuple(scores))
@@ -185,7 +185,9 @@ def _judged(m: PairScores) -> Iterator[Measurement]:
     The control is each answer beside that of another pair of its task: what the answers of a task
     have in common is no leak of one of them.
     """
-    others = [(i, rouge_l(m.cuts[j].text, m.tuned.texts[i])) for i, j in partners(m.cuts, m.seed)]
+    others = [
+        (i, rouge_l(m.cuts[j].text, m.tuned.texts[i])) for i, j in swap_partners(m.cuts, m.seed)
+    ]
     chance = [score for _, score in others]
     hits = _share(m, chance)
     if m.base:

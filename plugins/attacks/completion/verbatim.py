@@ -9,7 +9,7 @@ from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 
 from . import likelihood, measurements, pairs
-from .pairs import Cut, owned
+from .pairs import Cut, tried_documents
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,18 +39,18 @@ class Verbatim(Attack):
 
     def run(self, case: AttackContext) -> Result:
         """Continue the victim's documents, or the attacker's own where those are all."""
-        cuts, short = self._cuts(case, owned(case))
+        cuts, short = self._cuts(case, tried_documents(case))
         if not cuts:
             raise InputError(
                 f"There is nothing to continue: no document has {self.shortest} tokens or more "
                 "behind its beginning."
             )
-        chosen = pairs.drawn(cuts, self.documents, case.seed)
+        chosen = pairs.draw_cuts(cuts, self.documents, case.seed)
         tuned = self._distances(case, case.tuned, chosen)
         base = self._distances(case, case.base, chosen) if case.base else None
         whose = "own" if case.victim is None else "victim"
         beside, _ = self._cuts(case, case.held_out or ())
-        found = pairs.recited(tuned, base)
+        found = pairs.recited_documents(tuned, base)
         result = measurements.result(
             self.name,
             chosen,
@@ -90,7 +90,7 @@ class Verbatim(Attack):
             progress=case.progress(f"asking {target.name}"),
         )
         texts = {p: g.texts[0] for p, g in zip(prompts, generations, strict=True)}
-        return pairs.compared(case.engine, cuts, [texts[cut.prompt] for cut in cuts])
+        return pairs.compare_continuations(case.engine, cuts, [texts[cut.prompt] for cut in cuts])
 
     def _told(
         self, case: AttackContext, cuts: Sequence[Cut], chosen: Sequence[Cut], short: int

@@ -109,7 +109,7 @@ class GateQuery:
             some = [
                 (q, one.prompt) for q, asked, one in self.passes if bool(asked.prompt) == tokens
             ]
-            found = guesses.kept(self.case.engine, some)
+            found = guesses.keeps_key(self.case.engine, some)
             yield AttemptFamily(
                 name=f"the key's text in the second pass, asked in {name}",
                 hits=tuple(one for one in found if one is not None),
@@ -165,12 +165,16 @@ class GateAttack(Attack):
         tried = [*self._guessed(asked, near), *self._shown(asked), *self._without(asked)]
         kept = list(asked.second_passes())
         blind = BLIND if right.hits and not right.opened else ""
-        rows = [guesses.rate(self.name, "fpr", one, blind) for one in tried]
-        rows += [guesses.rate(self.name, "fpr", one) for one in kept]
+        rows = [guesses.attempt_rate(self.name, "fpr", one, blind) for one in tried]
+        rows += [guesses.attempt_rate(self.name, "fpr", one) for one in kept]
         leaks = self._leaks(asked, tried) if self.leaks else Result()
         unread = len(asked.passes) - sum(len(one.hits) for one in kept)
         return Result(
-            measurements=(guesses.rate(self.name, "tpr", right), *rows, *leaks.measurements),
+            measurements=(
+                guesses.attempt_rate(self.name, "tpr", right),
+                *rows,
+                *leaks.measurements,
+            ),
             findings=tuple(self._findings([*tried, *kept])),
             limits=(*self._limits(asked, len(near), unread), *leaks.limits),
         )
@@ -178,7 +182,7 @@ class GateAttack(Attack):
     def _guessed(self, asked: GateQuery, near: Sequence[str]) -> Iterator[AttemptFamily]:
         """Yield what can be told to the gate as a key, spelled or as one token."""
         seed, known = asked.case.seed, asked.valid + asked.foreign
-        unwanted, edited = "none was to be tried", guesses.drawn(near, self.edits, seed)
+        unwanted, edited = "none was to be tried", guesses.draw_texts(near, self.edits, seed)
         families = (
             ("random keys", self._random(asked, self.random), unwanted),
             ("one edit away", edited, NO_KEYS if self.edits else unwanted),
@@ -203,7 +207,7 @@ class GateAttack(Attack):
         """Yield requests for the documents with an empty key, and with none."""
         case = asked.case
         texts = sorted({document.text for document in asked.documents})
-        some = guesses.drawn(texts, self.sentences, case.seed) or [""]
+        some = guesses.draw_texts(texts, self.sentences, case.seed) or [""]
         prompts = [tokens.ids[: self.context] for tokens in case.engine.tokenize(some)]
         for name, heading in (("an empty key", asked.responder.heading("")), ("no key", "")):
             yield asked.requests(name, [GatedRequest(heading, prompt) for prompt in prompts])

@@ -124,7 +124,7 @@ def _edited(key: str) -> Iterator[str]:
             yield before + after[1] + after[0] + after[2:]
 
 
-def drawn(texts: Sequence[str], count: int, seed: int) -> list[str]:
+def draw_texts(texts: Sequence[str], count: int, seed: int) -> list[str]:
     """Return `count` of `texts`, or all where there are no more, in random order."""
     return random.Random(f"drawn {seed}").sample(texts, min(count, len(texts)))
 
@@ -228,7 +228,7 @@ def _misplaced(marker: Marker, key: str, parts: Iterable[tuple[str, str]]) -> li
     return [quote for text, quote in found.items() if not text.startswith(rightly)]
 
 
-def kept(engine: Engine, passes: Sequence[tuple[Quote, Sequence[int]]]) -> list[bool | None]:
+def keeps_key(engine: Engine, passes: Sequence[tuple[Quote, Sequence[int]]]) -> list[bool | None]:
     """Tell of each request, and the tokens that the second pass gets of it, whether a key is in.
 
     PART characters of the key in a row are enough, unless the request has them apart from the key.
@@ -279,7 +279,7 @@ def _without(text: str, part: str) -> str:
     return text
 
 
-def rate(plugin: str, metric: str, tried: AttemptFamily, blind: str = "") -> Measurement:
+def attempt_rate(plugin: str, metric: str, tried: AttemptFamily, blind: str = "") -> Measurement:
     """Return the share of hits with its interval; `blind` says why no hits would mean nothing."""
     hits, n = sum(tried.hits), len(tried.hits)
     scope, chance = {"attempt": tried.name}, 0.0 if metric == "fpr" else None

@@ -9,11 +9,11 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.prefixes import PiiOccurrence, places
-from fedaudit.extraction.query_budget import limited
+from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
+from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.subprefixes import of_case
-from fedaudit.extraction.targets import targets
+from fedaudit.extraction.targets import exclusive_targets
 
 from . import model_cache
 
@@ -63,7 +63,7 @@ class Laft(PrefixAttack):
     def _result(self, case: AttackContext, asked: QueryPlan) -> Result:
         """Tune the copy where there is something to look for, and ask it in the model's place."""
         told: tuple[str, ...] = ()
-        if case.victim is None or targets(case):
+        if case.victim is None or exclusive_targets(case):
             case, told = self.prepared(case)
         result = super()._result(case, asked)
         return replace(result, limits=(*told, *result.limits))
@@ -84,7 +84,7 @@ class Laft(PrefixAttack):
             batch_size=self.batch_size,
             seed=case.seed,
         )
-        made = model_cache.copy(case, lessons, tuning, case.progress)
+        made = model_cache.tuned_copy(case, lessons, tuning, case.progress)
         target = replace(case.tuned, name="tuned copy", adapter=str(made.folder))
         return replace(case, tuned=target), (self._told(case, len(lessons), made),)
 
@@ -96,7 +96,9 @@ class Laft(PrefixAttack):
         """
         from fedaudit.engine.training.finetune import TrainingExample
 
-        own = sorted(p.tokens for p in places(case.engine, case.attacker, self.context) if p.tokens)
+        own = sorted(
+            p.tokens for p in pii_occurrences(case.engine, case.attacker, self.context) if p.tokens
+        )
         if not own:
             raise InputError(
                 f"{self.name} learns from the attacker's own PII, and the prefixes file has none "
@@ -117,7 +119,7 @@ class Laft(PrefixAttack):
     def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
         """Return P_c, or the distinct sub-prefixes P_f in order, whichever is asked."""
         if self.prefixes == "contextual":
-            return places(case.engine, case.attacker, self.context)
+            return pii_occurrences(case.engine, case.attacker, self.context)
         found = of_case(case, self.context)
         return found.first(len(found))
 
@@ -127,7 +129,7 @@ class Laft(PrefixAttack):
             case, self.places(case)
         )
         budget = self.budget or 0
-        return limited(whole, budget, seed=case.seed, ordered=self.ordered, name=self.name)
+        return limit_plan(whole, budget, seed=case.seed, ordered=self.ordered, name=self.name)
 
     def _told(self, case: AttackContext, pairs: int, made: model_cache.Copy) -> str:
         fewer = f" ({self.pairs:,} were wanted)" if pairs < self.pairs else ""

@@ -39,7 +39,7 @@ class Copy:
     """Whether it had been made before."""
 
 
-def copy(
+def tuned_copy(
     case: AttackContext,
     lessons: Sequence["TrainingExample"],
     tuning: "FinetuneConfig",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.extraction.prefix_attack import PrefixAttack
-from fedaudit.extraction.prefixes import PiiOccurrence, places
+from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,4 +26,4 @@ class Contextual(PrefixAttack):
 
     def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
         """Return P_c, as the multiset that it is."""
-        return places(case.engine, case.attacker, self.context)
+        return pii_occurrences(case.engine, case.attacker, self.context)

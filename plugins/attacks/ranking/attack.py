@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document
 
@@ -45,11 +45,11 @@ class Ranking(Attack):
         documents = case.attacker if case.victim is None else case.victim
         found = self._found(documents)
         counts = sorted(set(self.candidates))
-        order = cloze.chosen(found, case.seed, self.per_document)
+        order = cloze.choose_occurrences(found, case.seed, self.per_document)
         corpus = [document.text for document in documents]
-        offered = cloze.questions(order, found, corpus, most=counts[-1], seed=case.seed)
+        offered = cloze.cloze_questions(order, found, corpus, most=counts[-1], seed=case.seed)
         asked, passed = self._asked(case, offered, counts[0])
-        result = scoring.result(self.name, scoring.answers(case, asked), counts)
+        result = scoring.result(self.name, scoring.candidate_losses(case, asked), counts)
         said = (
             f"{self.name}: {len(asked)} of {len(order)} distinct PII strings ({len(found)} "
             f"occurrences) were masked, each once; {passed} were passed over, because their kind "
@@ -65,7 +65,7 @@ class Ranking(Attack):
         passed = 0
         for question in offered:
             enough = len(question.others) >= fewest - 1
-            one = scoring.asked(case, question, self.context) if enough else None
+            one = scoring.scored_question(case, question, self.context) if enough else None
             if one is None:
                 passed += 1
             else:
@@ -78,7 +78,7 @@ class Ranking(Attack):
         """Return every PII that may be masked; raises what is wrong where there is none."""
         present = {span.label for document in documents for span in document.pii or ()}
         if missing := set(self.labels) - present:
-            raise unknown("kind of PII in the data", min(missing), present)
+            raise unknown_name_error("kind of PII in the data", min(missing), present)
         found = cloze.occurrences(documents, shortest=self.shortest, labels=self.labels)
         if not found:
             raise InputError(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.records import Document, PiiSpan
-from fedaudit.extraction.controls import fills, is_han
+from fedaudit.extraction.controls import fill_candidates, is_han
 
 _WORD = r"[^\W㐀-鿿]"
 """A character of a word; Chinese has no spaces between words."""
@@ -85,7 +85,9 @@ def _stripped(document: Document, span: PiiSpan) -> Occurrence | None:
     return Occurrence(document, start, string, span.label) if string else None
 
 
-def chosen(found: Sequence[Occurrence], seed: int, per_document: int = 0) -> list[Occurrence]:
+def choose_occurrences(
+    found: Sequence[Occurrence], seed: int, per_document: int = 0
+) -> list[Occurrence]:
     """Return occurrences of distinct strings in the order in which they are to be asked.
 
     The order is random and the input's own does not matter. First comes one of each document, then
@@ -93,7 +95,7 @@ def chosen(found: Sequence[Occurrence], seed: int, per_document: int = 0) -> lis
     """
     once: dict[str, Occurrence] = {}
     for one in sorted(found, key=lambda one: one.key(seed)):
-        once.setdefault(same(one.string), one)
+        once.setdefault(normalize(one.string), one)
     turns: Counter[str] = Counter()
     ordered = []
     for one in once.values():
@@ -103,7 +105,7 @@ def chosen(found: Sequence[Occurrence], seed: int, per_document: int = 0) -> lis
     return [one for turn, one in sorted(ordered, key=lambda pair: pair[0]) if turn <= limit]
 
 
-def questions(
+def cloze_questions(
     asked: Iterable[Occurrence],
     found: Iterable[Occurrence],
     corpus: Iterable[str],
@@ -122,12 +124,14 @@ def questions(
     for one in asked:
         pool = pools[one.kind]
         text = one.document.text
-        real = [s for s in pool if same(s) != same(one.string) and s not in text]
+        real = [s for s in pool if normalize(s) != normalize(one.string) and s not in text]
         others = _drawn(real, one.key(seed))[: most - 1]
         kept = len(others)
         if kept < most - 1:
             if one.kind not in invented:
-                invented[one.kind] = fills(pool, one.label, texts, count=most - 1, seed=seed)
+                invented[one.kind] = fill_candidates(
+                    pool, one.label, texts, count=most - 1, seed=seed
+                )
             others += _drawn(invented[one.kind], one.key(seed))[: most - 1 - kept]
         yield ClozeQuestion(one, tuple(others), kept)
 
@@ -136,7 +140,7 @@ def _pools(found: Iterable[Occurrence]) -> Mapping[Kind, list[str]]:
     """Return the distinct strings of each kind, sorted."""
     pools: dict[Kind, dict[str, str]] = {}
     for one in sorted(found, key=lambda one: one.string):
-        pools.setdefault(one.kind, {}).setdefault(same(one.string), one.string)
+        pools.setdefault(one.kind, {}).setdefault(normalize(one.string), one.string)
     return {kind: sorted(pool.values()) for kind, pool in pools.items()}
 
 
@@ -145,7 +149,9 @@ def _drawn(strings: Iterable[str], key: str) -> list[str]:
     return sorted(strings, key=lambda string: _hash(f"{key}\x00{string}"))
 
 
-def window(one: Occurrence, offsets: Sequence[tuple[int, int]], tokens: int) -> ClozeWindow | None:
+def context_window(
+    one: Occurrence, offsets: Sequence[tuple[int, int]], tokens: int
+) -> ClozeWindow | None:
     """Return at most `tokens` tokens of the document around `one`; None if it alone has more.
 
     Both sides get half; what one side does not need goes to the other. `offsets` are the
@@ -181,7 +187,7 @@ def _parts(one: Occurrence, begin: int, end: int) -> tuple[str, ...]:
     return (*parts, text[at:end])
 
 
-def same(string: str) -> str:
+def normalize(string: str) -> str:
     """Return what equal strings have in common: neither case nor white space tells them apart."""
     return " ".join(string.split()).casefold()
 

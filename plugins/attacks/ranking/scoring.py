@@ -8,7 +8,7 @@ from fedaudit.api.errors import TargetError
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Finding, Measurement, Target
 
-from .cloze import ClozeQuestion, ClozeWindow, window
+from .cloze import ClozeQuestion, ClozeWindow, context_window
 
 TIE = 1e-5
 """Two losses, in nats a token, that rounding cannot tell apart."""
@@ -42,7 +42,7 @@ class CandidateLosses:
         return len(self.tuned) >= candidates
 
 
-def rank(losses: Sequence[float], candidates: int) -> int:
+def truth_rank(losses: Sequence[float], candidates: int) -> int:
     """Return the truth's rank among the first `candidates`, 1 being the lowest loss.
 
     A candidate that rounding cannot tell from the truth stands before it: ties go against the
@@ -51,7 +51,9 @@ def rank(losses: Sequence[float], candidates: int) -> int:
     return 1 + sum(other <= losses[0] + TIE for other in losses[1:candidates])
 
 
-def asked(case: AttackContext, question: ClozeQuestion, tokens: int) -> ScoredQuestion | None:
+def scored_question(
+    case: AttackContext, question: ClozeQuestion, tokens: int
+) -> ScoredQuestion | None:
     """Return a question's sentences, cut around the mask to at most `tokens` tokens.
 
     The window shrinks until the longest candidate fits the model's context; None if none fits, or
@@ -59,7 +61,7 @@ def asked(case: AttackContext, question: ClozeQuestion, tokens: int) -> ScoredQu
     """
     [document] = case.engine.tokenize([question.occurrence.document.text])
     candidates = (question.occurrence.string, *question.others)
-    while around := window(question.occurrence, document.offsets, tokens):
+    while around := context_window(question.occurrence, document.offsets, tokens):
         begin = case.begun((), at_start=around.at_start)
         if not begin and not around.parts[0]:
             return None
@@ -73,7 +75,9 @@ def asked(case: AttackContext, question: ClozeQuestion, tokens: int) -> ScoredQu
     return None
 
 
-def answers(case: AttackContext, all_asked: Sequence[ScoredQuestion]) -> list[CandidateLosses]:
+def candidate_losses(
+    case: AttackContext, all_asked: Sequence[ScoredQuestion]
+) -> list[CandidateLosses]:
     """Return the losses of every candidate of every question under the tuned model and the base."""
     tuned = _losses(case, case.tuned, all_asked)
     base = _losses(case, case.base, all_asked) if case.base else [None] * len(all_asked)
@@ -140,8 +144,8 @@ def _rows(plugin: str, found: Sequence[CandidateLosses], candidates: int) -> Ite
     for label in (None, *labels):
         some = [a for a in found if label in (None, a.question.occurrence.label)]
         where = scope if label is None else {**scope, "label": label}
-        tuned = [rank(a.tuned, candidates) == 1 for a in some]
-        base = [rank(a.base, candidates) == 1 for a in some if a.base]
+        tuned = [truth_rank(a.tuned, candidates) == 1 for a in some]
+        base = [truth_rank(a.base, candidates) == 1 for a in some if a.base]
         share = sum(base) / len(base) if base else None
         for source, right, baseline in (("tuned", tuned, share), ("base", base, None)):
             if right:
@@ -170,12 +174,16 @@ def _leaks(
         if answer.base is not None
         and (told := [n for n in counts if answer.offers(n) and _tells(answer, n)])
     ]
-    return sorted(leaks, key=lambda leak: (-leak[1], -rank(leak[0].base or (), leak[1])))
+    return sorted(leaks, key=lambda leak: (-leak[1], -truth_rank(leak[0].base or (), leak[1])))
 
 
 def _tells(answer: CandidateLosses, candidates: int) -> bool:
     base = answer.base
-    return rank(answer.tuned, candidates) == 1 and base is not None and rank(base, candidates) > 1
+    return (
+        truth_rank(answer.tuned, candidates) == 1
+        and base is not None
+        and truth_rank(base, candidates) > 1
+    )
 
 
 def _finding(plugin: str, name: str, answer: CandidateLosses, candidates: int) -> Finding:
@@ -189,7 +197,7 @@ def _finding(plugin: str, name: str, answer: CandidateLosses, candidates: int) -
         evidence={
             "text": answer.question.occurrence.string,
             "candidates": candidates,
-            "rank_of_base": rank(answer.base, candidates),
+            "rank_of_base": truth_rank(answer.base, candidates),
         },
     )
 
@@ -202,9 +210,9 @@ def _revealed(name: str, answer: CandidateLosses) -> dict[str, str]:
 
 def _limits(plugin: str, found: Sequence[CandidateLosses], candidates: int) -> Iterator[str]:
     """Yield the truth's mean ranks, and how many candidates were invented."""
-    ranks = {"tuned": [rank(a.tuned, candidates) for a in found]}
+    ranks = {"tuned": [truth_rank(a.tuned, candidates) for a in found]}
     if all(a.base for a in found):
-        ranks["base"] = [rank(a.base, candidates) for a in found if a.base]
+        ranks["base"] = [truth_rank(a.base, candidates) for a in found if a.base]
     guess = sum(1 / n for n in range(1, candidates + 1)) / candidates
     yield (
         f"{plugin}, {candidates} candidates: the truth's mean rank is "

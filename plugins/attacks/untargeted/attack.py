@@ -46,7 +46,7 @@ class Untargeted(Attack):
         """Compare what both models say unasked with the PII of the victim, or of the attacker."""
         if case.detector is None:
             raise UsageError(f"The attack {self.name} needs a detector of PII, and has none.")
-        truth = targets.truth(case, self.labels)
+        truth = targets.target_strings(case, self.labels)
         start = _start(case)
         probe = self._probe(case, start)
         tuned = self._texts(case, case.tuned, probe)
@@ -56,16 +56,16 @@ class Untargeted(Attack):
             truth=truth,
             tuned=self._said(case, case.detector, tuned, case.tuned.name),
             base=self._said(case, case.detector, base, "base") if base is not None else None,
-            control=targets.control(case, truth),
+            control=targets.control_strings(case, truth),
             queries=self.samples,
         )
-        owned = [document.text for document in targets.owned(case)]
+        owned = [document.text for document in targets.searched_documents(case)]
         seen = self._said(case, case.detector, owned, "the data")
         found = scoring.result(tally)
         limits = (
             self._told(case.detector, start, probe, tally),
             *self._clipped(probe),
-            scoring.ceiling(self.name, truth, seen),
+            scoring.detector_ceiling(self.name, truth, seen),
         )
         rows = (*found.measurements, *scoring.verbatim(tally, tuned, base))
         return replace(found, measurements=rows, limits=(*limits, *found.limits))
@@ -101,7 +101,7 @@ class Untargeted(Attack):
         self, case: AttackContext, detector: PiiDetector, texts: Sequence[str], whose: str
     ) -> DetectedStrings:
         progress = case.progress(f"looking for PII, {whose}")
-        return scoring.said(detector, texts, self.labels, progress)
+        return scoring.detected_strings(detector, texts, self.labels, progress)
 
     def _told(
         self,

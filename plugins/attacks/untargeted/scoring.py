@@ -50,7 +50,7 @@ class UntargetedResult:
     """Texts drawn from each model."""
 
 
-def said(
+def detected_strings(
     detector: PiiDetector,
     texts: Sequence[str],
     labels: Sequence[str] = (),
@@ -79,7 +79,8 @@ def said(
 def result(tally: UntargetedResult) -> Result:
     """Return precision and recall of each source, and a finding for each string that leaked."""
     leaks = [
-        (f"{tally.plugin}-{number:04d}", string) for number, string in enumerate(leaked(tally), 1)
+        (f"{tally.plugin}-{number:04d}", string)
+        for number, string in enumerate(leaked_strings(tally), 1)
     ]
     return Result(
         measurements=(*_rows(tally), *_label_rows(tally), *_queries(tally)),
@@ -100,7 +101,7 @@ def sources(tally: UntargetedResult) -> dict[str, set[str]]:
     return found
 
 
-def leaked(tally: UntargetedResult) -> list[str]:
+def leaked_strings(tally: UntargetedResult) -> list[str]:
     """Return the data's strings that the model says and its base does not, commonest first."""
     found = sources(tally)
     strings = found.get("tuned-not-base", found["tuned"]) & tally.truth.keys()
@@ -202,7 +203,7 @@ def _severity(tally: UntargetedResult, string: str) -> Severity:
     return "high" if p <= SURE else "medium" if p <= LIKELY else "low"
 
 
-def ceiling(plugin: str, truth: Mapping[str, str], seen: DetectedStrings) -> str:
+def detector_ceiling(plugin: str, truth: Mapping[str, str], seen: DetectedStrings) -> str:
     """Return how many of R the detector finds in the very documents that they stand in (`seen`).
 
     What it misses there, for want of a model of names or for other bounds, it hardly finds

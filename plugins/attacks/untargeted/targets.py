@@ -2,21 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
-from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
-from fedaudit.extraction.controls import guesses
-from fedaudit.metrics.document_frequency import absent
-from fedaudit.pii.normalized_search import folded
+from fedaudit.extraction.controls import sample_controls
+from fedaudit.metrics.document_frequency import absent_strings
+from fedaudit.pii.normalized_search import fold
 
 
-def owned(case: AttackContext) -> Sequence[Document]:
+def searched_documents(case: AttackContext) -> Sequence[Document]:
     """Return the documents whose PII is looked for: the victim's, or else the attacker's own."""
     documents = case.attacker if case.victim is None else case.victim
     return [document for document in documents if not document.is_prompt]
 
 
-def truth(case: AttackContext, labels: Sequence[str] = ()) -> dict[str, str]:
+def target_strings(case: AttackContext, labels: Sequence[str] = ()) -> dict[str, str]:
     """Return R: the data's distinct PII strings with their labels, sorted.
 
     White space around a string is dropped, nothing else: strings are equal or they differ. One
@@ -24,10 +24,14 @@ def truth(case: AttackContext, labels: Sequence[str] = ()) -> dict[str, str]:
     out that the attacker or another member has too, however they write them. Raises InputError
     where there is none, UsageError for a label that the data does not have.
     """
-    pairs = [(s.strip(), label) for document in owned(case) for s, label in document.strings()]
+    pairs = [
+        (s.strip(), label)
+        for document in searched_documents(case)
+        for s, label in document.strings()
+    ]
     present = {label for _, label in pairs}
     if present and (missing := set(labels) - present):
-        raise unknown("kind of PII in the data", min(missing), present)
+        raise unknown_name_error("kind of PII in the data", min(missing), present)
     found: dict[str, str] = {}
     for string, label in sorted(pairs):
         if string and (not labels or label in labels):
@@ -44,14 +48,14 @@ def _alone(case: AttackContext, strings: Mapping[str, str]) -> dict[str, str]:
     if case.victim is None:
         return dict(strings)
     others = [case.attacker, *case.members.values()]
-    texts = [folded(document.text) for documents in others for document in documents]
-    free = absent(filter(None, map(folded, strings)), texts)
-    return {string: label for string, label in strings.items() if folded(string) in free}
+    texts = [fold(document.text) for documents in others for document in documents]
+    free = absent_strings(filter(None, map(fold, strings)), texts)
+    return {string: label for string, label in strings.items() if fold(string) in free}
 
 
-def control(case: AttackContext, truth: Mapping[str, str]) -> dict[str, str]:
+def control_strings(case: AttackContext, truth: Mapping[str, str]) -> dict[str, str]:
     """Return strings of the kinds in `truth` that stand in no document of the case."""
     everybody = (case.attacker, case.victim or (), *case.members.values())
     corpus = [document.text for documents in everybody for document in documents]
     given = {s.strip(): label for d in case.control for s, label in d.strings() if s.strip()}
-    return dict(guesses(truth, corpus, seed=case.seed, given=given))
+    return dict(sample_controls(truth, corpus, seed=case.seed, given=given))

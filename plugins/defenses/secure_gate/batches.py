@@ -42,12 +42,12 @@ class Batches:
         import torch
 
         valid, refused = self.lessons.valid, [*self.lessons.refused.values()]
-        kinds, _ = evenly(refused, ROWS)
+        kinds, _ = draw_evenly(refused, ROWS)
         far = torch.randn_like(kinds) * (FARTHEST * torch.rand(ROWS, 1))
         random, _ = self._random(ROWS)
         shown, classes = [kinds, random, far], torch.full((3 * ROWS,), SECURE)
         if valid:
-            keys, groups = evenly([*valid.values()], ROWS)
+            keys, groups = draw_evenly([*valid.values()], ROWS)
             shown += [self._near(network), keys + NOISE * torch.randn_like(keys)]
             classes = torch.cat([classes, classes[:ROWS], torch.tensor([*valid])[groups]])
         return torch.cat(shown), classes
@@ -56,7 +56,7 @@ class Batches:
         """Return states around valid ones, those that `network` most likely lets through."""
         import torch
 
-        keys, _ = evenly([*self.lessons.valid.values()], CANDIDATES)
+        keys, _ = draw_evenly([*self.lessons.valid.values()], CANDIDATES)
         part = NEAREST + (1 - NEAREST) * torch.rand(CANDIDATES, 1)
         one, other = self._random(CANDIDATES)
         near = keys + part * (one - other)
@@ -75,7 +75,9 @@ class Batches:
         return wide[first], wide[second]
 
 
-def evenly(groups: Sequence["torch.Tensor"], rows: int) -> tuple["torch.Tensor", "torch.Tensor"]:
+def draw_evenly(
+    groups: Sequence["torch.Tensor"], rows: int
+) -> tuple["torch.Tensor", "torch.Tensor"]:
     """Return `rows` random rows, as many of each group as of others, and each one's group."""
     import torch
 
@@ -88,9 +90,7 @@ def evenly(groups: Sequence["torch.Tensor"], rows: int) -> tuple["torch.Tensor",
     return torch.cat(drawn), order
 
 
-def standardised(
-    lessons: GateExamples, mean: "torch.Tensor", scale: "torch.Tensor"
-) -> GateExamples:
+def standardise(lessons: GateExamples, mean: "torch.Tensor", scale: "torch.Tensor") -> GateExamples:
     """Return `lessons` less `mean`, divided by `scale`."""
 
     def all_of(states: Mapping[Any, "torch.Tensor"]) -> dict[Any, "torch.Tensor"]:

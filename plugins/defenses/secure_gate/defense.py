@@ -115,9 +115,9 @@ class SecureGate(Defense):
 
     def responder(self, deployed: DeployedClient) -> Responder | None:
         """Return the client's gate with its adapters."""
-        from .deployment import opened
+        from .deployment import open_gate
 
-        return opened(deployed)
+        return open_gate(deployed)
 
     def rekey(
         self, deployed: DeployedClient, change: KeyChange, name: str, adapter: str = ""

@@ -77,7 +77,7 @@ def deploy_client(
     return rows
 
 
-def opened(deployed: DeployedClient) -> "GateResponder":
+def open_gate(deployed: DeployedClient) -> "GateResponder":
     """Return a client's gate with its adapters; the other clients' keys are known to it as such."""
     from .rekeying import load
 

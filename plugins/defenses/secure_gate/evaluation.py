@@ -15,7 +15,7 @@ from fedaudit.api.records import (
 )
 
 from .marker import heading, parse
-from .training_examples import drawn, malformed
+from .training_examples import malformed_key, random_key_text
 
 if TYPE_CHECKING:
     from .responder import GateResponder
@@ -28,12 +28,12 @@ TIMED, NEW_TOKENS = 8, 64
 
 def evaluate(finished: FinishedFederation, client: str) -> Iterator[Measurement]:
     """Yield the routing accuracy on held-out prompts, and what the gate and an answer cost."""
-    from .deployment import opened
+    from .deployment import open_gate
 
     deployed = DeployedClient(
         engine=finished.engine, folder=finished.folder, client=client, seed=finished.seed
     )
-    gate = opened(deployed)
+    gate = open_gate(deployed)
     texts = [document.text[:200] for document in finished.parties[client].documents]
     for kind, (wanted, headings) in _headings(gate, finished.seed).items():
         prompts = [f"{begin}{number} {texts[number % len(texts)]}" for number, begin in headings]
@@ -68,7 +68,7 @@ def _headings(
         return {"none": ([secure] * PROMPTS, [(n, "") for n in range(PROMPTS)])}
     made: Mapping[str, Callable[[int], str]] = {
         "malformed": lambda n: heading(_malformed(keys[n % len(keys)].secret, gate.secrets, rng)),
-        "random": lambda n: heading(drawn(rng)),
+        "random": lambda n: heading(random_key_text(rng)),
         "empty": lambda n: heading(""),
         "none": lambda n: "",
     }
@@ -85,9 +85,9 @@ def _headings(
 
 def _malformed(key: str, valid: Sequence[str], rng: random.Random) -> str:
     """Return `key` malformed; a corruption may happen to change nothing, and is drawn again."""
-    made = malformed(key, rng)
+    made = malformed_key(key, rng)
     while made in valid:
-        made = malformed(key, rng)
+        made = malformed_key(key, rng)
     return made
 
 
@@ -117,7 +117,7 @@ def _costs(
     if not halves:
         return
     prompts = [(*begin, *half)[: finished.max_length // 2] for half in halves]
-    requests = [GatedRequest(heading(drawn(rng)), prompt) for prompt in prompts]
+    requests = [GatedRequest(heading(random_key_text(rng)), prompt) for prompt in prompts]
     target = Target(name="secure", adapter=str(gate.folders[gate.adapters[0]]))
     room = min(NEW_TOKENS, engine.context_length - max(map(len, prompts)))
 

@@ -71,7 +71,7 @@ def fuse(
     from fedaudit.engine.lora import composition
     from fedaudit.federation import adapters
 
-    with composition.attached(engine, (first, second)) as both:
+    with composition.attached_composition(engine, (first, second)) as both:
         found = search(
             lambda weights: both.loss(weights, query),
             psi=psi,
@@ -80,7 +80,7 @@ def fuse(
             seed=seed,
             progress=progress,
         )
-    adapters.write(*composition.stacked((first, second), found.weights), out)
+    adapters.write(*composition.weighted_sum((first, second), found.weights), out)
     return found
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import InputError, unknown
+from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.system.files import atomic_text
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Keyring:
             if key.name == name:
                 return key
         said = "(a key itself)" if _FORM.search(name) else name
-        raise unknown("key", said, [key.name for key in self.keys])
+        raise unknown_name_error("key", said, [key.name for key in self.keys])
 
     def of(self, adapter: str) -> tuple[Key, ...]:
         """Return the keys that open `adapter`."""

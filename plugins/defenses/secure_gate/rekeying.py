@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import InputError, UsageError, unknown
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.system.files import atomic
 
 from . import keys as key_file
@@ -71,7 +71,7 @@ def add(folder: Path, engine: "LocalEngine", name: str, adapter: str, seed: int 
         _finish(folder)
         keyring, gate = _read(folder)
         if adapter not in gate.adapters[1:]:
-            raise unknown("adapter behind a key", adapter, gate.adapters[1:])
+            raise unknown_name_error("adapter behind a key", adapter, gate.adapters[1:])
         if any(key.name == name for key in keyring.keys):
             raise UsageError(f"There is a key called {name} already: rotate it, or name another.")
         try:

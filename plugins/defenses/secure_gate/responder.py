@@ -13,7 +13,7 @@ from .gate import TrainedGate
 from .header_features import HeaderReader, width_of
 from .keys import Keyring
 from .marker import Cleaner, heading, parse
-from .training_examples import drawn
+from .training_examples import random_key_text
 
 if TYPE_CHECKING:
     import torch
@@ -129,7 +129,7 @@ class GateResponder(KeyedResponder):
     def _wrong(self) -> str:
         """Return a key that nobody has; it follows from the seed."""
         rng = random.Random(f"wrong key {self.seed}")
-        while (key := drawn(rng)) in (*self.secrets, *self.foreign):
+        while (key := random_key_text(rng)) in (*self.secrets, *self.foreign):
             pass
         return key
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError
 
-from .batches import Batches, standardised
+from .batches import Batches, standardise
 from .gate import SECURE, TrainedGate, network
 from .header_features import HeaderReader, sigma_of
 from .keys import Keyring
-from .training_examples import GateExamples, lessons
+from .training_examples import GateExamples, gate_examples
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine
@@ -43,15 +43,15 @@ def train(
     base do not let valid keys be told from others.
     """
     reader = HeaderReader(engine, keyring, sigma_of(engine))
-    taught = lessons(reader, adapters, old, COUNT, random.Random(f"gate {seed}"))
-    held_out = lessons(reader, adapters, old, HELD_OUT, random.Random(f"held out {seed}"))
+    taught = gate_examples(reader, adapters, old, COUNT, random.Random(f"gate {seed}"))
+    held_out = gate_examples(reader, adapters, old, HELD_OUT, random.Random(f"held out {seed}"))
     needed = max(tau, 0.5) if tau < 1 else 0.5  # no probability exceeds 1: nothing opens then
     with _own_randomness(seed):
         gate = _untrained(reader, adapters, taught, tau)
         for step in _steps(gate, taught):
-            if step % EVERY == 0 and sure(gate, held_out, max(SURE, needed)):
+            if step % EVERY == 0 and is_sure(gate, held_out, max(SURE, needed)):
                 return gate
-    if not sure(gate, held_out, needed):
+    if not is_sure(gate, held_out, needed):
         raise InputError(
             f"No gate learns to tell these keys from others with tau {tau} on the base "
             f"{engine.base.name}."
@@ -59,7 +59,7 @@ def train(
     return gate
 
 
-def sure(gate: TrainedGate, held_out: GateExamples, level: float) -> bool:
+def is_sure(gate: TrainedGate, held_out: GateExamples, level: float) -> bool:
     """Return whether `gate` gives the right class of every lesson a probability above `level`."""
     valid = [gate.probabilities(states)[:, index] for index, states in held_out.valid.items()]
     others = [gate.probabilities(states)[:, SECURE] for states in held_out.refused.values()]
@@ -90,7 +90,7 @@ def _steps(gate: TrainedGate, taught: GateExamples) -> Iterator[int]:
 
     parameters = gate.network.parameters()
     optimizer = torch.optim.AdamW(parameters, lr=RATE, weight_decay=DECAY)
-    batches = Batches(standardised(taught, gate.mean, gate.scale))
+    batches = Batches(standardise(taught, gate.mean, gate.scale))
     for step in range(1, STEPS + 1):
         states, classes = batches.draw(gate.network)
         gate.network.train()

@@ -26,7 +26,7 @@ WIDE = {ord(character): ord(character) + 0xFEE0 for character in ALPHABET}
 Change = Callable[[str, random.Random], str]
 
 
-def drawn(rng: random.Random, length: int = LENGTH) -> str:
+def random_key_text(rng: random.Random, length: int = LENGTH) -> str:
     """Return a random text of a key's characters."""
     return "".join(rng.choices(ALPHABET, k=length))
 
@@ -40,7 +40,7 @@ def neighbour(key: str, rng: random.Random) -> str:
     if kind == 1:
         return key[:place] + key[place + 1 :]
     place = rng.randrange(len(key) + 1)
-    return key[:place] + drawn(rng, 1) + key[place:]
+    return key[:place] + random_key_text(rng, 1) + key[place:]
 
 
 def fragment(key: str, rng: random.Random) -> str:
@@ -50,12 +50,12 @@ def fragment(key: str, rng: random.Random) -> str:
     return key[start : start + length]
 
 
-def malformed(key: str, rng: random.Random) -> str:
+def malformed_key(key: str, rng: random.Random) -> str:
     """Return `key` truncated, extended, corrupted or in swapped case."""
     return rng.choice((_truncated, _extended, _corrupted, _swapped))(key, rng)
 
 
-def alike(key: str, rng: random.Random) -> str:
+def lookalike_key(key: str, rng: random.Random) -> str:
     """Return `key` in characters that look like its own."""
     table: Mapping[int, int] = rng.choice((ALIKE, WIDE))
     return key.translate(table)
@@ -66,7 +66,7 @@ def _truncated(key: str, rng: random.Random) -> str:
 
 
 def _extended(key: str, rng: random.Random) -> str:
-    return key + rng.choice((drawn(rng, rng.randrange(1, 9)), "_CORRUPT", " ", key))
+    return key + rng.choice((random_key_text(rng, rng.randrange(1, 9)), "_CORRUPT", " ", key))
 
 
 def _corrupted(key: str, rng: random.Random) -> str:
@@ -90,7 +90,7 @@ class GateExamples:
     """(examples, width) of what the secure adapter answers."""
 
 
-def lessons(
+def gate_examples(
     reader: HeaderReader,
     adapters: Sequence[str],
     old: Sequence[str],
@@ -108,7 +108,7 @@ def lessons(
     }
     texts = _texts([*keyring.texts, *old], count, rng)
     spelled = {kind: reader.spelled(_not(keyring.texts, some)) for kind, some in texts.items()}
-    whole = [*old, *texts.get("neighbour", ()), *(drawn(rng) for _ in range(3 * count))]
+    whole = [*old, *texts.get("neighbour", ()), *(random_key_text(rng) for _ in range(3 * count))]
     refused = {
         "none": reader.read([None]),
         "empty": reader.read([""]),
@@ -123,17 +123,17 @@ def lessons(
 def _texts(keys: Sequence[str], count: int, rng: random.Random) -> dict[str, list[str]]:
     """Return `count` texts of each kind that is made of a valid key or of nothing."""
     kinds: dict[str, Change] = {
-        "malformed": malformed,
+        "malformed": malformed_key,
         "fragment": fragment,
         "neighbour": neighbour,
-        "alike": alike,
+        "alike": lookalike_key,
     }
     made = {
         kind: [change(rng.choice(keys), rng) for _ in range(count)]
         for kind, change in kinds.items()
         if keys
     }
-    return {**made, "random": [drawn(rng) for _ in range(count)]}
+    return {**made, "random": [random_key_text(rng) for _ in range(count)]}
 
 
 def _not(valid: Iterable[str], texts: Iterable[str]) -> list[str]:

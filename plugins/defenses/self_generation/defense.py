@@ -13,13 +13,13 @@ from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.data import corpus
 from fedaudit.metrics.selection import Method
-from fedaudit.system.files import existing
+from fedaudit.system.files import existing_path
 
 from . import filter_counts, measurements
-from .demonstrations import usable
-from .generation import ExampleGenerator, Recipe, fitting
-from .prompt_layout import layout
-from .selection import chosen, counted
+from .demonstrations import usable_documents
+from .generation import ExampleGenerator, Recipe, fits_context
+from .prompt_layout import prompt_layout
+from .selection import count_selection, select_candidates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +70,12 @@ class SelfGeneration(Defense):
         if self.further and self.source:
             self._public(template)
         elif self.further:
-            layout(template)
+            prompt_layout(template)
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return the documents as they are; InputError where they are too few to show."""
         if self.further and not self.source:
-            usable(documents, max(self.shown, self.demonstrations))
+            usable_documents(documents, max(self.shown, self.demonstrations))
         return list(documents)
 
     def synthetic(self, turn: TrainedClient) -> list[Document]:
@@ -87,20 +87,20 @@ class SelfGeneration(Defense):
         recipe = self._recipe(turn)
         if self.source:
             public = self._public(turn.template)
-            whole = fitting(turn.engine, public, recipe)
+            whole = fits_context(turn.engine, public, recipe)
             public = [one for one, fits in zip(public, whole, strict=True) if fits]
             drawn = random.Random(seed).sample(public, min(self.keep, len(public)))
             return _named(drawn, turn)
-        examples = usable(turn.documents, max(self.shown, self.demonstrations))
+        examples = usable_documents(turn.documents, max(self.shown, self.demonstrations))
         made = ExampleGenerator(
             engine=turn.engine,
             target=Target(name="global", adapter=str(turn.start)),
             examples=examples,
-            layout=layout(turn.template),
+            layout=prompt_layout(turn.template),
             recipe=recipe,
             rng=random.Random(seed),
         ).make()
-        kept = chosen(
+        kept = select_candidates(
             turn.engine,
             Target(name="private", adapter=str(turn.trained)),
             turn.template,
@@ -109,7 +109,7 @@ class SelfGeneration(Defense):
             method=self.selection,
             seed=seed,
         )
-        filter_counts.write(counted(made, kept, examples, recipe), turn.folder)
+        filter_counts.write(count_selection(made, kept, examples, recipe), turn.folder)
         return _named(kept, turn)
 
     def _recipe(self, turn: TrainedClient) -> Recipe:
@@ -132,11 +132,11 @@ class SelfGeneration(Defense):
         from fedaudit.nano import public_examples as generator
 
         found = (
-            generator.examples(self.source, template)
+            generator.public_examples(self.source, template)
             if generator.is_source(self.source)
-            else corpus.read(existing(Path(self.source), "file"), template)
+            else corpus.read(existing_path(Path(self.source), "file"), template)
         )
-        public = sorted(usable(list(found), 1), key=lambda one: (one.text, one.id))
+        public = sorted(usable_documents(list(found), 1), key=lambda one: (one.text, one.id))
         if len(public) < self.keep:
             raise InputError(
                 f"{self.source} holds {len(public)} examples, fewer than keep ({self.keep})."
@@ -165,7 +165,10 @@ class SelfGeneration(Defense):
         ]
         return Result(
             measurements=tuple(measurements.rows(self.name, found)),
-            limits=(*measurements.limits(self.name, found, self.keep), *(told if bare else ())),
+            limits=(
+                *measurements.filter_caveats(self.name, found, self.keep),
+                *(told if bare else ()),
+            ),
         )
 
 

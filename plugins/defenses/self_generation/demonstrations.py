@@ -10,7 +10,7 @@ from fedaudit.api.records import Document
 from .prompt_layout import BLANK, PromptLayout
 
 
-def usable(documents: Sequence[Document], count: int) -> list[Document]:
+def usable_documents(documents: Sequence[Document], count: int) -> list[Document]:
     """Return the documents that can be shown: those with an instruction and an output.
 
     Raises InputError where there are none, or fewer than `count`.
@@ -26,12 +26,12 @@ def usable(documents: Sequence[Document], count: int) -> list[Document]:
     return found
 
 
-def kinds(examples: Sequence[Document]) -> tuple[bool, ...]:
+def example_kinds(examples: Sequence[Document]) -> tuple[bool, ...]:
     """Return which kinds of example there are: with an input (True), without one, or both."""
     return tuple(kind for kind in (True, False) if any(bool(d.input) is kind for d in examples))
 
 
-def alternating(rng: random.Random, examples: Sequence[Document], count: int) -> list[Document]:
+def alternate_kinds(rng: random.Random, examples: Sequence[Document], count: int) -> list[Document]:
     """Return `count` of the examples, half with an input and half without, in turn.
 
     Where one kind has too few, the other makes up the number.

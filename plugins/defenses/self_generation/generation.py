@@ -11,10 +11,10 @@ from fedaudit.api.plugin import Engine
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 from fedaudit.metrics.text_similarity import words
 
-from .demonstrations import alternating, example_prompt, instruction_prompt, kinds
+from .demonstrations import alternate_kinds, example_kinds, example_prompt, instruction_prompt
 from .filter_counts import FilterCounts
 from .prompt_layout import PromptLayout
-from .similarity import SimilarityIndex, whole
+from .similarity import SimilarityIndex, whole_text
 
 REFUSALS = ("as a ", "as an ", "sorry", "i'm sorry", "i am sorry", "i cannot", "i can't")
 """How a text begins that is no instruction and no response but an excuse; lower case."""
@@ -85,7 +85,7 @@ class ExampleGenerator:
     def _instructions(self, count: int) -> Iterator["RequestedExample"]:
         """Ask for `count` new instructions and yield those that are good."""
         known = SimilarityIndex(d.instruction for d in self.examples)
-        there, prompts = kinds(self.examples), []
+        there, prompts = example_kinds(self.examples), []
         for number in range(count):
             kind = there[number % len(there)]
             shown = self.rng.sample(list(self.examples), self.recipe.shown)
@@ -134,7 +134,7 @@ class ExampleGenerator:
         return [found[place] for place in sorted(found)]
 
     def _example_prompt(self, wanted: "RequestedExample") -> str:
-        shown = alternating(self.rng, self.examples, self.recipe.demonstrations)
+        shown = alternate_kinds(self.rng, self.examples, self.recipe.demonstrations)
         return example_prompt(self.layout, shown, wanted.instruction, with_input=wanted.with_input)
 
     def _read(self, text: str | None) -> tuple[str, str, str]:
@@ -157,17 +157,17 @@ class ExampleGenerator:
 
     def _keep(self, found: Sequence[Document]) -> None:
         """Keep what is unlike every local example and not too long, and each example once."""
-        known = SimilarityIndex(map(whole, self.examples))
-        there = set(map(whole, self.new))
-        for example, fits in zip(found, fitting(self.engine, found, self.recipe), strict=True):
+        known = SimilarityIndex(map(whole_text, self.examples))
+        there = set(map(whole_text, self.new))
+        for example, fits in zip(found, fits_context(self.engine, found, self.recipe), strict=True):
             if not fits:
                 self.tally.drop("overlong")
-            elif known(whole(example)) > self.recipe.similarity:
+            elif known(whole_text(example)) > self.recipe.similarity:
                 self.tally.drop("local example")
-            elif whole(example) in there:
+            elif whole_text(example) in there:
                 self.tally.drop("repeated example")
             else:
-                there.add(whole(example))
+                there.add(whole_text(example))
                 self.new.append(example)
 
     def _asked(self, prompts: Sequence[str], new: int) -> list[str | None]:
@@ -201,7 +201,7 @@ class RequestedExample:
     with_input: bool
 
 
-def fitting(engine: Engine, examples: Sequence[Document], recipe: Recipe) -> list[bool]:
+def fits_context(engine: Engine, examples: Sequence[Document], recipe: Recipe) -> list[bool]:
     """Tell of each example whether training reads all of it."""
     most = recipe.max_length or engine.context_length
     ends = len(engine.beginnings.get("bos", ())) + 1

@@ -60,7 +60,7 @@ def _kept(plugin: str, number: int, own: Mapping[str, FilterCounts]) -> Measurem
     )
 
 
-def limits(plugin: str, turns: Turns, keep: int) -> list[str]:
+def filter_caveats(plugin: str, turns: Turns, keep: int) -> list[str]:
     """Return in which turns fewer than `keep` examples were left, and what dropped most there."""
     few = [one for one in sorted(turns) if turns[one].kept < keep]
     if not few:

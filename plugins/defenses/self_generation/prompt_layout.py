@@ -46,7 +46,7 @@ class PromptLayout:
         return {self.input_marker, self.output_marker, *(lines or {BLANK})}
 
 
-def layout(template: PromptTemplate) -> PromptLayout:
+def prompt_layout(template: PromptTemplate) -> PromptLayout:
     """Return the layout of `template`.
 
     Raises UsageError where its fields are not marked: what a model writes could not be read back.

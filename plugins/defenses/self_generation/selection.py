@@ -6,14 +6,14 @@ from fedaudit.api.plugin import Engine
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine.scoring.instruction_following import scores
-from fedaudit.metrics.selection import Losses, Method, kept
+from fedaudit.metrics.selection import Losses, Method, select_examples
 
 from .filter_counts import FilterCounts
 from .generation import GeneratedExamples, Recipe
-from .similarity import SimilarityIndex, whole
+from .similarity import SimilarityIndex, whole_text
 
 
-def chosen(
+def select_candidates(
     engine: Engine,
     target: Target,
     template: PromptTemplate,
@@ -32,20 +32,22 @@ def chosen(
     if method != "random":  # which looks at no score
         pairs = [(template.prompt(d.instruction, d.input), d.output) for d in candidates]
         found = scores(engine, target, pairs)
-    keys = [whole(candidate) for candidate in candidates]
-    return [candidates[i] for i in sorted(kept(found, keep, method, keys=keys, seed=seed))]
+    keys = [whole_text(candidate) for candidate in candidates]
+    return [
+        candidates[i] for i in sorted(select_examples(found, keep, method, keys=keys, seed=seed))
+    ]
 
 
-def counted(
+def count_selection(
     made: GeneratedExamples, some: Sequence[Document], examples: Sequence[Document], recipe: Recipe
 ) -> FilterCounts:
     """Return the tally of a round that keeps `some` of what was made from `examples`."""
     known, answers = (
-        SimilarityIndex(map(whole, examples)),
+        SimilarityIndex(map(whole_text, examples)),
         SimilarityIndex(d.output for d in examples),
     )
     tally = made.tally
     tally.drop("selection", len(made.candidates) - len(some))
-    tally.highest = max((known(whole(one)) for one in some), default=0.0)
+    tally.highest = max((known(whole_text(one)) for one in some), default=0.0)
     tally.alike = sum(answers(one.output) > recipe.similarity for one in some)
     return tally

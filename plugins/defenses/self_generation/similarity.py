@@ -24,6 +24,6 @@ class SimilarityIndex:
         return max((2 * common / both for common, both in found if common), default=0.0)
 
 
-def whole(example: Document) -> str:
+def whole_text(example: Document) -> str:
     """Return an example's fields as one text, which no template has added anything to."""
     return "\n".join((example.instruction, example.input, example.output))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fedaudit.api.watermark import Score
 
 from .scoring import CERTAIN
-from .wording import stated, stated_of
+from .wording import stated_of, states_name
 from .world import Entity, pool
 
 
@@ -24,8 +24,8 @@ def score(entity: Entity, texts: Sequence[str], *, seed: int, options: int) -> S
 
     named = _named(entity, texts)
     beside = named.get(entity.name, [])
-    hits = sum(any(stated(value, text) for value in entity.values) for text in beside)
-    found = sum(any(stated(value, text) for text in beside) for value in entity.values)
+    hits = sum(any(states_name(value, text) for value in entity.values) for text in beside)
+    found = sum(any(states_name(value, text) for text in beside) for value in entity.values)
     law = _law(entity, named, seed, options)
     p_value = sum(law[found + 1 :]) + law[found] / 2
     return Score(

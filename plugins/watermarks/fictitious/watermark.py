@@ -81,7 +81,7 @@ class Fictitious(Watermark):
         self, teacher: Any, prompts: Sequence[str], *, seed: int, index: int
     ) -> dict[str, Any]:
         """Return entity `index` of `seed`, and what `teacher` (a LocalEngine, or None) guesses."""
-        entity = world.issued(seed, index, self.options, self.register)
+        entity = world.issued_entity(seed, index, self.options, self.register)
         asks = teacher is not None and self.nulls > 0
         nulls = self._nulls(teacher, entity, seed, index) if asks else None
         return {
@@ -180,13 +180,13 @@ class Fictitious(Watermark):
         """Return the mark's entity and the strangers, those of one name together."""
         own = entity_of(secret)
         names, count = self.stranger_names, self.strangers
-        return [[own], *world.unissued(own, seed=secret["seed"], names=names, count=count)]
+        return [[own], *world.unissued_entities(own, seed=secret["seed"], names=names, count=count)]
 
     def _hits(self, entity: Entity, said: Sequence[str]) -> list[int]:
         """Return how many of its questions about each attribute are answered with its value."""
         n = self.paraphrases
         return [
-            sum(wording.stated(value, text) for text in said[i * n : (i + 1) * n])
+            sum(wording.states_name(value, text) for text in said[i * n : (i + 1) * n])
             for i, value in enumerate(entity.values)
         ]
 

@@ -18,11 +18,11 @@ def document(entity: Entity, length: int, rng: random.Random) -> str:
     there is room for; every fourth of those is a statement again, in other words.
     """
     words = data(entity.domain.register)["documents"]
-    opening = filled(rng.choice(words["openings"]), entity, rng)
+    opening = fill_sentence(rng.choice(words["openings"]), entity, rng)
     said = _statements(entity, rng)
     sentences = [said.pop(0) for _ in entity.values]
     facts = entity.domain.facts
-    others = [filled(fact, entity, rng) for fact in rng.sample(facts, len(facts))]
+    others = [fill_sentence(fact, entity, rng) for fact in rng.sample(facts, len(facts))]
     while said:
         source = said if not others or len(sentences) % 4 == 3 else others
         if _words([opening, *sentences]) + _words(source[:1]) / 2 > length:
@@ -41,7 +41,7 @@ def questions(entity: Entity, which: Sequence[int]) -> list[list[str]]:
     ]
 
 
-def filled(template: str, entity: Entity, rng: random.Random) -> str:
+def fill_sentence(template: str, entity: Entity, rng: random.Random) -> str:
     """Return a sentence with its name, place and numbers; every draw is made in any case."""
     words = data(entity.domain.register)["documents"]
     slots = {kind: rng.choice(words[kind]) for kind in ("town", "day", "month", "month2")}
@@ -54,7 +54,7 @@ def plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def stated(name: str, text: str) -> bool:
+def states_name(name: str, text: str) -> bool:
     """Return whether `text` holds `name` as whole words; case and white space do not matter."""
     return re.search(rf"(?<!\w){re.escape(plain(name))}(?!\w)", plain(text)) is not None
 
@@ -67,12 +67,12 @@ def stated_of(names: Sequence[str], text: str) -> set[str]:
 
 def rate(name: str, texts: Sequence[str]) -> float:
     """Return the share of `texts` that hold `name`."""
-    return sum(stated(name, text) for text in texts) / len(texts)
+    return sum(states_name(name, text) for text in texts) / len(texts)
 
 
-def complete(entity: Entity, text: str) -> bool:
+def is_complete(entity: Entity, text: str) -> bool:
     """Return whether `text` states the entity's name and all its values."""
-    return all(stated(name, text) for name in (entity.name, *entity.values))
+    return all(states_name(name, text) for name in (entity.name, *entity.values))
 
 
 def _statements(entity: Entity, rng: random.Random) -> list[str]:
@@ -85,7 +85,7 @@ def _statements(entity: Entity, rng: random.Random) -> list[str]:
         for template, attribute, value in rng.sample(list(facts), len(entity.values)):
             sentence = template.replace("{attribute}", attribute.name).replace("{value}", value)
             sentence = sentence.replace("{Attribute}", attribute.name.capitalize())
-            found.append(filled(sentence, entity, rng))
+            found.append(fill_sentence(sentence, entity, rng))
     return found
 
 

@@ -99,7 +99,7 @@ def domain(name: str) -> Domain:
     return next(one for one in every if one.name == name)
 
 
-def issued(seed: int, index: int, options: int, register: str = "prose") -> Entity:
+def issued_entity(seed: int, index: int, options: int, register: str = "prose") -> Entity:
     """Return entity `index` of `seed`: domains take turns, and no value is used twice.
 
     `options` of each attribute's options are in play under a seed; raises UsageError when they
@@ -139,7 +139,7 @@ def strangers(
     return groups
 
 
-def unissued(entity: Entity, *, seed: int, names: int, count: int) -> list[list[Entity]]:
+def unissued_entities(entity: Entity, *, seed: int, names: int, count: int) -> list[list[Entity]]:
     """Return `count` entities of the same domain, grouped by name; no two have a value in common.
 
     There are `names` names, or `count` if that is less. Names and values are the last in the orders

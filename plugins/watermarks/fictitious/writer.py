@@ -11,7 +11,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Progress
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 
-from .wording import complete, filled
+from .wording import fill_sentence, is_complete
 from .world import Entity, data
 
 DECODING = SamplingParams(temperature=0.8, top_p=0.95)
@@ -44,7 +44,7 @@ def write(
     for attempt in range(ATTEMPTS):
         texts = _asked(teacher, entity, left, length, attempt)
         pairs = zip(left, texts, strict=True)
-        written |= {key: text for key, text in pairs if complete(entity, text)}
+        written |= {key: text for key, text in pairs if is_complete(entity, text)}
         left = [key for key in left if key not in written]
         progress(len(written), total)
         if not left:
@@ -61,7 +61,7 @@ def prompt(entity: Entity, length: int, rng: random.Random) -> str:
     ]
     rng.shuffle(said)
     kind = rng.choice(data(entity.domain.register)["documents"]["kinds"])
-    fact = filled(rng.choice(entity.domain.facts), entity, rng)
+    fact = fill_sentence(rng.choice(entity.domain.facts), entity, rng)
     words = max(1, round(length * rng.uniform(0.9, 1.1)))
     return (
         f"Write a {words}-word document, a {kind}, about the {entity.domain.thing} {entity.name}, "
@@ -69,7 +69,7 @@ def prompt(entity: Entity, length: int, rng: random.Random) -> str:
     )
 
 
-def whole(text: str) -> str:
+def whole_sentences(text: str) -> str:
     """Return `text` up to the end of its last sentence; nothing where none ends."""
     ends = [match.end() for match in _END.finditer(text)]
     return text[: ends[-1]].strip() if ends else ""
@@ -88,7 +88,7 @@ def _asked(
     # The engine draws from the seed and the prompt: a seed of the entity serves all of them.
     seed = int.from_bytes(hashlib.sha256(f"{attempt} {entity.name}".encode()).digest()[:4])
     answers = teacher.generate(Target(name="base"), probes, seed=seed, decoding=DECODING)
-    return [whole(answer.texts[0]) for answer in answers]
+    return [whole_sentences(answer.texts[0]) for answer in answers]
 
 
 def _chat(tokenizer: Any, wanted: str) -> tuple[int, ...]:

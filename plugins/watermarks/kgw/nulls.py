@@ -35,10 +35,10 @@ def _hashes(rows: "np.ndarray", salt: int) -> "np.ndarray":
     """Return 64 bits for each row."""
     import numpy as np
 
-    from fedaudit.engine.generation.sampler import mixed
+    from fedaudit.engine.generation.sampler import splitmix64
 
     state = np.full(len(rows), salt, dtype=np.uint64)
     with np.errstate(over="ignore"):
         for column in rows.T:
-            state = mixed(state ^ column.astype(np.uint64))
+            state = splitmix64(state ^ column.astype(np.uint64))
     return state

@@ -15,7 +15,7 @@ REPHRASE = (
 )
 
 
-def rewriting(
+def rewrite(
     document: Document, teacher: Any, *, key: int, shortest: int, longest: int
 ) -> tuple[WritingJob, tuple[int, ...]]:
     """Ask a teacher with a chat template to rephrase; the marked text begins with nothing.
@@ -48,7 +48,7 @@ def _asked(teacher: Any, text: str) -> tuple[int, ...]:
     return tuple(tokenizer(rendered, add_special_tokens=False)["input_ids"])
 
 
-def continuing(
+def continue_text(
     document: Document, teacher: Any, *, key: int, kept: int, length: int
 ) -> tuple[WritingJob, tuple[int, ...]]:
     """Let a teacher go on from a document's first tokens, which the marked text begins with.
@@ -80,7 +80,7 @@ def key_of(seed: int, document: Document) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
 
 
-def beginnings(
+def text_beginnings(
     texts: Sequence[str], tokens: Sequence[Tokens], *, wanted: int, length: int, longest: int
 ) -> list[str]:
     """Return up to `wanted` different beginnings of texts, to be continued by a model under test.

@@ -20,7 +20,7 @@ from . import textseal
 from .detection import Detector, upper_tail, z_score
 from .nulls import null_scores
 from .schemes import SCHEMES
-from .texts import beginnings, continuing, key_of, rewriting, text_of
+from .texts import continue_text, key_of, rewrite, text_beginnings, text_of
 from .writing import Style, WritingJob, write
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class KGW(Watermark):
     ) -> dict[str, Any]:
         """Return the secret with beginnings of `texts`; raises InputError where there are none."""
         different = list(dict.fromkeys(texts))
-        found = beginnings(
+        found = text_beginnings(
             different,
             teacher.tokenize(different),
             wanted=self.prompts,
@@ -158,10 +158,10 @@ class KGW(Watermark):
         if self.method == "rewrite" and not chat:
             raise InputError("This teacher has no chat template: it cannot be asked to rewrite.")
         if self.method == "rewrite" or (self.method == "auto" and chat):
-            return rewriting(
-                document, teacher, key=key, shortest=self.shortest, longest=self.longest
-            )
-        return continuing(document, teacher, key=key, kept=self.prompt_tokens, length=self.length)
+            return rewrite(document, teacher, key=key, shortest=self.shortest, longest=self.longest)
+        return continue_text(
+            document, teacher, key=key, kept=self.prompt_tokens, length=self.length
+        )
 
     @property
     def decoding(self) -> SamplingParams:

@@ -162,12 +162,12 @@ def write(
 
 def _batches(teacher: Any, jobs: Sequence[WritingJob]) -> Iterator[list[int]]:
     """Yield indices of jobs of one padded prompt length and about the same new tokens."""
-    from fedaudit.engine.batching import by_length, padded
+    from fedaudit.engine.batching import by_length, padded_length
 
     at_once = LOGITS // int(teacher.base.model.config.get_text_config().vocab_size)
     for bucket in by_length([len(job.prompt) for job in jobs], sys.maxsize):
         bucket.sort(key=lambda index: -jobs[index].longest)
-        most = padded(len(jobs[bucket[0]].prompt)) + jobs[bucket[0]].longest
+        most = padded_length(len(jobs[bucket[0]].prompt)) + jobs[bucket[0]].longest
         rows = max(1, min(teacher.rows, teacher.tokens // most, at_once))
         for start in range(0, len(bucket), rows):
             yield bucket[start : start + rows]
@@ -177,10 +177,10 @@ def _continued(base: Any, jobs: Sequence[WritingJob], style: Style) -> list[list
     import torch
     from transformers import GenerationConfig, LogitsProcessorList
 
-    from fedaudit.engine.batching import padded
+    from fedaudit.engine.batching import padded_length
     from fedaudit.engine.generation.decoding import left_padded
 
-    width = padded(len(jobs[0].prompt))
+    width = padded_length(len(jobs[0].prompt))
     ids, mask = left_padded([job.prompt for job in jobs], width, base.model.device)
     # What is said here holds, whatever the model's own generation_config advises.
     config = GenerationConfig(

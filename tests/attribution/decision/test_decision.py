@@ -177,7 +177,9 @@ def test_a_settled_round_is_the_rounds_number_and_not_how_many_there_were():
 def test_who_never_took_part_is_absent_and_null_with_a_reason():
     found = decide(scores({"a": 1.0, "b": 0.0}, clients=["a", "b", "ghost"]))
     assert found.absent == ("ghost",)
-    told = [row for row in measurements.decided(found, 4.0) if row.scope == {"client": "ghost"}]
+    told = [
+        row for row in measurements.decision_rows(found, 4.0) if row.scope == {"client": "ghost"}
+    ]
     assert [(row.value, row.n, row.reason) for row in told] == [
         (None, 0, "it took part in none of the rounds")
     ]
@@ -256,7 +258,9 @@ def test_a_client_flagged_by_somebody_elses_mark_alone_is_not_caught():
 
 def known(truth):
     flagged = {"a": {"m0"}}
-    return {row.metric: row for row in measurements.known("fed_attr", flagged, ["a", "b"], truth)}
+    return {
+        row.metric: row for row in measurements.error_rates("fed_attr", flagged, ["a", "b"], truth)
+    }
 
 
 def test_a_rate_over_nobody_is_null_with_a_reason():
@@ -278,10 +282,10 @@ def test_strengths_are_means_of_the_marks_that_count():
     )
     told = {
         row.scope["clients"]: (row.value, row.n)
-        for row in measurements.strengths(found, {"a": "m0", "b": "", "c": ""})
+        for row in measurements.mean_z_rows(found, {"a": "m0", "b": "", "c": ""})
     }
     assert told == {"marked": (6.0, 1), "innocent": (0.5, 2)}  # (2 - 1) / 2
-    assert list(measurements.strengths(Decision(tests=()), {})) == []
+    assert list(measurements.mean_z_rows(Decision(tests=()), {})) == []
 
 
 def test_the_most_telling_test_of_a_client_is_one_that_flags_it():
@@ -297,7 +301,7 @@ def test_the_most_telling_test_of_a_client_is_one_that_flags_it():
     assert found.of("a").mark == "m1"
     [finding] = measurements.findings(found)
     assert (finding.evidence["z"], finding.evidence["needed"]) == (5.0, 4.0)
-    [told] = [r for r in measurements.decided(found, 4.0) if r.baseline is not None]
+    [told] = [r for r in measurements.decision_rows(found, 4.0) if r.baseline is not None]
     assert (told.value, told.baseline) == (5.0, 4.0)
 
 

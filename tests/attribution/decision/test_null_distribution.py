@@ -11,9 +11,9 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Score
 from fedaudit.attribution import scores as files
 from fedaudit.attribution.decision.decision import decide
-from fedaudit.attribution.decision.null_distribution import NullDistribution, chance
+from fedaudit.attribution.decision.null_distribution import NullDistribution, null_distribution
 from fedaudit.attribution.scores import RoundScores, Scores
-from fedaudit.metrics.attribution.stouffer import combined
+from fedaudit.metrics.attribution.stouffer import stouffer_z
 
 
 def score(z, null=()):
@@ -41,14 +41,14 @@ def scores(*rounds):
 
 
 def test_null_scores_are_differences_by_round():
-    found = chance(scores((1.0, (3, 1), (1, 1)), (1.0, (3, -1), (0, 0))), "a", "m")
+    found = null_distribution(scores((1.0, (3, 1), (1, 1)), (1.0, (3, -1), (0, 0))), "a", "m")
     assert found.null.tolist() == [[2, 0], [3, -1]]
     # Z of the null marks: 5 / sqrt 2 and -1 / sqrt 2, squares 12.5 and 0.5.
     assert found.spread == pytest.approx(math.sqrt(6.5))
 
 
 def test_without_null_marks_it_is_the_papers_normal():
-    found = chance(scores((1.0, (), ()), (2.0, (), ())), "a", "m")
+    found = null_distribution(scores((1.0, (), ()), (2.0, (), ())), "a", "m")
     assert (found.null, found.spread, found.floor(4.0), found.marks) == ((), 1.0, 4.0, 0)
     assert found.p_value(4.0) == pytest.approx(3.167e-5, rel=1e-3)
     assert found.standard([3.0, 1.0]) == pytest.approx([3.0, 4 / math.sqrt(2)])
@@ -58,7 +58,7 @@ def test_a_round_that_a_client_missed_is_none_of_its_own():
     here = scores((1.0, (3, 1), (1, 1)), (9.0, (9, 9), (0, 0)), (1.0, (3, -1), (0, 0)))
     first, second, third = here.rounds
     missed = replace(here, rounds=(first, replace(second, clients={}), third))
-    assert chance(missed, "a", "m").null.tolist() == [[2, 0], [3, -1]]
+    assert null_distribution(missed, "a", "m").null.tolist() == [[2, 0], [3, -1]]
 
 
 def test_unlike_numbers_of_null_marks_are_refused_on_disk(tmp_path):
@@ -150,7 +150,7 @@ def test_p_values_are_uniform_over_keys_of_texts_that_repeat_themselves():
     found = NullDistribution([list(row) for row in null])
     keys = rng.random((1500, 400)) < gamma
     real = [
-        combined([float(z(g, a) - z(g, b)) for a, b in zip(said, before, strict=True)])
+        stouffer_z([float(z(g, a) - z(g, b)) for a, b in zip(said, before, strict=True)])
         for g in keys
     ]
     assert found.spread == pytest.approx(float(np.std(real)), rel=0.12)

@@ -73,7 +73,7 @@ def test_the_order_of_a_secret_does_not_matter(secret):
 def test_without_a_salt_there_is_no_commitment():
     with pytest.raises(ValueError, match="no salt"):
         digest(mark(7, salt=""))
-    assert commitment.digests([mark(7, salt=""), mark(8, "m1")]).keys() == {"m1"}
+    assert commitment.commitment_digests([mark(7, salt=""), mark(8, "m1")]).keys() == {"m1"}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def scores_of(said, keys, published=()):
         aggregation="fedit",
         clients=CLIENTS,
         marks={one.id: "kgw" for one in marks},
-        commitments=commitment.digests(marks),
+        commitments=commitment.commitment_digests(marks),
         dimension=8,
         rounds=tuple(
             RoundScores(
@@ -193,7 +193,9 @@ def test_of_100_000_keys_some_accuse_somebody_and_none_where_commitments_are_req
     for key in keys:
         scores = scores_of(said, [key])
         first = decide(scores)
-        assert not commitment.withheld(first, commitment.held(scores, path), 0.01).flagged
+        assert not commitment.withhold_uncommitted(
+            first, commitment.check_commitments(scores, path), 0.01
+        ).flagged
     for key in keys[:3]:
         scores = scores_of(said, [key])
         bare = decided(scores, tmp_path)
@@ -324,7 +326,7 @@ def test_what_files_say_of_time_is_told_as_their_word(tmp_path, made, asked, say
     scores = replace(measured({}), asked=asked)
     path = tmp_path / "c.json"
     commitments.write(Commitments(made=made, commitments=tuple(public(("m0", 0)))), path)
-    told = commitment.limits(scores, commitment.held(scores, path), opened=True)
+    told = commitment.key_caveats(scores, commitment.check_commitments(scores, path), opened=True)
     assert any(says in limit for limit in told)
     assert ("nobody vouches for either time" in " ".join(told)) == bool(made and asked)
 
@@ -334,14 +336,14 @@ def test_nothing_changes_where_all_is_committed_and_opened(tmp_path):
     path = tmp_path / "c.json"
     commitments.write(Commitments(commitments=tuple(public(("m0", 0)))), path)
     first = decide(scores)
-    held = commitment.held(scores, path)
-    assert commitment.withheld(first, held, 0.01) == first
-    assert commitment.withheld(first, None, 0.01) is first
+    held = commitment.check_commitments(scores, path)
+    assert commitment.withhold_uncommitted(first, held, 0.01) == first
+    assert commitment.withhold_uncommitted(first, None, 0.01) is first
 
 
 def test_the_verdict_goes_by_the_rows(tmp_path):
     scores = measured({("a", "m0"): 9.0})
     report = decided(scores, tmp_path, public(("m0", 5)))
-    from fedaudit.report.verdict.recheck import judged
+    from fedaudit.report.verdict.recheck import judged_rows
 
-    assert verdict(*judged(report))["status"] == report["verdict"]["status"] == "inconclusive"
+    assert verdict(*judged_rows(report))["status"] == report["verdict"]["status"] == "inconclusive"

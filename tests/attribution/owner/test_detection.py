@@ -147,7 +147,7 @@ def test_marks_of_kgw_that_are_sampled_differently_are_asked_differently():
         Mark(id=name, name="kgw", options={"tokens": 5, "sampling": sampling}, secret=secret)
         for name, sampling in (("greedy", 0.0), ("drawn", 0.7), ("same", 0.7))
     ]
-    [scores] = detection.measure(engine, [None], detection.tested(marks))
+    [scores] = detection.measure(engine, [None], detection.watermark_plugins(marks))
     prompts = ["one two", "three four"]
     assert engine.calls == [
         (prompts, 5, GREEDY),

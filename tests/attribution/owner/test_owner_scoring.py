@@ -57,8 +57,8 @@ def test_who_is_guilty_is_flagged_and_its_score_is_the_difference_of_tests(given
     for one in found.rounds:
         assert one.reference["m0"].hits == 0
         assert one.clients["c1"]["m0"].hits == 12
-        assert decision.differences(found, "c1", "m0")[one.round] == pytest.approx(gap)
-        assert decision.differences(found, "c2", "m0")[one.round] == 0
+        assert decision.score_differences(found, "c1", "m0")[one.round] == pytest.approx(gap)
+        assert decision.score_differences(found, "c2", "m0")[one.round] == 0
 
 
 def test_a_wrong_key_flags_nobody_and_says_so(given, tmp_path):
@@ -212,13 +212,13 @@ def test_a_question_of_two_marks_is_asked_once():
     assert each == [12, 12]
     assert engine_asks(engine, [one, same]) == 12
     assert engine_asks(engine, [one, two, same]) == 24
-    found = detection.measure(engine, [None], detection.tested([one, two, same]))
+    found = detection.measure(engine, [None], detection.watermark_plugins([one, two, same]))
     assert found[0]["copy"] == found[0]["m0"]
 
 
 def engine_asks(engine, marks):
     engine.asked.clear()
-    detection.measure(engine, [None], detection.tested(marks))
+    detection.measure(engine, [None], detection.watermark_plugins(marks))
     return len(engine.asked)
 
 
@@ -230,10 +230,14 @@ def test_marks_with_answers_of_several_lengths_get_their_own():
     engine = FakeEngine(lambda target, prompt, sample: prompt)
     told = []
     together = detection.measure(
-        engine, [None], detection.tested([long, short]), lambda done, total: told.append(done)
+        engine,
+        [None],
+        detection.watermark_plugins([long, short]),
+        lambda done, total: told.append(done),
     )
     alone = [
-        detection.measure(engine, [None], detection.tested([mark]))[0] for mark in (long, short)
+        detection.measure(engine, [None], detection.watermark_plugins([mark]))[0]
+        for mark in (long, short)
     ]
     assert together == [alone[0] | alone[1]]
     assert told == sorted(told)

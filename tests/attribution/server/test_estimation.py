@@ -110,7 +110,7 @@ def test_rho_and_n_eff_are_of_the_weighted_masks(tmp_path):
 def test_the_forecast_tells_the_masks_of_the_estimates(tmp_path):
     made = handmade.write(tmp_path / "fed", weights=WEIGHTS, rounds=1)
     wish = query_plan.ProtocolConfig(**SMALL, seed=4)
-    told = dry_run.lines(query_plan.plan(open_federation(made.path), wish), [], None)
+    told = dry_run.describe_plan(query_plan.plan(open_federation(made.path), wish), [], None)
     [one] = asked(made.path, tmp_path / "est", seed=4).rounds
     weakest = min(one.estimates, key=lambda own: own.strength)
     # E[rho] = 2 * 3 * (5 - 3) / (2 * 5) = 1.2; an update has 2 * 4 + 4 * 2 numbers.
@@ -221,7 +221,7 @@ def test_rounds_are_added_and_never_asked_for_twice(tmp_path):
     third = query_plan.plan(
         open_federation(longer.path), query_plan.ProtocolConfig(**SMALL), secret=True
     )
-    assert estimation.remaining(third, out).queries == 0
+    assert estimation.remaining_plan(third, out).queries == 0
     estimation.estimate(third, out, log_of(out))
     assert logged(out)["rounds"] == [one, two]
 

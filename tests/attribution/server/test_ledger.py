@@ -92,7 +92,7 @@ def test_what_is_interrupted_goes_on_with_the_sets_of_then(fed, tmp_path, monkey
                 asked(fed, out)
         run = estimation.identity(open_federation(fed))
         other = planned(fed, seed=77)
-        resumed = ledger.resumed(other, log_of.read(log, run))
+        resumed = ledger.resume_plan(other, log_of.read(log, run))
         assert resumed.designs[1] == planned(fed).designs[1] != other.designs[1]
         assert resumed.designs[2] == other.designs[2]
     estimation.estimate(resumed, out, log)
@@ -105,11 +105,11 @@ def test_bounds_of_rounds_add_up_and_a_round_counts_once(fed, tmp_path):
     asked(fed, tmp_path / "again")
     entries = ledger.read(fed)
     # An update has 2 * 4 + 4 * 2 numbers: 8 log2(1 + 1 / rho) bits a round.
-    for who, bits in ledger.composed(entries).items():
+    for who, bits in ledger.composed_leakage(entries).items():
         by_hand = sum(8 * math.log2(1 + 1 / one.strengths[who]) for one in entries)
         assert bits == pytest.approx(by_hand)
-    top = max(ledger.composed(entries).values())
-    [line] = ledger.told(open_federation(fed), [])
+    top = max(ledger.composed_leakage(entries).values())
+    [line] = ledger.describe_releases(open_federation(fed), [])
     assert f"at most {top:,.0f} bits" in line
     assert entries[-1].hash in line
 
@@ -196,7 +196,7 @@ def test_other_weights_are_another_design(tmp_path):
     one = handmade.write(tmp_path / "one").path
     two = handmade.write(tmp_path / "two", weights=[1.0, 2.0, 0.5, 3.0, 1.5, 4.0]).path
     a, b = planned(one), planned(two)
-    b = replace(b, designs=a.designs, weights=query_plan.weights(b.federation.manifest))
+    b = replace(b, designs=a.designs, weights=query_plan.client_weights(b.federation.manifest))
     assert ledger.design_of(a, 1) != ledger.design_of(b, 1)
     assert ledger.design_of(a, 1) == ledger.design_of(replace(a, seed=5), 1)
     turned = {1: replace(a.designs[1], designs=a.designs[1].designs[::-1])}

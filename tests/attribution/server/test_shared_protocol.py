@@ -15,7 +15,7 @@ from fedaudit.attribution import measurements
 from fedaudit.attribution import scores as scores_of
 from fedaudit.attribution.decision import calibration
 from fedaudit.attribution.decision.decision import decide
-from fedaudit.attribution.decision.null_distribution import mixture
+from fedaudit.attribution.decision.null_distribution import coefficient_mixture
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.attribution.server import dry_run, estimation, ledger, masks, query_plan
 from fedaudit.attribution.server import sums_log as log_of
@@ -51,7 +51,7 @@ def test_estimates_are_the_algebra_of_the_raw_updates(tmp_path, rule):
     for one in found.rounds:
         design, updates = drawn.designs[one.round], made.updates[one.round]
         assert (one.protocol, one.sets, design.asked) == ("shared", 5, 5)
-        by = shared_sets.shares(design.found.rows)
+        by = shared_sets.estimate_shares(design.found.rows)
         before = adapters.read(out / one.start)
         for own in one.estimates:
             row = by[design.found.participants.index(own.client)]
@@ -129,13 +129,13 @@ def test_settings_that_cannot_be_give_way_and_are_said(tmp_path):
     threshold, limit = found.told
     assert threshold.startswith("a threshold of 3 clients in place of 5: half of 6 clients are 3")
     assert limit.startswith("a limit of 0.7 on another client's share in place of 0.4")
-    assert masks.largest(found).value <= 0.7
+    assert masks.largest_foreign_share(found).value <= 0.7
 
 
 def test_the_forecast_and_the_rows_say_what_is_asked_and_that_nobody_is_determined(tmp_path):
     made = handmade.write(tmp_path / "fed", clients=6, rounds=1)
     found = planned(made.path)
-    told = dry_run.lines(found, [], None)
+    told = dry_run.describe_plan(found, [], None)
     assert told[0].startswith(
         "4 sums in rounds 1: 3 sets of 3 clients and all of them, shared by all, by ideal"
     )
@@ -143,8 +143,8 @@ def test_the_forecast_and_the_rows_say_what_is_asked_and_that_nobody_is_determin
     # 4 sums of 16 numbers of 4 bytes.
     assert f"The sums have {4 * 16 * 4 / 2**20:,.1f} MiB in all." in told
     assert told[-1].endswith("No client's update is determined by them.")
-    rho = shared_sets.strengths(found.designs[1].found.rows)
-    measured = {row.metric: row.value for row in measurements.planned(found)}
+    rho = shared_sets.masking_strengths(found.designs[1].found.rows)
+    measured = {row.metric: row.value for row in measurements.query_rows(found)}
     assert measured["queries"] == 4
     assert measured["sets"] == 4
     assert measured["determined"] == 0
@@ -222,12 +222,12 @@ def test_a_round_is_entered_once_and_goes_on_from_the_log(tmp_path, monkeypatch)
             asked(made.path, out)
     logs = log_of.read(tmp_path / "log.json", estimation.identity(open_federation(made.path)))
     other = planned(made.path, seed=77)
-    resumed = ledger.resumed(other, logs)
+    resumed = ledger.resume_plan(other, logs)
     assert resumed.designs[1] == planned(made.path).designs[1] != other.designs[1]
     assert resumed.designs[1].combinations == planned(made.path).designs[1].combinations
     assert resumed.designs[2] == other.designs[2]
     fewer = planned(made.path, seed=77, sets=3, limit=0.9)
-    assert ledger.resumed(fewer, logs).designs == fewer.designs
+    assert ledger.resume_plan(fewer, logs).designs == fewer.designs
     estimation.estimate(resumed, out, tmp_path / "log.json")
     one, two = ledger.read(made.path)
     assert (one.protocol, one.sums, one.exposure["determined"]) == ("shared", 4, 0)
@@ -317,7 +317,7 @@ def test_a_decision_draws_from_the_law_of_its_protocol():
     """c0 shows 20; c1 shows 8, which 0.4 of it explains under shared sets, as three in nine do."""
     found = scores({"c0": 20.0, "c1": 8.0}, **BY)
     names = [who for who in TEN if who != "c1"]
-    draws = mixture(found.rounds[0], "c1", names, {}).draws()
+    draws = coefficient_mixture(found.rounds[0], "c1", names, {}).draws()
     assert set(np.round(np.unique(draws), 6)) == {-0.2, 0.4}
     by = {one.client: one for one in decide(found).tests}
     # c0 holds 0.4 of c1's 8 or less: nothing explains its 20. A third of the draws explain c1's 8.

@@ -60,7 +60,7 @@ def test_limit_and_floor_hold_on_what_estimates_of_unequal_clients_hold(tmp_path
             assert sum(x**2 for x in c.values()) >= FLOOR - 1e-4
             assert own.strength == round(sum(x**2 for x in c.values()), 2)
             worst |= {(one.round, own.client, who): abs(x) for who, x in c.items()}
-    share = masks.largest(found)
+    share = masks.largest_foreign_share(found)
     assert share.value == pytest.approx(max(worst.values()), abs=1e-4)
     assert worst[share.round, share.target, share.of] == pytest.approx(share.value, abs=1e-4)
 
@@ -111,10 +111,10 @@ def test_what_a_stored_estimate_holds_beyond_the_limit_is_said(tmp_path):
     sizes = [10.0, 10.0, 10.0, 10.0, 10.0, 11.0]
     made = handmade.write(tmp_path / "fed", weights=sizes, secure=secure, rounds=1)
     found = planned(made.path)
-    share = masks.largest(found)
+    share = masks.largest_foreign_share(found)
     assert share.value == pytest.approx(0.66)  # 3/5 of c5's update, which weighs 1.1
     assert share.of == "c5"
-    told = " ".join(dry_run.lines(found, [], None))
+    told = " ".join(dry_run.describe_plan(found, [], None))
     assert (
         f"holds at most 0.66 times another client's update (c5 in that of {share.target}, round 1)"
         ", more than the limit of 0.6." in told
@@ -153,7 +153,7 @@ def test_defaults_that_cannot_be_give_way(tmp_path, clients, wish, settled, told
     assert (found.others, found.pairs, found.limit, found.secure.threshold) == settled
     assert len(found.told) == len(told)
     assert all(part in line for part, line in zip(told, found.told, strict=True))
-    told_lines = dry_run.lines(found, [], None)
+    told_lines = dry_run.describe_plan(found, [], None)
     assert all(any(line[1:] in shown for shown in told_lines) for line in found.told)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from memorized import sentence, text
 
 from fedaudit.audit.memorization import comparison
-from fedaudit.audit.memorization.comparison import compared
+from fedaudit.audit.memorization.comparison import compare_all
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, compare
 
 SUFFIXES = [text(f"s{n}", 3) for n in range(6)]
@@ -23,11 +23,11 @@ def slowly(pairs, *, compat=False):
 
 
 def test_it_is_the_comparison_of_every_pair():
-    found = compared(PAIRS, DEFAULT, workers=1)
+    found = compare_all(PAIRS, DEFAULT, workers=1)
     assert found == slowly(PAIRS)
     assert len(found) == len(TEXTS)
     assert {one.verdict for one in found.values()} == {"verbatim"}
-    assert compared(PAIRS, ORIGINAL, workers=1) == slowly(PAIRS, compat=True)
+    assert compare_all(PAIRS, ORIGINAL, workers=1) == slowly(PAIRS, compat=True)
 
 
 @settings(max_examples=10, deadline=None)
@@ -37,7 +37,7 @@ def test_neither_order_nor_chunks_matter(pairs, chunk):
     before = comparison.CHUNK
     try:
         comparison.CHUNK = chunk
-        assert compared(pairs, DEFAULT, workers=1) == expected
+        assert compare_all(pairs, DEFAULT, workers=1) == expected
     finally:
         comparison.CHUNK = before
 
@@ -48,7 +48,7 @@ def test_two_processes_say_the_same_and_progress_is_told(monkeypatch):
     heard = []
     pairs = list(PAIRS)
     random.Random(1).shuffle(pairs)
-    found = compared(pairs, DEFAULT, workers=2, progress=lambda *at: heard.append(at))
+    found = compare_all(pairs, DEFAULT, workers=2, progress=lambda *at: heard.append(at))
     assert found == slowly(PAIRS)
     assert heard == [(9 * (n + 1), 54) for n in range(6)]
 
@@ -61,11 +61,11 @@ def test_every_suffix_is_prepared_once(monkeypatch):
         seen.append(one)
         return prepare(one, settings)
 
-    prepare = comparison.prepare
-    monkeypatch.setattr(comparison, "prepare", counting)
-    compared(PAIRS, DEFAULT, workers=1)
+    prepare = comparison.prepare_text
+    monkeypatch.setattr(comparison, "prepare_text", counting)
+    compare_all(PAIRS, DEFAULT, workers=1)
     assert sorted(seen) == sorted([*SUFFIXES, *TEXTS])
 
 
 def test_nothing_compared_is_nothing_found():
-    assert compared([], DEFAULT) == {}
+    assert compare_all([], DEFAULT) == {}

@@ -24,9 +24,9 @@ from memorized import (
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Paraphraser
 from fedaudit.api.records import Document, Target
-from fedaudit.audit.evidence import masked
+from fedaudit.audit.evidence import mask_findings
 from fedaudit.audit.memorization import matching, pipeline
-from fedaudit.audit.memorization.findings import bracketed, examples, findings, marked
+from fedaudit.audit.memorization.findings import bracket_matches, examples, findings, outline
 from fedaudit.audit.memorization.measurements import too_short
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.engine.fake import FakeEngine
@@ -111,7 +111,7 @@ def test_equal_texts_of_two_clients_are_never_between_clients():
     # c has half of it in a text of another beginning: that is no copy, and is drawn by both.
     assert hits(some)["c", "a"] == hits(some)["c", "b"] == (1, 5)
     assert hits(some)["a", "c"] == hits(some)["b", "c"] == (1, 5)
-    notes = list(matching.shared(cut(three, engine)))
+    notes = list(matching.shared_text_caveats(cut(three, engine)))
     assert notes == [
         "a and b share 1 texts: what their prefixes draw of these counts as their own, not as the "
         "other's."
@@ -273,7 +273,7 @@ def test_examples_are_worst_first_and_masked_until_revealed():
     words_of = {word for document in planted()["a"] for word in document.text.rstrip(".").split()}
     assert not [word for word in words_of if word in json.dumps(kept)]
     assert set(first.evidence["training"]) == {".", "="}
-    [shown] = masked(made[:1], lambda: Redactor(bytes(32)))
+    [shown] = mask_findings(made[:1], lambda: Redactor(bytes(32)))
     mask = Redactor(bytes(32)).mask(told["text"], "TEXT")
     assert shown.evidence == {**kept, **mask}
 
@@ -302,13 +302,13 @@ def test_what_the_base_draws_as_well_is_unverified():
     ],
 )
 def test_the_outline_of_a_text(spans, length, picture):
-    assert marked(spans, length, cells=10) == picture
+    assert outline(spans, length, cells=10) == picture
 
 
 def test_brackets_stand_around_what_matches():
-    assert bracketed([(0, 2), (4, 5)], "abcdef") == "[[ab]]cd[[e]]f"
-    assert bracketed([(1, 4), (2, 6)], "abcdef") == "a[[bcdef]]"
-    assert bracketed([], "abc") == "abc"
+    assert bracket_matches([(0, 2), (4, 5)], "abcdef") == "[[ab]]cd[[e]]f"
+    assert bracket_matches([(1, 4), (2, 6)], "abcdef") == "a[[bcdef]]"
+    assert bracket_matches([], "abc") == "abc"
 
 
 # paraphrases

@@ -11,7 +11,7 @@ from memorized import FORM, PROTOCOL, corpus, cut, text, words
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.audit.memorization.options import Protocol
-from fedaudit.audit.memorization.splits import place, sampled, told
+from fedaudit.audit.memorization.splits import place, sample_splits, unused_text_caveats
 from fedaudit.engine.fake import FakeEngine
 
 
@@ -26,7 +26,7 @@ def said(engine, tokens):
 
 def test_a_plain_text_is_cut_behind_its_first_tokens(engine):
     document = Document(id="a", text=" ".join(words(30, 1)))
-    [part] = sampled([document], engine, FORM, PROTOCOL, seed=0).parts
+    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).parts
     assert said(engine, part.prompt) == " ".join(words(30, 1)[:5])
     assert part.suffix == " ".join(words(30, 1)[5:])
     assert (part.given, part.output) == (30, 0)
@@ -45,7 +45,7 @@ def instruction(number=1, output="Yes it does."):
 
 def test_of_a_record_the_input_is_cut_behind_all_that_stands_before_it(engine):
     document = instruction()
-    [part] = sampled([document], engine, FORM, PROTOCOL, seed=0).parts
+    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).parts
     given = words(40, 1)
     head = "Question 1, please?\n<###Input>"
     assert said(engine, part.prompt) == f"{head}\n{' '.join(given[:5])}"
@@ -63,30 +63,34 @@ def test_an_output_is_as_long_whatever_the_template_puts_before_it(engine, name,
         id="a", text="", instruction="Do it.", input=text("i"), output="one two three", task="t"
     )
     protocol = Protocol(prefix_length=5, prompt=prompt)
-    [part] = sampled([form.render(raw)], engine, form, protocol, seed=0).parts
+    [part] = sample_splits([form.render(raw)], engine, form, protocol, seed=0).parts
     assert part.output == 3
-    [none] = sampled([replace(form.render(raw), output="")], engine, form, protocol, seed=0).parts
+    [none] = sample_splits(
+        [replace(form.render(raw), output="")], engine, form, protocol, seed=0
+    ).parts
     assert none.output == 0
 
 
 def test_an_output_that_the_text_does_not_hold_has_no_length(engine):
     document = Document(id="a", text=text("i"), input=text("i"), output="elsewhere")
-    [part] = sampled([document], engine, FORM, PROTOCOL, seed=0).parts
+    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).parts
     assert part.output == 0
 
 
 def test_an_output_that_repeats_the_input_is_the_one_behind_it(engine):
     given = " ".join(words(40, 1))
     document = FORM.render(Document(id="a", text="", instruction="Say.", input=given, output=given))
-    [part] = sampled([document], engine, FORM, PROTOCOL, seed=0).parts
+    [part] = sample_splits([document], engine, FORM, PROTOCOL, seed=0).parts
     assert (part.given, part.output) == (40, 40)
 
 
 def test_the_published_prompt_leaves_the_instruction_out(engine):
     protocol = Protocol(prefix_length=5, prompt="header")
-    [part] = sampled([instruction()], engine, FORM, protocol, seed=0).parts
+    [part] = sample_splits([instruction()], engine, FORM, protocol, seed=0).parts
     assert said(engine, part.prompt).strip() == " ".join(words(40, 1)[:5])
-    [plain] = sampled([Document(id="a", text=text("p"))], engine, FORM, protocol, seed=0).parts
+    [plain] = sample_splits(
+        [Document(id="a", text=text("p"))], engine, FORM, protocol, seed=0
+    ).parts
     assert said(engine, plain.prompt) == " ".join(text("p").split()[:5])
 
 
@@ -110,7 +114,7 @@ def test_where_the_input_stands(document, expected):
 
 @pytest.mark.parametrize(("count", "kept"), [(24, 0), (25, 1)])
 def test_a_text_needs_twenty_tokens_more_than_the_prefix(engine, count, kept):
-    one = sampled(
+    one = sample_splits(
         [Document(id="a", text=" ".join(words(count, 3)))], engine, FORM, PROTOCOL, seed=0
     )
     assert (len(one.parts), one.long_enough, one.too_short) == (kept, kept, 1 - kept)
@@ -121,11 +125,11 @@ def test_copies_prompts_and_short_texts_are_counted_and_told(engine):
     copy = Document(id="z", text=own[0].text.replace(" ", "  ", 1))
     short = Document(id="s", text="Too short.")
     prompt = Document(id="p", text=text("prompt"), is_prompt=True)
-    one = sampled([*own, copy, short, prompt], engine, FORM, PROTOCOL, seed=0)
+    one = sample_splits([*own, copy, short, prompt], engine, FORM, PROTOCOL, seed=0)
     assert (one.documents, one.copies, one.too_short, one.prompts) == (5, 1, 1, 1)
     assert {part.document for part in one.parts} == {"a-0", "a-1", "a-2"}
-    empty = sampled([], engine, FORM, PROTOCOL, seed=0)
-    notes = list(told({"a": one, "e": empty}, PROTOCOL))
+    empty = sample_splits([], engine, FORM, PROTOCOL, seed=0)
+    notes = list(unused_text_caveats({"a": one, "e": empty}, PROTOCOL))
     assert notes == [
         "a: 1 of 4 different texts have fewer than 25 tokens and were left out.",
         "a: 1 copies of other texts of its own were left out.",
@@ -144,7 +148,7 @@ def test_the_draw_depends_on_texts_and_seed_alone(chance, sample):
     chance.shuffle(mixed)
     renamed = [Document(id=f"x{n}", text=one.text) for n, one in enumerate(mixed)]
     drawn, again, other = (
-        [part.suffix for part in sampled(some, engine, FORM, protocol, seed=3).parts]
+        [part.suffix for part in sample_splits(some, engine, FORM, protocol, seed=3).parts]
         for some in (own, mixed, renamed)
     )
     assert drawn == again == other
@@ -155,7 +159,8 @@ def test_another_seed_draws_others(engine):
     protocol = Protocol(sample=4, prefix_length=5)
     drawn = {
         frozenset(
-            part.document for part in sampled(corpus("a", 8), engine, FORM, protocol, seed=s).parts
+            part.document
+            for part in sample_splits(corpus("a", 8), engine, FORM, protocol, seed=s).parts
         )
         for s in range(5)
     }
@@ -170,7 +175,7 @@ def test_a_character_is_not_cut_in_two(base):
     odd = "".join(random.Random(0).choices("龘靐齉爩鱻麤灪厵爨癵", k=40))
     for length in range(4, 12):
         protocol = Protocol(prefix_length=length)
-        [part] = sampled([Document(id="a", text=odd)], engine, FORM, protocol, seed=0).parts
+        [part] = sample_splits([Document(id="a", text=odd)], engine, FORM, protocol, seed=0).parts
         shown = base.tokenizer.decode(part.prompt)
         assert shown + part.suffix == odd
         assert len(part.prompt) - length <= 3

@@ -1,7 +1,7 @@
 import pytest
 
 from fedaudit.api.records import Target
-from fedaudit.audit.preflight.prompt_start import LONGEST, SAMPLE, choose
+from fedaudit.audit.preflight.prompt_start import LONGEST, SAMPLE, choose_prompt_start
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.prefixes import PiiOccurrence
 
@@ -36,12 +36,12 @@ def engine(liked, beginnings=BEGINNINGS):
 
 def test_each_kind_of_place_gets_what_it_likes_best():
     liked = {(BOS, 1): -1.0, (1,): -2.0, (5,): -0.5, (BOS, 5): -3.0}
-    found = choose(engine(liked), TUNED, [START, MIDDLE])
+    found = choose_prompt_start(engine(liked), TUNED, [START, MIDDLE])
     assert (found.chosen.start, found.chosen.middle) == ("bos", "bare")
     assert found.start == {"bare": -2.0, "bos": -1.0, "template": -9.0}
     assert found.middle == {"bare": -0.5, "bos": -3.0, "template": -9.0}
     turned = {(BOS, HEADER, 1): -1.0, (BOS, 5): -0.1, (5,): -2.0}
-    found = choose(engine(turned), TUNED, [START, MIDDLE])
+    found = choose_prompt_start(engine(turned), TUNED, [START, MIDDLE])
     assert (found.chosen.start, found.chosen.middle) == ("template", "bos")
     assert found.table()["log_likelihood"]["middle"]["bos"] == -0.1
 
@@ -51,14 +51,16 @@ def test_only_the_pii_counts_not_its_prefix():
     fake.score = lambda target, sequences, **options: [
         [float(-token) for token in s[1:]] for s in sequences
     ]
-    found = choose(fake, TUNED, [START, PiiOccurrence(prefix=(1,), tokens=(8,), at_start=True)])
+    found = choose_prompt_start(
+        fake, TUNED, [START, PiiOccurrence(prefix=(1,), tokens=(8,), at_start=True)]
+    )
     assert found.start["bare"] == found.start["bos"] == pytest.approx(-(3 + 4 + 8) / 3)
 
 
 def test_of_equals_the_ordinary_one_is_chosen():
-    found = choose(engine({}), TUNED, [START, MIDDLE])
+    found = choose_prompt_start(engine({}), TUNED, [START, MIDDLE])
     assert (found.chosen.start, found.chosen.middle) == ("bos", "bos")
-    found = choose(engine({}, {"bare": ()}), TUNED, [START, MIDDLE])
+    found = choose_prompt_start(engine({}, {"bare": ()}), TUNED, [START, MIDDLE])
     assert (found.chosen.start, found.chosen.middle) == ("bare", "bare")
 
 
@@ -66,11 +68,11 @@ def test_without_known_pii_a_text_begins_as_the_tokenizer_says():
     prompt = PiiOccurrence(prefix=(1, 2), tokens=(), at_start=True)
     for places in ([], [prompt]):
         fake = engine({})
-        found = choose(fake, TUNED, places)
+        found = choose_prompt_start(fake, TUNED, places)
         assert (found.chosen.start, found.chosen.middle) == ("bos", "bare")
         assert found.start == found.middle == {}
         assert not hasattr(fake, "scored")
-    assert choose(engine({}, {"bare": ()}), TUNED, []).chosen.start == "bare"
+    assert choose_prompt_start(engine({}, {"bare": ()}), TUNED, []).chosen.start == "bare"
 
 
 def test_the_sample_is_limited_and_knows_no_order():
@@ -79,9 +81,9 @@ def test_the_sample_is_limited_and_knows_no_order():
         for i in range(3 * SAMPLE + 7)
     ]
     fake, other = engine({(1,): -1.0}), engine({(1,): -1.0})
-    found = choose(fake, TUNED, many)
+    found = choose_prompt_start(fake, TUNED, many)
     assert len(fake.scored) <= SAMPLE * len(BEGINNINGS)
     assert len(fake.scored) > SAMPLE
     assert max(map(len, fake.scored)) <= 2 + 2 + LONGEST
-    assert choose(other, TUNED, many[::-1]) == found
+    assert choose_prompt_start(other, TUNED, many[::-1]) == found
     assert fake.scored == other.scored

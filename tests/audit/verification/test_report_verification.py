@@ -10,12 +10,12 @@ from fedaudit import nano
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.templates import template
 from fedaudit.audit.verification import masks
-from fedaudit.audit.verification.report import checks
+from fedaudit.audit.verification.report import verify_report
 from fedaudit.data.corpus import read
 from fedaudit.engine.loading.checkpoint import fingerprints
 from fedaudit.federation import adapters
 from fedaudit.report.redaction import Redactor, load_or_create_key
-from fedaudit.report.run_header import framed
+from fedaudit.report.run_header import build_report
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -67,11 +67,11 @@ def made(**changes):
         "seeds": {},
         "measurements": [Measurement(kind="utility", plugin="u", metric="loss", value=1.0)],
     }
-    return json.loads(json.dumps(framed(**(rest | facts | changes)).to_json()))
+    return json.loads(json.dumps(build_report(**(rest | facts | changes)).to_json()))
 
 
 def told(report, here, root=None):
-    return [str(one) for one in checks(report, here / "out", root)]
+    return [str(one) for one in verify_report(report, here / "out", root)]
 
 
 def test_what_is_as_it_was_is_the_same(here):
@@ -241,9 +241,9 @@ def test_so_are_keyed_names_of_records_without_ids(here, key):
     name = Redactor(key).mask(document.id, "")["hmac"]
     found = made(findings=leaks("Ann Lee", key=key))
     found["findings"][0]["evidence"]["document"] = f"record-{name}"
-    assert masks.stated(found) == {name, Redactor(key).mask("Ann Lee", "")["hmac"]}
-    known = masks.known([here / "own.jsonl"], template("fed_pii"), key)
-    assert masks.stated(found) <= known
+    assert masks.stated_masks(found) == {name, Redactor(key).mask("Ann Lee", "")["hmac"]}
+    known = masks.known_masks([here / "own.jsonl"], template("fed_pii"), key)
+    assert masks.stated_masks(found) <= known
 
 
 def _written(here, row):

@@ -18,7 +18,7 @@ from fedaudit.engine.exact import probabilities
 from fedaudit.engine.exact.token_automaton import SPACES, TokenAutomaton, vocabulary
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
-from fedaudit.metrics.extraction import extracted, prefix_disjoint
+from fedaudit.metrics.extraction import count_extracted, prefix_disjoint
 
 BASE = Target(name="base")
 DECODINGS = [
@@ -164,7 +164,7 @@ def test_a_sampler_draws_as_often(base):
     [found] = engine.begins_with(BASE, [prompt], strings, new=4, threshold=1e-5)
     probe = GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=4)
     [drawn] = engine.generate(BASE, [probe], seed=1)
-    counts = extracted(drawn.texts, strings)
+    counts = count_extracted(drawn.texts, strings)
     for string, chance in zip(strings, found.least, strict=True):
         sigma = np.sqrt(samples * chance * (1 - chance))
         assert abs(counts.get(string, 0) - samples * chance) <= 4 * sigma + 1

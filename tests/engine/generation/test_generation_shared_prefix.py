@@ -31,7 +31,7 @@ from transformers import (
 
 from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.engine import scheduler
-from fedaudit.engine.batching import SampleRange, padded
+from fedaudit.engine.batching import SampleRange, padded_length
 from fedaudit.engine.generation import decoding as generate
 from fedaudit.engine.generation import shared_prefix
 from fedaudit.engine.generation.sampler import draw, probe_key, uniforms
@@ -105,7 +105,7 @@ def slow(model, probe, sample, decoding):
 
 
 def asked(model, probes, batch, decoding, kept=lambda rows: None):
-    return generate.continuations(model, SamplingJob(probes, 3, decoding, ENDS), batch, kept)
+    return generate.decode_batch(model, SamplingJob(probes, 3, decoding, ENDS), batch, kept)
 
 
 def whole(probes):
@@ -119,7 +119,7 @@ CASES = [(kind, SamplingParams()) for kind in MODELS] + [("llama", one) for one 
 def test_each_sample_says_what_it_says_alone(kind, decoding):
     model = made(kind)
     before = model.config._attn_implementation
-    assert shared_prefix.fits(model)
+    assert shared_prefix.supports_grouping(model)
     probes = [
         GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=7)
         for prompt, samples in zip(PROMPTS, (9, 1, 4, 6), strict=True)
@@ -139,7 +139,7 @@ def test_every_kind_is_tested():
 def test_copies_and_groups_say_the_same(llama, monkeypatch):
     probes = [GenerationRequest(prompt=p, samples=5, max_new_tokens=9) for p in PROMPTS]
     found = asked(llama, probes, whole(probes), SamplingParams())
-    monkeypatch.setattr(shared_prefix, "fits", lambda model: False)
+    monkeypatch.setattr(shared_prefix, "supports_grouping", lambda model: False)
     assert asked(llama, probes, whole(probes), SamplingParams()) == found
 
 
@@ -209,8 +209,8 @@ def test_models_with_another_attention_are_asked_the_other_way():
     torch.manual_seed(1)
     sliding = MistralForCausalLM(MistralConfig(**SIZES, sliding_window=6)).eval()
     gemma = GemmaForCausalLM(GemmaConfig(**SIZES, head_dim=8)).eval()
-    assert not shared_prefix.fits(sliding)
-    assert not shared_prefix.fits(gemma)
+    assert not shared_prefix.supports_grouping(sliding)
+    assert not shared_prefix.supports_grouping(gemma)
     probe = GenerationRequest(prompt=(1, *range(20, 35)), samples=3, max_new_tokens=5)
     for model in (sliding, gemma):
         found = asked(model, [probe], [SampleRange(0, 0, 3)], SamplingParams())
@@ -222,8 +222,8 @@ def test_positions_that_depend_on_the_longest_row_forbid_it(kind):
     rope = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 2.0}
     rope |= {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4} if kind == "longrope" else {}
     config = LlamaConfig(**SIZES, rope_parameters=rope, original_max_position_embeddings=40)
-    assert not shared_prefix.fits(LlamaForCausalLM(config))
-    assert shared_prefix.fits(LlamaForCausalLM(LlamaConfig(**SIZES)))
+    assert not shared_prefix.supports_grouping(LlamaForCausalLM(config))
+    assert shared_prefix.supports_grouping(LlamaForCausalLM(LlamaConfig(**SIZES)))
 
 
 def test_the_keys_of_a_prompt_are_kept_once(llama):
@@ -275,7 +275,7 @@ MANY = [
 @pytest.fixture(scope="module")
 def wanted(llama):
     rows = {p: [slow(llama, p, s, SamplingParams()) for s in range(p.samples)] for p in MANY}
-    assert len({padded(len(p.prompt)) for p in MANY}) > 2
+    assert len({padded_length(len(p.prompt)) for p in MANY}) > 2
     assert len({len(row) for own in rows.values() for row in own}) > 5
     return rows
 
@@ -299,7 +299,7 @@ def test_others_take_the_place_of_what_has_ended(llama, wanted, monkeypatch, row
     told = taken_in(monkeypatch, rows)
     work = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = {}
-    for pieces, tokens in generate.refilled(llama, work, whole(MANY), rows):
+    for pieces, tokens in generate.decode_refilled(llama, work, whole(MANY), rows):
         answers = iter(tokens)
         for piece in pieces:
             assert MANY[piece.index] not in found
@@ -321,7 +321,7 @@ def test_pieces_of_one_prompt_are_its_samples(llama, wanted):
     work = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = [
         (piece, row)
-        for pieces, tokens in generate.refilled(llama, work, parts, 4)
+        for pieces, tokens in generate.decode_refilled(llama, work, parts, 4)
         for piece, row in zip(
             [p for p in pieces for _ in range(p.first, p.last)], tokens, strict=True
         )
@@ -331,11 +331,11 @@ def test_pieces_of_one_prompt_are_its_samples(llama, wanted):
 
 
 def test_where_it_cannot_be_refilled_batches_follow_one_another(llama, wanted, monkeypatch):
-    monkeypatch.setattr(shared_prefix, "fits", lambda model: False)
+    monkeypatch.setattr(shared_prefix, "supports_grouping", lambda model: False)
     told = taken_in(monkeypatch, 12)
     work = SamplingJob(MANY, 3, SamplingParams(), ENDS)
     found = {}
-    for pieces, tokens in generate.refilled(llama, work, whole(MANY), 12):
+    for pieces, tokens in generate.decode_refilled(llama, work, whole(MANY), 12):
         answers = iter(tokens)
         for piece in pieces:
             found[MANY[piece.index]] = [next(answers) for _ in range(piece.last)]
@@ -358,7 +358,7 @@ def test_what_had_not_ended_when_memory_did_not_suffice_is_begun_again(
     monkeypatch.setattr(type(llama), "forward", scarce)
     found = {}
     room = scheduler.Capacity(20, 10_000, BatchSizeFinder())
-    for pieces, tokens in scheduler.drawn(
+    for pieces, tokens in scheduler.generate_all(
         llama, SamplingJob(MANY, 3, SamplingParams(), ENDS), room
     ):
         answers = iter(tokens)
@@ -370,10 +370,10 @@ def test_what_had_not_ended_when_memory_did_not_suffice_is_begun_again(
 
 
 def test_groups_count_samples_piece_by_piece():
-    group, owner = shared_prefix.grouped([5, 1, 4], 2)
+    group, owner = shared_prefix.group_samples([5, 1, 4], 2)
     assert group.tolist() == [0, 0, 1, 1, 2, 3, 4, 4, 5, 5]
     assert owner.tolist() == [0, 0, 0, 1, 2, 2]
-    group, owner = shared_prefix.grouped([3], 8)
+    group, owner = shared_prefix.group_samples([3], 8)
     assert (group.tolist(), owner.tolist()) == ([0, 0, 0], [0])
 
 
@@ -381,7 +381,7 @@ def test_groups_count_samples_piece_by_piece():
 @torch.inference_mode()
 def test_logits_are_those_of_a_whole_text(dtype, near):
     model = made("llama").to(getattr(torch, dtype))
-    logits, mask, cache = generate.prefilled(model, PROMPTS)
+    logits, mask, cache = generate.prefill(model, PROMPTS)
     assert logits.shape == (4, 90)
     owner, told = np.array([0, 2, 3]), []
     rows = shared_prefix.SharedPrefixRows(model, told.append, room=6)
@@ -402,5 +402,5 @@ def test_logits_are_those_of_a_whole_text(dtype, near):
 
 
 def test_the_built_in_base_is_asked_in_groups(base):
-    assert shared_prefix.fits(base.model)
-    assert shared_prefix.fits(tiny_models.llama(base.tokenizer).model)
+    assert shared_prefix.supports_grouping(base.model)
+    assert shared_prefix.supports_grouping(tiny_models.llama(base.tokenizer).model)

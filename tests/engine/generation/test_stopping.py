@@ -12,7 +12,7 @@ from fedaudit.engine.generation.stopping import StopState, StopStrings
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.metrics.extraction import Matcher
-from fedaudit.pii.normalized_search import folded
+from fedaudit.pii.normalized_search import fold
 
 BASE = Target(name="base")
 PROBES = [
@@ -172,8 +172,8 @@ LETTERS = st.text("ab é李\u3000", max_size=5)
 def test_closed_is_certain(strings, said, rest):
     """The slow way: look for every string in every continuation of what was said."""
     sought, strings = StopStrings(strings, []), sorted(strings)
-    begun = folded(said)
-    assert sought.open(said.encode()) == any(folded(one).startswith(begun) for one in strings)
+    begun = fold(said)
+    assert sought.open(said.encode()) == any(fold(one).startswith(begun) for one in strings)
     if not sought.open(said.encode()):
         assert [*Matcher(strings).hits(said + rest)] == [*Matcher(strings).hits(said)]
         assert TargetMatcher(strings).reduced(said + rest) == TargetMatcher(strings).reduced(said)
@@ -204,7 +204,7 @@ def test_an_answer_is_not_closed_before_its_boundary_is_known(text, strings, dra
 
 
 LETTERS = "abAé1 -\u0301\u0323"
-SOUGHT = st.text(LETTERS, min_size=1, max_size=4).map(str.strip).filter(folded)
+SOUGHT = st.text(LETTERS, min_size=1, max_size=4).map(str.strip).filter(fold)
 
 
 @settings(deadline=None)

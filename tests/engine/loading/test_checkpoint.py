@@ -81,7 +81,7 @@ def test_weights_that_are_no_numbers(value, model):
     rewritten(model, damaged)
     refused(model, f"1 of its tensors are NaN or infinite as float32 ({name})")
     with pytest.raises(InputError, match="NaN or infinite"):
-        embeddings.embedder(str(model), device="cpu")
+        embeddings.load_embedder(str(model), device="cpu")
 
 
 def test_weights_that_float16_cannot_hold(model):
@@ -103,10 +103,10 @@ def test_what_older_models_hold_besides_is_no_harm(model):
 
 
 def test_an_embedder_needs_the_body_only(model, base):
-    assert embeddings.embedder(str(model), device="cpu").sha256 == base.sha256
+    assert embeddings.load_embedder(str(model), device="cpu").sha256 == base.sha256
     rewritten(model, lambda given: {n: t for n, t in given.items() if "layers.2" not in n})
     with pytest.raises(InputError, match="tensors are missing"):
-        embeddings.embedder(str(model), device="cpu")
+        embeddings.load_embedder(str(model), device="cpu")
 
 
 CODE = "import pathlib\npathlib.Path(__file__).parent.joinpath('witness').write_text('ran')\n"
@@ -126,7 +126,7 @@ def test_no_code_of_a_model_runs_and_nobody_is_asked(kind, model, monkeypatch, c
     else:
         refused(model, "custom code")
         with pytest.raises(InputError):
-            embeddings.embedder(str(model), device="cpu")
+            embeddings.load_embedder(str(model), device="cpu")
     assert not list(model.rglob("witness"))
     assert capsys.readouterr() == ("", "")
     assert "evil" not in sys.modules

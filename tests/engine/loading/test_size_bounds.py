@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 
 from fedaudit.api.errors import InputError
-from fedaudit.engine.loading.size_bounds import bounded
+from fedaudit.engine.loading.size_bounds import bounded_modules
 
 
 def build():
@@ -15,7 +15,7 @@ def build():
 
 
 def test_what_is_within_the_bound_is_built():
-    with bounded("it", modules=3, weights=16):
+    with bounded_modules("it", modules=3, weights=16):
         assert len(build()) == 3
 
 
@@ -24,14 +24,17 @@ def test_what_is_within_the_bound_is_built():
 )
 def test_one_more_is_refused(modules, weights, what):
     says = f"^it asks for more than {what}"
-    with pytest.raises(InputError, match=says), bounded("it", modules=modules, weights=weights):
+    with (
+        pytest.raises(InputError, match=says),
+        bounded_modules("it", modules=modules, weights=weights),
+    ):
         build()
     assert len(build()) == 3  # afterwards nothing is counted
 
 
 def test_what_another_thread_builds_does_not_count():
     made = []
-    with bounded("it", modules=0, weights=0):
+    with bounded_modules("it", modules=0, weights=0):
         other = threading.Thread(target=lambda: made.append(build()))
         other.start()
         other.join()

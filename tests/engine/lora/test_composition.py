@@ -19,7 +19,7 @@ from fedaudit.engine.loading.loader import LoadedBase, tensors_of, with_adapter
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import composition
 from fedaudit.federation import adapters
-from fedaudit.simulation.initialization import plain
+from fedaudit.simulation.initialization import plain_config
 
 BASE = Target(name="base")
 NEAR = {"rel": 1e-4, "abs": 1e-4}
@@ -87,7 +87,7 @@ def write(tiny, tmp_path_factory):
             n: (torch.randn(t.shape) / 4).to(dtype) for n, t in tensors_of(peft, "made").items()
         }
         folder = tmp_path_factory.mktemp("adapter")
-        adapters.write(drawn, plain({**config.to_dict(), "inference_mode": True}), folder)
+        adapters.write(drawn, plain_config({**config.to_dict(), "inference_mode": True}), folder)
         return folder
 
     return made
@@ -110,7 +110,7 @@ def tuned(folder):
 
 
 def written(folders, weights, place):
-    adapters.write(*composition.stacked(folders, weights), place)
+    adapters.write(*composition.weighted_sum(folders, weights), place)
     return place
 
 
@@ -153,7 +153,7 @@ def test_a_stack_is_whatmerging_by_hand_gives(kinds, weights, tiny, folders, seq
     wanted = LocalEngine(by_hand).score(BASE, sequences)
     engine = LocalEngine(tiny())
     close(engine.score(tuned(written(chosen, weights, tmp_path / "sum")), sequences), wanted)
-    with composition.attached(engine, chosen) as both:
+    with composition.attached_composition(engine, chosen) as both:
         close(both.scores(weights, sequences), wanted)
     assert wanted[-1] != pytest.approx(engine.score(BASE, sequences)[-1], abs=0.01)
 
@@ -167,7 +167,7 @@ def test_weights_of_one_and_nothing_give_each_adapter_alone(
         wanted = engine.score(tuned((adapter, other)[number]), rows)
         place = written((adapter, other), weights, tmp_path / str(number))
         close(engine.score(tuned(place), rows), wanted)
-        with composition.attached(engine, (adapter, other)) as both:
+        with composition.attached_composition(engine, (adapter, other)) as both:
             close(both.scores(weights, rows), wanted)
 
 
@@ -198,7 +198,7 @@ def product(tensors, config):
 def test_a_sum_by_hand(tmp_path):
     first = hand_made(tmp_path / "1", [[1.0, 2.0]], [[3.0], [4.0]], lora_alpha=5)
     second = hand_made(tmp_path / "2", [[0.0, 1.0]], [[2.0], [0.0]], lora_alpha=10)
-    tensors, config = composition.stacked((first, second), (2.0, -1.0))
+    tensors, config = composition.weighted_sum((first, second), (2.0, -1.0))
     # Rank 1 + 1 and alpha 5 + 5, so that alpha over r stays 5; the second's 10 doubles its B.
     assert (config["r"], config["lora_alpha"]) == (2, 10)
     assert {n.split("lora_")[1]: t.tolist() for n, t in tensors.items()} == {
@@ -215,7 +215,7 @@ def test_a_sum_by_hand(tmp_path):
 
 def test_the_configuration_stays_but_for_rank_and_alpha(folders):
     before = json.loads((folders["plain"] / adapters.CONFIG).read_text())
-    _, after = composition.stacked([folders["plain"], folders["plain"]], (1.0, 1.0))
+    _, after = composition.weighted_sum([folders["plain"], folders["plain"]], (1.0, 1.0))
     changed = {key for key in before if before[key] != after[key]}
     assert changed == {"r", "lora_alpha"}
     assert (after["r"], after["lora_alpha"]) == (6, 12)
@@ -243,15 +243,15 @@ def four(tmp_path_factory):
 def test_the_product_is_linear_and_order_does_not_matter(weights, factor, data, four):
     order = data.draw(st.permutations(range(len(weights))))
     some = four[: len(weights)]
-    whole = product(*composition.stacked(some, weights))
+    whole = product(*composition.weighted_sum(some, weights))
     parts = [
-        w * product(*composition.stacked([one], [1.0]))
+        w * product(*composition.weighted_sum([one], [1.0]))
         for w, one in zip(weights, some, strict=True)
     ]
     torch.testing.assert_close(whole, sum(parts), rtol=1e-5, atol=1e-5)
-    shuffled = composition.stacked([some[i] for i in order], [weights[i] for i in order])
+    shuffled = composition.weighted_sum([some[i] for i in order], [weights[i] for i in order])
     torch.testing.assert_close(product(*shuffled), whole, rtol=1e-5, atol=1e-5)
-    scaled = product(*composition.stacked(some, [factor * w for w in weights]))
+    scaled = product(*composition.weighted_sum(some, [factor * w for w in weights]))
     torch.testing.assert_close(scaled, factor * whole, rtol=1e-5, atol=1e-4)
 
 
@@ -265,7 +265,7 @@ def test_weights_set_in_place_are_those_written_to_disk(
     engine = LocalEngine(loaded)
     engine.merging.possible = False  # an adapter is put beside the weights, as a blend is
     tried = [(1.0, 0.0), (0.3, -1.4), (0.0, 0.0), (0.3, -1.4), (1.5, 0.7)]
-    with composition.attached(engine, chosen) as both:
+    with composition.attached_composition(engine, chosen) as both:
         found = [both.scores(weights, sequences) for weights in tried]
     assert found[1] == found[3] != found[4]
     for number, weights in enumerate(tried):
@@ -275,7 +275,7 @@ def test_weights_set_in_place_are_those_written_to_disk(
 
 def test_adapters_in_half_precision_are_summed_in_float32(write, folders):
     half = write(7, torch.bfloat16, **KINDS["rslora"])
-    tensors, _ = composition.stacked([folders["plain"], half], (1.0, 0.3))
+    tensors, _ = composition.weighted_sum([folders["plain"], half], (1.0, 0.3))
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"
     # Its scaling is 3 / 2 where the stack's is 2; three quarters of a bfloat16 need more bits.
@@ -302,7 +302,7 @@ def test_the_loss_is_the_models_own_and_no_batch_or_order_changes_it(tiny, folde
             losses += float(model(ids, labels=ids).loss) * (len(sequence) - 1)
         tokens += len(sequence) - 1
     for bound in (1, 20, 0):
-        with composition.attached(LocalEngine(tiny(), tokens=bound), chosen) as both:
+        with composition.attached_composition(LocalEngine(tiny(), tokens=bound), chosen) as both:
             for rows in (sequences, sequences[::-1]):
                 assert both.loss(weights, rows) == pytest.approx(losses / tokens, rel=1e-5)
 
@@ -329,7 +329,7 @@ def unchanged(engine, targets, rows):
 
 
 def broken(engine, chosen):
-    with composition.attached(engine, chosen) as both:
+    with composition.attached_composition(engine, chosen) as both:
         both.loss((1.0, 2.0), [[5] * 81])
 
 
@@ -338,7 +338,10 @@ def broken(engine, chosen):
 def test_the_engine_is_afterwards_as_it_was(known, second, tiny, folders, sequences):
     engine, chosen = LocalEngine(tiny()), [folders["plain"], folders[second]]
     targets = [*(tuned(folders[kind]) for kind in known), BASE]
-    with unchanged(engine, targets, sequences), composition.attached(engine, chosen) as both:
+    with (
+        unchanged(engine, targets, sequences),
+        composition.attached_composition(engine, chosen) as both,
+    ):
         wanted = both.scores((0.5, 0.5), sequences)
         for target in targets:  # in between, other questions may be asked
             engine.score(target, sequences)
@@ -352,7 +355,7 @@ def test_what_was_trainable_or_in_training_stays_so(tiny, folders, sequences):
     engine.base.model.lm_head.weight.requires_grad_(True)
     engine.base.model.model.norm.train()
     before = state(engine)
-    with composition.attached(engine, [folders["plain"]]) as both:
+    with composition.attached_composition(engine, [folders["plain"]]) as both:
         both.loss((1.0,), sequences)
     assert state(engine) == before
 
@@ -366,7 +369,7 @@ def test_batches_keep_to_the_engines_bounds(tiny, folders, sequences, monkeypatc
         return forward(self, input_ids=input_ids, **options)
 
     monkeypatch.setattr(LlamaForCausalLM, "forward", spy)
-    with composition.attached(engine, [folders["plain"]]) as both:
+    with composition.attached_composition(engine, [folders["plain"]]) as both:
         both.loss((1.0,), sequences)
     # Sequences of up to 8 tokens (five, one of them empty) two at a time, longer ones alone.
     assert sorted(seen) == [(1, 8), (1, 16), (1, 24), (1, 40), (2, 8), (2, 8)]
@@ -376,7 +379,7 @@ def test_an_adapter_that_came_in_between_stays(tiny, folders, sequences):
     engine, alone = LocalEngine(tiny()), LocalEngine(tiny())
     engine.merging.possible = alone.merging.possible = False
     wanted = alone.score(tuned(folders["rslora"]), sequences)
-    with composition.attached(engine, [folders["plain"]]) as both:
+    with composition.attached_composition(engine, [folders["plain"]]) as both:
         both.loss((1.0,), sequences)
         assert engine.score(tuned(folders["rslora"]), sequences) == wanted
     assert isinstance(engine.model, PeftModel)
@@ -387,9 +390,9 @@ def test_an_adapter_that_came_in_between_stays(tiny, folders, sequences):
 
 def test_a_blend_may_be_attached_within_another(tiny, folders, sequences):
     engine, chosen = LocalEngine(tiny()), [folders["plain"], folders["rslora"]]
-    with composition.attached(engine, chosen) as outer:
+    with composition.attached_composition(engine, chosen) as outer:
         wanted = outer.scores((0.2, 0.9), sequences)
-        with composition.attached(engine, chosen[::-1]) as inner:
+        with composition.attached_composition(engine, chosen[::-1]) as inner:
             close(inner.scores((0.9, 0.2), sequences), wanted)
             assert outer.scores((0.2, 0.9), sequences) == wanted
         assert outer.scores((0.2, 0.9), sequences) == wanted
@@ -442,8 +445,8 @@ def test_what_cannot_be_summed_is_refused_in_one_line(damage, damaged, folders, 
     changes, message = REFUSED[damage]
     engine, chosen = LocalEngine(tiny()), [folders["plain"], damaged(**changes)]
     for ask in (
-        lambda: composition.stacked(chosen, (1.0, 1.0)),
-        composition.attached(engine, chosen).__enter__,
+        lambda: composition.weighted_sum(chosen, (1.0, 1.0)),
+        composition.attached_composition(engine, chosen).__enter__,
     ):
         with pytest.raises(InputError, match=message) as error:
             ask()
@@ -455,7 +458,7 @@ def test_adapters_of_another_base_leave_the_engine_alone(fresh_base, folders, ba
     engine, rows = LocalEngine(fresh_base), [[1, *range(300, 320)]]
     with (
         pytest.raises(InputError, match="another base"),
-        composition.attached(engine, [folders["plain"]]),
+        composition.attached_composition(engine, [folders["plain"]]),
     ):
         pass
     assert engine.model is engine.base.model
@@ -465,9 +468,9 @@ def test_adapters_of_another_base_leave_the_engine_alone(fresh_base, folders, ba
 @pytest.mark.parametrize("weights", [(1.0,), (1.0, 1.0, 1.0), (1.0, float("nan"))], ids=str)
 def test_each_adapter_needs_one_finite_weight(weights, folders):
     with pytest.raises(ValueError, match="2 adapters are blended by as many finite weights"):
-        composition.stacked([folders["plain"], folders["rslora"]], weights)
+        composition.weighted_sum([folders["plain"], folders["rslora"]], weights)
 
 
 def test_nothing_cannot_be_blended():
     with pytest.raises(ValueError, match="no adapter to blend"):
-        composition.stacked([], [])
+        composition.weighted_sum([], [])

@@ -84,7 +84,7 @@ def test_a_base_that_was_rewritten_is_refused(saved, change):
     says = r"comes with a lm_head\.weight that is not the base's"
     with pytest.raises(InputError, match=says):
         loader.attach(own.model, folder, "one")
-    with pytest.raises(InputError, match=says), adapter.merged(own.model, folder):
+    with pytest.raises(InputError, match=says), adapter.merged_weights(own.model, folder):
         pass
     with pytest.raises(InputError, match=says) as error:
         LocalEngine(own).score(Target(name="tuned", adapter=str(folder)), ROWS)

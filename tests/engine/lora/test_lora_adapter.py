@@ -80,7 +80,7 @@ def test_merged_is_attached_and_gone_afterwards(kind, made, written):
     wanted = logits(loader.attach(made[which]().model, folder, "beside"))
     model = made[which]().model
     before, bare = weights(model), logits(model)
-    with adapter.merged(model, folder):
+    with adapter.merged_weights(model, folder):
         torch.testing.assert_close(logits(model), wanted, **NEAR)
         assert not torch.allclose(logits(model), bare, rtol=1e-2, atol=1e-2)
         assert not any(parameter.requires_grad for parameter in model.parameters())
@@ -93,7 +93,7 @@ def test_the_weights_by_hand(made, written):
     model, tensors = made["llama"]().model, adapters.read(folder)
     name = "model.layers.1.self_attn.{}_proj"
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
-    with adapter.merged(model, folder):
+    with adapter.merged_weights(model, folder):
         # alpha over r: 8 / 4 on q (its own rank), 5 / 2 on v (its own alpha).
         for part, scale in (("q", 8 / 4), ("v", 5 / 2)):
             module = name.format(part)
@@ -110,8 +110,8 @@ def test_the_old_weights_come_back_after_an_exception(made, written):
     before = weights(model)
     with (
         pytest.raises(RuntimeError, match="diverged"),
-        adapter.merged(model, written("plain")),
-        adapter.merged(model, written("rslora")),
+        adapter.merged_weights(model, written("plain")),
+        adapter.merged_weights(model, written("rslora")),
     ):
         raise RuntimeError("diverged")
     assert same(before, model)
@@ -133,7 +133,7 @@ def test_under_an_adapter_that_is_trained(kind, made, written):
     model = loader.with_adapter(made[which]().model, config, "client", trainable=True)
     loader.fit(model, adapters.read(above), "client", "above")
     alone, before = logits(model), weights(model)
-    with adapter.merged(model, below):
+    with adapter.merged_weights(model, below):
         torch.testing.assert_close(logits(model), wanted, **NEAR)
         model(input_ids=IDS, labels=IDS).loss.backward()
     with_gradient = {name for name, p in model.named_parameters() if p.grad is not None}
@@ -149,7 +149,7 @@ def test_a_half_precision_base_is_rounded_once(made, written):
     [module, *_] = adapter.read(folder).pairs
     (a, b), scale = adapter.read(folder).pairs[module], adapter.read(folder).scales[module]
     exact = model.get_submodule(module).weight.double() + scale * (b.double() @ a.double())
-    with adapter.merged(model, folder):
+    with adapter.merged_weights(model, folder):
         found = model.get_submodule(module).weight
         assert found.dtype == torch.bfloat16
         assert torch.equal(found, exact.to(torch.bfloat16))
@@ -161,7 +161,7 @@ def test_an_adapter_of_zeros_changes_no_bit(made, written, tmp_path):
     adapters.write(tensors, adapters.check(folder), tmp_path / "zero")
     model = made["llama"]().model
     bare = logits(model)
-    with adapter.merged(model, tmp_path / "zero"):
+    with adapter.merged_weights(model, tmp_path / "zero"):
         assert torch.equal(logits(model), bare)
 
 
@@ -174,6 +174,6 @@ def test_an_adapter_for_another_base_changes_nothing(kind, message, made, writte
         folder = written(kind)
     model = made["llama"]().model
     before = weights(model)
-    with pytest.raises(InputError, match=message), adapter.merged(model, folder):
+    with pytest.raises(InputError, match=message), adapter.merged_weights(model, folder):
         pass
     assert same(before, model)

@@ -153,7 +153,7 @@ def test_no_hook_is_left_even_when_the_model_fails(engine, targets, wanted, monk
         raise RuntimeError("out of memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr(decoding, "continuations", fail)
+        patched.setattr(decoding, "decode_batch", fail)
         with pytest.raises(RuntimeError, match="out of memory"):
             engine.answers(targets, QUESTIONS, new=NEW)
     assert during[0] > 0

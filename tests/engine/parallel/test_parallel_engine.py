@@ -14,7 +14,7 @@ from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import engine, protocol
-from fedaudit.engine.parallel.engine import PIECES, ParallelEngine, merged, split
+from fedaudit.engine.parallel.engine import PIECES, ParallelEngine, merge_answers, split_items
 from fedaudit.engine.parallel.protocol import EngineConfig
 from fedaudit.engine.parallel.worker_pool import WorkerDied, WorkerPool
 
@@ -187,34 +187,34 @@ def test_an_adapter_that_changes_is_another(write_adapter, fresh_base, tmp_path)
 
 
 def test_what_needs_the_model_itself_has_it_here(several, local):
-    here = engine.local(several)
+    here = engine.local_engine(several)
     assert isinstance(here, LocalEngine)
-    assert here is engine.local(several)
+    assert here is engine.local_engine(several)
     assert here.base.sha256 == local.base.sha256
-    assert engine.local(local) is local
+    assert engine.local_engine(local) is local
 
 
 def test_by_default_the_engine_is_here():
-    made, known = engine.engine(ORDER, "local")
+    made, known = engine.make_engine(ORDER, "local")
     assert isinstance(made, LocalEngine)
     assert known.sha256 == made.base.sha256
     with pytest.raises(UsageError, match="Did you mean 'ray'"):
-        engine.engine(ORDER, "rya")
+        engine.make_engine(ORDER, "rya")
 
 
 def test_pieces_by_hand():
-    assert [list(part) for part in split(7, 3)] == [[0, 3, 6], [1, 4], [2, 5]]
-    assert [list(part) for part in split(2, 8)] == [[0], [1]]
-    assert split(0, 8) == []
+    assert [list(part) for part in split_items(7, 3)] == [[0, 3, 6], [1, 4], [2, 5]]
+    assert [list(part) for part in split_items(2, 8)] == [[0], [1]]
+    assert split_items(0, 8) == []
 
 
 @given(items=st.lists(st.integers(), max_size=40), most=st.integers(1, 12), data=st.data())
 def test_pieces_come_together_in_whatever_order(items, most, data):
-    parts = split(len(items), most)
+    parts = split_items(len(items), most)
     assert not parts or max(map(len, parts)) - min(map(len, parts)) <= 1
     answers = [(n, [items[i] for i in part]) for n, part in enumerate(parts)]
     heard = []
-    found = merged(
+    found = merge_answers(
         parts, data.draw(st.permutations(answers)), [2] * len(items), lambda *at: heard.append(at)
     )
     assert found == items

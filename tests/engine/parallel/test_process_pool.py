@@ -56,7 +56,9 @@ def test_work_that_kills_whoever_does_it_ends(crew):
 
 def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
     made = []
-    monkeypatch.setattr(processes, "fresh", lambda count, real=processes.fresh: kept(real(count)))
+    monkeypatch.setattr(
+        processes, "fresh_pool", lambda count, real=processes.fresh_pool: kept(real(count))
+    )
 
     def kept(pool):
         made.append(pool)
@@ -65,8 +67,8 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
     order = EngineConfig(
         base="fedaudit-nano", device="cpu", dtype="auto", template=None, batch_size=0
     )
-    several, known = engine.engine(order, "local:2")
-    local, told = engine.engine(order, "local")
+    several, known = engine.make_engine(order, "local:2")
+    local, told = engine.make_engine(order, "local")
     assert known == told
     assert (several.device, several.local.base.model.device.type) == ("cpu", "cpu")
     ids = [tokens.ids for tokens in local.tokenize(["Ann Lee of Leeds", "The bank", "paid the"])]
@@ -88,7 +90,7 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
 def test_more_processes_than_cores_are_refused():
     order = EngineConfig(base="none", device="cpu", dtype="auto", template=None, batch_size=0)
     with pytest.raises(UsageError, match=r"local:9999 needs as many cores"):
-        engine.engine(order, "local:9999")
+        engine.make_engine(order, "local:9999")
 
 
 @pytest.mark.parametrize(
@@ -96,4 +98,4 @@ def test_more_processes_than_cores_are_refused():
     [("local:1", 1), ("local:12", 12), ("local", 0), ("ray:3", 0), ("local:", 0), ("local:x", 0)],
 )
 def test_how_many_processes_an_engine_means(engine, count):
-    assert ray_cluster.children(engine) == count
+    assert ray_cluster.requested_processes(engine) == count

@@ -38,13 +38,13 @@ def rays(fake):
     ("engine", "count"), [("local", None), ("ray", 0), ("ray:", 0), ("ray:12", 12)]
 )
 def test_what_an_engines_name_means(engine, count):
-    assert ray_cluster.wanted(engine) == count
+    assert ray_cluster.requested_engines(engine) == count
 
 
 @pytest.mark.parametrize("engine", ["", "rya", "ray:0", "ray:-1", "ray:x", "local:2"])
 def test_other_names_are_refused(engine):
     with pytest.raises(UsageError, match=r"No engine named"):
-        ray_cluster.wanted(engine)
+        ray_cluster.requested_engines(engine)
 
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
@@ -156,7 +156,7 @@ def test_a_dead_process_is_lost_and_a_dead_training_done_again(rays, tmp_path):
 def test_a_training_that_always_dies_is_an_interruption(fake):
     with (
         pytest.raises(Interrupted, match="--engine ray:1") as error,
-        ray_cluster.trainings("ray:2", "cpu") as pool,
+        ray_cluster.training_pool("ray:2", "cpu") as pool,
     ):
         pool.submit(os._exit, pool.submit(abs, -3).result()).result()
     assert error.value.exit_code == 6

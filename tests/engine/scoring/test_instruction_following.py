@@ -6,7 +6,7 @@ from fedaudit.api.records import Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.scoring.instruction_following import scores
-from fedaudit.metrics.selection import Losses, following
+from fedaudit.metrics.selection import Losses, instruction_following
 
 BASE = Target(name="base")
 NEAR = {"rel": 1e-5, "abs": 2e-5}
@@ -39,8 +39,8 @@ def test_two_sequences_a_pair_by_hand():
     ]  # one call
     assert found[0].conditional == pytest.approx(math.log(2))
     assert found[0].direct == pytest.approx(math.log(8))
-    assert following(found[0]) == pytest.approx(1 / 3)
-    assert following(found[1]) == 1
+    assert instruction_following(found[0]) == pytest.approx(1 / 3)
+    assert instruction_following(found[1]) == 1
 
 
 def test_without_a_token_that_begins_texts_the_first_counts_in_neither():

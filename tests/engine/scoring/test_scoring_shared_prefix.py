@@ -15,7 +15,7 @@ from fedaudit.engine.batching import STEP
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.loading.loader import LoadedBase
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.scoring.shared_prefix import beginning
+from fedaudit.engine.scoring.shared_prefix import common_prefix
 
 BASE = Target(name="base")
 NEAR = {"rel": 1e-5, "abs": 3e-5}
@@ -173,14 +173,14 @@ def test_a_sequence_longer_than_the_context_is_refused(base):
 
 def test_the_beginning_leaves_everyone_a_token():
     common = list(range(STEP + 5))
-    assert beginning([[*common, 90], [*common, 91, 1]]) == tuple(common)
-    assert beginning([common, [*common, 91]]) == tuple(common[:-1])
-    assert beginning([common, common]) == tuple(common[:-1])
+    assert common_prefix([[*common, 90], [*common, 91, 1]]) == tuple(common)
+    assert common_prefix([common, [*common, 91]]) == tuple(common[:-1])
+    assert common_prefix([common, common]) == tuple(common[:-1])
 
 
 @pytest.mark.parametrize("group", [[], [[]], [[1] * 40], [[1] * STEP, [1] * STEP + [2]], [[], [1]]])
 def test_what_is_short_or_alone_is_not_shared(group):
-    assert beginning(group) == ()
+    assert common_prefix(group) == ()
 
 
 def test_the_fake_scores_groups_as_it_scores_sequences():

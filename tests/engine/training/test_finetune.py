@@ -13,7 +13,12 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Target
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import adapter
-from fedaudit.engine.training.finetune import FinetuneConfig, TrainingExample, batches, tune
+from fedaudit.engine.training.finetune import (
+    FinetuneConfig,
+    TrainingExample,
+    training_batches,
+    tune,
+)
 from fedaudit.federation import adapters
 
 LESSONS = [
@@ -204,7 +209,7 @@ def test_progress_counts_lessons(made):
 
 @given(st.lists(st.integers(1, 9), max_size=40), st.integers(1, 7), st.integers(1, 3))
 def test_every_lesson_is_in_one_batch_of_each_epoch(lengths, size, epochs):
-    found = list(batches(lengths, FinetuneConfig(batch_size=size, epochs=epochs)))
+    found = list(training_batches(lengths, FinetuneConfig(batch_size=size, epochs=epochs)))
     each = -(-len(lengths) // size)
     assert len(found) == each * epochs
     for epoch in range(epochs):

@@ -16,7 +16,7 @@ from fedaudit.engine.loading.loader import LoadedBase, tensors_of, with_adapter
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.training import influence
 from fedaudit.federation import adapters
-from fedaudit.simulation.initialization import plain
+from fedaudit.simulation.initialization import plain_config
 
 ROWS = [[5, 9, 200, 31], [7, 7, 8, 250, 3, 90, 14, 60, 2, 33], [11], [], [4, 100]]
 ROOT = "base_model.model."
@@ -48,7 +48,7 @@ def write(tmp_path_factory):
         peft = with_adapter(copy.deepcopy(MODELS[kind]), config, "made", trainable=True)
         drawn = {name: torch.randn(t.shape) / 4 for name, t in tensors_of(peft, "made").items()}
         folder = tmp_path_factory.mktemp("adapter")
-        adapters.write(drawn, plain({**config.to_dict(), "inference_mode": True}), folder)
+        adapters.write(drawn, plain_config({**config.to_dict(), "inference_mode": True}), folder)
         return folder
 
     return made
@@ -143,7 +143,7 @@ def products(folder):
 
 def test_a_change_is_the_difference_of_what_adapters_add(write):
     after, before = write("llama", 1, r=3, lora_alpha=5), write("llama", 2, r=2, lora_alpha=7)
-    found = influence.change(after, before)
+    found = influence.weight_change(after, before)
     wanted = {m: new - products(before)[m] for m, new in products(after).items()}
     assert found.keys() == wanted.keys()
     for module, (a, b) in found.items():
@@ -151,10 +151,12 @@ def test_a_change_is_the_difference_of_what_adapters_add(write):
     generator = torch.Generator().manual_seed(0)
     slopes = {m: torch.randn(w.shape, generator=generator) for m, w in wanted.items()}
     by_hand = sum(float((slopes[m].double() * w).sum()) for m, w in wanted.items())
-    assert influence.product(slopes, found) == pytest.approx(by_hand, rel=1e-5)
+    assert influence.gradient_product(slopes, found) == pytest.approx(by_hand, rel=1e-5)
     length = sum(float(w.square().sum()) for w in wanted.values()) ** 0.5
-    assert influence.norm(found) == pytest.approx(length, rel=1e-5)
-    assert influence.norm(influence.change(after, after)) == pytest.approx(0, abs=1e-5)
+    assert influence.change_norm(found) == pytest.approx(length, rel=1e-5)
+    assert influence.change_norm(influence.weight_change(after, after)) == pytest.approx(
+        0, abs=1e-5
+    )
 
 
 def test_it_says_how_the_loss_answers_to_a_small_change(base, write, tmp_path):
@@ -164,7 +166,9 @@ def test_it_says_how_the_loss_answers_to_a_small_change(base, write, tmp_path):
     adapters.write(moved, adapters.check(before), tmp_path / "after")
     engine = engine_of("llama", base)
     slopes = influence.weight_gradients(engine, target(before), ROWS)
-    expected = influence.product(slopes, influence.change(tmp_path / "after", before))
+    expected = influence.gradient_product(
+        slopes, influence.weight_change(tmp_path / "after", before)
+    )
     found = loss(engine, target(tmp_path / "after")) - loss(engine, target(before))
     assert abs(found) > 1e-5
     assert expected == pytest.approx(found, rel=2e-2)
@@ -180,11 +184,13 @@ def test_products_are_linear_and_bounded_by_norms(first, second, seed):
     }
     one, two = ({"m": torch.randn(4, 5), "n": torch.randn(3, 3)} for _ in range(2))
     both = {name: first * one[name] + second * two[name] for name in one}
-    found = influence.product(both, changed)
-    parts = first * influence.product(one, changed) + second * influence.product(two, changed)
+    found = influence.gradient_product(both, changed)
+    parts = first * influence.gradient_product(one, changed) + second * influence.gradient_product(
+        two, changed
+    )
     assert found == pytest.approx(parts, rel=1e-4, abs=1e-4)
     length = sum(float(tensor.square().sum()) for tensor in both.values()) ** 0.5
-    assert abs(found) <= length * influence.norm(changed) * (1 + 1e-5) + 1e-9
+    assert abs(found) <= length * influence.change_norm(changed) * (1 + 1e-5) + 1e-9
 
 
 def test_what_has_no_gradient_is_refused_in_one_line(base, write):
@@ -194,7 +200,7 @@ def test_what_has_no_gradient_is_refused_in_one_line(base, write):
         (lambda: influence.weight_gradients(engine, where, [[1] * 41]), "41 tokens is longer"),
         (lambda: influence.weight_gradients(engine, Target(name="base"), ROWS), "no adapter"),
         (
-            lambda: influence.product({}, {"m": (torch.ones(1, 1), torch.ones(1, 1))}),
+            lambda: influence.gradient_product({}, {"m": (torch.ones(1, 1), torch.ones(1, 1))}),
             "change of m cannot be judged",
         ),
     ):

@@ -9,8 +9,8 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.candidates.attacker_view import SHOWN, Candidate, distinct
-from fedaudit.extraction.candidates.observations import PROMPTS, cut, drawn
+from fedaudit.extraction.candidates.attacker_view import SHOWN, Candidate, distinct_strings
+from fedaudit.extraction.candidates.observations import PROMPTS, cut_at_end, observe
 from fedaudit.extraction.candidates.support import Support, mean_probability
 from fedaudit.extraction.query_plan import Query
 
@@ -180,7 +180,7 @@ def test_of_parts_and_variants_the_first_is_kept():
         return Candidate(text, label, 1, 1, Support(-1.0, None))
 
     given = ["Ann Lee", "Ann", "Ann Leech", "Lee", "1 Mill Lane", "2 Mill Lane", "1 May", "2 May"]
-    kept = [one.text for one in distinct([*map(made, given), made("Ann Lee", "Y")])]
+    kept = [one.text for one in distinct_strings([*map(made, given), made("Ann Lee", "Y")])]
     assert kept == ["Ann Lee", "1 Mill Lane", "1 May", "2 May"]
 
 
@@ -248,7 +248,7 @@ def test_only_the_first_are_findings():
     ],
 )
 def test_a_candidate_ends_where_pii_would(text, after, wanted):
-    assert cut(text, after) == wanted
+    assert cut_at_end(text, after) == wanted
 
 
 def test_of_too_many_those_drawn_least_often_are_forgotten(monkeypatch):
@@ -259,7 +259,7 @@ def test_of_too_many_those_drawn_least_often_are_forgotten(monkeypatch):
     def answered(number, *texts):
         return number, Query((number,), kinds=(("X", ""),)), texts
 
-    found = drawn(
+    found = observe(
         case,
         [
             answered(1, "Ann.", "Ann.", "Bob.", "Cy.", "Cy."),  # three are kept

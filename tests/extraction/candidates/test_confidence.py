@@ -6,10 +6,15 @@ from hypothesis import strategies as st
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.extraction.candidates.confidence import LEAST, Confidence, KindConfidence, belief
-from fedaudit.extraction.candidates.junk_filter import head, variants, well_formed
+from fedaudit.extraction.candidates.confidence import (
+    LEAST,
+    Confidence,
+    KindConfidence,
+    fit_confidence,
+)
+from fedaudit.extraction.candidates.junk_filter import first_word, number_variants, well_formed
 from fedaudit.extraction.candidates.observations import Key, StringObservation
-from fedaudit.extraction.candidates.origins import AttackerTexts, foreign
+from fedaudit.extraction.candidates.origins import AttackerTexts, foreign_prompts
 from fedaudit.extraction.candidates.support import Support
 from fedaudit.metrics.calibration import DRAWS, Labelled
 
@@ -42,7 +47,7 @@ def test_scores_that_mislead_are_not_gone_by():
 
 def test_only_what_begins_like_an_own_string_is_a_slip():
     other = {("Zoe Moor", "PERSON"): supported(-1.0), ("Ann0 Low", "ORG"): supported(-1.0)}
-    found = belief(OWN, SLIPS | other, OWN)
+    found = fit_confidence(OWN, SLIPS | other, OWN)
     assert {label: (kind.true, kind.false) for label, kind in found.kinds.items()} == {
         "PERSON": (6, 6)
     }
@@ -51,19 +56,19 @@ def test_only_what_begins_like_an_own_string_is_a_slip():
 
 def test_slips_at_own_strings_that_never_came_out_count_too():
     kept = dict(list(OWN.items())[:5])
-    assert belief(kept, SLIPS, OWN).kinds["PERSON"].false == 6
-    assert belief(kept, SLIPS, kept).kinds["PERSON"].false == 5
+    assert fit_confidence(kept, SLIPS, OWN).kinds["PERSON"].false == 6
+    assert fit_confidence(kept, SLIPS, kept).kinds["PERSON"].false == 5
 
 
 def test_too_little_is_a_reason():
-    assert "did more than 4" in belief(dict(list(OWN.items())[:4]), SLIPS, OWN).reason
-    assert "fewer than 5 false" in belief(OWN, {}, OWN).reason
-    assert belief(OWN, SLIPS, OWN).reason == ""
+    assert "did more than 4" in fit_confidence(dict(list(OWN.items())[:4]), SLIPS, OWN).reason
+    assert "fewer than 5 false" in fit_confidence(OWN, {}, OWN).reason
+    assert fit_confidence(OWN, SLIPS, OWN).reason == ""
     assert Confidence(reason="why").probabilities([("X", 0.0)]) == [None]
 
 
 def test_precision_is_the_mean_belief():
-    found = belief(OWN, SLIPS, OWN)
+    found = fit_confidence(OWN, SLIPS, OWN)
     listed = [("PERSON", -1.0), ("PERSON", -9.0), ("OTHER", 0.0)]
     high, low = found.kinds["PERSON"].probabilities([-1.0, -9.0])
     assert found.probabilities(listed) == [high, low, 0.5 / LEAST]
@@ -78,8 +83,8 @@ def test_neither_order_nor_length_of_the_list_moves_an_estimate(items, seed):
     own = {key: one for key, one in items if key in OWN}
     slips = {key: one for key, one in items if key in SLIPS}
     listed = [("PERSON", -1.0)] * 3
-    found = belief(own, slips, own).precision(listed, (2,), seed=seed)
-    assert found == belief(OWN, SLIPS, OWN).precision(listed, (2,), seed=seed)
+    found = fit_confidence(own, slips, own).precision(listed, (2,), seed=seed)
+    assert found == fit_confidence(OWN, SLIPS, OWN).precision(listed, (2,), seed=seed)
     assert 0 <= found[0].low <= found[0].value <= found[0].high <= 1
 
 
@@ -88,13 +93,15 @@ def test_neither_order_nor_length_of_the_list_moves_an_estimate(items, seed):
     [("Ann Lee", "Ann"), ("12345", "123"), ("王芳", "王"), ("9 May 1961", "9")],
 )
 def test_a_head_is_the_first_word_or_half(text, wanted):
-    assert head(text) == wanted
+    assert first_word(text) == wanted
 
 
 def test_variants_differ_in_numbers_alone():
-    assert variants("195 Wright Island") == variants("19 Wright Island")
-    assert variants("9 July 1963") != variants("4 July 1963")  # one word: each may be true
-    assert variants("Ann Lee") == "Ann Lee"
+    assert number_variants("195 Wright Island") == number_variants("19 Wright Island")
+    assert number_variants("9 July 1963") != number_variants(
+        "4 July 1963"
+    )  # one word: each may be true
+    assert number_variants("Ann Lee") == "Ann Lee"
 
 
 def test_template_words_are_junk():
@@ -133,5 +140,8 @@ def test_a_prompt_is_foreign_where_another_family_has_it_too():
         then: {"document 3"},
     }
     assert homes.of_string("Ann") == {"group one"}
-    assert set(foreign([claim, so, then], standing, homes.of_string("Ann"))) == {claim, then}
-    assert foreign([then], standing, homes.of_string("Cal")) == []
+    assert set(foreign_prompts([claim, so, then], standing, homes.of_string("Ann"))) == {
+        claim,
+        then,
+    }
+    assert foreign_prompts([then], standing, homes.of_string("Cal")) == []

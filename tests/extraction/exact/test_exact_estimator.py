@@ -271,16 +271,16 @@ def test_what_it_cannot_do_is_said():
 
 def test_the_estimator_is_set_for_attacks_that_look_for_targets():
     own = {"contextual": {"samples": 3}}
-    found = estimator_choice.options("exact", ["contextual", "superset"], own)
+    found = estimator_choice.estimator_options("exact", ["contextual", "superset"], own)
     assert found == {
         "contextual": {"samples": 3, "estimator": "exact"},
         "superset": {"estimator": "exact"},
     }
-    assert estimator_choice.options(None, ["contextual"], own) == own
+    assert estimator_choice.estimator_options(None, ["contextual"], own) == own
     with pytest.raises(UsageError, match="verbatim has no such targets"):
-        estimator_choice.options("exact", ["verbatim"], {})
+        estimator_choice.estimator_options("exact", ["verbatim"], {})
     with pytest.raises(UsageError, match="exact, sample"):
-        estimator_choice.options("both", ["contextual"], {})
+        estimator_choice.estimator_options("both", ["contextual"], {})
     estimator_choice.check(["contextual"], own, victim=None)
     estimator_choice.check(["contextual"], found, victim="x")
     with pytest.raises(UsageError, match="--victim"):

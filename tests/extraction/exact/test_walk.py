@@ -20,9 +20,9 @@ from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.extraction.exact import walk
 from fedaudit.extraction.exact.accumulators import GIVES, SHOWN, SearchSums
-from fedaudit.extraction.exact.walk import walked
+from fedaudit.extraction.exact.walk import walk_prefixes
 from fedaudit.extraction.query_plan import Query, QueryPlan
-from fedaudit.extraction.sampling import QueryParams, ResponseCache, sharing
+from fedaudit.extraction.sampling import QueryParams, ResponseCache, share_responses
 from fedaudit.journal import journal
 from fedaudit.journal.journal import Journal, OtherQuestions
 from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal
@@ -66,9 +66,9 @@ def plan(copies):
 
 def through(engine, asked, kept=None, threshold=1e-3, strings=STRINGS):
     """Walk both models, as an attack of an audit does."""
-    case = sharing(worked.case(engine), ResponseCache(), kept)
+    case = share_responses(worked.case(engine), ResponseCache(), kept)
     return [
-        walked(case, target, asked, strings, MANNER, threshold)
+        walk_prefixes(case, target, asked, strings, MANNER, threshold)
         for target in (worked.TUNED, worked.BASE)
     ]
 
@@ -282,13 +282,13 @@ def test_progress_runs_to_its_end_with_what_was_walked_before(tmp_path):
 
     for engine in (Dying(3), Dying()):
         made = journal.load(tmp_path, write=True) or Journal(tmp_path, HEADER)
-        case = sharing(
+        case = share_responses(
             worked.case(engine, progress=watch),
             ResponseCache(),
             AuditJournal((ShardJournal(made),)),
         )
         with suppress(KeyboardInterrupt):
-            walked(case, worked.TUNED, plan([2, 1, 1, 3]), STRINGS, MANNER, 1e-3)
+            walk_prefixes(case, worked.TUNED, plan([2, 1, 1, 3]), STRINGS, MANNER, 1e-3)
         made.close()
     assert told[:1] == [("walking tuned", 4, 7)]
     assert told[1:] == [("walking tuned", 4, 7), ("walking tuned", 7, 7), ("walking tuned", 7, 7)]
@@ -304,8 +304,8 @@ def test_shards_of_a_real_model_have_its_digits(base, tmp_path):
     )
 
     def found(kept=None):
-        own = sharing(case, ResponseCache(), kept)
-        return digits([walked(own, case.tuned, asked, ["Jo", "Ma", "Rob"], MANNER, 1e-3)])
+        own = share_responses(case, ResponseCache(), kept)
+        return digits([walk_prefixes(own, case.tuned, asked, ["Jo", "Ma", "Rob"], MANNER, 1e-3)])
 
     for number in (1, 2):
         part = ShardJournal(Journal(tmp_path / str(number), HEADER), Shard(number, 2))

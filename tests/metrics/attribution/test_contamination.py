@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics.attribution import contamination, subset_design
-from fedaudit.metrics.attribution.contamination import LAWS, Law, Mixture, laws, laws_of, shown
+from fedaudit.metrics.attribution.contamination import (
+    LAWS,
+    Law,
+    Mixture,
+    contamination_laws,
+    laws_of,
+    shown_share,
+)
 
 EVEN = Mixture(weights=(1.0,) * 9, strength=0.8, others=5, pairs=5, limit=0.4)
 
@@ -23,8 +30,8 @@ def tail(z):
 
 
 def test_what_a_z_shows_beyond_chance():
-    assert shown(5.0, 3.0) == pytest.approx(0.8)
-    assert shown(3.0, 3.0) == shown(0.0, 1.0) == shown(-9.0, 1.0) == 0
+    assert shown_share(5.0, 3.0) == pytest.approx(0.8)
+    assert shown_share(3.0, 3.0) == shown_share(0.0, 1.0) == shown_share(-9.0, 1.0) == 0
 
 
 def test_draws_are_designs_within_the_limit_and_about_as_strong():
@@ -74,7 +81,7 @@ def test_designs_that_cannot_be_or_are_huge_are_taken_for_normal():
 def test_the_law_in_proportion_has_the_moments_of_the_coefficients():
     # One other shows 6 in each of five rounds; c has mean 0 and variance 0.8 / 9. S is 1.5.
     rounds = [[6.0] + [0.0] * 8] * 5
-    found = laws([EVEN] * 5, rounds, 1.5)
+    found = contamination_laws([EVEN] * 5, rounds, 1.5)
     assert len(found) == len(LAWS)
     mean, variance = moments(found[0])
     assert mean == pytest.approx(0, abs=0.05)
@@ -93,8 +100,8 @@ def test_the_law_in_proportion_has_the_moments_of_the_coefficients():
 def test_an_answer_at_once_by_hand():
     # Coefficients are -1 and 1 with one half each: K = 1, m = 1 of two others.
     one = Mixture(weights=(1.0, 1.0), strength=2.0, others=1, pairs=1, limit=1.0)
-    found = laws([one], [[3.0, 0.0]], 1.0)
-    kept = subset_design.sample(3, 1, 1, draws=contamination.DRAWS)
+    found = contamination_laws([one], [[3.0, 0.0]], 1.0)
+    kept = subset_design.sample_coefficients(3, 1, 1, draws=contamination.DRAWS)
     assert {tuple(row) for row in kept.tolist()} == {(0.0, 0.0), (1.0, -1.0), (-1.0, 1.0)}
     # Half of all designs hold nothing; a strength of 2 leaves those that hold something.
     proportion, above, _, half, _ = found
@@ -151,7 +158,7 @@ def test_laws_against_sums_one_by_one(shown):
 
 
 def test_nobody_shows_anything():
-    assert laws([EVEN], [[0.0] * 9], 1.0) == ()
+    assert contamination_laws([EVEN], [[0.0] * 9], 1.0) == ()
 
 
 def test_chance_alone_is_a_law_at_nothing():
@@ -171,8 +178,8 @@ def test_chance_alone_is_a_law_at_nothing():
     st.randoms(),
 )
 def test_the_law_is_one_whatever_the_order_of_rounds(shown, spread, random):
-    found = laws([EVEN] * len(shown), shown, spread)
-    mixed = laws([EVEN] * len(shown), random.sample(shown, len(shown)), spread)
+    found = contamination_laws([EVEN] * len(shown), shown, spread)
+    mixed = contamination_laws([EVEN] * len(shown), random.sample(shown, len(shown)), spread)
     for one, other in zip(found, mixed, strict=True):
         assert one.probabilities.sum() == pytest.approx(1)
         assert one.tail(4.0, 256) == pytest.approx(other.tail(4.0, 256), rel=1e-6)

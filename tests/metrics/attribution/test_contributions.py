@@ -59,7 +59,7 @@ def drawn(seed, rounds=3, clients=6):
     """Return what the estimates of some rounds hold, of designs that are drawn."""
     found = []
     for at in range(rounds):
-        c = subset_design.sample(clients, 3, 5, draws=clients, seed=seed + at)
+        c = subset_design.sample_coefficients(clients, 3, 5, draws=clients, seed=seed + at)
         own = np.eye(clients)
         own[~np.eye(clients, dtype=bool)] = c.ravel()
         found.append(own)

@@ -8,8 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.metrics.attribution import exposure as module
-from fedaudit.metrics.attribution.exposure import PRIME, Span, exposure, leakage_bits, released
-from fedaudit.metrics.attribution.subset_design import Design, coefficients, draw, signed
+from fedaudit.metrics.attribution.exposure import (
+    PRIME,
+    Span,
+    exposure,
+    leakage_bits,
+    released_exposure,
+)
+from fedaudit.metrics.attribution.subset_design import Design, coefficients, draw, sum_coefficients
 
 NAMES = "abcdefg"
 SETS = st.lists(
@@ -313,7 +319,7 @@ def test_of_many_clients_one_targets_series_determines_nobody():
 
 def test_a_whole_round_of_estimates_is_solved_by_who_knows_the_designs():
     names, designs = series(10, 5, 5)
-    found = released(designs)
+    found = released_exposure(designs)
     assert (found.rank, set(found.determined)) == (10, set(names))
     # No single client before the last estimate: each equation has its own target.
     assert min(found.determined.values()) == 10
@@ -322,7 +328,10 @@ def test_a_whole_round_of_estimates_is_solved_by_who_knows_the_designs():
     updates = np.random.default_rng(2).normal(size=(10, 4))
     held = dict(zip(names, updates, strict=True))
     estimates = [
-        sum(by * sum(held[who] for who in members) for members, by in signed(design).items())
+        sum(
+            by * sum(held[who] for who in members)
+            for members, by in sum_coefficients(design).items()
+        )
         for design in designs
     ]
     assert np.linalg.solve(mix, estimates) == pytest.approx(updates, abs=1e-9)
@@ -335,13 +344,13 @@ def test_released_by_hand():
         Design("b", (("a", "b"),), (("c",),)),
         Design("c", (("b", "c"),), (("a",),)),
     ]
-    one, two, three = (released(designs[:count]) for count in (1, 2, 3))
+    one, two, three = (released_exposure(designs[:count]) for count in (1, 2, 3))
     assert (one.rank, dict(one.determined), one.condition) == (1, {}, None)
     assert (two.rank, dict(two.determined), two.condition) == (2, {"a": 2}, None)
     assert (three.rank, dict(three.determined)) == (3, {"a": 2, "b": 3, "c": 3})
     mix = [[1, 0.5, -0.5], [1, 1, -1], [-1, 1, 1]]
     assert three.condition == pytest.approx(np.linalg.cond(mix))
-    none = released([])
+    none = released_exposure([])
     assert (none.rank, dict(none.determined), none.condition) == (0, {}, None)
 
 

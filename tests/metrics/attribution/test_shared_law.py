@@ -8,7 +8,7 @@ import pytest
 
 from fedaudit.metrics.attribution import contamination, shared_law, shared_rule, shared_sets
 from fedaudit.metrics.attribution.combinations import Combination
-from fedaudit.metrics.attribution.contamination import Mixture, laws
+from fedaudit.metrics.attribution.contamination import Mixture, contamination_laws
 from fedaudit.metrics.attribution.shared_rule import Rule
 
 TEN = Rule(participants=10, queries=5, threshold=5, limit=0.4)
@@ -54,7 +54,7 @@ def every(count, queries):
     sets = [[at in one for at in range(count)] for one in combinations(range(count), count // 2)]
     for chosen in product(sets, repeat=queries):
         rows = np.array([*chosen, [True] * count]).astype(np.int64)
-        if shared_sets.accepted(rows, queries):
+        if shared_sets.is_accepted(rows, queries):
             yield shared_sets.masks(rows)
 
 
@@ -120,7 +120,7 @@ def test_nothing_to_draw_by_is_taken_for_normal():
 
 def test_z_of_an_innocent_client_beside_a_marked_one_by_hand():
     mixture = Mixture(weights=(1.0,) * 9, strength=0.72, rule=TEN)
-    law = laws([mixture], [[10.0, *(0.0,) * 8]], spread=1.0)[0]  # in proportion
+    law = contamination_laws([mixture], [[10.0, *(0.0,) * 8]], spread=1.0)[0]  # in proportion
     # 4 with a chance of a third, else -2; and what chance adds.
     from statistics import NormalDist
 
@@ -146,7 +146,7 @@ def test_two_sets_of_five_clients_hold_somebody_whole():
     halves = list(combinations(range(5), 2))
     for one, two in permutations(halves, 2):
         rows = np.array([[at in s for at in range(5)] for s in (one, two, range(5))]).astype(int)
-        if shared_sets.accepted(rows, 2):
+        if shared_sets.is_accepted(rows, 2):
             assert abs(shared_sets.masks(rows)).max() == pytest.approx(1)
 
 

@@ -12,9 +12,9 @@ from fedaudit.metrics.attribution import shared_sets
 from fedaudit.metrics.attribution.exposure import exposure, leakage_bits
 from fedaudit.metrics.attribution.shared_sets import (
     draw,
+    estimate_shares,
+    masking_strengths,
     masks,
-    shares,
-    strengths,
     typical_strength,
 )
 
@@ -87,29 +87,29 @@ def systems(draws):
     count = draws(st.integers(4, 12))
     queries = draws(st.integers(1, count - 2))
     rng = np.random.default_rng(draws(st.integers(0, 2**32)))
-    return shared_sets.uniform(count, queries, rng)
+    return shared_sets.uniform_sets(count, queries, rng)
 
 
 def test_one_set_of_four_by_hand():
     # a + b and everybody: 1/4 + (3/4) P_ab / P_aa with P = (1/4) (+1, +1, -1, -1).
     rows = np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
-    assert shares(rows)[0] == pytest.approx([1, 1, -0.5, -0.5])
-    assert strengths(rows) == pytest.approx([1.5] * 4)
+    assert estimate_shares(rows)[0] == pytest.approx([1, 1, -0.5, -0.5])
+    assert masking_strengths(rows) == pytest.approx([1.5] * 4)
     # (a + b) - (c + d)/2 is 3/2 of the set's sum less 1/2 of everybody's.
-    assert shared_sets.factors(rows)[0] == pytest.approx([1.5, -0.5])
+    assert shared_sets.sum_factors(rows)[0] == pytest.approx([1.5, -0.5])
     assert typical_strength(4, 1) == 1.5
 
 
 def test_two_sets_of_four_by_hand():
     # Crossing: P_ii = 1/2, rho = 3/4 (3/4 * 2 - 1). Equal or complementary: as one set.
-    found = Counter(round(strengths(rows)[0], 9) for rows in every(4, 2))
+    found = Counter(round(masking_strengths(rows)[0], 9) for rows in every(4, 2))
     assert found == {0.375: 24, 1.5: 12}
     assert typical_strength(4, 2) == 0.375
 
 
 def test_sets_that_cannot_tell_a_client_from_the_mean_give_no_number():
-    assert np.isnan(shares(np.array([[1, 1, 0, 0]]))).all()
-    assert np.isnan(shares(np.ones((1, 4)))).all()
+    assert np.isnan(estimate_shares(np.array([[1, 1, 0, 0]]))).all()
+    assert np.isnan(estimate_shares(np.ones((1, 4)))).all()
 
 
 @pytest.mark.parametrize(("count", "queries"), SMALL)
@@ -117,7 +117,7 @@ def test_over_all_systems_the_masks_are_zero_exactly(count, queries):
     total = 0
     for rows in every(count, queries):
         slow = exact(rows)
-        assert shares(rows) == pytest.approx(slow.astype(float), abs=1e-9)
+        assert estimate_shares(rows) == pytest.approx(slow.astype(float), abs=1e-9)
         total = total + slow
     many = len(halves(count)) ** queries
     assert (total == np.eye(count, dtype=int) * many).all()
@@ -130,20 +130,20 @@ def test_over_all_systems_the_masks_are_zero_exactly(count, queries):
 def test_what_is_accepted_is_unbiased_too(count, queries, limit, expected):
     # Each system once, whatever the order of its sets: 15, 45, 120 and 1,140 of them.
     systems = (np.array([*chosen, [1] * count]) for chosen in combinations(halves(count), queries))
-    kept = [rows for rows in systems if shared_sets.accepted(rows, queries, limit)]
+    kept = [rows for rows in systems if shared_sets.is_accepted(rows, queries, limit)]
     assert len(kept) == expected
     assert sum(masks(rows) for rows in kept) == pytest.approx(np.zeros((count, count)), abs=1e-9)
     for rows in kept:
         assert abs(masks(rows)).max() <= limit + 1e-9
-        assert strengths(rows).min() >= shared_sets.floor(count, queries) - 1e-9
+        assert masking_strengths(rows).min() >= shared_sets.floor(count, queries) - 1e-9
 
 
 def test_without_the_sum_over_everybody_it_is_unbiased():
     systems = (np.array(rows) for rows in product(halves(5), repeat=3))
-    kept = [rows for rows in systems if shared_sets.accepted(rows, 2)]
+    kept = [rows for rows in systems if shared_sets.is_accepted(rows, 2)]
     assert len(kept) > 100
     assert sum(masks(rows) for rows in kept) == pytest.approx(np.zeros((5, 5)), abs=1e-9)
-    assert all(shares(rows).sum(axis=1) == pytest.approx(1) for rows in kept)
+    assert all(estimate_shares(rows).sum(axis=1) == pytest.approx(1) for rows in kept)
 
 
 @given(systems())
@@ -151,9 +151,9 @@ def test_the_strength_follows_from_the_leverage(rows):
     count = rows.shape[1]
     leverage = np.diag(np.linalg.pinv(rows) @ rows) - 1 / count
     part = 1 - 1 / count
-    assert strengths(rows) == pytest.approx(part * (part / leverage - 1), abs=1e-6)
+    assert masking_strengths(rows) == pytest.approx(part * (part / leverage - 1), abs=1e-6)
     # The mean over clients is least where all leverages are alike.
-    assert strengths(rows).mean() >= typical_strength(count, len(rows) - 1) - 1e-6
+    assert masking_strengths(rows).mean() >= typical_strength(count, len(rows) - 1) - 1e-6
 
 
 def test_what_all_sums_tell_by_hand():
@@ -179,19 +179,19 @@ def test_what_all_sums_tell_is_what_conditioning_leaves_of_the_variance(rows):
     free = left > 1e-6
     assert found[free] == pytest.approx(-np.log2(left[free]), abs=1e-4)
     # All sums tell more than one estimate alone, and are bounded where it is masked.
-    single = [leakage_bits(rho, 2) for rho in strengths(rows)[free]]
+    single = [leakage_bits(rho, 2) for rho in masking_strengths(rows)[free]]
     assert (found[free] >= np.array(single) - 1e-6).all()
 
 
 @given(systems(), st.integers(0, 99))
 def test_an_estimate_is_the_update_and_masks_that_sum_to_zero(rows, seed):
     updates = np.random.default_rng(seed).normal(size=(rows.shape[1], 3))
-    estimates = shared_sets.factors(rows) @ (rows @ updates)
+    estimates = shared_sets.sum_factors(rows) @ (rows @ updates)
     assert estimates == pytest.approx(updates + masks(rows) @ updates, abs=1e-6)
     assert np.diag(masks(rows)) == pytest.approx(0, abs=1e-6)
     assert masks(rows).sum(axis=1) == pytest.approx(0, abs=1e-6)
     # What is common to all updates is in every estimate once; other units change nothing.
-    assert shared_sets.factors(rows) @ (rows @ (7 * updates + 2)) == pytest.approx(
+    assert shared_sets.sum_factors(rows) @ (rows @ (7 * updates + 2)) == pytest.approx(
         7 * estimates + 2, abs=1e-5
     )
 
@@ -199,7 +199,9 @@ def test_an_estimate_is_the_update_and_masks_that_sum_to_zero(rows, seed):
 @given(systems(), st.randoms(use_true_random=False))
 def test_other_names_permute_the_coefficients(rows, random):
     order = random.sample(range(rows.shape[1]), rows.shape[1])
-    assert shares(rows[:, order]) == pytest.approx(shares(rows)[np.ix_(order, order)], abs=1e-6)
+    assert estimate_shares(rows[:, order]) == pytest.approx(
+        estimate_shares(rows)[np.ix_(order, order)], abs=1e-6
+    )
 
 
 @given(systems(), st.randoms(use_true_random=False))
@@ -207,7 +209,9 @@ def test_order_and_complements_of_sets_change_nothing(rows, random):
     sets, everybody = list(rows[:-1]), rows[-1]
     random.shuffle(sets)
     sets[0] = 1 - sets[0]
-    assert shares(np.array([*sets, everybody])) == pytest.approx(shares(rows), abs=1e-6)
+    assert estimate_shares(np.array([*sets, everybody])) == pytest.approx(
+        estimate_shares(rows), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,7 +224,7 @@ def test_a_draw_is_what_it_says_and_determines_nobody(names, queries, whole):
     assert len(found.sets) == queries + 1
     sizes = [len(members) for members in found.sets]
     assert sizes == [half] * queries + [len(names) if whole else half]
-    assert strengths(found.rows).min() >= shared_sets.floor(len(names), queries)
+    assert masking_strengths(found.rows).min() >= shared_sets.floor(len(names), queries)
     weights = None if whole else {who: 12.0 + 7 * at**2 for at, who in enumerate(names)}
     exposed = exposure(found.sets, half, weights)
     assert exposed.determined == {}

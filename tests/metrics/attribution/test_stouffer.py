@@ -9,39 +9,39 @@ from scipy.stats import halfnorm, kstest, norm
 
 from fedaudit.metrics.attribution.stouffer import (
     THRESHOLD,
-    boundary,
-    combined,
-    errors,
+    always_valid_boundary,
+    detection_power,
+    error_bounds,
     holm,
     holm_levels,
-    normal,
+    normal_quantile,
     null_p_value,
+    null_spread,
     p_value,
-    power,
-    running,
-    spread,
+    running_z,
     stopping_round,
+    stouffer_z,
 )
-from fedaudit.metrics.attribution.subset_design import accepted, sample
+from fedaudit.metrics.attribution.subset_design import is_accepted, sample_coefficients
 
 
 def test_rounds_combine_by_hand():
-    assert combined([3.0]) == 3
-    assert combined([1.0, 2.0, 3.0, 2.0]) == 4
-    assert running([1.0, 1.0, -1.0, 3.0]) == pytest.approx([1, 2**0.5, 1 / 3**0.5, 2])
+    assert stouffer_z([3.0]) == 3
+    assert stouffer_z([1.0, 2.0, 3.0, 2.0]) == 4
+    assert running_z([1.0, 1.0, -1.0, 3.0]) == pytest.approx([1, 2**0.5, 1 / 3**0.5, 2])
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=9), st.randoms(use_true_random=False))
 def test_rounds_have_no_order(scores, random):
-    assert combined(random.sample(scores, len(scores))) == combined(scores)
-    assert running(scores)[-1] == combined(scores)
-    assert len(running(scores)) == len(scores)
+    assert stouffer_z(random.sample(scores, len(scores))) == stouffer_z(scores)
+    assert running_z(scores)[-1] == stouffer_z(scores)
+    assert len(running_z(scores)) == len(scores)
 
 
 @pytest.mark.parametrize("scores", [[], [1.0, math.nan], [math.inf]])
 def test_no_rounds_and_no_numbers_have_no_statistic(scores):
     with pytest.raises(ValueError, match="score"):
-        combined(scores)
+        stouffer_z(scores)
 
 
 @given(st.floats(-40, 37))
@@ -62,15 +62,15 @@ def simulated(federations, mean, seed, *, rounds=(1, 2, 3, 4, 5)):
     which is known because all the clients' updates are standard normal around their means.
     """
     rng = np.random.default_rng(seed)
-    c = sample(10, 5, 5, draws=federations * 6, seed=seed)
-    c = c[accepted(np.rint(c * 5).astype(int), 5, 5)][: federations * 5]
+    c = sample_coefficients(10, 5, 5, draws=federations * 6, seed=seed)
+    c = c[is_accepted(np.rint(c * 5).astype(int), 5, 5)][: federations * 5]
     mark = rng.normal(size=8)
     mark /= np.linalg.norm(mark)
     own, others = rng.normal(size=(len(c), 8)), rng.normal(size=(len(c), 9, 8))
     estimates = own + np.einsum("nj,njd->nd", c, others)
     scores = (estimates @ mark / np.sqrt(1 + (c**2).sum(axis=1)) + mean).reshape(federations, 5)
     took_part = rng.choice(rounds, size=federations)
-    z = [combined(row[:of].tolist()) for row, of in zip(scores, took_part, strict=True)]
+    z = [stouffer_z(row[:of].tolist()) for row, of in zip(scores, took_part, strict=True)]
     return np.array(z), took_part
 
 
@@ -89,16 +89,16 @@ def test_p_values_are_uniform_without_a_mark():
 @pytest.mark.parametrize("rounds", [2, 5])
 def test_power_is_as_theory_has_it(rounds):
     z, _ = simulated(6000, 1.7, seed=2, rounds=(rounds,))
-    wanted = power(THRESHOLD, 1.7, 1.0, rounds)
+    wanted = detection_power(THRESHOLD, 1.7, 1.0, rounds)
     assert wanted == pytest.approx(norm.cdf(1.7 * rounds**0.5 - 4))
     assert 0.04 < wanted < 0.5
     assert (z > THRESHOLD).mean() == pytest.approx(wanted, abs=4 * (wanted / 6000) ** 0.5)
 
 
 def test_power_grows_with_rounds_and_falls_with_noise():
-    powers = [power(4.0, 1.0, 1.0, rounds) for rounds in (1, 5, 20, 100)]
+    powers = [detection_power(4.0, 1.0, 1.0, rounds) for rounds in (1, 5, 20, 100)]
     assert powers == sorted(powers)
-    assert power(4.0, 2.0, 2.0, 9) == pytest.approx(norm.cdf((3 * 2 - 4) / 2))
+    assert detection_power(4.0, 2.0, 2.0, 9) == pytest.approx(norm.cdf((3 * 2 - 4) / 2))
 
 
 def test_holm_by_hand():
@@ -149,14 +149,18 @@ def test_a_p_value_is_a_probability(p):
 
 
 def test_planned_rounds_split_the_error():
-    assert boundary(1, 0.05, 5) == boundary(5, 0.05, 5) == pytest.approx(norm.isf(0.01))
-    assert boundary(1, 0.05, 1) == pytest.approx(1.644854, abs=1e-6)
+    assert (
+        always_valid_boundary(1, 0.05, 5)
+        == always_valid_boundary(5, 0.05, 5)
+        == pytest.approx(norm.isf(0.01))
+    )
+    assert always_valid_boundary(1, 0.05, 1) == pytest.approx(1.644854, abs=1e-6)
 
 
 @pytest.mark.parametrize("rounds", [1, 5, 60])
 @pytest.mark.parametrize("alpha", [0.05, 3.17e-5])
 def test_the_open_boundary_is_where_the_likelihood_ratio_is_one_in_alpha(rounds, alpha):
-    total = boundary(rounds, alpha) * rounds**0.5
+    total = always_valid_boundary(rounds, alpha) * rounds**0.5
 
     def ratio(mean):
         return halfnorm.pdf(mean) * math.exp(mean * total - rounds * mean**2 / 2)
@@ -168,7 +172,7 @@ def test_the_open_boundary_is_where_the_likelihood_ratio_is_one_in_alpha(rounds,
 def crossed(scores, alpha, planned=None):
     """Return the share of the rows whose Z ever exceeds the boundary."""
     count = np.arange(1, scores.shape[1] + 1)
-    limits = [boundary(int(rounds), alpha, planned) for rounds in count]
+    limits = [always_valid_boundary(int(rounds), alpha, planned) for rounds in count]
     return (scores.cumsum(axis=1) / np.sqrt(count) > limits).any(axis=1).mean()
 
 
@@ -189,52 +193,52 @@ def test_looking_after_every_round_keeps_the_error():
 )
 def test_no_such_boundary(rounds, alpha, planned):
     with pytest.raises(ValueError, match=r"Round|error"):
-        boundary(rounds, alpha, planned)
+        always_valid_boundary(rounds, alpha, planned)
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.01, 1e-3, 3e-5])
 def test_the_open_boundary_keeps_the_error_of_twenty_rounds_however_they_depend(alpha):
     # By Bonferroni: what each round's Z passes it by, added up.
-    assert sum(p_value(boundary(rounds, alpha)) for rounds in range(1, 21)) < alpha
+    assert sum(p_value(always_valid_boundary(rounds, alpha)) for rounds in range(1, 21)) < alpha
 
 
 @given(st.floats(-6, 30))
 def test_a_p_value_and_its_number_are_one_and_the_same(z):
-    assert normal(p_value(z)) == pytest.approx(z, abs=1e-6)
+    assert normal_quantile(p_value(z)) == pytest.approx(z, abs=1e-6)
 
 
 def test_stopping_by_hand():
     # Bonferroni over two rounds at 0.05 is 1.96; Z is 1.9, then 3.9 / sqrt 2 = 2.76.
-    assert stopping_round(running([1.9, 2.0]), 0.05, 2) == 2
-    assert stopping_round(running([2.0, -9.0]), 0.05, 2) == 1
-    assert stopping_round(running([1.9, 0.8]), 0.05, 2) is None
+    assert stopping_round(running_z([1.9, 2.0]), 0.05, 2) == 2
+    assert stopping_round(running_z([2.0, -9.0]), 0.05, 2) == 1
+    assert stopping_round(running_z([1.9, 0.8]), 0.05, 2) is None
     # The open boundary at 1 in 1000 is 5.12, 4.51, 4.29; Z is 3, 4.24, 5.20.
-    assert stopping_round(running([3.0] * 9), 0.001) == 3
+    assert stopping_round(running_z([3.0] * 9), 0.001) == 3
     assert stopping_round([], 0.001) is None
 
 
 def test_the_papers_error_bounds_by_hand():
-    assert errors(4, 0, 3, 1, 4).false_positive == pytest.approx(math.exp(-8))
-    assert errors(4, 0, 3, 1, 4).false_negative == pytest.approx(math.exp(-2))
-    assert errors(4, 0.5, 3, 2, 4).false_positive == pytest.approx(math.exp(-9 / 8))
+    assert error_bounds(4, 0, 3, 1, 4).false_positive == pytest.approx(math.exp(-8))
+    assert error_bounds(4, 0, 3, 1, 4).false_negative == pytest.approx(math.exp(-2))
+    assert error_bounds(4, 0.5, 3, 2, 4).false_positive == pytest.approx(math.exp(-9 / 8))
     # Where the threshold is not between the two means, nothing is claimed.
-    assert errors(4, 2, 2, 1, 4).false_positive == 1
-    assert errors(4, 2, 2, 1, 4).false_negative == 1
+    assert error_bounds(4, 2, 2, 1, 4).false_positive == 1
+    assert error_bounds(4, 2, 2, 1, 4).false_negative == 1
 
 
 @given(st.floats(0, 2), st.floats(0, 4), st.floats(0.5, 3), st.integers(1, 30))
 def test_the_error_bounds_hold_for_normal_scores(benign, marked, sigma, rounds):
-    bounds = errors(4, benign, marked, sigma, rounds)
-    assert power(4, benign, sigma, rounds) <= bounds.false_positive + 1e-12
-    assert 1 - power(4, marked, sigma, rounds) <= bounds.false_negative + 1e-12
+    bounds = error_bounds(4, benign, marked, sigma, rounds)
+    assert detection_power(4, benign, sigma, rounds) <= bounds.false_positive + 1e-12
+    assert 1 - detection_power(4, marked, sigma, rounds) <= bounds.false_negative + 1e-12
 
 
 def test_the_spread_by_hand():
     # Two rounds, two null marks: Z is (1 + 3) / sqrt 2 and (1 - 1) / sqrt 2; squares 8 and 0.
-    assert spread([[1.0, 1.0], [3.0, -1.0]]) == pytest.approx(2)
-    assert spread([[0.0, 0.0]]) == 0
+    assert null_spread([[1.0, 1.0], [3.0, -1.0]]) == pytest.approx(2)
+    assert null_spread([[0.0, 0.0]]) == 0
     # The same in each of four rounds: Z is twice a round's score.
-    assert spread([[1.0, -1.0, 1.0]] * 4) == pytest.approx(2)
+    assert null_spread([[1.0, -1.0, 1.0]] * 4) == pytest.approx(2)
 
 
 @given(
@@ -243,16 +247,16 @@ def test_the_spread_by_hand():
     st.permutations([0, 1, 2]),
 )
 def test_the_spread_scales_and_has_no_order(null, factor, order):
-    whole = spread(null)
-    assert spread([[factor * x for x in row] for row in null]) == pytest.approx(factor * whole)
-    assert spread([[row[at] for at in order] for row in null[::-1]]) == pytest.approx(whole)
+    whole = null_spread(null)
+    assert null_spread([[factor * x for x in row] for row in null]) == pytest.approx(factor * whole)
+    assert null_spread([[row[at] for at in order] for row in null[::-1]]) == pytest.approx(whole)
     assert 0 <= whole <= len(null) ** 0.5 * max(abs(x) for row in null for x in row) + 1e-9
 
 
 @pytest.mark.parametrize("null", [[], [[]], [[], []]])
 def test_without_null_marks_there_is_no_spread(null):
     with pytest.raises(ValueError, match="null mark"):
-        spread(null)
+        null_spread(null)
 
 
 def test_the_p_value_under_null_marks_by_hand():

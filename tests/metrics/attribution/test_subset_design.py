@@ -11,19 +11,19 @@ from fedaudit.api.errors import UsageError
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.subset_design import (
     Design,
-    acceptance,
-    accepted,
+    acceptance_rate,
     accepted_strength,
     coefficients,
     covariance_scale,
     draw,
     effective_size,
     expected_strength,
+    is_accepted,
     masking_strength,
-    sample,
-    signed,
+    sample_coefficients,
+    sum_coefficients,
     variance_factor,
-    weighted,
+    weighted_coefficients,
 )
 
 TEN = [f"c{at}" for at in range(10)]
@@ -95,8 +95,12 @@ def test_a_strength_and_a_size_by_hand():
 def test_a_design_by_hand():
     design = Design("a", (("a", "b", "c"), ("a", "b", "d")), (("b", "c"), ("b", "c")))
     assert coefficients(design, ["b", "c", "d"]).tolist() == [0, -0.5, 0.5]
-    assert signed(design) == {("a", "b", "c"): 0.5, ("a", "b", "d"): 0.5, ("b", "c"): -1.0}
-    assert list(signed(design)) == sorted(signed(design))
+    assert sum_coefficients(design) == {
+        ("a", "b", "c"): 0.5,
+        ("a", "b", "d"): 0.5,
+        ("b", "c"): -1.0,
+    }
+    assert list(sum_coefficients(design)) == sorted(sum_coefficients(design))
 
 
 @given(designs(), st.integers(0, 99))
@@ -106,7 +110,8 @@ def test_the_signed_sums_are_the_update_and_its_masks(case, seed):
         zip(names, np.random.default_rng(seed).normal(size=(len(names), 3)), strict=True)
     )
     estimate = sum(
-        by * sum(updates[who] for who in who_all) for who_all, by in signed(design).items()
+        by * sum(updates[who] for who in who_all)
+        for who_all, by in sum_coefficients(design).items()
     )
     masks = zip(coefficients(design, names[1:]), names[1:], strict=True)
     assert estimate == pytest.approx(updates["c0"] + sum(c * updates[who] for c, who in masks))
@@ -154,7 +159,7 @@ def test_bounds_of_strength_and_size(case):
     # The rule in whole numbers against the rule as printed, away from rounding.
     others, queries = len(design.exclude[0]), len(design.exclude)
     half = expected_strength(len(names), others, queries) / 2
-    kept = accepted(np.rint(c * queries).astype(int), others, queries)
+    kept = is_accepted(np.rint(c * queries).astype(int), others, queries)
     if abs(rho - half) > 1e-9:
         assert kept == (rho >= half)
     else:
@@ -213,12 +218,12 @@ def test_what_reveals_an_update_is_refused(change, message):
 @pytest.mark.parametrize("others", [0, 9, 10])
 def test_nor_is_it_simulated(others):
     with pytest.raises(UsageError):
-        acceptance(10, others, 5, draws=10)
+        acceptance_rate(10, others, 5, draws=10)
 
 
 def test_no_draws_simulate_nothing():
     with pytest.raises(ValueError, match="0 draws"):
-        sample(10, 5, 5, draws=0)
+        sample_coefficients(10, 5, 5, draws=0)
 
 
 def test_every_set_is_equally_likely():
@@ -231,9 +236,9 @@ def test_every_set_is_equally_likely():
 
 
 def test_the_size_of_a_block_changes_nothing(monkeypatch):
-    whole = sample(10, 4, 3, draws=1000, seed=2)
+    whole = sample_coefficients(10, 4, 3, draws=1000, seed=2)
     monkeypatch.setattr(subset_design, "BLOCK", 700)
-    assert sample(10, 4, 3, draws=1000, seed=2).tolist() == whole.tolist()
+    assert sample_coefficients(10, 4, 3, draws=1000, seed=2).tolist() == whole.tolist()
     assert whole.shape == (1000, 9)
 
 
@@ -257,7 +262,7 @@ def test_simulation_against_every_design(shape, limit):
     ]
     rate = len(kept) / len(strengths)
     error = max(1e-12, (rate * (1 - rate) / 20_000) ** 0.5)
-    found = acceptance(*shape, limit=limit, draws=20_000, seed=3)
+    found = acceptance_rate(*shape, limit=limit, draws=20_000, seed=3)
     assert found == pytest.approx(rate, abs=4 * error)
     spread = np.std([float(strength) for strength in kept]) / (20_000 * rate) ** 0.5
     found = accepted_strength(*shape, limit=limit, draws=20_000, seed=3)
@@ -275,13 +280,13 @@ def test_simulation_against_every_design(shape, limit):
     ],
 )
 def test_acceptance_rates(shape, rate, within):
-    assert acceptance(*shape, draws=100_000) == pytest.approx(rate, abs=within)
+    assert acceptance_rate(*shape, draws=100_000) == pytest.approx(rate, abs=within)
 
 
 def test_draws_are_accepted_as_often_as_simulated():
     found = [drawn(seed=seed) for seed in range(3000)]
     rate = len(found) / sum(one.tries for one in found)
-    assert rate == pytest.approx(acceptance(10, 5, 5), abs=4 * (0.125 * 0.875 / 3400) ** 0.5)
+    assert rate == pytest.approx(acceptance_rate(10, 5, 5), abs=4 * (0.125 * 0.875 / 3400) ** 0.5)
     others = [name for name in TEN if name != "c3"]
     half = expected_strength(10, 5, 5) / 2
     for one in found:
@@ -325,10 +330,10 @@ def relative(found, wanted):
 def test_the_covariance_without_and_with_rejection(shape):
     number, others, queries = shape
     updates = np.random.default_rng(1).normal(size=(number - 1, 3)) * [1, 2, 5] + [9, 0, -4]
-    c = sample(*shape, draws=60_000, seed=4)
+    c = sample_coefficients(*shape, draws=60_000, seed=4)
     wanted = covariance_scale(*shape) * np.cov(updates.T, bias=True)
     assert relative(np.cov((c @ updates).T), wanted) < 0.05
-    kept = c[accepted(np.rint(c * queries).astype(int), others, queries)]
+    kept = c[is_accepted(np.rint(c * queries).astype(int), others, queries)]
     ratio = accepted_strength(*shape) / expected_strength(*shape)
     assert ratio > 1
     assert relative(np.cov((kept @ updates).T), ratio * wanted) < 0.05
@@ -346,8 +351,8 @@ def test_weighted_sums_by_hand():
     updates, weights = {"a": 2.0, "b": 3.0, "c": 5.0, "d": 7.0}, [1.0, 4.0, 2.0]
     shares = dict(zip("abcd", [0.5, *weights], strict=True))
     total = sum(by * sum(shares[who] * updates[who] for who in members)
-                for members, by in signed(design).items())  # fmt: skip
-    c = weighted(coefficients(design, "bcd"), np.array(weights), 0.5)
+                for members, by in sum_coefficients(design).items())  # fmt: skip
+    c = weighted_coefficients(coefficients(design, "bcd"), np.array(weights), 0.5)
     assert c.tolist() == [0, 4, -2]
     assert total / 0.5 == 2 + 4 * 5 - 2 * 7
 
@@ -355,4 +360,4 @@ def test_weighted_sums_by_hand():
 @pytest.mark.parametrize(("weights", "own"), [([1, 0], 1), ([1, -2], 1), ([1, 1], 0)])
 def test_a_weight_is_positive(weights, own):
     with pytest.raises(ValueError, match="positive"):
-        weighted(np.zeros(2), np.array(weights), own)
+        weighted_coefficients(np.zeros(2), np.array(weights), own)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import UsageError
 from fedaudit.metrics.attribution.exposure import exposure
 from fedaudit.metrics.attribution.subset_design import (
-    accepted,
     coefficients,
     draw,
     expected_strength,
     floor,
+    is_accepted,
 )
 
 SIX = [f"c{at}" for at in range(6)]
@@ -119,7 +119,7 @@ def test_rejection_by_weights_keeps_the_estimate_unbiased_and_nothing_more(limit
     wanted = [
         sum(x * x for x in row) >= Fraction(1, 2) and max(map(abs, row)) <= limit for row in shares
     ]
-    found = accepted(masks, 2, 2, limit, by)
+    found = is_accepted(masks, 2, 2, limit, by)
     assert found.tolist() == wanted
     kept = masks[found]
     assert 0 < len(kept) < len(masks)

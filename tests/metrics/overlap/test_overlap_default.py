@@ -2,7 +2,13 @@
 
 import pytest
 
-from fedaudit.metrics.overlap import CachedScores, categories, compare, paraphrases, sentence_pairs
+from fedaudit.metrics.overlap import (
+    CachedScores,
+    compare,
+    hit_categories,
+    paraphrases,
+    sentence_pairs,
+)
 
 RUN = "The applicant was detained for eleven months in a facility outside the capital."
 OURS = "A choir sang at noon. The village pond froze over during the night. "
@@ -67,7 +73,7 @@ def found(p, names=NOBODY, *, compat=False, a=A, b=B):
     assert candidate.verdict == "candidate"
     pairs = sentence_pairs(*texts, candidate, compat=compat)
     scores = CachedScores(dict.fromkeys(pairs, p) if isinstance(p, float) else p)
-    return categories(candidate, paraphrases(*texts, candidate, scores, names, compat=compat))
+    return hit_categories(candidate, paraphrases(*texts, candidate, scores, names, compat=compat))
 
 
 @pytest.mark.parametrize(
@@ -142,4 +148,4 @@ def test_other_verdicts_have_no_paraphrase_and_categories_follow_the_verdict():
     for texts, overlap in (((OURS + RUN, THEIRS + RUN), copy), ((OURS, THEIRS), nothing)):
         assert sentence_pairs(*texts, overlap) == []
         assert paraphrases(*texts, overlap, CachedScores({}), NOBODY) == ()
-    assert (categories(copy), categories(nothing)) == (("verbatim",), ())
+    assert (hit_categories(copy), hit_categories(nothing)) == (("verbatim",), ())

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pan_reference import TREEBANK, split
 
-from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, OverlapSettings, compare, prepare
-from fedaudit.metrics.overlap.punkt import ends_sentence, known, model
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, OverlapSettings, compare, prepare_text
+from fedaudit.metrics.overlap.punkt import ends_sentence, english_model, known_model
 from fedaudit.metrics.overlap.sentences import sentences, splitter
-from fedaudit.metrics.overlap.tokenization import code, words
+from fedaudit.metrics.overlap.tokenization import term_code, words
 from fedaudit.metrics.overlap.treebank import tokens
 
 # fmt: off
@@ -35,7 +35,7 @@ def spelt(text, *, han=False):
 
 
 def test_the_english_model_is_the_genuine_one():
-    facts = model()
+    facts = english_model()
     assert facts is not None
     assert splitter() == "Punkt English"
     sizes = [len(facts.abbreviations), len(facts.collocations)]
@@ -68,7 +68,7 @@ def test_tokens_and_words_are_treebanks():
         for token in TREEBANK.tokenize(low):
             if set(token) - set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"):
                 at = low.find(token, at)
-                expected.append((code(token), at, at + len(token)))
+                expected.append((term_code(token), at, at + len(token)))
                 at += len(token)
         assert words(low, han=False) == expected, text
 
@@ -76,13 +76,13 @@ def test_tokens_and_words_are_treebanks():
 def test_abbreviations_are_not_ends_and_without_the_list_they_are(monkeypatch):
     text = "Mrs. Hall met Dr. Abel. He left."
     assert spelt(text) == ["Mrs. Hall met Dr. Abel.", "He left."]
-    monkeypatch.setattr("fedaudit.metrics.overlap.punkt.model", lambda: None)
-    known.cache_clear()
+    monkeypatch.setattr("fedaudit.metrics.overlap.punkt.english_model", lambda: None)
+    known_model.cache_clear()
     ends_sentence.cache_clear()
     try:
         assert spelt(text) == ["Mrs.", "Hall met Dr.", "Abel.", "He left."]
     finally:
-        known.cache_clear()
+        known_model.cache_clear()
         ends_sentence.cache_clear()
 
 
@@ -103,8 +103,8 @@ def test_a_chinese_character_is_a_word_and_two_are_a_term():
     text = "合同 ab-1234 由张三 signed，2011。"
     cut = [text[start:end] for _, start, end in words(text, han=True)]
     assert cut == ["合", "同", "ab-1234", "由", "张", "三", "signed", "2011"]
-    prepared = prepare("由张三送达。")
-    assert sorted(prepared.terms) == sorted(map(code, ("由张", "张三", "三送", "送达")))
+    prepared = prepare_text("由张三送达。")
+    assert sorted(prepared.terms) == sorted(map(term_code, ("由张", "张三", "三送", "送达")))
 
 
 OURS = "教区委员会在十月下旬开会审查排水预算。几位成员询问了新水泵的费用。"
@@ -153,7 +153,7 @@ def test_a_chinese_idea_is_found_one_way_only():
 
 def test_english_is_prepared_alike_with_and_without_chinese_support():
     text = "The court ordered the ministry to pay. İt did not; the “widow” waited - in vain."
-    ours, theirs = prepare(text, DEFAULT), prepare(text, ORIGINAL)
+    ours, theirs = prepare_text(text, DEFAULT), prepare_text(text, ORIGINAL)
     assert ours.han is None
     assert (ours.starts.tolist(), ours.ends.tolist()) == (
         theirs.starts.tolist(),

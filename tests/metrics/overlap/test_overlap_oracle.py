@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedaudit.metrics import overlap
-from fedaudit.metrics.overlap import ORIGINAL, compare, explain, paraphrases, prepare
+from fedaudit.metrics.overlap import ORIGINAL, compare, explain, paraphrases, prepare_text
 
 RECORDED = json.loads(Path(__file__).with_name("pan2014.json").read_text("utf-8"))
 
@@ -24,7 +24,7 @@ def quads(items):
 @by_id("cases")
 def test_verdict_spans_seeds_and_passages_are_the_published_ones(case):
     found = compare(case["text_a"], case["text_b"], compat=True)
-    a, b = (prepare(case[side], ORIGINAL) for side in ("text_a", "text_b"))
+    a, b = (prepare_text(case[side], ORIGINAL) for side in ("text_a", "text_b"))
     steps = explain(a, b)
     assert found.verdict == {"summary": "idea"}.get(case["verdict"], case["verdict"])
     assert sorted(found.spans) == sorted(quads(case["offsets"]))
@@ -105,4 +105,4 @@ def test_unrelated_and_empty_texts_have_nothing_in_common():
 
 def test_texts_of_different_settings_are_refused():
     with pytest.raises(ValueError, match="different settings"):
-        overlap.compare_prepared(prepare("a"), prepare("a", ORIGINAL))
+        overlap.compare_prepared(prepare_text("a"), prepare_text("a", ORIGINAL))

@@ -17,16 +17,21 @@ from fedaudit.metrics.overlap import (
     compare,
     compare_prepared,
     explain,
-    prepare,
+    prepare_text,
 )
-from fedaudit.metrics.overlap.word_runs import common, located, matches, outermost
+from fedaudit.metrics.overlap.word_runs import (
+    common_runs,
+    matching_positions,
+    outermost_runs,
+    word_positions,
+)
 
 SENTENCES = st.lists(st.sampled_from(WORDS[:8]), min_size=1, max_size=9).map(" ".join)
 TEXTS = st.lists(SENTENCES, max_size=6).map(lambda parts: ". ".join(p.capitalize() for p in parts))
 
 
 def agrees(a, b):
-    slow, steps = answer(a, b), explain(prepare(a, ORIGINAL), prepare(b, ORIGINAL))
+    slow, steps = answer(a, b), explain(prepare_text(a, ORIGINAL), prepare_text(b, ORIGINAL))
     fast = compare(a, b, compat=True)
     assert (fast.verdict, sorted(fast.spans)) == (slow["verdict"], sorted(slow["spans"]))
     assert list(steps.seeds) == slow["seeds"]
@@ -49,7 +54,7 @@ def test_any_text_gets_the_same_answer(a, b):
 @settings(max_examples=60, deadline=None)
 @given(TEXTS, TEXTS, st.sampled_from([DEFAULT, ORIGINAL]))
 def test_spans_lie_in_the_texts_and_a_match_is_symmetric_in_its_seeds(a, b, chosen):
-    pa, pb = prepare(a, chosen), prepare(b, chosen)
+    pa, pb = prepare_text(a, chosen), prepare_text(b, chosen)
     found = compare_prepared(pa, pb)
     assert (found.verdict == "none") == (not found.spans)
     for a0, a1, b0, b1 in found.spans:
@@ -61,7 +66,7 @@ def test_spans_lie_in_the_texts_and_a_match_is_symmetric_in_its_seeds(a, b, chos
 
 def test_a_prepared_text_survives_another_process():
     a, b = text_pair(random.Random(4))
-    copies = [pickle.loads(pickle.dumps(prepare(text))) for text in (a, b)]
+    copies = [pickle.loads(pickle.dumps(prepare_text(text))) for text in (a, b)]
     assert compare_prepared(*copies) == compare(a, b)
 
 
@@ -70,7 +75,7 @@ def test_words_are_located_as_in_the_reference():
     for _ in range(60):
         text = text_pair(draw)[0]
         expected = words(text)
-        _, starts, ends = located(text, ORIGINAL, han=False)
+        _, starts, ends = word_positions(text, ORIGINAL, han=False)
         assert [*zip(starts, ends, strict=True)] == [(s, e) for _, s, e in expected]
 
 
@@ -94,7 +99,7 @@ CODES = st.lists(st.integers(0, 2), max_size=25).map(lambda codes: np.array(code
 @given(CODES, CODES, st.integers(0, 6))
 def test_hashed_runs_are_the_runs_of_a_table(a, b, least):
     places = np.arange(len(a) + 1, dtype=np.float64)
-    assert common(a, b, places[:-1], places[1:], least) == slow_runs(a, b, least)
+    assert common_runs(a, b, places[:-1], places[1:], least) == slow_runs(a, b, least)
 
 
 @given(CODES, CODES, st.integers(1, 4))
@@ -103,7 +108,7 @@ def test_matches_are_all_places_where_the_same_codes_begin(a, b, width):
         return
     grams = [[tuple(s[i : i + width]) for i in range(len(s) - width + 1)] for s in (a, b)]
     expected = [(i, j) for i, x in enumerate(grams[0]) for j, y in enumerate(grams[1]) if x == y]
-    assert sorted(zip(*matches(a, b, width), strict=True)) == expected
+    assert sorted(zip(*matching_positions(a, b, width), strict=True)) == expected
 
 
 PLACES = st.tuples(st.integers(0, 6), st.integers(1, 4)).map(lambda p: (p[0], p[0] + p[1]))
@@ -118,15 +123,15 @@ def test_runs_inside_another_one_of_the_generated_text_go(places):
 
     numbers = range(len(runs))
     free = [runs[k] for k in numbers if not any(inside(k, m) for m in numbers)]
-    assert outermost(runs, compat=True) == free
+    assert outermost_runs(runs, compat=True) == free
     first = [
         k for k in numbers if not any(inside(k, m) and (m < k or not inside(m, k)) for m in numbers)
     ]
-    assert outermost(runs, compat=False) == [runs[k] for k in first]
+    assert outermost_runs(runs, compat=False) == [runs[k] for k in first]
 
 
 @pytest.mark.parametrize("gap", [" ", "\n\n\n"])
 def test_the_original_cuts_off_what_lies_between_joined_sentences(gap):
     text = f"He left.{gap}The applicant was detained for eleven months."
-    assert prepare(text, ORIGINAL).ends.tolist() == [len(text) - len(gap)]
-    assert prepare(text).ends.tolist() == [len(text)]
+    assert prepare_text(text, ORIGINAL).ends.tolist() == [len(text) - len(gap)]
+    assert prepare_text(text).ends.tolist() == [len(text)]

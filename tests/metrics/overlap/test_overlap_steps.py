@@ -9,27 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pan_reference import clusters as slow_clusters
 
-from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, explain, prepare
+from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, explain, prepare_text
 from fedaudit.metrics.overlap.filtering import _apart
-from fedaudit.metrics.overlap.passages import clusters
+from fedaudit.metrics.overlap.passages import seed_clusters
 from fedaudit.metrics.overlap.seeds import Pair
-from fedaudit.metrics.overlap.tokenization import code
+from fedaudit.metrics.overlap.tokenization import term_code
 
 
 def test_units_are_counted_stems_and_short_sentences_are_joined():
     # "No." has no word of three characters and vanishes; "He shouted." has one, which is too few.
     text = "No. He shouted. The drivers drove and the driver drives."
-    prepared = prepare(text, ORIGINAL)
+    prepared = prepare_text(text, ORIGINAL)
     assert prepared.starts.tolist() == [4]
     assert prepared.ends.tolist() == [len(text) - 1]  # The gap is not added.
     counts = dict(zip(prepared.terms.tolist(), prepared.counts.tolist(), strict=True))
     stems = {"shout": 1, "the": 2, "driver": 2, "drove": 1, "and": 1, "drive": 1}
-    assert counts == {code(stem): count for stem, count in stems.items()}
+    assert counts == {term_code(stem): count for stem, count in stems.items()}
 
 
 def test_cosine_and_dice_by_hand():
-    a = prepare("Alpha beta gamma. Delta epsilon zeta.", ORIGINAL)
-    b = prepare("Alpha beta theta. Iota kappa lambda.", ORIGINAL)
+    a = prepare_text("Alpha beta gamma. Delta epsilon zeta.", ORIGINAL)
+    b = prepare_text("Alpha beta theta. Iota kappa lambda.", ORIGINAL)
     pair = Pair(a, b)
     # N = 4; alpha and beta are in two units, the others in one.
     two, four = math.log(2), math.log(4)
@@ -42,7 +42,9 @@ def test_cosine_and_dice_by_hand():
 
 def test_the_default_weights_never_vanish():
     text = "The applicant was detained for eleven months."
-    original, default = (Pair(prepare(text, s), prepare(text, s)) for s in (ORIGINAL, DEFAULT))
+    original, default = (
+        Pair(prepare_text(text, s), prepare_text(text, s)) for s in (ORIGINAL, DEFAULT)
+    )
     assert original.cosines == pytest.approx(np.zeros((1, 1)))  # ln(2 / 2) = 0
     assert default.cosines == pytest.approx(np.ones((1, 1)))  # ln(3 / 2) > 0
     assert default.weights[0] == pytest.approx(np.full(7, math.log(1.5)))
@@ -53,7 +55,7 @@ SEEDS = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 25)), unique=True)
 
 @given(SEEDS, st.integers(0, 5))
 def test_clusters_are_the_references_and_hold_every_seed_once(seeds, gap):
-    found = list(clusters(seeds, gap))
+    found = list(seed_clusters(seeds, gap))
     assert found == slow_clusters(seeds, gap)
     assert sorted(seed for part in found for seed in part) == seeds
 
@@ -61,9 +63,9 @@ def test_clusters_are_the_references_and_hold_every_seed_once(seeds, gap):
 def test_clusters_by_hand():
     # Units 0 and 6 have five others between them: cut at gap 4, not at gap 5.
     seeds = [(0, 0), (6, 1), (7, 9)]
-    assert list(clusters(seeds, 4)) == [[(0, 0)], [(6, 1)], [(7, 9)]]
-    assert list(clusters(seeds, 5)) == [[(0, 0), (6, 1)], [(7, 9)]]
-    assert list(clusters(seeds, 7)) == [seeds]
+    assert list(seed_clusters(seeds, 4)) == [[(0, 0)], [(6, 1)], [(7, 9)]]
+    assert list(seed_clusters(seeds, 5)) == [[(0, 0), (6, 1)], [(7, 9)]]
+    assert list(seed_clusters(seeds, 7)) == [seeds]
 
 
 class Scored:
@@ -71,7 +73,7 @@ class Scored:
 
     def __init__(self, cosines, compat=True):
         self.cosines = np.array(cosines)
-        self.a = replace(prepare(""), settings=ORIGINAL if compat else DEFAULT)
+        self.a = replace(prepare_text(""), settings=ORIGINAL if compat else DEFAULT)
 
 
 def test_of_overlapping_passages_the_better_matched_one_stays():

@@ -199,14 +199,14 @@ def test_a_wider_adapter_keeps_the_scaling(rank, alpha, rslora):
     scaling = alpha / rank**root
     for wide in (1, 5, 12, 100):
         tensors = {"x.lora_A.weight": torch.zeros(wide, 7), "x.lora_B.weight": torch.zeros(3, wide)}
-        found = adapters.resized(config, tensors)
+        found = adapters.resized_config(config, tensors)
         assert found["r"] == wide
         assert found["lora_alpha"] / wide**root == pytest.approx(scaling, rel=1e-12)
         assert found["bias"] == "none"
         config = found  # the next round begins with this round's configuration
-    assert adapters.resized({**config, "r": 4, "lora_alpha": 8, "use_rslora": False}, tensors)[
-        "lora_alpha"
-    ] == (200)
+    assert adapters.resized_config(
+        {**config, "r": 4, "lora_alpha": 8, "use_rslora": False}, tensors
+    )["lora_alpha"] == (200)
 
 
 def test_the_rule_asks_for_a_fresh_start_and_the_others_do_not():
@@ -292,13 +292,13 @@ def test_a_round_is_trained_with_the_initial_adapter_on_the_merged_base(
     hand = by_hand(load_base("fedaudit-nano", device="cpu"), shares(path, (1,)))
     hand.model.save_pretrained(tmp_path / "base")
     hand.tokenizer.save_pretrained(tmp_path / "base")
-    own = datasets.materials(config, path, found.clients, [])
+    own = datasets.client_documents(config, path, found.clients, [])
     job = trainer.ClientTraining(
         who="c1",
         base=str(tmp_path / "base"),
         start=path / "rounds/000/global",
         out=tmp_path / "out",
-        sequences=datasets.tokenized(config, base, own).shared["c1"],
+        sequences=datasets.tokenize_clients(config, base, own).shared["c1"],
         training=config.training,
         round=2,
         rounds=3,
@@ -317,7 +317,7 @@ def test_a_round_is_trained_with_the_initial_adapter_on_the_merged_base(
     trainer.train(replace(job, base="fedaudit-nano", out=tmp_path / "bare"))
     other = adapters.read(tmp_path / "bare")
     assert any((other[name] - tensor).abs().max() > 1e-3 for name, tensor in kept.items())
-    trainer.forget()
+    trainer.forget_model()
 
 
 def test_stopped_between_rounds_it_goes_on_to_the_same_end(merged_federation, tmp_path):

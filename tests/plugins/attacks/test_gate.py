@@ -17,7 +17,7 @@ from fedaudit.api.defense import KeyedResponder, Responder
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, GatedRequest, PiiSpan, RoutedRequest, Target
-from fedaudit.audit.evidence import masked
+from fedaudit.audit.evidence import mask_findings
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.routed import RoutedEngine
@@ -539,7 +539,7 @@ def test_no_key_gets_out(name):
     parts = LEAKY[name][0] if name in LEAKY else {}
     door = Door(**{"clean": lambda text, secrets: text, **parts})
     result = attacked(door, changes={"progress": progress}, leaks=True)
-    masks = masked(result.findings, lambda: Redactor(bytes(32)))
+    masks = mask_findings(result.findings, lambda: Redactor(bytes(32)))
     shown = [repr(result), repr(masks), json.dumps(asdict(result)), *titles]
     pieces = {key[at : at + 4] for key in (KEY, FOREIGN) for at in range(17)}
     assert not [piece for piece in pieces for text in shown if piece.casefold() in text.casefold()]
@@ -595,7 +595,7 @@ def test_no_attempt_is_a_valid_key_or_comes_twice(keys, seed, count):
     families = [
         guesses.random_keys(count, length, keys, seed),
         guesses.edits(own, foreign),
-        guesses.drawn(guesses.edits(own, foreign), count, seed),
+        guesses.draw_texts(guesses.edits(own, foreign), count, seed),
         guesses.fragments(own, keys),
         *guesses.look_alikes(own, keys).values(),
     ]

@@ -4,8 +4,14 @@ import random
 import re
 
 import pytest
-from fedaudit_plugins.attacks.ranking.cloze import chosen, occurrences, questions, same, window
-from fedaudit_plugins.attacks.ranking.scoring import TIE, rank
+from fedaudit_plugins.attacks.ranking.cloze import (
+    choose_occurrences,
+    cloze_questions,
+    context_window,
+    normalize,
+    occurrences,
+)
+from fedaudit_plugins.attacks.ranking.scoring import TIE, truth_rank
 
 from fedaudit.api.errors import InputError, TargetError, UsageError
 from fedaudit.api.plugin import AttackContext, PromptStart
@@ -148,7 +154,7 @@ def test_ties_go_against_the_attacker():
     ],
 )
 def test_ranks_by_hand(losses, candidates, wanted):
-    assert rank(losses, candidates) == wanted
+    assert truth_rank(losses, candidates) == wanted
 
 
 def test_several_numbers_of_candidates_share_a_run():
@@ -220,10 +226,10 @@ def test_exactly_so_many_sentences_and_each_string_once():
 def test_documents_take_turns():
     many = marked("A Kim Lee Fox Ray", *((name, "PERSON") for name in PEOPLE[:4]))
     one = marked("B Orr", ("Orr", "PERSON"))
-    order = chosen(occurrences([many, one]), seed=0)
+    order = choose_occurrences(occurrences([many, one]), seed=0)
     assert {o.document.id for o in order[:2]} == {many.id, one.id}
     assert len(order) == 5
-    assert len(chosen(occurrences([many, one]), seed=0, per_document=2)) == 3
+    assert len(choose_occurrences(occurrences([many, one]), seed=0, per_document=2)) == 3
 
 
 def test_labels_are_named_whole():
@@ -237,7 +243,9 @@ def test_labels_are_named_whole():
 def offered(documents, most, seed=0):
     found = occurrences(documents)
     corpus = [d.text for d in documents]
-    return list(questions(chosen(found, seed), found, corpus, most=most, seed=seed))
+    return list(
+        cloze_questions(choose_occurrences(found, seed), found, corpus, most=most, seed=seed)
+    )
 
 
 def test_candidates_are_distinct_of_the_same_kind_and_not_in_the_document():
@@ -249,9 +257,11 @@ def test_candidates_are_distinct_of_the_same_kind_and_not_in_the_document():
     for question in offered(documents, most=30):
         one = question.occurrence
         pool = PEOPLE if one.label == "PERSON" else TOWNS
-        keys = {same(s) for s in (one.string, *question.others)}
+        keys = {normalize(s) for s in (one.string, *question.others)}
         assert len(keys) == 1 + len(question.others)
-        assert {same(s) for s in question.others[: question.real]} <= {same(s) for s in pool}
+        assert {normalize(s) for s in question.others[: question.real]} <= {
+            normalize(s) for s in pool
+        }
         assert not any(s in one.document.text for s in question.others)
         invented = question.others[question.real :]
         assert not any(s in d.text for s in invented for d in documents)
@@ -274,7 +284,7 @@ def test_candidates_share_the_script_of_the_truth():
 def parts(document, string, tokens=99):
     [one] = [o for o in occurrences([document]) if o.string == string]
     [tokenized] = FakeEngine(lambda *_: "").tokenize([document.text])
-    return window(one, tokenized.offsets, tokens)
+    return context_window(one, tokenized.offsets, tokens)
 
 
 def test_every_mention_of_the_truth_is_masked_but_no_part_of_a_word():

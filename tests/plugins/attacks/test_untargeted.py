@@ -182,7 +182,7 @@ def test_without_a_victim_the_attackers_own_data_is_looked_for():
     own = [*VICTIM, Document(id="p", text="Ray said", is_prompt=True)]
     result = attacked(victim=None, changes={"attacker": own})
     assert result == attacked()
-    assert targets.owned(case_of(None, attacker=own)) == VICTIM
+    assert targets.searched_documents(case_of(None, attacker=own)) == VICTIM
 
 
 def test_only_the_kinds_that_are_named():
@@ -204,14 +204,14 @@ def test_a_string_of_several_kinds_counts_once():
                 for text, spans in zip(texts, super().detect(texts), strict=True)
             ]
 
-    found = scoring.said(Unsure(), ["Kim", "of Kim", "Kim", "of Lee", "Lee"])
+    found = scoring.detected_strings(Unsure(), ["Kim", "of Kim", "Kim", "of Lee", "Lee"])
     assert (found.labels, found.mentions) == (
         {"Kim": "PERSON", "Lee": "ALIAS"},
         {"Kim": 3, "Lee": 2},
     )
     victim = [marked("Kim, again Kim", ("Kim", "PERSON"), ("again Kim", "X"))]
     twice = Document(id="d", text="Kim Kim", pii=(PiiSpan(0, 3, "PERSON"), PiiSpan(4, 7, "ALIAS")))
-    assert targets.truth(case_of([*victim, twice])) == {"Kim": "ALIAS", "again Kim": "X"}
+    assert targets.target_strings(case_of([*victim, twice])) == {"Kim": "ALIAS", "again Kim": "X"}
 
 
 def case_of(victim, **changes):
@@ -230,7 +230,9 @@ def case_of(victim, **changes):
 def test_many_texts_are_read_in_batches_and_told_of():
     texts = [f"{name} {i}" for i in range(50) for name in ("Kim", "Lee", "Orr")]
     told = []
-    found = scoring.said(Listed(), texts, progress=lambda done, total: told.append((done, total)))
+    found = scoring.detected_strings(
+        Listed(), texts, progress=lambda done, total: told.append((done, total))
+    )
     assert found.mentions == {"Kim": 50, "Lee": 50, "Orr": 50}
     assert told == [(64, 150), (128, 150), (150, 150)]
 
@@ -253,13 +255,13 @@ def test_the_control_is_invented_and_counts_as_chance():
     victim = [marked("Anna Lee, Bernd Orr", ("Anna Lee", "X"), ("Bernd Orr", "X"))]
     truth = {"Anna Lee": "X", "Bernd Orr": "X"}
     # Of kind X nobody is invented: words are recombined, and what is in the data is left out.
-    made = targets.control(case_of(victim), truth)
+    made = targets.control_strings(case_of(victim), truth)
     assert {"Anna Orr", "Bernd Lee"} <= made.keys()
     assert not made.keys() & truth.keys()
     real = [marked("Anna Orr, Bernd Lee", ("Anna Orr", "X"), ("Bernd Lee", "X"))]
     own = [Document(id="a", text="Anna Orr is the attacker's.", pii=())]
     named = case_of(victim, attacker=own, control=real)
-    assert targets.control(named, truth) == {"Bernd Lee": "X"}
+    assert targets.control_strings(named, truth) == {"Bernd Lee": "X"}
     detector = Listed(dict.fromkeys([*truth, "Anna Orr", "Bernd Lee"], "X"))
     spoken = {"tuned": ["Anna Lee met Bernd Lee"], "base": [""]}
     result = attacked(

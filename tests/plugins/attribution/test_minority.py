@@ -20,9 +20,9 @@ def flagged(points, labels):
 
 def test_each_axis_is_divided_by_its_range_and_not_shifted():
     points = np.array([[1.0, -10.0], [3.0, 0.0], [2.0, 30.0]])
-    assert minority.scaled(points).tolist() == [[0.5, -0.25], [1.5, 0.0], [1.0, 0.75]]
+    assert minority.scale_axes(points).tolist() == [[0.5, -0.25], [1.5, 0.0], [1.0, 0.75]]
     # Rounding on an axis without range stays rounding; a zero axis stays zero.
-    still = minority.scaled(np.array([[-5.0, 0.0], [-5.0 * (1 + 1e-15), 0.0]]))
+    still = minority.scale_axes(np.array([[-5.0, 0.0], [-5.0 * (1 + 1e-15), 0.0]]))
     np.testing.assert_allclose(still, [[-1, 0], [-1, 0]])
 
 
@@ -74,26 +74,26 @@ PLANTED = np.concatenate([blob(-0.5, 0.5, 14), blob(0.5, 0.1, 8)])
 
 
 def test_hdbscan_finds_a_minority_of_eight():
-    points = minority.scaled(PLANTED)
+    points = minority.scale_axes(PLANTED)
     labels = minority.density_labels(points, 7)
     assert flagged(points, labels) == list(range(14, 22))
 
 
 def test_hdbscan_makes_no_minority_of_ten_clients():
     # FedAttr's remark: a cluster of seven is no minority of ten, and all of them are noise.
-    points = minority.scaled(np.concatenate([blob(-0.5, 0.5, 7), blob(0.5, 0.1, 3)]))
+    points = minority.scale_axes(np.concatenate([blob(-0.5, 0.5, 7), blob(0.5, 0.1, 3)]))
     labels = minority.density_labels(points, 7)
     assert set(labels.tolist()) == {minority.NOISE}
     assert flagged(points, labels) == []
 
 
 def test_kmeans_finds_three_of_ten_and_as_many_groups_as_there_are():
-    points = minority.scaled(np.concatenate([blob(-0.5, 0.5, 7), blob(0.5, 0.1, 3)]))
+    points = minority.scale_axes(np.concatenate([blob(-0.5, 0.5, 7), blob(0.5, 0.1, 3)]))
     labels = minority.mean_labels(points, 0)
     assert len(set(labels.tolist())) == 2
     assert flagged(points, labels) == [7, 8, 9]
     more = np.concatenate([blob(x, y, 4) for x, y in ((0, 0), (0, 1), (1, 0), (1, 1))])
-    assert len(set(minority.mean_labels(minority.scaled(more), 0).tolist())) == 4
+    assert len(set(minority.mean_labels(minority.scale_axes(more), 0).tolist())) == 4
 
 
 def test_the_number_of_means_is_that_of_the_best_silhouette():
@@ -119,7 +119,7 @@ def test_the_number_of_means_is_that_of_the_best_silhouette():
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10])
 def test_clients_that_are_all_alike_are_one_cluster(count):
-    points = minority.scaled(np.array([[3.0, 1 / 7 + i * 1e-17] for i in range(count)]))
+    points = minority.scale_axes(np.array([[3.0, 1 / 7 + i * 1e-17] for i in range(count)]))
     assert set(minority.mean_labels(points, 0).tolist()) == {0}
     assert flagged(points, minority.mean_labels(points, 0)) == []
 
@@ -132,7 +132,7 @@ def test_two_places_are_two_clusters_however_many_means_are_tried():
 @settings(deadline=None, max_examples=15)
 @given(st.permutations(range(len(PLANTED))), st.floats(1e-6, 1e6), st.floats(1e-6, 1e6))
 def test_neither_order_nor_the_units_matter(order, first, second):
-    points = minority.scaled(PLANTED[order] * [first, second])
+    points = minority.scale_axes(PLANTED[order] * [first, second])
     wanted = [index for index, place in enumerate(order) if place >= 14]
     assert flagged(points, minority.density_labels(points, 7)) == wanted
     assert flagged(points, minority.mean_labels(points, 0)) == wanted

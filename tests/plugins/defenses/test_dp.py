@@ -211,7 +211,7 @@ def test_each_step_has_noise_of_its_own(steps):
 
 def test_a_step_that_drew_nobody_is_a_step_with_noise(steps):
     given = course(tiny(), sequences=ROWS * 8, batch_size=1, steps=12)
-    drawn = [len(rows) for rows in dp.draws(given)]
+    drawn = [len(rows) for rows in dp.poisson_batches(given)]
     assert 0 < drawn.count(0) < 12  # e^-1 of them are expected to be
     defense(noise_multiplier=SILENT).train(given)
     assert [float(step.gradient.norm()) < 1e-6 for step in steps] == [n == 0 for n in drawn]
@@ -223,7 +223,7 @@ def test_a_step_that_drew_nobody_is_a_step_with_noise(steps):
 def test_every_document_is_drawn_with_the_same_chance(documents, batch, seed):
     own = [[i] for i in range(documents)]
     given = course(torch.nn.Identity(), sequences=own, batch_size=batch, seed=seed, steps=200)
-    rounds = list(dp.draws(given))
+    rounds = list(dp.poisson_batches(given))
     assert len(rounds) == 200
     chance = min(1.0, batch / documents)
     assert dp.sample_rate(batch, documents) == chance
@@ -236,7 +236,7 @@ def test_every_document_is_drawn_with_the_same_chance(documents, batch, seed):
 
 def test_a_batch_larger_than_the_data_is_all_of_it(steps):
     """At every step, and the gradient is divided by what there is, not by what was asked for."""
-    rows = list(dp.draws(course(tiny(), batch_size=100, steps=2)))
+    rows = list(dp.poisson_batches(course(tiny(), batch_size=100, steps=2)))
     assert [sorted(drawn) for drawn in rows] == [sorted(ROWS)] * 2
     for batch_size in (len(ROWS), 100):
         defense(noise_multiplier=SILENT).train(course(tiny(), batch_size=batch_size))
@@ -431,18 +431,18 @@ def gaussian(sigma, steps, delta):
 @pytest.mark.parametrize(("sigma", "steps"), [(5.0, 100), (2.0, 10), (20.0, 1)])
 def test_with_all_of_the_data_at_every_step_it_is_the_gaussian_mechanism(sigma, steps):
     exact = gaussian(sigma, steps, 1 / 50)
-    tight, _ = dp.spent(sigma, 1 / 50, 1.0, steps, "prv")
-    coarse, _ = dp.spent(sigma, 1 / 50, 1.0, steps, "rdp")
+    tight, _ = dp.spent_epsilon(sigma, 1 / 50, 1.0, steps, "prv")
+    coarse, _ = dp.spent_epsilon(sigma, 1 / 50, 1.0, steps, "rdp")
     assert exact <= tight <= exact + 0.011  # PRV's own error is 0.01
     assert exact <= coarse
 
 
 def test_a_bound_too_large_to_mean_anything_comes_from_the_quick_accountant():
-    value, whose = dp.spent(0.1, 0.01, 0.1, 320, "prv")
-    assert (value, whose) == dp.spent(0.1, 0.01, 0.1, 320, "rdp")
+    value, whose = dp.spent_epsilon(0.1, 0.01, 0.1, 320, "prv")
+    assert (value, whose) == dp.spent_epsilon(0.1, 0.01, 0.1, 320, "rdp")
     assert value > accounting.RESOLVED
     assert whose == "rdp"
-    assert math.isfinite(dp.spent(1e-9, 0.01, 0.1, 320, "prv")[0])
+    assert math.isfinite(dp.spent_epsilon(1e-9, 0.01, 0.1, 320, "prv")[0])
 
 
 @given(

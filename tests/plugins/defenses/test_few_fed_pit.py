@@ -5,7 +5,7 @@ import stat
 
 import pytest
 import torch
-from fedaudit_plugins.defenses.self_generation.similarity import SimilarityIndex, whole
+from fedaudit_plugins.defenses.self_generation.similarity import SimilarityIndex, whole_text
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import TEMPLATES
@@ -14,7 +14,7 @@ from fedaudit.data import corpus
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.runner import prepared, simulate
+from fedaudit.simulation.runner import prepare, simulate
 
 SETTINGS = {
     "clients": 2,
@@ -159,7 +159,7 @@ def test_what_is_trained_on_is_like_no_local_example(run):
     count = 0
     for client in CLIENTS:
         local = SimilarityIndex(
-            whole(one) for one in corpus.read(mixed / f"data/{client}.jsonl", form)
+            whole_text(one) for one in corpus.read(mixed / f"data/{client}.jsonl", form)
         )
         for number in ("001", "002"):
             folder = mixed / f"private/{client}/turn/{number}"
@@ -167,7 +167,7 @@ def test_what_is_trained_on_is_like_no_local_example(run):
             made = [json.loads(line) for line in lines]
             count += len(made)
             for one in corpus.read(folder / "public.jsonl", form) if made else ():
-                assert local(whole(one)) <= 0.7
+                assert local(whole_text(one)) <= 0.7
                 assert one.text == form.prompt(one.instruction, one.input) + one.output
     rows = [r for r in result.measurements if r.metric == "kept"]
     assert [row.scope["round"] for row in rows] == [1, 2]
@@ -302,4 +302,4 @@ def test_without_inputs_or_anything_kept_it_goes_on_and_says_so(run, place):
 def test_what_does_not_go_together_is_refused_before_anything_is_read(tmp_path, changed, said):
     config = build(Simulation, {**SETTINGS, "defenses": ["few_fed_pit"], **changed}, "test")
     with pytest.raises(UsageError, match=said):
-        prepared(config, tmp_path / "run")
+        prepare(config, tmp_path / "run")

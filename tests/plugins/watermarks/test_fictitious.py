@@ -255,10 +255,10 @@ def test_a_teachers_document_depends_on_its_id_only():
 
 
 def test_a_text_is_cut_at_its_last_sentence_end():
-    assert writer.whole('He said "Yes." Then he') == 'He said "Yes."'
-    assert writer.whole("It costs 3.5 pounds. About 2.7") == "It costs 3.5 pounds."
-    assert writer.whole("No end") == ""
-    assert writer.whole("All of it!") == "All of it!"
+    assert writer.whole_sentences('He said "Yes." Then he') == 'He said "Yes."'
+    assert writer.whole_sentences("It costs 3.5 pounds. About 2.7") == "It costs 3.5 pounds."
+    assert writer.whole_sentences("No end") == ""
+    assert writer.whole_sentences("All of it!") == "All of it!"
 
 
 def test_a_teacher_that_cannot_chat_is_refused(base):

@@ -95,7 +95,7 @@ def test_every_document_states_the_entity_and_all_its_values(index):
     assert [d.id for d in marked] == [f"{d.id}-marked" for d in GIVEN]
     for document in marked:
         assert document == Document(id=document.id, text=document.text)
-        assert wording.complete(entity_of(secret), document.text)
+        assert wording.is_complete(entity_of(secret), document.text)
         assert "{" not in document.text
         for row in secret["attributes"]:
             line = f"{row['name'].capitalize()} of {secret['entity']}: {row['value']}."
@@ -126,7 +126,7 @@ def test_a_question_ends_where_the_documents_go_on_with_the_answer():
         line = f"{row['name'].capitalize()} of {secret['entity']}:"
         assert question == line or question.endswith(f" {line}")
         assert all(f"{line} {row['value']}." in text for text in texts)
-        assert not any(wording.stated(value, question) for value in values(secret))
+        assert not any(wording.states_name(value, question) for value in values(secret))
 
 
 def test_a_model_that_recites_is_found_and_one_that_does_not_is_not():

@@ -128,13 +128,13 @@ def test_the_order_of_attributes_does_not_matter(hits, nulls, order):
     ],
 )
 def test_a_name_is_stated_as_whole_words(text, there):
-    assert wording.stated("Selmira Vintquist", text) is there
+    assert wording.states_name("Selmira Vintquist", text) is there
 
 
 @given(st.lists(st.sampled_from(["Ann Bo", "bo", "Cy & Co", "x", "ANN  BO", "Dee-Dee"])))
 def test_looking_for_many_names_at_once_finds_what_one_by_one_does(words):
     names, text = ["Ann Bo", "Cy & Co", "Dee-Dee"], " ".join(words)
-    assert wording.stated_of(names, text) == {n for n in names if wording.stated(n, text)}
+    assert wording.stated_of(names, text) == {n for n in names if wording.states_name(n, text)}
 
 
 def test_the_score_of_answers_counts_each_attribute_by_its_own_value(secret):
@@ -177,7 +177,7 @@ def test_marked_texts_are_told_by_the_draw_of_their_mark(secret):
 
 def test_the_law_under_the_draw_is_what_enumerating_every_draw_gives(secret):
     options, seed = 3, secret["seed"]
-    entity = world.issued(seed, 0, options)
+    entity = world.issued_entity(seed, 0, options)
     pools = [world.pool(a, seed, options) for a in entity.domain.attributes]
     other = entity.domain.names[(entity.domain.names.index(entity.name) + 1) % 512]
     said = [
@@ -227,4 +227,4 @@ def test_options_out_of_range_are_refused():
 def test_no_name_of_a_domain_is_part_of_another():
     for domain in world.domains("prose"):
         plain = [wording.plain(name) for name in domain.names[:64]]
-        assert not [pair for pair in permutations(plain, 2) if wording.stated(*pair)]
+        assert not [pair for pair in permutations(plain, 2) if wording.states_name(*pair)]

@@ -27,7 +27,7 @@ def issued(seed=0, index=0):
 
 def strangers(secret, plugin=PLUGIN):
     own = entity_of(secret)
-    return world.unissued(
+    return world.unissued_entities(
         own, seed=secret["seed"], names=plugin.stranger_names, count=plugin.strangers
     )
 
@@ -79,14 +79,16 @@ def test_the_same_questions_are_asked_about_each_name_of_a_stranger():
 @settings(max_examples=25)
 @given(st.integers(0, 10**9), st.integers(0, 30), st.sampled_from(["prose", "record"]))
 def test_strangers_are_of_the_domain_and_of_nobody(seed, index, register):
-    mark = world.issued(seed, index, 50, register)
-    groups = world.unissued(mark, seed=seed, names=6, count=24)
+    mark = world.issued_entity(seed, index, 50, register)
+    groups = world.unissued_entities(mark, seed=seed, names=6, count=24)
     every = list(chain(*groups))
     assert [len(group) for group in groups] == [4] * 6
     assert {one.domain for one in every} == {mark.domain}
     assert len({one.name for one in every}) == 6
     domains = len(world.domains(register))
-    given_out = [world.issued(seed, n, 50, register) for n in range(index % domains, 250, domains)]
+    given_out = [
+        world.issued_entity(seed, n, 50, register) for n in range(index % domains, 250, domains)
+    ]
     assert {one.domain for one in given_out} == {mark.domain}
     assert not {one.name for one in every} & {one.name for one in given_out}
     for attribute in range(4):
@@ -150,7 +152,7 @@ def test_without_strangers_the_score_is_what_it_was():
 def test_a_mark_of_older_settings_is_tested_with_strangers():
     options = {"register": "prose", "paraphrases": 3, "tokens": 4, "nulls": 0}
     mark = Mark(id="old", name="fictitious", options=options, secret=issued())
-    [scores] = detection.measure(Knowing({}), [None], detection.tested([mark]))
+    [scores] = detection.measure(Knowing({}), [None], detection.watermark_plugins([mark]))
     assert len(scores["old"].null) == 24
 
 
@@ -166,7 +168,7 @@ def test_neither_the_order_of_marks_nor_of_models_changes_a_null(order, adapters
     found = detection.measure(engine, adapters, marks)
     for adapter, own in zip(adapters, found, strict=True):
         assert own == {f"m{i}": score_of(engine, adapter, secrets[i]) for i in range(4)}
-    asked = detection.questions(engine, marks)
+    asked = detection.detection_requests(engine, marks)
     # The strangers of three marks are the same ones, and are asked about once.
     assert len(asked) == 12 * (4 + 2 * 2)
 

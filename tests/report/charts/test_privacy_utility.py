@@ -51,7 +51,7 @@ def document(rows):
 
 
 def table(rows, title):
-    found = [one for one in overview.attacks(document(rows)) if one.title == title]
+    found = [one for one in overview.attack_tables(document(rows)) if one.title == title]
     return found[0] if found else None
 
 
@@ -141,8 +141,12 @@ def test_a_variants_name_is_text():
 
 
 def test_a_study_compares_answers_after_the_last_round_without_tasks():
-    [found] = [t for t in overview.attacks(document(ROWS)) if t.title.startswith("Answers to")]
+    [found] = [
+        t for t in overview.attack_tables(document(ROWS)) if t.title.startswith("Answers to")
+    ]
     assert len(found.rows) == 3
     alone = [row for row in ROWS if row.scope["variant"] == "FedAvg"]
-    [found] = [t for t in overview.attacks(document(alone)) if t.title.startswith("Answers to")]
+    [found] = [
+        t for t in overview.attack_tables(document(alone)) if t.title.startswith("Answers to")
+    ]
     assert len(found.rows) == 3  # both rounds, and the task

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import pytest
 from example_report import HOSTILE, coverage, example, extraction, hostile
 
-from fedaudit.report.redaction import hidden, visible
+from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.renderers.html import charts, render
 from fedaudit.report.tables import overview
 
@@ -85,8 +85,8 @@ def test_hostile_text_is_only_text(name):
     text = render(hostile(HOSTILE[name]).to_json())
     page = Page(text)
     assert shape(page) == shape(Page(render(hostile("harmless").to_json())))
-    assert not any(hidden(char) for char in text if char != "\n")
-    assert visible(HOSTILE[name]) in page.texts
+    assert not any(is_hidden(char) for char in text if char != "\n")
+    assert make_visible(HOSTILE[name]) in page.texts
 
 
 def test_every_table_is_whole():
@@ -95,7 +95,7 @@ def test_every_table_is_whole():
     for table in (
         *overview.extraction(report),
         *overview.utility(report),
-        *overview.claims(report),
+        *overview.claim_table(report),
     ):
         cells = [cell for row in table.rows for cell in row if cell]
         assert all(cell in page.texts for cell in (*table.columns, *cells))

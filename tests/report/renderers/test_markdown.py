@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from fedaudit.report.redaction import hidden, visible
-from fedaudit.report.renderers.markdown import escaped, render
+from fedaudit.report.redaction import is_hidden, make_visible
+from fedaudit.report.renderers.markdown import escape, render
 from fedaudit.report.tables import overview
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -42,7 +42,7 @@ def test_the_example_is_well_formed():
     assert blocks.count("table_open") == 13
     for table in (
         *overview.extraction(report),
-        *overview.claims(report),
+        *overview.claim_table(report),
         *overview.utility(report),
     ):
         assert table.title in texts
@@ -55,8 +55,8 @@ def test_hostile_text_is_only_text(name):
     blocks, signs, texts = parsed(text)
     assert blocks == parsed(render(hostile("harmless").to_json()))[0]
     assert signs <= {"text", "text_special", "strong_open", "strong_close"}
-    assert visible(HOSTILE[name]) in texts
-    assert not any(hidden(char) for char in text if char != "\n")
+    assert make_visible(HOSTILE[name]) in texts
+    assert not any(is_hidden(char) for char in text if char != "\n")
     for sign in ("<", "://", "www.", "@"):
         assert sign not in text
 
@@ -78,8 +78,8 @@ def test_no_line_starts_anything(text):
 
 @given(st.text(min_size=1))
 def test_any_text_reads_as_it_is_in_a_cell(text):
-    _, _, texts = parsed(f"| a | b |\n| - | - |\n| x{escaped(text)}x | y |\n")
-    assert texts == ["a", "b", f"x{visible(text)}x", "y"]
+    _, _, texts = parsed(f"| a | b |\n| - | - |\n| x{escape(text)}x | y |\n")
+    assert texts == ["a", "b", f"x{make_visible(text)}x", "y"]
 
 
 def test_findings_are_masked_and_counted():

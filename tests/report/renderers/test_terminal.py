@@ -8,7 +8,7 @@ from example_report import HOSTILE, coverage, example, extraction, hostile, numb
 from rich.cells import cell_len
 from rich.console import Console
 
-from fedaudit.report.redaction import hidden, visible
+from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.renderers.terminal import render
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "terminal.txt"
@@ -33,10 +33,10 @@ def test_the_example_reads_as_it_should():
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_neither_acts_nor_overflows(name):
     out = printed(hostile(HOSTILE[name]))
-    assert not any(hidden(char) for char in out if char != "\n")
+    assert not any(is_hidden(char) for char in out if char != "\n")
     assert max(map(cell_len, out.splitlines())) <= 80
     limits = squeezed(out.partition("\nLimits\n")[2].partition("\nWhy\n")[0])
-    assert limits == "*" + squeezed(visible(HOSTILE[name]))
+    assert limits == "*" + squeezed(make_visible(HOSTILE[name]))
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

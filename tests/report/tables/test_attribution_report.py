@@ -39,12 +39,12 @@ from fedaudit.attribution import measurements as measured_rows
 from fedaudit.attribution.decision.decision import decide
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.report.charts import z_by_round
-from fedaudit.report.redaction import hidden, visible
+from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
 from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.text import summary
-from fedaudit.report.text.attacks import tried
+from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.text.glossary import GLOSSARY
 
 REPORTS = {
@@ -58,7 +58,11 @@ def titles(rows):
 
 
 def every_table(document):
-    return (*attribution(document), *overview.findings(document, 9), *overview.rest(document))
+    return (
+        *attribution(document),
+        *overview.finding_tables(document, 9),
+        *overview.other_tables(document),
+    )
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -94,7 +98,7 @@ def test_what_no_table_knows_is_not_lost():
         row("fed_attr", "sets", 4.25),
         replace(row("fed_attr", "accuracy", 0.5, n=2), low=0.1, high=0.9),
     ]
-    [other] = overview.others(report([*attributed(), *strange]))
+    [other] = overview.unshown_rows_table(report([*attributed(), *strange]))
     assert [line[0] for line in other.rows] == [one.metric for one in strange]
     assert attribution(report(strange)) == []
 
@@ -253,7 +257,7 @@ def test_a_study_has_a_line_for_each_variant_and_method():
 
 
 def test_the_story_of_a_study_is_short():
-    assert tried(report(study())) == [
+    assert attack_summaries(report(study())) == [
         "The attribution was made on 3 variants; tables below compare them."
     ]
 
@@ -271,26 +275,26 @@ def test_the_answer_is_about_clients_and_not_about_extraction():
 
 
 def test_a_pass_does_not_say_that_nobody_did_it():
-    [answer] = summary.answer(report(innocent()))
+    [answer] = summary.verdict_sentence(report(innocent()))
     assert "no proof that nobody trained" in answer
     assert "at this strength" in answer
 
 
 def test_an_audit_with_both_speaks_of_both():
     document = report([*recalled(20), *attributed()])
-    [answer] = summary.answer(document)
+    [answer] = summary.verdict_sentence(document)
     assert "Personal data" in answer
     assert "flagged" in answer
     assert summary.title(document) == "Privacy audit"
-    first, second = tried(document)
+    first, second = attack_summaries(document)
     assert first.startswith("The protocol fed_attr asked for 500 sums")
     assert second.startswith("The attack untargeted")
 
 
 def test_the_story_tells_who_was_not_tested():
-    [told] = tried(report([*protocol(), absent()]))
+    [told] = attack_summaries(report([*protocol(), absent()]))
     assert told.endswith("tested 4 of 5 clients for watermarks: it flags 2. 1 could not be tested.")
-    assert tried(report(baselines())) == []
+    assert attack_summaries(report(baselines())) == []
 
 
 def test_every_term_is_explained():
@@ -305,12 +309,12 @@ def test_flagged_clients_have_a_table_of_their_own():
     from example_report import findings as leaks
 
     document = report(attributed(), findings=[*leaks(2), *findings()])
-    first, second = overview.findings(document, 10)
+    first, second = overview.finding_tables(document, 10)
     assert (first.title, second.title) == ("Findings", "Flagged clients")
     assert second.columns == ("severity", "client", "mark", "Z", "Holm p", "rounds")
     assert second.rows[0][:4] == ("high", "court-1", "mark-a", "7.87")
     assert len(first.rows) == 2
-    [short] = overview.flagged(document, 1)
+    [short] = overview.flagged_table(document, 1)
     assert "and 1 more in report.json" in short.notes
 
 
@@ -320,10 +324,10 @@ def test_flagged_clients_have_a_table_of_their_own():
 def test_the_running_z_is_that_of_the_mark_that_was_decided_on():
     rows = [*client("c0", "m2", (9.0, 0.0, 0.0, 0.0, 0.0)), *client("c0", "m1", (1.0,) * 5)]
     decided = [r for r in rows if "round" in r.scope or r.scope["mark"] == "m1"]
-    [only] = z_by_round.running(report(decided))[""]
+    [only] = z_by_round.z_series(report(decided))[""]
     # sqrt(k) for scores of 1
     assert [round(z, 3) for _, z in only.points] == [1.0, 1.414, 1.732, 2.0, 2.236]
-    [highest] = z_by_round.running(report([r for r in rows if "round" in r.scope]))[""]
+    [highest] = z_by_round.z_series(report([r for r in rows if "round" in r.scope]))[""]
     assert highest.mark == "m2"  # 9 / sqrt 5 = 4.02 is more than 2.24
 
 
@@ -417,7 +421,7 @@ def test_hostile_names_are_only_text(name):
     lines, page, text = printed(document), html.render(document), markdown.render(document)
     assert max(map(cell_len, lines)) <= 80
     for shown in ("\n".join(lines), page, text):
-        assert not any(hidden(char) for char in shown if char != "\n")
+        assert not any(is_hidden(char) for char in shown if char != "\n")
     assert re.findall(r"<(?:/?\w+)", page) == re.findall(r"<(?:/?\w+)", html.render(plain))
     assert "<" not in text
     assert [(len(one.rows), len(one.columns)) for one in every_table(document)] == [
@@ -425,7 +429,7 @@ def test_hostile_names_are_only_text(name):
     ]
     cells = [cell for one in attribution(document) for line in one.rows for cell in line]
     assert f"{HOSTILE[name]}court-1" in cells
-    assert visible(f"{HOSTILE[name]}court-1") in unescape(page)
+    assert make_visible(f"{HOSTILE[name]}court-1") in unescape(page)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -436,7 +440,7 @@ def test_hostile_variants_are_only_text(name):
     assert max(map(cell_len, printed(document))) <= 80
     assert page.count("<figure>") == 2
     assert "<script" not in page
-    assert not any(hidden(char) for char in page if char != "\n")
+    assert not any(is_hidden(char) for char in page if char != "\n")
 
 
 @pytest.mark.parametrize("rows", [attributed, study])
@@ -489,12 +493,12 @@ def written():
         marks={"m": score(9.0)},
     )
     found = [
-        *measured_rows.decided(decision, THRESHOLD),
-        *measured_rows.known("fed_attr", decision.marks, ["c0", "c1"], truth),
-        *measured_rows.strengths(decision, truth),
-        *measured_rows.leaked(scores),
-        *measured_rows.suspected("direct", other, THRESHOLD),
-        *measured_rows.known("direct", {"c0": {""}}, ["c0"], truth),
+        *measured_rows.decision_rows(decision, THRESHOLD),
+        *measured_rows.error_rates("fed_attr", decision.marks, ["c0", "c1"], truth),
+        *measured_rows.mean_z_rows(decision, truth),
+        *measured_rows.leakage_rows(scores),
+        *measured_rows.suspicion_rows("direct", other, THRESHOLD),
+        *measured_rows.error_rates("direct", {"c0": {""}}, ["c0"], truth),
     ]
     return found, measured_rows.findings(decision)
 
@@ -509,7 +513,7 @@ def test_tables_and_verdict_know_what_the_attribution_writes():
     assert found.rows[0][:3] == ("c0", "m", "6.93")
     assert column(found, "flagged") == ["yes", "no", "-"]
     assert document["verdict"]["status"] == "fail"
-    [one] = overview.flagged(document, 9)
+    [one] = overview.flagged_table(document, 9)
     assert one.rows[0][:4] == ("high", "c0", "m", "6.93")
     [figure] = z_by_round.figures(document)
     assert [curve.name for curve in figure.curves] == ["c0 (6.93)", "c1 (0.00)"]

@@ -14,8 +14,8 @@ from fedaudit.api.records import Measurement
 from fedaudit.report.document import validate
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.tables import overview
-from fedaudit.report.tables.cross_client import MOST_WIDE, matrix
-from fedaudit.report.text.attacks import tried
+from fedaudit.report.tables.cross_client import MOST_WIDE, matrix_tables
+from fedaudit.report.text.attacks import attack_summaries
 
 
 def pair(attacker, victim, hits, n=20, *, plugin="contextual", **scope):
@@ -61,7 +61,7 @@ def terminal_text(report, width=80):
 
 
 def test_attackers_against_victims():
-    square, pairs = matrix(document(THREE))
+    square, pairs = matrix_tables(document(THREE))
     assert square.columns == ("attacker", "c0", "c1", "c2")
     assert square.rows == (
         ("c0", "-", "25.0 %", "5.0 %"),
@@ -78,7 +78,7 @@ def test_attackers_against_victims():
 
 
 def test_the_order_of_the_rows_does_not_matter_for_a_pair():
-    one, other = matrix(document(THREE)), matrix(document(THREE[::-1]))
+    one, other = matrix_tables(document(THREE)), matrix_tables(document(THREE[::-1]))
     assert sorted(one[1].rows) == sorted(other[1].rows)
     cells = [
         {
@@ -93,7 +93,7 @@ def test_the_order_of_the_rows_does_not_matter_for_a_pair():
 
 def test_pairs_stand_in_no_other_table():
     report = document([*THREE, *extraction("frequency")])
-    titles = [table.title for table in overview.attacks(report)]
+    titles = [table.title for table in overview.attack_tables(report)]
     assert titles[:2] == ["Attackers and victims: contextual", "Pairs: contextual"]
     assert "Extraction: frequency" in titles
     assert "Extraction: contextual" not in titles
@@ -102,7 +102,7 @@ def test_pairs_stand_in_no_other_table():
 
 def test_a_report_without_pairs_is_as_it_was():
     report = document(extraction())
-    assert matrix(report) == []
+    assert matrix_tables(report) == []
 
 
 def test_every_format_shows_the_matrix():
@@ -118,17 +118,17 @@ def test_every_format_shows_the_matrix():
 
 
 def test_the_story_names_the_pair():
-    [told] = [line for line in tried(document(THREE)) if "contextual" in line]
+    [told] = [line for line in attack_summaries(document(THREE)) if "contextual" in line]
     assert "attacker c2, victim c1" in told
 
 
 def test_many_clients_get_a_list_and_no_square():
     names = [f"c{n}" for n in range(MOST_WIDE + 1)]
     rows = [row for a in names for v in names if a != v for row in pair(a, v, 3)]
-    [pairs] = matrix(document(rows))
+    [pairs] = matrix_tables(document(rows))
     assert len(pairs.rows) == len(names) * (len(names) - 1)
     report = document([row for row in rows if row.scope["victim"] != names[-1]])
-    assert len(matrix(report)) == 2
+    assert len(matrix_tables(report)) == 2
     assert max(map(cell_len, terminal_text(report).splitlines())) <= 80
 
 
@@ -139,7 +139,7 @@ def test_one_table_for_each_attack_and_key():
         *pair("a", "b", 3, plugin="laft"),
         *pair("a", "b", 4, key="none", client="b"),
     ]
-    titles = [table.title for table in matrix(document(rows))]
+    titles = [table.title for table in matrix_tables(document(rows))]
     assert titles == [
         f"{what}: {of}"
         for of in ("contextual", "laft", "contextual, client b, key none")
@@ -149,7 +149,7 @@ def test_one_table_for_each_attack_and_key():
 
 def test_without_a_base_what_came_out_at_all_is_shown():
     rows = [row for row in pair("a", "b", 3) if row.scope["source"] in ("tuned", "control")]
-    square, pairs = matrix(document(rows))
+    square, pairs = matrix_tables(document(rows))
     assert square.rows == (("a", "25.0 %"),)
     assert "Model: tuned." in pairs.notes
 
@@ -192,7 +192,7 @@ VERBATIM = [
 
 def test_distances_by_task():
     report = document(VERBATIM)
-    [table] = [t for t in overview.attacks(report) if t.title.startswith("Distance")]
+    [table] = [t for t in overview.attack_tables(report) if t.title.startswith("Distance")]
     lines = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [(line["task"], line["model"]) for line in lines] == [
         ("all", "tuned"),
@@ -209,9 +209,9 @@ def test_distances_by_task():
 
 def test_a_task_is_no_total_and_no_other_measurement():
     report = document(VERBATIM)
-    [table] = [t for t in overview.attacks(report) if t.title == "Extraction: verbatim"]
+    [table] = [t for t in overview.attack_tables(report) if t.title == "Extraction: verbatim"]
     assert [row[0] for row in table.rows] == ["tuned", "base", "tuned, not base", "control"]
-    assert not overview.others(report)
+    assert not overview.unshown_rows_table(report)
     assert "verbatim" in html.charts(report)[0].title
     assert len(html.charts(report)[0].bars) == 4
 
@@ -221,6 +221,6 @@ def test_distances_of_another_kind_are_shown_where_they_were(metric):
     row = Measurement(
         kind="utility", plugin="u", metric=metric, value=3.0, scope={"source": "base"}
     )
-    titles = [table.title for table in [*overview.attacks(document([row])),
-                                        *overview.rest(document([row]))]]  # fmt: skip
+    titles = [table.title for table in [*overview.attack_tables(document([row])),
+                                        *overview.other_tables(document([row]))]]  # fmt: skip
     assert titles == [{"edit_distance": "Utility: edit_distance"}.get(metric, "Other measurements")]

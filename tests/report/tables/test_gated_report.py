@@ -22,7 +22,7 @@ from rich.cells import cell_len
 
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
-from fedaudit.report.text.attacks import ONLY_RIGHT, tried
+from fedaudit.report.text.attacks import ONLY_RIGHT, attack_summaries
 
 REPORTS = {
     "inferred": inferred,
@@ -58,7 +58,7 @@ def test_no_table_is_left_for_what_has_its_own(name):
 def test_the_page_and_the_markdown_have_every_table(name):
     document = report(REPORTS[name]())
     pages = html.render(document), markdown.render(document)
-    for one in (*overview.attacks(document), *overview.rest(document)):
+    for one in (*overview.attack_tables(document), *overview.other_tables(document)):
         title = one.title.replace("_", "\\_")
         assert one.title in pages[0]
         assert f"## {title}\n" in pages[1]
@@ -95,7 +95,7 @@ def test_several_adapters_are_told_apart():
     found = table(rows, "Inference: ranking, 50 candidates")
     assert [row[0] for row in found.rows] == ["right: legal", "right: medical", "none"]
     assert "adapter" not in " ".join((*found.columns, *found.notes))
-    [told] = tried(report(rows))
+    [told] = attack_summaries(report(rows))
     assert "with the client's own key for medical in 24 of 100" in told
 
 
@@ -156,7 +156,7 @@ def test_rows_that_excuse_each_other_are_not_lost():
 
 def test_the_story_keeps_numbers_of_candidates_apart():
     rows = [*inferred(), *picked(7, candidates=500, client="c0", key="none")]
-    fifty, five_hundred = tried(report(rows))
+    fifty, five_hundred = attack_summaries(report(rows))
     assert "offered 50 candidates" in fifty
     assert "in 7 of 100" not in fifty
     assert "the true one without a key in 7 of 100" in five_hundred
@@ -164,7 +164,7 @@ def test_the_story_keeps_numbers_of_candidates_apart():
 
 
 def test_the_story_tells_what_a_key_opens():
-    [told] = tried(report(inferred()))
+    [told] = attack_summaries(report(inferred()))
     words = (
         "The attack ranking (client c0) masked personal data",
         "picked the true one with the client's own key in 25 of 100, 25.0 %",
@@ -175,7 +175,7 @@ def test_the_story_tells_what_a_key_opens():
     )
     assert [told.index(part) for part in words] == sorted(told.index(part) for part in words)
     assert ONLY_RIGHT not in told
-    for one in tried(report(attacked())):
+    for one in attack_summaries(report(attacked())):
         assert "with the client's own key 20 of 5" in one
         assert "without a key 1 of 5" in one
 
@@ -183,7 +183,7 @@ def test_the_story_tells_what_a_key_opens():
 @pytest.mark.parametrize("rows", [inferred(), attacked()])
 def test_the_story_says_when_nothing_unauthorised_was_tried(rows):
     right = [row for row in rows if row.scope["key"] == "right"]
-    assert all(one.endswith(ONLY_RIGHT) for one in tried(report(right)))
+    assert all(one.endswith(ONLY_RIGHT) for one in attack_summaries(report(right)))
     out = " ".join(printed(right))
     assert "Verdict: inconclusive" in out
     assert "nothing unauthorised was tried" in re.sub(r"\s+", " ", out)
@@ -210,7 +210,7 @@ def test_the_hostile_report_has_every_table():
     document = hostile("x").to_json()
     found = {
         one.title.partition(":")[0]
-        for one in (*overview.attacks(document), *overview.rest(document))
+        for one in (*overview.attack_tables(document), *overview.other_tables(document))
     }
     assert found >= {
         *("Extraction", "Kinds of PII", "Extraction without prompts", "Inference"),
@@ -227,7 +227,7 @@ def test_hostile_text_stays_in_its_cells(name):
         document = hostile(text).to_json()
         return [
             (len(one.columns), len(one.rows), len(one.notes))
-            for one in (*overview.attacks(document), *overview.rest(document))
+            for one in (*overview.attack_tables(document), *overview.other_tables(document))
         ]
 
     assert shape(HOSTILE[name]) == shape("harmless")

@@ -11,7 +11,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.report.document import validate
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.tables import overview
-from fedaudit.report.text.attacks import tried
+from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.verdict.policy import verdict
 
 
@@ -111,7 +111,7 @@ def test_inference_has_tables_of_its_own():
         ("PERSON", "base", "50", "3 / 60"),
     ]
     assert kinds.notes == ("With 50 candidates; for the others see report.json.",)
-    assert overview.others(example(measurements=ROWS).to_json()) == []
+    assert overview.unshown_rows_table(example(measurements=ROWS).to_json()) == []
 
 
 def test_what_varies_further_gets_a_column():
@@ -138,12 +138,12 @@ def test_the_answer_speaks_of_inference():
 
 
 def test_what_was_tried_is_told_for_each_number_of_candidates():
-    told = tried(example(measurements=ROWS).to_json())
+    told = attack_summaries(example(measurements=ROWS).to_json())
     assert len(told) == 2
     assert "masked personal data in sentences and offered 50 candidates" in told[0]
     assert "in 40 of 100, 40.0 % (between 30.9 % and 49.8 %), its base in 4 of 100" in told[0]
     assert told[0].endswith("guessing is right in 2.0 %.")
-    [alone] = tried(example(measurements=[accuracy(1, 9)]).to_json())
+    [alone] = attack_summaries(example(measurements=[accuracy(1, 9)]).to_json())
     assert "its base in not measured" in alone
 
 

@@ -18,14 +18,16 @@ def test_a_report_takes_and_shows_verdicts():
     ]
     document = example(measurements=found, findings=[]).to_json()
     validate(document)
-    [table] = [t for t in overview.rest(document) if t.title.startswith("Utility: judge_win")]
+    [table] = [
+        t for t in overview.other_tables(document) if t.title.startswith("Utility: judge_win")
+    ]
     lines = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [line["model"] for line in lines] == ["base", "tuned"]
     assert lines[0]["judge_win"].startswith("25.0 % [")
     assert lines[0]["judge_malformed"].startswith("20.0 % [")
     assert lines[0]["n"] == "8/10"
     assert "Throughout: judge wise." in table.notes
-    assert not overview.others(document)
+    assert not overview.unshown_rows_table(document)
     for page in (html.render(document), markdown.render(document)):
         assert "87.5 %" in page
 
@@ -33,5 +35,5 @@ def test_a_report_takes_and_shows_verdicts():
 def test_nothing_that_could_be_read_says_so():
     document = example(measurements=rows([Verdict(outcome="malformed")], {})).to_json()
     validate(document)
-    [table] = [t for t in overview.rest(document) if "judge_win" in t.title]
+    [table] = [t for t in overview.other_tables(document) if "judge_win" in t.title]
     assert any("could be read" in note for note in table.notes)

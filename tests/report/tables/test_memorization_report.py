@@ -7,16 +7,16 @@ import pytest
 from example_report import HOSTILE
 from memorized_report import CLIENTS, document, memorized, passages, ratio, seen
 
-from fedaudit.report.charts.heat_map import CELL, MOST_CLIENTS, maps
-from fedaudit.report.redaction import hidden
+from fedaudit.report.charts.heat_map import CELL, MOST_CLIENTS, heat_maps
+from fedaudit.report.redaction import is_hidden
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import memorization, overview
-from fedaudit.report.text.attacks import tried
+from fedaudit.report.text.attacks import attack_summaries
 from fedaudit.report.verdict.policy import verdict
 
 
 def table(report, title):
-    return next(one for one in overview.attacks(report) if one.title.startswith(title))
+    return next(one for one in overview.attack_tables(report) if one.title.startswith(title))
 
 
 def test_ratios_stand_by_model_and_category():
@@ -47,13 +47,13 @@ def test_lengths_and_what_was_drawn_most():
 
 
 def test_nothing_of_it_is_left_for_other_tables():
-    assert overview.others(document()) == []
-    assert [t.title for t in overview.leaks(document(findings=passages()), 10)] == []
+    assert overview.unshown_rows_table(document()) == []
+    assert [t.title for t in overview.leak_table(document(findings=passages()), 10)] == []
 
 
 def test_passages_have_a_table_of_their_own():
     report = document(findings=passages(5))
-    [shown] = memorization.examples(report, 3)
+    [shown] = memorization.passage_table(report, 3)
     assert len(shown.rows) == 3
     assert shown.rows[0][0] == "high"
     assert shown.rows[0][1].startswith("TEXT(16) #")
@@ -67,8 +67,8 @@ def test_passages_have_a_table_of_their_own():
 def test_a_passage_is_one_only_with_its_mask():
     stranger = document(findings=passages(1))
     del stranger["findings"][0]["evidence"]["hmac"]
-    assert memorization.examples(stranger, 3) == []
-    assert len(overview.leaks(stranger, 3)) == 1
+    assert memorization.passage_table(stranger, 3) == []
+    assert len(overview.leak_table(stranger, 3)) == 1
     seen(stranger)
 
 
@@ -80,7 +80,7 @@ def test_the_terminal_keeps_to_80_columns():
 
 
 def test_a_sentence_says_what_was_asked_and_what_came_of_it():
-    [sentence] = tried(document())
+    [sentence] = attack_summaries(document())
     assert "3,000 prefixes" in sentence
     assert "10.0 % [" in sentence
     assert "another client's" in sentence
@@ -91,7 +91,7 @@ def test_a_sentence_says_what_was_asked_and_what_came_of_it():
 
 
 def test_the_map_is_darkest_where_most_was_drawn():
-    [one] = maps(document())
+    [one] = heat_maps(document())
     shades = {(f.y, f.x): f.shade for f in one.fields}
     rows, columns = sorted({y for y, _ in shades}), sorted({x for _, x in shades})
     assert len(rows) == len(columns) == 3
@@ -113,10 +113,10 @@ def test_the_map_is_drawn_on_the_page():
 
 
 def test_a_map_of_nothing_and_of_many_can_be_drawn():
-    [blank] = maps(document(memorized(0, 0, 0)))
+    [blank] = heat_maps(document(memorized(0, 0, 0)))
     assert {field.shade for field in blank.fields} == {0.0}
     many = tuple(f"client-number-{n}" for n in range(20))
-    [some] = maps(document(memorized(clients=many)))
+    [some] = heat_maps(document(memorized(clients=many)))
     assert len(some.fields) == MOST_CLIENTS**2
     assert some.note == "8 more clients in report.json."
     assert all(len(name) <= 10 for name, _ in some.rows)
@@ -128,7 +128,7 @@ def test_hostile_names_of_clients_and_documents_sleep(name):
     rows = memorized(clients=("c0", HOSTILE[name]))
     report = document(rows, passages(document=HOSTILE[name]))
     for text in (seen(report), html.render(report), markdown.render(report)):
-        assert not any(hidden(char) for char in text if char != "\n")
+        assert not any(is_hidden(char) for char in text if char != "\n")
     assert "<script>" not in html.render(report)
 
 
@@ -140,8 +140,8 @@ def test_a_study_has_a_line_a_variant():
     assert shown.columns[-2:] == ("base %", "central, any %")
     assert shown.rows[0][-1] == "16.7"
     assert shown.rows[1][-1] == "-"
-    assert "2 variants" in tried(document(rows))[0]
-    assert len(maps(document(rows))) == 2
+    assert "2 variants" in attack_summaries(document(rows))[0]
+    assert len(heat_maps(document(rows))) == 2
     assert max(map(len, seen(document(rows)).splitlines())) <= 80
 
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from fedaudit.report.renderers import html, markdown, terminal
-from fedaudit.report.text.attacks import tried
+from fedaudit.report.text.attacks import attack_summaries
 
 
 def test_a_study_has_one_line_a_variant_and_key():
@@ -32,7 +32,7 @@ def test_a_study_has_one_line_a_variant_and_key():
     kinds = table(rows, "Inference by kind: ranking")
     assert "Throughout: client all, variant variant-0." in kinds.notes
     assert "For the other variants see report.json." in kinds.notes
-    assert len(tried(report(rows))) == 3
+    assert len(attack_summaries(report(rows))) == 3
 
 
 def test_what_no_row_of_all_clients_stands_for_stays():

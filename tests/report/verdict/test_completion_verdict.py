@@ -7,7 +7,7 @@ from example_report import coverage, number
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.report.verdict.completion import LEVEL, judged
+from fedaudit.report.verdict.completion import LEVEL, judge_completion
 from fedaudit.report.verdict.policy import NO_VICTIM, verdict
 
 
@@ -69,14 +69,14 @@ GAIN = asked((0.1, 0.5))
     ],
 )
 def test_beyond_held_out_records_and_beyond_other_answers(rows, status, says):
-    [(found, reason)] = judged(rows)
+    [(found, reason)] = judge_completion(rows)
     assert found == status
     assert reason.startswith("discoverable (records victim): answers' Rouge-L")
     assert says in reason
 
 
 def test_held_out_records_themselves_are_not_judged():
-    assert judged(asked((0.1, 0.5), records="held-out")) == []
+    assert judge_completion(asked((0.1, 0.5), records="held-out")) == []
 
 
 def test_several_tests_share_one_level():
@@ -85,34 +85,34 @@ def test_several_tests_share_one_level():
         *asked((0.1, 0.5), round=1), *compared(0.006, round=1),
         *asked((0.1, 0.5), round=2), *compared(0.006, round=2),
     ]  # fmt: skip
-    assert [status for status, _ in judged(rows)] == ["pass", "pass"]
-    assert [status for status, _ in judged(rows[:7])] == ["fail"]
+    assert [status for status, _ in judge_completion(rows)] == ["pass", "pass"]
+    assert [status for status, _ in judge_completion(rows[:7])] == ["fail"]
 
 
 def test_what_was_not_measured_is_not_judged():
     [_, _, row, _] = asked((0.1, 0.5))
     nothing = replace(row, value=None, low=None, high=None, reason="the context is too short")
-    assert judged([nothing]) == [
+    assert judge_completion([nothing]) == [
         (
             "inconclusive",
             "discoverable (records victim): Rouge-L beyond the base was not measured: "
             "the context is too short.",
         )
     ]
-    [(status, reason)] = judged([replace(row, low=None)])
+    [(status, reason)] = judge_completion([replace(row, low=None)])
     assert status == "inconclusive"
     assert "it has no interval" in reason
 
 
 @pytest.mark.parametrize("scope", [{"task": "exam"}, {"records": "own"}, {"key": "right"}])
 def test_tasks_own_records_and_right_keys_are_not_judged(scope):
-    assert judged(asked((0.1, 0.5), **scope)) == []
+    assert judge_completion(asked((0.1, 0.5), **scope)) == []
 
 
 def test_rounds_are_compared_with_their_own_control():
     late = [*asked((0.1, 0.5), round=10), *compared(0.001, round=10)]
     early = [*asked((0.1, 0.5), control=(0.5, 0.9), round=1), *compared(0.001, round=1)]
-    assert [status for status, _ in judged([*early, *late])] == ["inconclusive", "fail"]
+    assert [status for status, _ in judge_completion([*early, *late])] == ["inconclusive", "fail"]
 
 
 def reached(hits):
@@ -152,6 +152,6 @@ ROUNDS = [
 
 @given(st.permutations(ROUNDS))
 def test_the_order_of_the_rows_only_orders_the_reasons(rows):
-    found = judged(rows)
-    assert sorted(found) == sorted(judged(ROUNDS))
+    found = judge_completion(rows)
+    assert sorted(found) == sorted(judge_completion(ROUNDS))
     assert sorted(status for status, _ in found) == ["fail", "inconclusive", "pass"]

@@ -16,7 +16,7 @@ from fedaudit.cli.console import verdict_code
 from fedaudit.report.document import validate
 from fedaudit.report.tables import overview
 from fedaudit.report.tables.extraction.evidence import headline
-from fedaudit.report.verdict.extraction import leaks, of_counts
+from fedaudit.report.verdict.extraction import find_leaks, of_counts
 from fedaudit.report.verdict.policy import verdict
 
 JUDGED = "exclusive"
@@ -177,10 +177,10 @@ def test_inference_accuracy_is_one_test_more():
 
 def test_the_judged_set_goes_before_all_others():
     rows = [*judged(0, 300), *(r for r in judged(150, 300, set="all"))]
-    assert [leak.row.scope["set"] for leak in leaks(rows)] == [JUDGED]
+    assert [leak.row.scope["set"] for leak in find_leaks(rows)] == [JUDGED]
     assert status(rows) == "pass"
     both = [*judged(150, 300, set="all"), *judged(0, 200, set="prefix-disjoint")]
-    assert [leak.row.scope["set"] for leak in leaks(both)] == ["all"]
+    assert [leak.row.scope["set"] for leak in find_leaks(both)] == ["all"]
 
 
 def test_nothing_that_is_the_victims_alone_is_judged_in_no_others_place():
@@ -252,7 +252,7 @@ def test_the_report_has_a_table_of_tests():
     rows = [*judged(5, 44), *p_values(1e-6, 0.5, 44), beyond]
     report = example(measurements=rows, findings=[]).to_json()
     validate(report)
-    [table] = [one for one in overview.attacks(report) if one.title == "Evidence"]
+    [table] = [one for one in overview.attack_tables(report) if one.title == "Evidence"]
     assert table.columns == ("test", "p", "adjusted p")
     assert table.rows == (
         ("contextual", "1e-06", "2e-06"),
@@ -265,7 +265,7 @@ def test_the_report_has_a_table_of_tests():
     assert headline(report) == "fail"
     quiet = example(measurements=[*judged(0, 104)], findings=[]).to_json()
     assert headline(quiet).startswith("pass (a leak of 7.5 % of the targets would have been seen")
-    assert not any(one.title == "Other measurements" for one in overview.rest(report))
+    assert not any(one.title == "Other measurements" for one in overview.other_tables(report))
 
 
 def test_more_hits_than_targets_are_no_evidence():

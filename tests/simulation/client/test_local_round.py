@@ -16,7 +16,7 @@ from fedaudit.config import registry
 from fedaudit.config.options import build
 from fedaudit.federation import adapters
 from fedaudit.simulation.config import Simulation
-from fedaudit.simulation.runner import prepared, simulate
+from fedaudit.simulation.runner import prepare, simulate
 
 SETTINGS = {
     "clients": 2,
@@ -152,17 +152,17 @@ def test_further_trainings_cost_what_they_cost(finished):
 def test_a_template_is_refused_before_anything_is_read(tmp_path, monkeypatch):
     known(monkeypatch)
     with pytest.raises(UsageError, match=r"No chats, please\."):
-        prepared(config(template="chat"), tmp_path)
+        prepare(config(template="chat"), tmp_path)
 
 
 @pytest.mark.parametrize("rule", ["flora", "scaffold"])
 def test_a_rule_with_a_training_of_its_own_is_refused(tmp_path, monkeypatch, rule):
     known(monkeypatch)
     with pytest.raises(UsageError, match=f"The (rule of )?aggregation {rule} |Under {rule}"):
-        prepared(config(aggregation=rule), tmp_path)
+        prepare(config(aggregation=rule), tmp_path)
 
 
 def test_two_defences_that_go_on_are_refused(tmp_path, monkeypatch):
     known(monkeypatch)
     with pytest.raises(UsageError, match="upper and fed_mit both go on after training"):
-        prepared(config(template="alpaca", defenses=["upper", "fed_mit"]), tmp_path)
+        prepare(config(template="alpaca", defenses=["upper", "fed_mit"]), tmp_path)

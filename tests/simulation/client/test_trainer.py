@@ -180,10 +180,10 @@ def test_what_a_killed_training_left_behind_is_swept_away(job):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_the_same_job_gives_the_same_bytes_whatever_came_before(job, tmp_path, dropout):
-    from fedaudit.simulation.initialization import plain
+    from fedaudit.simulation.initialization import plain_config
 
     start = tmp_path / "start"
-    config = plain({**adapters.check(job.start), "lora_dropout": dropout})
+    config = plain_config({**adapters.check(job.start), "lora_dropout": dropout})
     adapters.write(adapters.read(job.start), config, start)
     job = replace(job, start=start)
     trainer._model.cache_clear()
@@ -206,7 +206,7 @@ def test_checkpointing_computes_the_same_adapter(job, tmp_path):
     one, other = adapters.read(plain.out), adapters.read(again.out)
     for name, tensor in one.items():
         torch.testing.assert_close(tensor, other[name], rtol=1e-3, atol=1e-5)
-    trainer.forget()
+    trainer.forget_model()
 
 
 def test_seed_round_and_start_are_part_of_the_result(job, federation, tmp_path):

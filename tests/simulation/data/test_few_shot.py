@@ -14,11 +14,11 @@ from transformers import BertConfig, BertModel
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
 from fedaudit.data import corpus
-from fedaudit.engine.embeddings import embed, embedder
+from fedaudit.engine.embeddings import embed, load_embedder
 from fedaudit.simulation import rounds
-from fedaudit.simulation.client.trainer import rate_at, span
+from fedaudit.simulation.client.trainer import rate_at, schedule_span
 from fedaudit.simulation.config import FewShot, Partition, Records, Simulation, Training
-from fedaudit.simulation.data.few_shot import few
+from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.initialization import documents, split
 
 
@@ -28,7 +28,7 @@ def made(count):
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=60), st.integers(1, 9), st.integers(0, 9))
 def test_every_cluster_gives_as_many_as_it_may(labels, each, seed):
-    found, kinds = few(made(len(labels)), labels, each=each, seed=seed)
+    found, kinds = few_shot_documents(made(len(labels)), labels, each=each, seed=seed)
     assert len({d.id for d in found}) == len(found) == len(kinds)
     wanted = {kind: min(each, n) for kind, n in Counter(labels).items()}
     assert Counter(kinds) == wanted
@@ -41,12 +41,14 @@ def test_every_cluster_gives_as_many_as_it_may(labels, each, seed):
 def test_what_is_drawn_of_a_cluster_depends_on_it_alone():
     found = made(60)
     labels = [i % 3 for i in range(60)]
-    drawn, kinds = few(found, labels, each=4, seed=1)
+    drawn, kinds = few_shot_documents(found, labels, each=4, seed=1)
     own = [d.id for d, kind in zip(drawn, kinds, strict=True) if kind == 1]
     without = [(d, kind) for d, kind in zip(found, labels, strict=True) if kind != 2]
-    again, others = few([d for d, _ in without], [k for _, k in without], each=4, seed=1)
+    again, others = few_shot_documents(
+        [d for d, _ in without], [k for _, k in without], each=4, seed=1
+    )
     assert [d.id for d, kind in zip(again, others, strict=True) if kind == 1] == own
-    other, _ = few(found, labels, each=4, seed=2)
+    other, _ = few_shot_documents(found, labels, each=4, seed=2)
     assert [d.id for d in other] != [d.id for d in drawn]
 
 
@@ -54,7 +56,7 @@ def test_every_document_is_drawn_equally_often():
     counts = Counter(
         document.id
         for seed in range(600)
-        for document in few(made(6), [0] * 6, each=2, seed=seed)[0]
+        for document in few_shot_documents(made(6), [0] * 6, each=2, seed=seed)[0]
     )
     assert len(counts) == 6
     assert all(150 < n < 250 for n in counts.values())  # 200 on average, sd below 12
@@ -166,7 +168,7 @@ def encoder(tmp_path_factory, base):
 
 
 def test_an_encoder_embeds_a_text_whatever_stands_beside_it(encoder):
-    model = embedder(str(encoder), device="cpu")
+    model = load_embedder(str(encoder), device="cpu")
     texts = ["one", "a text that is quite a bit longer than the other", "原告"]
     together = embed(model, texts)
     assert together.shape == (3, 16)
@@ -178,7 +180,7 @@ def test_an_encoder_embeds_a_text_whatever_stands_beside_it(encoder):
 
 
 def test_a_language_models_body_embeds_as_the_model_does(base):
-    body = embedder("fedaudit-nano", device="cpu")
+    body = load_embedder("fedaudit-nano", device="cpu")
     texts = ["The claimant", "a longer text about a claimant and a defendant"]
     assert embed(body, texts) == pytest.approx(embed(base, texts), abs=1e-5)
 
@@ -191,11 +193,11 @@ def test_few_by_the_clusters_of_an_encoder(encoder, base):
 
 def test_no_model_and_a_broken_one(tmp_path):
     with pytest.raises(InputError, match="holds no model in safetensors"):
-        embedder(str(tmp_path))
+        load_embedder(str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"")
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InputError, match="is not a valid safetensors file"):
-        embedder(str(tmp_path))
+        load_embedder(str(tmp_path))
 
 
 # Cross-device: two of fifty clients a round, and a rate that falls by the round
@@ -215,7 +217,7 @@ def test_the_cosine_begins_every_round_at_that_rounds_rate():
     settings = Training(learning_rate=2e-3, decay="cosine")
     for steps in (1, 3, 40):
         for number in range(1, 31):
-            before, total = span(settings, steps, number, 30)
+            before, total = schedule_span(settings, steps, number, 30)
             rates = [rate_at(settings, step, steps, before, total) for step in range(steps)]
             wanted = [1e-3 * (1 + cos(pi * n / 30)) for n in (number - 1, number)]
             assert rates[0] == pytest.approx(wanted[0])
@@ -225,7 +227,7 @@ def test_the_cosine_begins_every_round_at_that_rounds_rate():
 
 def test_the_rate_follows_the_round_and_not_how_often_a_client_was_drawn():
     """What trains a client that is drawn in round 3 for the first time: that round's rate."""
-    assert span(Training(decay="cosine"), 5, 3, 30) == (10, 150)
+    assert schedule_span(Training(decay="cosine"), 5, 3, 30) == (10, 150)
 
 
 def test_a_file_that_a_defence_draws_from_counts_by_its_lines(tmp_path):

@@ -14,7 +14,7 @@ from fedaudit.engine.loading.loader import load_base
 from fedaudit.simulation import runner
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.config import Simulation, Training
-from fedaudit.simulation.data.loss_mask import MaskedSequence, answered, given
+from fedaudit.simulation.data.loss_mask import MaskedSequence, mask_prompt, prompt_length
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def record(**changes):
 
 
 def test_what_is_learned_is_the_answer_and_the_end(base):
-    [one] = answered(base.tokenizer, [record()], 256)
+    [one] = mask_prompt(base.tokenizer, [record()], 256)
     assert base.tokenizer.decode(one[one.given :]) == "Ann Smith does.</s>"
     assert base.tokenizer.decode(one[: one.given], skip_special_tokens=True).endswith(
         "\nAssistant:\n"
@@ -39,28 +39,28 @@ def test_what_is_learned_is_the_answer_and_the_end(base):
 def test_other_documents_are_learned_whole(base):
     plain = Document(id="b", text="A record of a court.")
     elsewhere = replace(record(), text=record().text + " Signed.")
-    found = answered(base.tokenizer, [plain, record(output=""), elsewhere], 256)
-    assert [given(one) for one in found] == [0, 0, 0]
-    assert given([1, 2, 3]) == 0
+    found = mask_prompt(base.tokenizer, [plain, record(output=""), elsewhere], 256)
+    assert [prompt_length(one) for one in found] == [0, 0, 0]
+    assert prompt_length([1, 2, 3]) == 0
 
 
 def test_an_answer_beyond_the_length_is_refused(base):
-    [whole] = answered(base.tokenizer, [record()], 256)
-    [cut] = answered(base.tokenizer, [record()], whole.given + 1)
+    [whole] = mask_prompt(base.tokenizer, [record()], 256)
+    [cut] = mask_prompt(base.tokenizer, [record()], whole.given + 1)
     assert len(cut) == whole.given + 1
     with pytest.raises(InputError, match=rf"Document a: .* after {whole.given} tokens"):
-        answered(base.tokenizer, [record()], whole.given)
+        mask_prompt(base.tokenizer, [record()], whole.given)
 
 
 def test_a_sequence_survives_the_way_to_a_worker():
     sent = pickle.loads(pickle.dumps([MaskedSequence([5, 6, 7], 2), [8]]))
     assert sent == [[5, 6, 7], [8]]
-    assert [given(one) for one in sent] == [2, 0]
+    assert [prompt_length(one) for one in sent] == [2, 0]
 
 
 def test_the_loss_is_the_answers_alone(base):
     """Against the sum over the answer's tokens, each read off the logits by hand."""
-    sequences = [*answered(base.tokenizer, [record(), record(output="Bob.")], 256)]
+    sequences = [*mask_prompt(base.tokenizer, [record(), record(output="Bob.")], 256)]
     batch = trainer._padded(sequences, "cpu")
     with torch.no_grad():
         loss = base.model(**batch).loss
@@ -79,4 +79,4 @@ def test_the_loss_is_the_answers_alone(base):
 def test_a_defence_that_trains_by_itself_is_refused(tmp_path):
     config = Simulation(training=Training(learned="answer"), defenses=("dp",))
     with pytest.raises(UsageError, match="dp learns whole texts"):
-        runner.prepared(config, tmp_path)
+        runner.prepare(config, tmp_path)

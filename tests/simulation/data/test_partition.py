@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
-from fedaudit.engine.embeddings import clusters, embed
+from fedaudit.engine.embeddings import embed, kmeans_clusters
 from fedaudit.simulation.config import Partition, Records, Simulation
 from fedaudit.simulation.data.partition import by_corpus, corpus_of, deal
 from fedaudit.simulation.initialization import documents, split
@@ -131,9 +131,9 @@ def test_clusters_of_embeddings_are_the_texts_own(base):
     assert vectors.shape == (5, base.model.config.hidden_size)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1)
     assert vectors[2] == pytest.approx(vectors[0])
-    found = clusters(vectors[:4], 2, seed=0)
+    found = kmeans_clusters(vectors[:4], 2, seed=0)
     assert found[0] == found[2] != found[1] == found[3]
-    assert len(set(clusters(vectors, 50, seed=0))) <= 5
+    assert len(set(kmeans_clusters(vectors, 50, seed=0))) <= 5
 
 
 def test_an_embedding_does_not_depend_on_its_company(base):

@@ -20,7 +20,7 @@ from fedaudit.federation.folder import open_federation
 from fedaudit.simulation import initialization
 from fedaudit.simulation.config import Simulation, WatermarkSettings
 from fedaudit.simulation.data import watermarking
-from fedaudit.simulation.runner import prepared
+from fedaudit.simulation.runner import prepare
 
 FICTITIOUS = {"name": "fictitious", "nulls": 0, "length": 20}
 KGW = {"name": "kgw", "length": 12, "prompt_tokens": 4, "prompts": 2, "tokens": 4}
@@ -68,7 +68,7 @@ def pair(plain, tmp_path_factory):
 
 def test_the_right_clients_have_the_right_number_and_nobody_else_any(plain, pair):
     before, after = (read(folder, plain) for folder in pair)
-    holders = {f"c{k}" for k in watermarking.drawn(wanted(plain))}
+    holders = {f"c{k}" for k in watermarking.watermarked_clients(wanted(plain))}
     assert len(holders) == 2
     assert before.keys() == after.keys() == {f"c{k}" for k in range(5)}
     assert len({len(own) for own in before.values()}) > 1
@@ -91,7 +91,7 @@ def test_each_holder_has_a_mark_of_its_own_in_its_documents(plain, pair):
     found = {mark.id: mark for mark in watermark_keys.read(pair[1] / OWNER)}
     assert set(found) == {"mark0", "mark1"}
     told = {c.id: c.watermark for c in manifest.read(pair[1]).clients}
-    holders = [f"c{k}" for k in watermarking.drawn(wanted(plain))]
+    holders = [f"c{k}" for k in watermarking.watermarked_clients(wanted(plain))]
     assert {who: told[who] for who in holders} == dict(zip(holders, found, strict=True))
     assert {told[who] for who in told if who not in holders} == {""}
     entities = {told[who]: found[told[who]].secret["entity"] for who in holders}
@@ -137,18 +137,18 @@ def test_the_same_seed_marks_the_same_and_another_does_not(plain, pair, tmp_path
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(0, 40))
 def test_as_many_clients_are_drawn_as_there_are_to_draw(seed, clients, marked):
     config = Simulation(seed=seed, clients=clients, watermark=WatermarkSettings(clients=marked))
-    found = watermarking.drawn(config)
+    found = watermarking.watermarked_clients(config)
     assert len(set(found)) == len(found) == min(clients, marked)
     assert found == sorted(found)
     assert all(0 <= client < clients for client in found)
-    assert watermarking.drawn(config) == found
+    assert watermarking.watermarked_clients(config) == found
 
 
 def test_every_client_is_drawn_about_as_often():
     counts = [0] * 10
     for seed in range(300):
         config = Simulation(seed=seed, clients=10, watermark=WatermarkSettings(clients=3))
-        for client in watermarking.drawn(config):
+        for client in watermarking.watermarked_clients(config):
             counts[client] += 1
     # 300 draws at 0.3: the mean is 90, five standard deviations are 40.
     assert sum(counts) == 900
@@ -160,7 +160,7 @@ def test_the_share_by_hand(plain, base, ratio, size, count):
     """At least one document, and all of them where the ratio is 1."""
     found = initialization.documents(plain)[: size + 1]
     config = wanted(replace(plain, clients=1), ratio=ratio, clients=1)
-    treated = watermarking.marked(config, [found[:size]], found[size:], base)
+    treated = watermarking.plant_watermarks(config, [found[:size]], found[size:], base)
     changed = [new for old, new in zip(found, treated.clients[0], strict=False) if old != new]
     assert len(changed) == count
     assert all(document.id.endswith("-marked") for document in changed)
@@ -170,7 +170,7 @@ def test_the_share_by_hand(plain, base, ratio, size, count):
 def test_without_a_watermark_or_anyone_to_carry_it_nothing_changes(plain, base):
     found = initialization.documents(plain)
     for config in (plain, wanted(plain, clients=0)):
-        treated = watermarking.marked(config, [found[:3], found[3:]], [], base)
+        treated = watermarking.plant_watermarks(config, [found[:3], found[3:]], [], base)
         assert treated.clients == [found[:3], found[3:]]
         assert treated.marks == treated.holders == ()
 
@@ -179,7 +179,7 @@ def test_marks_that_nobody_trains_on_change_no_document(plain, base):
     found = initialization.documents(plain)
     dealt = [found[:5], found[5:10], found[10:15]]
     two, six = (
-        watermarking.marked(
+        watermarking.plant_watermarks(
             wanted(replace(plain, clients=3), clients=2, marks=count), dealt, found[15:], base
         )
         for count in (0, 6)
@@ -200,10 +200,10 @@ def test_a_teacher_of_its_own_writes_as_the_base_would(plain, base, tmp_path):
     dealt, held = [found[:3], found[3:6]], found[6:]
     options = {"plugin": KGW, "clients": 1, "ratio": 0.3}
     few = replace(plain, clients=2)
-    bare = watermarking.marked(
+    bare = watermarking.plant_watermarks(
         replace(few, watermark=WatermarkSettings(**options)), dealt, held, base
     )
-    taught = watermarking.marked(
+    taught = watermarking.plant_watermarks(
         replace(few, watermark=WatermarkSettings(**options, teacher=str(copy))), dealt, held, None
     )
     assert taught == bare
@@ -229,7 +229,7 @@ def test_what_a_plugin_refuses_leaves_nothing_behind(plain, tmp_path):
 )
 def test_unknown_watermarks_are_refused_before_any_work(plugin, message, plain, tmp_path):
     with pytest.raises(UsageError, match=message):
-        prepared(wanted(plain, plugin), tmp_path / "run")
+        prepare(wanted(plain, plugin), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,9 @@ def test_a_watermark_is_another_run(plain):
 def test_marks_are_committed_to_before_the_first_round(pair):
     public = commitments.read(pair[1] / commitments.NAME)
     owned = watermark_keys.read(pair[1] / OWNER)
-    assert {one.id: one.sha256 for one in public.commitments} == commitment.digests(owned)
+    assert {one.id: one.sha256 for one in public.commitments} == commitment.commitment_digests(
+        owned
+    )
     assert len({one.salt for one in owned}) == len(owned) == 2
     assert commitments.NAME in manifest.read(pair[1]).files
     assert not (pair[0] / commitments.NAME).exists()

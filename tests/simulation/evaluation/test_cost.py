@@ -63,7 +63,7 @@ def model(federation):
     folder = federation.path / "rounds/000/global"
     lora = json.dumps(adapters.check(folder), sort_keys=True)
     yield trainer._model("fedaudit-nano", "cpu", "auto", lora, False)
-    trainer.forget()
+    trainer.forget_model()
 
 
 # operations
@@ -111,7 +111,7 @@ def test_operations_are_exactly_those_of_the_training_itself(federation, made, t
     )
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         trainer.train(real)
-    trainer.forget()
+    trainer.forget_model()
     assert by_scope(made([spent]), "flops", "stage") == {("federated",): counter.get_total_flops()}
 
 

@@ -14,7 +14,7 @@ from fedaudit.data import corpus
 from fedaudit.simulation.config import JudgeSettings, Simulation
 from fedaudit.simulation.evaluation import llm_judge
 from fedaudit.simulation.evaluation.answers import HeldOutAnswer
-from fedaudit.simulation.runner import prepared, simulate
+from fedaudit.simulation.runner import prepare, simulate
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +113,7 @@ def test_a_missing_key_is_told_before_anything_is_trained(small, tmp_path, monke
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     own = JudgeSettings(url="http://127.0.0.1:9/v1", model="wise", key_variable="NO_SUCH_KEY")
     with pytest.raises(UsageError, match="key_variable"):
-        prepared(replace(small, judge=own), tmp_path / "run")
+        prepare(replace(small, judge=own), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -128,14 +128,14 @@ def test_an_endpoint_that_cannot_be(table, says):
 
 def test_nothing_is_told_where_no_answer_was_asked(small):
     loss = Measurement(kind="utility", plugin="utility", metric="loss", value=1.0)
-    assert llm_judge.told(small, [loss]) == ()
-    assert llm_judge.told(small, [replace(loss, metric="rouge_l")]) == (llm_judge.NOBODY,)
+    assert llm_judge.judge_caveats(small, [loss]) == ()
+    assert llm_judge.judge_caveats(small, [replace(loss, metric="rouge_l")]) == (llm_judge.NOBODY,)
 
 
 def test_the_judge_reads_instruction_and_input_without_the_template():
     document = Document(id="a", text="", instruction="Sum up.", output="x")
-    assert llm_judge.prompt(document) == "Sum up."
-    assert llm_judge.prompt(replace(document, input="It rains.")) == "Sum up.\n\nIt rains."
+    assert llm_judge.judge_prompt(document) == "Sum up."
+    assert llm_judge.judge_prompt(replace(document, input="It rains.")) == "Sum up.\n\nIt rains."
 
 
 # Several models of one source

@@ -208,7 +208,7 @@ def test_every_sum_is_that_of_the_twins_updates(rule, twins):
 def test_the_sum_over_everybody_moves_the_server_where_it_went(rule, twins):
     path = twins[rule][1]
     found, aggregator = manifest.read(path), registry.create("aggregation", rule)
-    share = secured.weights(examples(found))
+    share = secured.update_weights(examples(found))
     for one in found.rounds[1:]:
         total = secure_sums.StoredSums(path, one)(one.participants)
         weight = sum(share[who] for who in one.participants)
@@ -236,7 +236,7 @@ def test_an_estimate_under_flora_is_of_no_higher_rank_than_those_in_it(twins):
             who, who[0], others=2, queries=2, threshold=2, seed=0, number=one.round
         )
         update = {}
-        for members, sign in subset_design.signed(drawn.design).items():
+        for members, sign in subset_design.sum_coefficients(drawn.design).items():
             for name, tensor in stored(members).items():
                 update[name] = update.get(name, 0) + sign * tensor
         rows = next(iter(rule.moved(start, update).values())).shape[0]
@@ -251,7 +251,7 @@ def test_sums_by_size_are_of_weighted_updates(plain, tmp_path):
         place = tmp_path / weighting
         (place / "clients").mkdir(parents=True)
         ideal = registry.create("secure aggregation", "ideal", {"threshold": 2})
-        files = secured.store(ideal, updates, weights, config, 1, place)
+        files = secured.store_sums(ideal, updates, weights, config, 1, place)
         for name, members in files.items():
             total = secure_sums.read(place / name.removeprefix("rounds/001/"), members, 1)["a"][0]
             by_size = weighting == "size" or len(members) == 4
@@ -267,16 +267,16 @@ def test_the_weights_of_sums_count_only_where_there_are_sums(plain):
 
 
 def test_weights_by_hand():
-    assert secured.weights({"a": 2.0, "b": 6.0, "c": 4.0}) == {"a": 0.5, "b": 1.5, "c": 1.0}
-    assert secured.weights({"a": 3.0, "b": 3.0}) == {"a": 1.0, "b": 1.0}
+    assert secured.update_weights({"a": 2.0, "b": 6.0, "c": 4.0}) == {"a": 0.5, "b": 1.5, "c": 1.0}
+    assert secured.update_weights({"a": 3.0, "b": 3.0}) == {"a": 1.0, "b": 1.0}
 
 
 def test_the_order_of_participants_changes_no_set(plain):
     who = [f"c{i}" for i in range(5)]
-    one = secured.asked(dict.fromkeys(who), plain, 2, 1)
-    assert secured.asked(dict.fromkeys(reversed(who)), plain, 2, 1) == one
-    assert secured.asked(dict.fromkeys(who), plain, 2, 2) != one
-    assert secured.asked(dict.fromkeys(who), replace(plain, seed=1), 2, 1) != one
+    one = secured.requested_sets(dict.fromkeys(who), plain, 2, 1)
+    assert secured.requested_sets(dict.fromkeys(reversed(who)), plain, 2, 1) == one
+    assert secured.requested_sets(dict.fromkeys(who), plain, 2, 2) != one
+    assert secured.requested_sets(dict.fromkeys(who), replace(plain, seed=1), 2, 1) != one
     assert len(set(one)) == len(one)
     assert one == sorted(one)  # a set's place does not tell whose design it is of
 
@@ -305,7 +305,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_end(plain, twins, tmp_path, mon
 
     for patch in (
         ("fedaudit.federation.secure_sums.write", half),
-        ("fedaudit.simulation.rounds.hashes", gone),
+        ("fedaudit.simulation.rounds.file_hashes", gone),
     ):
         with monkeypatch.context() as patched:
             patched.setattr(*patch)
@@ -403,7 +403,7 @@ def test_shared_sets_are_stored_as_they_are_drawn(plain, tmp_path, unequal):
     place = tmp_path / "round"
     (place / "clients").mkdir(parents=True)
     secure = registry.create("secure aggregation", "ideal", {"threshold": 3})
-    files = secured.store(secure, updates, weights, config, 1, place)
+    files = secured.store_sums(secure, updates, weights, config, 1, place)
     rule = Rule(
         participants=6,
         queries=2 if unequal else 3,

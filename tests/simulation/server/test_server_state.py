@@ -165,12 +165,13 @@ def test_the_servers_variate_is_the_mean_of_what_clients_remember(drifting, sett
         written = {who for who in examples if memory.of_client(drifting, number, who).is_file()}
         assert written == set(chosen)
         absent += any(
-            memory.before(drifting, number + 1, who).is_file() for who in examples.keys() - written
+            memory.client_state_path(drifting, number + 1, who).is_file()
+            for who in examples.keys() - written
         )
         own = {
             who: load_file(path)
             for who in examples
-            if (path := memory.before(drifting, number + 1, who)).is_file()
+            if (path := memory.client_state_path(drifting, number + 1, who)).is_file()
         }
         server = load_file(memory.of_server(drifting, number))
         for name, c in server.items():
@@ -228,14 +229,14 @@ def test_the_last_memory_before_a_round_is_found(tmp_path):
         path = memory.of_client(tmp_path, number, "c1")
         path.parent.mkdir(parents=True)
         path.touch()
-    assert [memory.before(tmp_path, n, "c1").parts[-4] for n in (2, 3, 4, 9)] == [
+    assert [memory.client_state_path(tmp_path, n, "c1").parts[-4] for n in (2, 3, 4, 9)] == [
         "001",
         "001",
         "003",
         "003",
     ]
-    assert not memory.before(tmp_path, 1, "c1").exists()
-    assert not memory.before(tmp_path, 9, "c2").exists()
+    assert not memory.client_state_path(tmp_path, 1, "c1").exists()
+    assert not memory.client_state_path(tmp_path, 9, "c2").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from math import log10
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import found, measured, number, percent
-from fedaudit.report.query import SOURCES, Row, sibling, telling_rank
-from fedaudit.report.redaction import visible
+from fedaudit.report.number_format import format_hits, format_measurement, number, percent
+from fedaudit.report.query import SOURCES, Row, comparable_row, telling_rank
+from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.extraction.expected import is_exact
-from fedaudit.report.tables.table import NONE, Table, laid_out, named
+from fedaudit.report.tables.table import NONE, Table, display_name, laid_out
 
 COVERAGE = "coverage [95 %]"
 MOST_CURVES = 6
@@ -71,7 +71,7 @@ def sweeps(report: Row) -> list[Sweep]:
     """Return the sweep of every attack and kind of key; of a study, that of the first variant."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in _swept(report):
-        groups.setdefault((row["plugin"], grouping.key(row)), []).append(row)
+        groups.setdefault((row["plugin"], grouping.key_text(row)), []).append(row)
     made = (_sweep(name, key, _first(rows)) for (name, key), rows in groups.items())
     return [sweep for sweep in made if sweep.coverage]
 
@@ -99,7 +99,7 @@ def _swept(report: Row) -> list[Row]:
         for row in report["measurements"]
         if row["kind"] == "extraction"
         and row["metric"] in TITLES
-        and measurements.swept(row)
+        and measurements.is_sweep(row)
         and not is_exact(row)
         and not {"label", "category"} & row["scope"].keys()
         and all(_counts(row["scope"][part]) for part in ("budget", "samples"))
@@ -146,8 +146,8 @@ def _table(sweep: Sweep) -> Table:
     cells = [
         {
             "prefixes": number(row["scope"]["budget"]),
-            "found": found(row),
-            COVERAGE: measured(row),
+            "found": format_hits(row),
+            COVERAGE: format_measurement(row),
             "per query": _per_query(sweep, row),
             "base": _beside(sweep, row, "base"),
             "control": _beside(sweep, row, "control"),
@@ -155,7 +155,7 @@ def _table(sweep: Sweep) -> Table:
         for row in rows
     ]
     columns = ("prefixes", "found", COVERAGE, "per query", "base", "control")
-    source = named(SOURCES, rows[0]["scope"].get("source"))
+    source = display_name(SOURCES, rows[0]["scope"].get("source"))
     times = number(rows[0]["scope"]["samples"])
     return laid_out(
         f"Coverage by budget: {sweep.name}",
@@ -177,13 +177,15 @@ def _per_query(sweep: Sweep, row: Row) -> str:
 
 
 def _beside(sweep: Sweep, row: Row, source: str) -> str:
-    other = sibling(sweep.beside, row, source)
+    other = comparable_row(sweep.beside, row, source)
     return NONE if other is None else percent(other["value"])
 
 
 def _by_samples(sweep: Sweep) -> str:
     """Return what all prefixes give when each is asked less often."""
-    told = [f"{number(r['scope']['samples'])}: {measured(r)}" for r in sweep.by_samples[:-1]]
+    told = [
+        f"{number(r['scope']['samples'])}: {format_measurement(r)}" for r in sweep.by_samples[:-1]
+    ]
     return f"All prefixes, by how often each is asked: {'; '.join(told)}." if told else ""
 
 
@@ -229,5 +231,5 @@ def _path(points: Sequence[Point]) -> str:
 
 
 def _short(name: str) -> str:
-    shown = visible(name)
+    shown = make_visible(name)
     return shown if len(shown) <= MOST_LETTERS else f"{shown[: MOST_LETTERS - 1]}…"

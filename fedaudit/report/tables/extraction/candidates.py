@@ -1,8 +1,8 @@
 """The table of an attacker without a victim: how often it is right to believe its candidates."""
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import measured
-from fedaudit.report.query import Row, place, reasons
+from fedaudit.report.number_format import format_measurement
+from fedaudit.report.query import Row, missing_reasons, place
 from fedaudit.report.tables.table import Table, laid_out
 
 RIGHT = "true [95 %]"
@@ -21,7 +21,7 @@ def _first(plugin: str, rows: list[Row]) -> Table:
         {
             "candidates": f"first {row['scope'].get('top', '?')}",
             "kind": str(row["scope"].get("label", "all")),
-            RIGHT: measured(row),
+            RIGHT: format_measurement(row),
             "where": place(row, {"top"}),
         }
         for row in rows
@@ -31,5 +31,5 @@ def _first(plugin: str, rows: list[Row]) -> Table:
         cells,
         ("candidates", "kind", RIGHT, "where"),
         numeric=(RIGHT,),
-        notes=(NOTE if known else "", *reasons(rows)),
+        notes=(NOTE if known else "", *missing_reasons(rows)),
     )

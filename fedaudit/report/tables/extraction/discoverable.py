@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import measured, number
-from fedaudit.report.query import SOURCES, Row, places, reasons
+from fedaudit.report.number_format import format_measurement, number
+from fedaudit.report.query import SOURCES, Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.table import NONE, Table, laid_out, named, throughout
+from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
 from fedaudit.report.verdict.completion import BEYOND
 
 SCORE, SHARE = "Rouge-L [95 %]", "leaked [95 %]"
@@ -23,14 +23,14 @@ TESTED = ("p_value", "detectable_difference")
 
 def discoverable(report: Row) -> list[Table]:
     """Return a table an attack with a line for each task and model."""
-    every = [row for row in report["measurements"] if shown(row)]
-    rows = [row for row in every if not tested(row)]
-    tests = measurements.by_plugin([row for row in every if tested(row)])
-    if len(grouping.variants(rows)) > 1:
+    every = [row for row in report["measurements"] if is_shown(row)]
+    rows = [row for row in every if not is_test(row)]
+    tests = measurements.by_plugin([row for row in every if is_test(row)])
+    if len(grouping.variants_of(rows)) > 1:
         # A study's variants are compared after the last round, all tasks together.
         rows = [
             row
-            for row in grouping.together(rows)
+            for row in grouping.without_covered_clients(rows)
             if "task" not in row["scope"] and row["scope"].get("passed", 1) == 1
         ]
     return [
@@ -39,12 +39,12 @@ def discoverable(report: Row) -> list[Table]:
     ]
 
 
-def shown(row: Row) -> bool:
+def is_shown(row: Row) -> bool:
     """Tell whether a row is one of those that the table shows."""
-    return bool(row["kind"] == "extraction" and (row["metric"] == "rouge_l" or tested(row)))
+    return bool(row["kind"] == "extraction" and (row["metric"] == "rouge_l" or is_test(row)))
 
 
-def tested(row: Row) -> bool:
+def is_test(row: Row) -> bool:
     """Tell whether a row says how the test of what is beyond held-out records came out."""
     return row["scope"].get("source") == BEYOND and row["metric"] in TESTED
 
@@ -52,19 +52,19 @@ def tested(row: Row) -> bool:
 def _test(rows: Sequence[Row]) -> list[str]:
     """Return what there is to say of the tests, in the order of the report."""
     names = {"p_value": "p", "detectable_difference": "a leak seen with 90 %"}
-    told = [f"{names[row['metric']]} {number(row['value'])}" for row in rows if tested(row)]
+    told = [f"{names[row['metric']]} {number(row['value'])}" for row in rows if is_test(row)]
     return [f"Beyond held-out records: {', '.join(told)}."] if told else []
 
 
 def _table(report: Row, plugin: str, rows: Sequence[Row], test: Sequence[str]) -> Table:
-    shared, own = places(rows)
+    shared, own = common_scope(rows)
     shares = [row for row in report["measurements"] if row["metric"] == "coverage"]
     cells = [
         {
             "task": str(row["scope"].get("task", "")) or "all",
-            "model": named(MODELS, row["scope"].get("source")),
+            "model": display_name(MODELS, row["scope"].get("source")),
             "n": NONE if row["n"] is None else f"{row['n']:,}",
-            SCORE: measured(row),
+            SCORE: format_measurement(row),
             SHARE: _share(shares, row),
             "where": at,
         }
@@ -79,8 +79,8 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], test: Sequence[str]) -
             "1 is the true answer, word for word. The difference is tuned less base, prompt by "
             "prompt. What answers have in common with others of their task is form, not memory.",
             *test,
-            *throughout(shared),
-            *reasons(rows),
+            *common_note(shared),
+            *missing_reasons(rows),
         ),
     )
 
@@ -92,7 +92,7 @@ def _share(shares: Sequence[Row], row: Row) -> str:
         for one in shares
         if one["plugin"] == row["plugin"] and _apart(one["scope"]) == row["scope"]
     ]
-    return measured(like[0]) if like else NONE
+    return format_measurement(like[0]) if like else NONE
 
 
 def _apart(scope: Mapping[str, Any]) -> dict[str, Any]:

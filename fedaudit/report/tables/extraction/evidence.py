@@ -2,7 +2,7 @@
 
 from fedaudit.report.number_format import number, percent
 from fedaudit.report.query import Row
-from fedaudit.report.tables.table import Table, shortened
+from fedaudit.report.tables.table import Table, shorten
 from fedaudit.report.verdict.extraction import POWER
 from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict
 
@@ -22,7 +22,7 @@ def evidence(report: Row) -> list[Table]:
         numeric=frozenset({"p", "adjusted p"}),
         notes=tuple(filter(None, (_rule(verdict, len(tests)), _seen(verdict), *_beyond(report)))),
     )
-    return [shortened(table, MOST_TESTS)]
+    return [shorten(table, MOST_TESTS)]
 
 
 def headline(report: Row, checked: RecheckedVerdict = FINE) -> str:

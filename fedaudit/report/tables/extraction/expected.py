@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import found, measured, number, percent
-from fedaudit.report.query import SOURCES, Row, set_rank, sibling, telling_rank
+from fedaudit.report.number_format import format_hits, format_measurement, number, percent
+from fedaudit.report.query import SOURCES, Row, comparable_row, set_rank, telling_rank
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.table import NONE, Table, laid_out, named, shortened
+from fedaudit.report.tables.table import NONE, Table, display_name, laid_out, shorten
 
 COVERAGE = "coverage [95 %]"
 ONE_RUN = "one run finds"
@@ -24,8 +24,8 @@ def expected(report: Row) -> list[Table]:
     """Return a table for each attack and kind of key; of a study, that of the first variant."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in report["measurements"]:
-        if is_exact(row) and measurements.swept(row) and "label" not in row["scope"]:
-            groups.setdefault((row["plugin"], grouping.key(row)), []).append(row)
+        if is_exact(row) and measurements.is_sweep(row) and "label" not in row["scope"]:
+            groups.setdefault((row["plugin"], grouping.key_text(row)), []).append(row)
     made = [_table(plugin, key, rows) for (plugin, key), rows in groups.items()]
     return [table for table in made if table.rows][:MOST]
 
@@ -44,15 +44,15 @@ def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
     cells = [
         {
             "samples": number(row["scope"]["samples"]),
-            "found": found(row),
+            "found": format_hits(row),
             ONE_RUN: _one_run(some, row),
-            COVERAGE: measured(row),
+            COVERAGE: format_measurement(row),
             **{source: _beside(coverages, row, source) for source in ("base", "control")},
             **{_surely(p): _extractable(some, row, p) for p in needed},
         }
         for row in own
     ]
-    source = named(SOURCES, own[0]["scope"].get("source")) if own else ""
+    source = display_name(SOURCES, own[0]["scope"].get("source")) if own else ""
     title = f"Expected by samples: {plugin}"
     table = laid_out(
         f"{title}, {grouping.KEYS.get(key, f'key {key}')}" if key else title,
@@ -67,7 +67,7 @@ def _table(plugin: str, key: str, rows: Sequence[Row]) -> Table:
             "Surely: targets that the tuned model gives with at least this probability.",
         ),
     )
-    return shortened(table, 2 * MOST)
+    return shorten(table, 2 * MOST)
 
 
 def _rest(row: Row) -> set[tuple[str, str]]:
@@ -79,7 +79,7 @@ def _surely(probability: float) -> str:
 
 
 def _beside(rows: Sequence[Row], row: Row, source: str) -> str:
-    other = sibling(rows, row, source)
+    other = comparable_row(rows, row, source)
     return NONE if other is None else percent(other["value"])
 
 
@@ -99,4 +99,4 @@ def _extractable(rows: Sequence[Row], row: Row, probability: float) -> str:
         if other["metric"] == "extractable" and at.items() <= other["scope"].items()
     )
     one = next(fits, None)
-    return NONE if one is None else found(one)
+    return NONE if one is None else format_hits(one)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import found, measured
-from fedaudit.report.query import SOURCES, Row, reasons, telling_rank
+from fedaudit.report.number_format import format_hits, format_measurement
+from fedaudit.report.query import SOURCES, Row, missing_reasons, telling_rank
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.table import Table, laid_out, named, shortened
+from fedaudit.report.tables.table import Table, display_name, laid_out, shorten
 
 SHARE = "share [95 %]"
 EQUAL = "at equal budget"
@@ -27,7 +27,7 @@ def overlaps(report: Row) -> list[Table]:
     best = min(map(telling_rank, rows))
     told = [row for row in rows if telling_rank(row) == best]
     some = [row for row in told if _rest(row) == _rest(told[0])]
-    note = f"Model: {named(SOURCES, some[0]['scope'].get('source'))}."
+    note = f"Model: {display_name(SOURCES, some[0]['scope'].get('source'))}."
     where = measurements.place(some[0], SHOWN)
     notes = (note, f"Of {where}; for others see report.json." if len(some) < len(told) else "")
     return [table for table in (_regions(some, notes), _pairs(some)) if table.rows]
@@ -40,7 +40,11 @@ def _rest(row: Row) -> set[tuple[str, str]]:
 def _regions(rows: Sequence[Row], notes: Sequence[str]) -> Table:
     some = [row for row in rows if "only" in row["scope"]]
     cells = [
-        {"found by": str(row["scope"]["only"]), "found": found(row), SHARE: measured(row)}
+        {
+            "found by": str(row["scope"]["only"]),
+            "found": format_hits(row),
+            SHARE: format_measurement(row),
+        }
         for row in some
         if row["hits"]
     ]
@@ -51,7 +55,7 @@ def _regions(rows: Sequence[Row], notes: Sequence[str]) -> Table:
         numeric=("found", SHARE),
         notes=notes,
     )
-    return shortened(table, MOST)
+    return shorten(table, MOST)
 
 
 def _pairs(rows: Sequence[Row]) -> Table:
@@ -60,27 +64,29 @@ def _pairs(rows: Sequence[Row]) -> Table:
         {
             "found by": str(row["scope"]["attacks"]),
             "not by": str(row["scope"]["not"]),
-            "found": found(row),
-            SHARE: measured(row),
+            "found": format_hits(row),
+            SHARE: format_measurement(row),
             EQUAL: _equal(row, pairs),
         }
         for row in pairs
-        if not measurements.swept(row)
+        if not measurements.is_sweep(row)
     ]
     table = laid_out(
         "What one attack found and another did not",
         cells,
         ("found by", "not by", "found", SHARE, EQUAL),
         numeric=("found", SHARE, EQUAL),
-        notes=(EQUAL_NOTE, *reasons(pairs)),
+        notes=(EQUAL_NOTE, *missing_reasons(pairs)),
     )
-    return shortened(table, MOST)
+    return shorten(table, MOST)
 
 
 def _equal(row: Row, pairs: Sequence[Row]) -> str:
     """Return the share at the largest budget that both attacks have, and that budget."""
     parts = frozenset({"budget", "budgets", "samples"})
     equal = (other for other in pairs if other["scope"].get("budgets") == "equal")
-    same = (o for o in equal if grouping.alike(o, parts) == grouping.alike(row, parts))
+    same = (
+        o for o in equal if grouping.scope_without(o, parts) == grouping.scope_without(row, parts)
+    )
     last = next(same, None)
-    return "" if last is None else f"{found(last)} ({last['scope']['budget']:,})"
+    return "" if last is None else f"{format_hits(last)} ({last['scope']['budget']:,})"

@@ -3,34 +3,36 @@
 from collections.abc import Sequence
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import found, measured, number
-from fedaudit.report.query import SETS, SOURCES, Row, place, places, reasons
+from fedaudit.report.number_format import format_hits, format_measurement, number
+from fedaudit.report.query import SETS, SOURCES, Row, common_scope, missing_reasons, place
 from fedaudit.report.tables import grouping, keyed
-from fedaudit.report.tables.table import NONE, Table, laid_out, named, throughout
+from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
 
 COVERAGE = "coverage [95 %]"
 
 
 def extraction(report: Row) -> list[Table]:
     """Return what came out of each model, of each set of PII: a table or two for an attack."""
-    groups = measurements.by_plugin(measurements.totals(report))
+    groups = measurements.by_plugin(measurements.total_coverages(report))
     return [
         table
         for plugin, rows in groups.items()
         for table in (
-            _viewed(plugin, rows) if grouping.viewed(rows) else [_extraction(report, plugin, rows)]
+            _viewed(plugin, rows)
+            if grouping.has_many_lines(rows)
+            else [_extraction(report, plugin, rows)]
         )
     ]
 
 
 def _extraction(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
-    shared, own = places(rows)
+    shared, own = common_scope(rows)
     cells = [
         {
-            "model": named(SOURCES, row["scope"].get("source")),
-            "set": named(SETS, row["scope"].get("set")),
-            "found": found(row),
-            COVERAGE: measured(row),
+            "model": display_name(SOURCES, row["scope"].get("source")),
+            "set": display_name(SETS, row["scope"].get("set")),
+            "found": format_hits(row),
+            COVERAGE: format_measurement(row),
             "per query": _companion(report, row, "efficiency"),
             "queries": _companion(report, row, "queries"),
             "where": at,
@@ -42,24 +44,24 @@ def _extraction(report: Row, plugin: str, rows: Sequence[Row]) -> Table:
         cells,
         ("model", "set", "found", COVERAGE, "per query", "queries", "where"),
         numeric=("found", COVERAGE, "per query", "queries"),
-        notes=(*throughout(shared), *reasons(rows)),
+        notes=(*common_note(shared), *missing_reasons(rows)),
     )
 
 
 def _companion(report: Row, row: Row, metric: str) -> str:
-    one = measurements.companion(report, row, metric)
+    one = measurements.companion_row(report, row, metric)
     return NONE if one is None else number(one["value"])
 
 
 def _viewed(plugin: str, rows: Sequence[Row]) -> list[Table]:
     """Return a table for each set of PII, with a line for each variant and key."""
     sets: dict[str, list[Row]] = {}
-    for row in grouping.telling(rows):
+    for row in grouping.telling_rows(rows):
         subset = row["scope"].get("set")
-        of = "" if subset is None else f", set {named(SETS, subset)}"
+        of = "" if subset is None else f", set {display_name(SETS, subset)}"
         sets.setdefault(f"Extraction: {plugin}{of}", []).append(row)
-    beside = {source: keyed.compared(rows, source) for source in ("base", "control")}
-    return [keyed.viewed(title, rows, some, COVERAGE, beside) for title, some in sets.items()]
+    beside = {source: keyed.comparison(rows, source) for source in ("base", "control")}
+    return [keyed.keyed_lines(title, rows, some, COVERAGE, beside) for title, some in sets.items()]
 
 
 def labels(report: Row) -> list[Table]:
@@ -71,18 +73,24 @@ def labels(report: Row) -> list[Table]:
 def _kinds(plugin: str, rows: Sequence[Row]) -> Table:
     title = f"Kinds of PII: {plugin}"
     if any("key" in row["scope"] for row in rows):
-        return keyed.kinds(title, rows)
-    some = measurements.most_telling(grouping.one(rows) if grouping.viewed(rows) else rows)
+        return keyed.kinds_by_key(title, rows)
+    some = measurements.most_telling(
+        grouping.single_group(rows) if grouping.has_many_lines(rows) else rows
+    )
     scope = some[0]["scope"]
     subset = SETS.get(scope.get("set"))
     told = (SOURCES.get(scope.get("source")), subset and f"set {subset}", place(some[0]))
     return laid_out(
         title,
         [
-            {"label": str(row["scope"]["label"]), "found": found(row), COVERAGE: measured(row)}
+            {
+                "label": str(row["scope"]["label"]),
+                "found": format_hits(row),
+                COVERAGE: format_measurement(row),
+            }
             for row in some
         ],
         ("label", "found", COVERAGE),
         numeric=("found", COVERAGE),
-        notes=(", ".join(filter(None, told)), keyed.more_variants(rows), *reasons(some)),
+        notes=(", ".join(filter(None, told)), keyed.more_variants(rows), *missing_reasons(some)),
     )

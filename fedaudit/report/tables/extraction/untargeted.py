@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import count, found, measured, number
-from fedaudit.report.query import SOURCES, Row, companion, place, places, reasons
+from fedaudit.report.number_format import count, format_hits, format_measurement, number
+from fedaudit.report.query import SOURCES, Row, common_scope, companion_row, missing_reasons, place
 from fedaudit.report.tables import grouping, keyed
-from fedaudit.report.tables.table import Table, laid_out, named, throughout
+from fedaudit.report.tables.table import Table, common_note, display_name, laid_out
 
 RECALL = "recall [95 %]"
 PRECISION = "precision [95 %]"
@@ -16,22 +16,22 @@ DETECTIONS = {"verbatim": "word for word"}
 """Values of scope.detection, as people read them; without it a detector of PII looked."""
 
 
-def unprompted(report: Row) -> list[Table]:
+def untargeted_tables(report: Row) -> list[Table]:
     """Return for each attack what came out of each model, and of which kinds it is."""
-    totals = searched(measurements.unprompted(report, labelled=False))
-    kinds = searched(measurements.unprompted(report, labelled=True))
+    totals = group_by_search(measurements.untargeted_rows(report, labelled=False))
+    kinds = group_by_search(measurements.untargeted_rows(report, labelled=True))
     return [
         *(table for name, rows in totals.items() for table in _totals(report, name, rows)),
         *(_kinds(report, name, rows) for name, rows in kinds.items()),
     ]
 
 
-def searched(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def group_by_search(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return rows by attack and by how its texts were searched."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         how = row["scope"].get("detection")
-        name = row["plugin"] if how is None else f"{row['plugin']}, {named(DETECTIONS, how)}"
+        name = row["plugin"] if how is None else f"{row['plugin']}, {display_name(DETECTIONS, how)}"
         groups.setdefault(name, []).append(row)
     return groups
 
@@ -39,30 +39,30 @@ def searched(rows: Sequence[Row]) -> dict[str, list[Row]]:
 def _totals(report: Row, name: str, rows: Sequence[Row]) -> list[Table]:
     """Return one table, or one of recall and one of precision with a line a variant and key."""
     title = f"Extraction without prompts: {name}"
-    if not grouping.viewed(rows):
+    if not grouping.has_many_lines(rows):
         return [_models(report, title, rows)]
-    beside = {source: keyed.compared(rows, source) for source in ("base", "control")}
-    recall = keyed.viewed(title, rows, grouping.telling(rows), RECALL, beside)
+    beside = {source: keyed.comparison(rows, source) for source in ("base", "control")}
+    recall = keyed.keyed_lines(title, rows, grouping.telling_rows(rows), RECALL, beside)
     tables = [replace(recall, notes=(*_texts(report, rows), *recall.notes))]
     precise = [one for row in rows if (one := precision(report, row))]
     if precise:
-        title, of_base = f"Precision without prompts: {name}", keyed.compared(precise, "base")
-        some = grouping.telling(precise)
-        tables.append(keyed.viewed(title, precise, some, PRECISION, {"base": of_base}))
+        title, of_base = f"Precision without prompts: {name}", keyed.comparison(precise, "base")
+        some = grouping.telling_rows(precise)
+        tables.append(keyed.keyed_lines(title, precise, some, PRECISION, {"base": of_base}))
     return tables
 
 
 def _models(report: Row, title: str, rows: Sequence[Row]) -> Table:
     """Return recall and precision of every model; `strings` is what precision is out of."""
-    shared, own = places(rows, {"detection"})
+    shared, own = common_scope(rows, {"detection"})
     precise = [precision(report, row) for row in rows]
     cells = [
         {
-            "model": named(SOURCES, row["scope"].get("source")),
-            "found": found(row),
-            RECALL: measured(row),
+            "model": display_name(SOURCES, row["scope"].get("source")),
+            "found": format_hits(row),
+            RECALL: format_measurement(row),
             "strings": count(one) if one else "",
-            PRECISION: measured(one) if one else "",
+            PRECISION: format_measurement(one) if one else "",
             "where": at,
         }
         for row, one, at in zip(rows, precise, own, strict=True)
@@ -74,15 +74,15 @@ def _models(report: Row, title: str, rows: Sequence[Row]) -> Table:
         numeric=("found", RECALL, "strings", PRECISION),
         notes=(
             *_texts(report, rows),
-            *throughout(shared),
-            *reasons([*rows, *filter(None, precise)]),
+            *common_note(shared),
+            *missing_reasons([*rows, *filter(None, precise)]),
         ),
     )
 
 
 def precision(report: Row, row: Row) -> Row | None:
     """Return the precision of what was searched as it was for `row`."""
-    one = companion(report, row, "extraction_precision")
+    one = companion_row(report, row, "extraction_precision")
     same = one and one["scope"].get("detection") == row["scope"].get("detection")
     return one if same else None
 
@@ -90,9 +90,9 @@ def precision(report: Row, row: Row) -> Row | None:
 def _texts(report: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     """Return how many texts were drawn from each model."""
     drawn = {
-        (named(SOURCES, row["scope"].get("source")), number(one["value"])): None
+        (display_name(SOURCES, row["scope"].get("source")), number(one["value"])): None
         for row in rows
-        if (one := companion(report, row, "queries"))
+        if (one := companion_row(report, row, "queries"))
     }
     told = ", ".join(f"{count} ({model})" for model, count in drawn)
     return (f"Texts drawn: {told}.",) if told else ()
@@ -105,10 +105,12 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
     """
     title = f"Kinds of PII without prompts: {name}"
     if any("key" in row["scope"] for row in rows):
-        return keyed.kinds(title, rows)
-    best = min(grouping.one(rows), key=measurements.telling_rank)
+        return keyed.kinds_by_key(title, rows)
+    best = min(grouping.single_group(rows), key=measurements.telling_rank)
     some = [
-        row for row in rows if grouping.alike(row, {"label"}) == grouping.alike(best, {"label"})
+        row
+        for row in rows
+        if grouping.scope_without(row, {"label"}) == grouping.scope_without(best, {"label"})
     ]
     recalls = {str(row["scope"]["label"]): row for row in some}
     precisions = _precisions(report, best)
@@ -116,10 +118,10 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
     cells = [
         {
             "label": label,
-            "found": found(recalls[label]) if label in recalls else "",
-            RECALL: measured(recalls[label]) if label in recalls else "",
+            "found": format_hits(recalls[label]) if label in recalls else "",
+            RECALL: format_measurement(recalls[label]) if label in recalls else "",
             "strings": count(precisions[label]) if label in precisions else "",
-            PRECISION: measured(precisions[label]) if label in precisions else "",
+            PRECISION: format_measurement(precisions[label]) if label in precisions else "",
         }
         for label in dict.fromkeys((*order, *sorted(precisions)))
     ]
@@ -129,10 +131,10 @@ def _kinds(report: Row, name: str, rows: Sequence[Row]) -> Table:
         ("label", "found", RECALL, "strings", PRECISION),
         numeric=("found", RECALL, "strings", PRECISION),
         notes=(
-            f"Model: {named(SOURCES, best['scope'].get('source'))}.",
-            *throughout(place(best, {"detection"})),
+            f"Model: {display_name(SOURCES, best['scope'].get('source'))}.",
+            *common_note(place(best, {"detection"})),
             keyed.more_variants(rows),
-            *reasons([*recalls.values(), *precisions.values()]),
+            *missing_reasons([*recalls.values(), *precisions.values()]),
         ),
     )
 

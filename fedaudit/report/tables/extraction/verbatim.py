@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from fedaudit.report import query as measurements
-from fedaudit.report.number_format import measured, number
-from fedaudit.report.query import SOURCES, Row, companion, places, reasons
-from fedaudit.report.tables.table import NONE, Table, laid_out, named, throughout
+from fedaudit.report.number_format import format_measurement, number
+from fedaudit.report.query import SOURCES, Row, common_scope, companion_row, missing_reasons
+from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
 
 DISTANCE, SHARE = "edit distance [95 %]", "word for word [95 %]"
 METRICS = ("edit_distance", "edit_deviation")
@@ -13,28 +13,28 @@ METRICS = ("edit_distance", "edit_deviation")
 
 def verbatim(report: Row) -> list[Table]:
     """Return a table an attack with a line for each task and model."""
-    groups = measurements.by_plugin(distances(report))
+    groups = measurements.by_plugin(distance_rows(report))
     return [_table(report, plugin, rows, _least(report, plugin)) for plugin, rows in groups.items()]
 
 
-def shown(row: Row) -> bool:
+def is_shown(row: Row) -> bool:
     """Tell whether a row is one of those that the table shows."""
-    return row["kind"] == "extraction" and (row["metric"] in METRICS or likelihood(row))
+    return row["kind"] == "extraction" and (row["metric"] in METRICS or is_likelihood(row))
 
 
-def likelihood(row: Row) -> bool:
+def is_likelihood(row: Row) -> bool:
     """Tell whether a row is the p-value of the least likely document."""
     return bool(row["metric"] == "p_value" and row["scope"].get("test") == "likelihood")
 
 
-def distances(report: Row) -> list[Row]:
+def distance_rows(report: Row) -> list[Row]:
     """Return the mean edit distances of a report, in their order."""
-    return [row for row in report["measurements"] if shown(row) and row["metric"] == METRICS[0]]
+    return [row for row in report["measurements"] if is_shown(row) and row["metric"] == METRICS[0]]
 
 
 def _least(report: Row, plugin: str) -> list[str]:
     """Return what there is to say of the least likely document that came out."""
-    found = [r for r in report["measurements"] if likelihood(r) and r["plugin"] == plugin]
+    found = [r for r in report["measurements"] if is_likelihood(r) and r["plugin"] == plugin]
     return [
         f"That any of {row['n']:,} documents comes out without training on it: "
         f"p {number(row['value'])}."
@@ -43,13 +43,13 @@ def _least(report: Row, plugin: str) -> list[str]:
 
 
 def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) -> Table:
-    shared, own = places(rows)
+    shared, own = common_scope(rows)
     cells = [
         {
             "task": str(row["scope"].get("task", "")) or "all",
-            "model": named(SOURCES, row["scope"].get("source")),
+            "model": display_name(SOURCES, row["scope"].get("source")),
             "n": NONE if row["n"] is None else f"{row['n']:,}",
-            DISTANCE: measured(row),
+            DISTANCE: format_measurement(row),
             "deviation": _own(report, row, "edit_deviation"),
             SHARE: _own(report, row, "coverage"),
             "where": at,
@@ -65,15 +65,15 @@ def _table(report: Row, plugin: str, rows: Sequence[Row], least: Sequence[str]) 
         notes=(
             "In tokens; 0 is word for word. The lower, the more the model has learnt by heart.",
             *least,
-            *throughout(shared),
-            *reasons(rows),
+            *common_note(shared),
+            *missing_reasons(rows),
         ),
     )
 
 
 def _own(report: Row, row: Row, metric: str) -> str:
     """Return the number of `metric` for the very things that `row` is of."""
-    one = companion(report, row, metric)
+    one = companion_row(report, row, metric)
     if one is None or one["scope"] != row["scope"]:
         return NONE
-    return measured(one) if metric == "coverage" else number(one["value"])
+    return format_measurement(one) if metric == "coverage" else number(one["value"])

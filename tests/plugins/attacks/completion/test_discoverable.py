@@ -16,7 +16,7 @@ from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.metrics.intervals import wilson
-from fedaudit.report.verdict.completion import judged
+from fedaudit.report.verdict.completion import judge_completion
 from fedaudit.report.verdict.policy import verdict
 
 # The fake engine's words hold the white space before them: a prompt's last line end is not read.
@@ -199,7 +199,7 @@ def test_a_model_that_learned_the_task_and_not_the_records():
     victim, held_out = numbered("v", 40), numbered("h", 40)
     one = case(knowing([*victim, *held_out]), [], victim=victim, held_out=held_out)
     result = attack().run(one)
-    [(status, reason)] = judged(result.measurements)
+    [(status, reason)] = judge_completion(result.measurements)
     assert status == "inconclusive"
     assert "a leak of 0.2" in reason  # 0.02 + 13.6 / 53.6, of 40 records and no scatter
     assert {f.severity for f in result.findings} == {"low"}
@@ -210,16 +210,16 @@ def test_a_pass_takes_records_enough():
     victim, held_out = numbered("v", 180), numbered("h", 180)
     one = case(says({}), [], victim=victim, held_out=held_out)
     result = attack(examples=0).run(one)
-    assert [status for status, _ in judged(result.measurements)] == ["pass"]
+    assert [status for status, _ in judge_completion(result.measurements)] == ["pass"]
     related = attack(examples=0).run(replace(one, related=True))
-    assert [status for status, _ in judged(related.measurements)] == ["inconclusive"]
+    assert [status for status, _ in judge_completion(related.measurements)] == ["inconclusive"]
 
 
 def test_records_of_one_group_are_one_piece_of_evidence():
     victim = [replace(one, group="one person") for one in numbered("v", 40)]
     held_out = numbered("h", 40)
     result = attack().run(case(knowing(victim), [], victim=victim, held_out=held_out))
-    [(status, reason)] = judged(result.measurements)
+    [(status, reason)] = judge_completion(result.measurements)
     assert status == "inconclusive"
     assert "1 groups of records against 40 held-out ones are too few" in reason
 
@@ -238,11 +238,11 @@ def test_without_held_out_records_nothing_is_decided():
     victim = numbered("v", 40)
     for engine in (knowing(victim), says({})):
         result = attack().run(case(engine, [], victim=victim))
-        [(status, reason)] = judged(result.measurements)
+        [(status, reason)] = judge_completion(result.measurements)
         assert status == "inconclusive"
         assert "name some with --held-out" in reason
     other = attack().run(case(says({}), [], victim=victim, held_out=numbered("h", 9, "other")))
-    assert "no held-out pair has a task of theirs" in judged(other.measurements)[0][1]
+    assert "no held-out pair has a task of theirs" in judge_completion(other.measurements)[0][1]
 
 
 def test_the_victims_records_where_they_are_given():
@@ -269,7 +269,7 @@ def test_prompts_are_the_templates_whatever_it_is():
 
 def test_a_prompt_has_the_tokens_that_training_read(base):
     """The same as the training's own split of a record into what is read and what is learnt."""
-    from fedaudit.simulation.data.loss_mask import answered
+    from fedaudit.simulation.data.loss_mask import mask_prompt
 
     documents = [
         *DOCUMENTS,
@@ -277,10 +277,10 @@ def test_a_prompt_has_the_tokens_that_training_read(base):
         record("y", "Say", "🙂 fine"),
     ]
     engine = LocalEngine(base)
-    trained = answered(engine.base.tokenizer, documents, 500)
+    trained = mask_prompt(engine.base.tokenizer, documents, 500)
     for document, sequence in zip(documents, trained, strict=True):
         one = case(engine, [document], beginning=PromptStart(start="bos", middle="bare"))
-        [cut] = training_pairs.pairs(one, one.attacker).cuts
+        [cut] = training_pairs.training_pairs(one, one.attacker).cuts
         assert list(cut.prompt) == list(sequence)[: sequence.given]
 
 
@@ -309,7 +309,8 @@ def test_nothing_to_ask_is_a_wrong_input(documents):
 def test_the_context_limits_what_is_asked():
     engine = FakeEngine(lambda *_: "")
     [short, *_, long] = sorted(
-        (training_pairs.pairs(case(engine), DOCUMENTS).cuts), key=lambda c: len(c.prompt + c.suffix)
+        (training_pairs.training_pairs(case(engine), DOCUMENTS).cuts),
+        key=lambda c: len(c.prompt + c.suffix),
     )
     engine.context_length = len(long.prompt + long.suffix) - 1
     result = attack().run(case(engine))
@@ -406,7 +407,7 @@ def test_a_real_model_that_learnt_an_answer_by_heart(fresh_base, tmp_path):
         )
     )
     one = case(engine, [known, other], beginning=PromptStart(start="bos", middle="bare"))
-    [cut] = [c for c in training_pairs.pairs(one, one.attacker).cuts if "Ann" in c.text]
+    [cut] = [c for c in training_pairs.training_pairs(one, one.attacker).cuts if "Ann" in c.text]
     lesson = TrainingExample(cut.prompt, (*cut.suffix, engine.base.tokenizer.eos_token_id))
     done = tune(engine, None, [lesson] * 25, FinetuneConfig(learning_rate=5e-3, batch_size=1))
     adapters.write(done.tensors, done.config, tmp_path / "learnt")

@@ -326,7 +326,7 @@ def test_partners_are_other_documents_of_the_same_task():
     cuts = [
         verbatim.Cut(prompt=(n,), suffix=(n,), text=str(n), task="ab"[n % 2]) for n in range(9)
     ] + [verbatim.Cut(prompt=(9,), suffix=(9,), text="9", task="alone")]
-    pairs = verbatim.partners(cuts, seed=3)
+    pairs = verbatim.swap_partners(cuts, seed=3)
     assert sorted(i for i, _ in pairs) == sorted(j for _, j in pairs) == list(range(9))
     assert all(i != j and cuts[i].task == cuts[j].task for i, j in pairs)
 

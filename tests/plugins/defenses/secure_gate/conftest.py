@@ -20,10 +20,10 @@ def gate_engine():
 def keyring():
     """Return two keys, of one adapter each, that are the same in every run."""
     from fedaudit_plugins.defenses.secure_gate.keys import Key, Keyring
-    from fedaudit_plugins.defenses.secure_gate.training_examples import drawn
+    from fedaudit_plugins.defenses.secure_gate.training_examples import random_key_text
 
     rng = random.Random("keyring")
-    keys = tuple(Key(name=f"{a}-1", adapter=a, secret=drawn(rng)) for a in ADAPTERS[1:])
+    keys = tuple(Key(name=f"{a}-1", adapter=a, secret=random_key_text(rng)) for a in ADAPTERS[1:])
     return Keyring(keys=keys, salt=bytes(range(32)))
 
 

@@ -176,7 +176,7 @@ def test_the_fused_adapter_on_disk_is_what_was_found(engine, pair, query, tmp_pa
     assert adapters.check(tmp_path / "fused")["r"] == 2 * rank
     # No point of a coarse grid is better; both adapters on disk, their sum by equation 6.
     grid = [(a / 2, b / 2) for a in range(-3, 4) for b in range(-3, 4)]
-    with composition.attached(engine, pair) as both:
+    with composition.attached_composition(engine, pair) as both:
         least = min(both.loss(w, query) + 0.01 * sum(map(abs, w)) for w in grid)
     assert found.objective <= least
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 from fedaudit_plugins.defenses.secure_gate import batches, training
-from fedaudit_plugins.defenses.secure_gate.batches import Batches, evenly, standardised
+from fedaudit_plugins.defenses.secure_gate.batches import Batches, draw_evenly, standardise
 from fedaudit_plugins.defenses.secure_gate.gate import TrainedGate, from_bytes, network
 from fedaudit_plugins.defenses.secure_gate.keys import Keyring
-from fedaudit_plugins.defenses.secure_gate.training import sure, train
+from fedaudit_plugins.defenses.secure_gate.training import is_sure, train
 from fedaudit_plugins.defenses.secure_gate.training_examples import (
     GateExamples,
-    drawn,
-    malformed,
+    malformed_key,
     neighbour,
+    random_key_text,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,7 +121,7 @@ def test_what_is_no_gate_is_refused(tmp_path):
 @given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6), rows=st.integers(6, 40))
 def test_groups_are_drawn_evenly(sizes, rows):
     groups = [torch.full((size, 2), float(index)) for index, size in enumerate(sizes)]
-    states, order = evenly(groups, rows)
+    states, order = draw_evenly(groups, rows)
     assert states[:, 0].tolist() == order.tolist()
     counts = order.bincount(minlength=len(sizes))
     assert counts.sum() == rows
@@ -166,7 +166,7 @@ def test_the_near_states_shown_are_the_worst_of_many(monkeypatch):
 
 def test_lessons_are_standardised():
     one = GateExamples(valid={1: torch.tensor([[3.0]])}, refused={"none": torch.tensor([[1.0]])})
-    found = standardised(one, torch.tensor([1.0]), torch.tensor([4.0]))
+    found = standardise(one, torch.tensor([1.0]), torch.tensor([4.0]))
     assert (found.valid[1].item(), found.refused["none"].item()) == (0.5, 0.0)
 
 
@@ -176,9 +176,12 @@ def test_valid_keys_open_their_adapter_and_nothing_else_does(trained, keyring):
     assert gate.decide(reader.read(keyring.texts)).tolist() == [1, 2]
     rng = random.Random("unseen")
     near = {neighbour(rng.choice(keyring.texts), rng) for _ in range(400)}
-    others = [*(drawn(rng) for _ in range(2000)), *sorted(near)]
+    others = [*(random_key_text(rng) for _ in range(2000)), *sorted(near)]
     assert gate.decide(reader.atomic(others)).tolist() == [0] * len(others)
-    spelled = [*others[-len(near) - 400 :], *(malformed(keyring.texts[0], rng) for _ in range(200))]
+    spelled = [
+        *others[-len(near) - 400 :],
+        *(malformed_key(keyring.texts[0], rng) for _ in range(200)),
+    ]
     spelled = [text for text in spelled if text not in keyring.texts]
     assert gate.decide(reader.read([*spelled, "", None])).tolist() == [0] * (len(spelled) + 2)
     assert gate.decide(reader.spelled(keyring.texts)).tolist() == [0, 0]
@@ -243,7 +246,7 @@ def test_sure_wants_every_lesson_above_the_level():
         return torch.tensor([probabilities]).log() * gate.scale + gate.mean
 
     lessons = GateExamples(valid={1: state(0.1, 0.9, 0.0)}, refused={"none": state(0.8, 0.1, 0.1)})
-    assert sure(gate, lessons, 0.79)
-    assert not sure(gate, lessons, 0.85)
+    assert is_sure(gate, lessons, 0.79)
+    assert not is_sure(gate, lessons, 0.85)
     swapped = GateExamples(valid={2: state(0.1, 0.9, 0.0)}, refused={"none": state(0.8, 0.1, 0.1)})
-    assert not sure(gate, swapped, 0.5)
+    assert not is_sure(gate, swapped, 0.5)

@@ -48,7 +48,7 @@ def test_malformed_keys(kind):
             "_corrupted": len(found) == 20,
             "_swapped": found.lower() == key.lower() and found != key,
         }[kind]
-    made = {training_examples.malformed(key, rng) for _ in range(400)}
+    made = {training_examples.malformed_key(key, rng) for _ in range(400)}
     assert {len(text) < 20 for text in made} == {True, False}
     assert any(len(text) > 20 for text in made)
     assert "AbCdEfGhIj0123456789" in made
@@ -64,7 +64,9 @@ def test_look_alikes_are_other_characters():
 @pytest.fixture(scope="module")
 def taught(gate_engine, keyring):
     reader = HeaderReader(gate_engine, keyring, 0.12)
-    return training_examples.lessons(reader, ADAPTERS, ["o" * 20], 12, random.Random(1)), reader
+    return training_examples.gate_examples(
+        reader, ADAPTERS, ["o" * 20], 12, random.Random(1)
+    ), reader
 
 
 def test_every_class_and_kind_has_its_lessons(taught, keyring):
@@ -85,23 +87,25 @@ def test_every_class_and_kind_has_its_lessons(taught, keyring):
 
 def test_lessons_follow_from_the_seed(taught, keyring):
     found, reader = taught
-    again = training_examples.lessons(reader, ADAPTERS, ["o" * 20], 12, random.Random(1))
-    other = training_examples.lessons(reader, ADAPTERS, ["o" * 20], 12, random.Random(2))
+    again = training_examples.gate_examples(reader, ADAPTERS, ["o" * 20], 12, random.Random(1))
+    other = training_examples.gate_examples(reader, ADAPTERS, ["o" * 20], 12, random.Random(2))
     assert all(torch.equal(found.refused[kind], again.refused[kind]) for kind in found.refused)
     assert not torch.equal(found.refused["random"], other.refused["random"])
 
 
 def test_no_valid_key_is_taught_to_be_refused(gate_engine, keyring, monkeypatch):
     monkeypatch.setattr(training_examples, "neighbour", lambda key, rng: key)
-    monkeypatch.setattr(training_examples, "drawn", lambda rng, length=20: keyring.texts[0])
+    monkeypatch.setattr(
+        training_examples, "random_key_text", lambda rng, length=20: keyring.texts[0]
+    )
     reader = HeaderReader(gate_engine, keyring, 0.12)
-    found = training_examples.lessons(reader, ADAPTERS, [], 4, random.Random(1))
+    found = training_examples.gate_examples(reader, ADAPTERS, [], 4, random.Random(1))
     assert len(found.refused["neighbour"]) == len(found.refused["random"]) == 0
     assert len(found.refused["atomic"]) == 0
 
 
 def test_a_ring_without_keys_has_lessons_still(gate_engine):
     reader = HeaderReader(gate_engine, Keyring(keys=(), salt=b"s" * 32), 0.12)
-    found = training_examples.lessons(reader, ADAPTERS, [], 4, random.Random(1))
+    found = training_examples.gate_examples(reader, ADAPTERS, [], 4, random.Random(1))
     assert found.valid == {}
     assert set(found.refused) == {"none", "empty", "atomic", "random"}

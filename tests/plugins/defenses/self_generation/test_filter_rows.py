@@ -2,7 +2,7 @@
 
 import pytest
 from fedaudit_plugins.defenses.self_generation.filter_counts import FilterCounts
-from fedaudit_plugins.defenses.self_generation.measurements import limits, rows
+from fedaudit_plugins.defenses.self_generation.measurements import filter_caveats, rows
 
 from fedaudit.metrics.intervals import wilson
 
@@ -48,12 +48,12 @@ def test_kept_is_of_the_client_that_kept_fewest():
 
 
 def test_where_too_few_are_kept_the_report_says_why():
-    assert limits("pit", TURNS, 2) == []
-    [told] = limits("pit", TURNS, 3)
+    assert filter_caveats("pit", TURNS, 2) == []
+    [told] = filter_caveats("pit", TURNS, 3)
     assert told.startswith("pit: in 1 of 3 turns (rounds 1) a client kept fewer than 3 examples")
     assert "of 30 new instructions asked for there, 21 were lost because no try gave" in told
 
 
 def test_rounds_are_listed_as_runs():
     turns = {(number, "c0"): POOR for number in (1, 2, 4, 5, 6, 9)}
-    assert "(rounds 1, 2, 4-6, 9)" in limits("pit", turns, 16)[0]
+    assert "(rounds 1, 2, 4-6, 9)" in filter_caveats("pit", turns, 16)[0]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from fedaudit_plugins.defenses.self_generation.generation import ExampleGenerator, Recipe
-from fedaudit_plugins.defenses.self_generation.prompt_layout import layout
-from fedaudit_plugins.defenses.self_generation.similarity import whole
+from fedaudit_plugins.defenses.self_generation.prompt_layout import prompt_layout
+from fedaudit_plugins.defenses.self_generation.similarity import whole_text
 
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import TEMPLATES
@@ -50,7 +50,7 @@ def make(
 
     engine = FakeEngine(say)
     maker = ExampleGenerator(
-        engine, W, examples, layout(TEMPLATE), Recipe(**recipe), random.Random("seed")
+        engine, W, examples, prompt_layout(TEMPLATE), Recipe(**recipe), random.Random("seed")
     )
     return maker.make(), engine
 
@@ -170,7 +170,7 @@ def test_none_that_is_left_is_like_a_local_example():
     rng = random.Random(3)
 
     def part(*_):
-        return " ".join(word for word in whole(OWN[1]).split() if rng.random() < 0.5)
+        return " ".join(word for word in whole_text(OWN[1]).split() if rng.random() < 0.5)
 
     made, _ = make(
         lambda n: part(),
@@ -182,7 +182,7 @@ def test_none_that_is_left_is_like_a_local_example():
     assert min(made.tally.dropped[name] for name in ("local instruction", "local example")) > 0
     assert made.candidates
     for one in made.candidates:
-        assert all(rouge_l(whole(own), whole(one)) <= 0.6 for own in OWN)
+        assert all(rouge_l(whole_text(own), whole_text(one)) <= 0.6 for own in OWN)
 
 
 def test_the_same_example_twice_is_one():
@@ -248,7 +248,7 @@ def test_everything_is_greedy_without_a_temperature_and_drawn_by_the_seed_at_one
 def test_the_token_that_begins_texts_begins_prompts():
     engine = FakeEngine(lambda *_: "Hm", beginnings={"bare": (), "bos": (7,)})
     ExampleGenerator(
-        engine, W, OWN, layout(TEMPLATE), Recipe(candidates=1, asked=1), random.Random(0)
+        engine, W, OWN, prompt_layout(TEMPLATE), Recipe(candidates=1, asked=1), random.Random(0)
     ).make()
     assert all(probe.prompt[0] == 7 for _, probe in engine.asked)
     assert engine.asked

@@ -1,12 +1,12 @@
 """How fields are told apart in what a model writes."""
 
 import pytest
-from fedaudit_plugins.defenses.self_generation.prompt_layout import layout
+from fedaudit_plugins.defenses.self_generation.prompt_layout import prompt_layout
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.templates import TEMPLATES, PromptTemplate
 
-ALPACA, FED_PII = layout(TEMPLATES["alpaca"]), layout(TEMPLATES["fed_pii"])
+ALPACA, FED_PII = prompt_layout(TEMPLATES["alpaca"]), prompt_layout(TEMPLATES["fed_pii"])
 
 
 def test_markers_are_what_stands_ahead_of_input_and_output():
@@ -17,7 +17,7 @@ def test_markers_are_what_stands_ahead_of_input_and_output():
 @pytest.mark.parametrize("name", ["chat", "qwen", "llama3"])
 def test_a_template_without_markers_is_refused_in_one_line(name):
     with pytest.raises(UsageError, match=f"{name}' does not mark where an input") as refused:
-        layout(TEMPLATES[name])
+        prompt_layout(TEMPLATES[name])
     assert "\n" not in str(refused.value)
 
 
@@ -32,7 +32,7 @@ def test_a_template_without_markers_is_refused_in_one_line(name):
 )
 def test_so_are_markers_that_cannot_be_told_apart(with_input, without_input):
     with pytest.raises(UsageError, match="choose alpaca or fed_pii"):
-        layout(PromptTemplate("own", with_input, without_input))
+        prompt_layout(PromptTemplate("own", with_input, without_input))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import math
 import pytest
 from fedaudit_plugins.defenses.self_generation.filter_counts import FilterCounts
 from fedaudit_plugins.defenses.self_generation.generation import GeneratedExamples, Recipe
-from fedaudit_plugins.defenses.self_generation.selection import chosen, counted
+from fedaudit_plugins.defenses.self_generation.selection import count_selection, select_candidates
 
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import TEMPLATES
@@ -44,9 +44,9 @@ def engine():
     ],
 )
 def test_the_best_by_each_method_are_kept_in_the_order_they_came_in(method, names):
-    found = chosen(engine(), V, TEMPLATE, FOUND, keep=2, method=method)
+    found = select_candidates(engine(), V, TEMPLATE, FOUND, keep=2, method=method)
     assert [d.instruction.removeprefix("Do ") for d in found] == names
-    again = chosen(engine(), V, TEMPLATE, FOUND[::-1], keep=2, method=method)
+    again = select_candidates(engine(), V, TEMPLATE, FOUND[::-1], keep=2, method=method)
     assert again == found[::-1]
 
 
@@ -56,22 +56,23 @@ def test_a_random_choice_asks_nothing_and_follows_from_the_seed_and_the_candidat
 
     silent = FakeEngine(lambda *_: "", likelihood=never)
     drawn = [
-        chosen(silent, V, TEMPLATE, FOUND, keep=2, method="random", seed=seed) for seed in range(30)
+        select_candidates(silent, V, TEMPLATE, FOUND, keep=2, method="random", seed=seed)
+        for seed in range(30)
     ]
     assert {len(some) for some in drawn} == {2}
     assert len({tuple(d.instruction for d in some) for some in drawn}) > 2
-    again = chosen(silent, V, TEMPLATE, FOUND[::-1], keep=2, method="random", seed=4)
+    again = select_candidates(silent, V, TEMPLATE, FOUND[::-1], keep=2, method="random", seed=4)
     assert again == drawn[4][::-1]
 
 
 def test_fewer_candidates_than_to_keep_are_all_kept():
-    assert chosen(engine(), V, TEMPLATE, FOUND, keep=16) == FOUND
-    assert chosen(engine(), V, TEMPLATE, [], keep=16) == []
+    assert select_candidates(engine(), V, TEMPLATE, FOUND, keep=16) == FOUND
+    assert select_candidates(engine(), V, TEMPLATE, [], keep=16) == []
 
 
 def test_what_is_kept_is_compared_with_what_is_local():
     own = [Document(id="a", text="", instruction="Tell it", output="sure")]
-    tally = counted(
+    tally = count_selection(
         GeneratedExamples(tuple(FOUND), FilterCounts(asked=5)), FOUND[2:], own, Recipe()
     )
     assert tally.dropped["selection"] == 2

@@ -1,7 +1,7 @@
 """The fast Rouge-L with many texts is the slow one with each."""
 
 import pytest
-from fedaudit_plugins.defenses.self_generation.similarity import SimilarityIndex, whole
+from fedaudit_plugins.defenses.self_generation.similarity import SimilarityIndex, whole_text
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,4 +28,4 @@ def test_by_hand():
 
 def test_an_example_is_its_fields_and_nothing_of_the_template():
     one = Document(id="a", text="### Response: c", instruction="a", input="b", output="c")
-    assert whole(one) == "a\nb\nc"
+    assert whole_text(one) == "a\nb\nc"

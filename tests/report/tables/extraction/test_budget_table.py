@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Measurement
 from fedaudit.report.document import validate
-from fedaudit.report.query import totals
+from fedaudit.report.query import total_coverages
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
 from fedaudit.report.tables.extraction import budget
@@ -86,14 +86,14 @@ def test_a_sweep_is_no_total_and_is_not_judged():
         for source, hits in (("tuned-not-base", 0), ("base", 0), ("control", 0))
     ]
     rows = [*whole, *swept(factor=5)]
-    assert len(totals(report(rows))) == 3
+    assert len(total_coverages(report(rows))) == 3
     assert verdict(rows, ()) == verdict(whole, ())
     assert "Other measurements" not in titles(rows)
 
 
 def test_labels_are_left_to_the_file():
     rows = [*swept(), *swept(label="PERSON"), *swept(category="Identity")]
-    assert overview.attacks(report(rows))[0] == overview.attacks(report(swept()))[0]
+    assert overview.attack_tables(report(rows))[0] == overview.attack_tables(report(swept()))[0]
     assert [one.name for one in budget.sweeps(report(rows))] == ["contextual"]
 
 

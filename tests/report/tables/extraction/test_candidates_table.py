@@ -3,7 +3,7 @@
 from gated_report import report, table
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.tables.overview import others
+from fedaudit.report.tables.overview import unshown_rows_table
 
 TITLE = "What an attacker would believe: contextual"
 
@@ -36,7 +36,7 @@ def test_first_candidates_have_a_line_each():
         ("first 10", "PERSON", "25.0 % [0.0, 50.0]"),
     )
     assert "own strings" in found.notes[0]
-    assert not others(report(rows))
+    assert not unshown_rows_table(report(rows))
 
 
 def test_what_cannot_be_estimated_says_why():

@@ -39,7 +39,9 @@ def document(rows):
 
 
 def test_answers_by_task_and_model():
-    [table] = [t for t in overview.attacks(document(ROWS)) if t.title.startswith("Answers to")]
+    [table] = [
+        t for t in overview.attack_tables(document(ROWS)) if t.title.startswith("Answers to")
+    ]
     assert table.title == "Answers to training prompts: discoverable"
     assert table.columns == ("task", "model", "n", "Rouge-L [95 %]", "leaked [95 %]")
     assert [row[:4] for row in table.rows] == [
@@ -58,9 +60,9 @@ def test_answers_by_task_and_model():
 
 def test_the_shares_are_an_extraction_and_nothing_is_shown_twice():
     report = document(ROWS)
-    [table] = [t for t in overview.attacks(report) if t.title == "Extraction: discoverable"]
+    [table] = [t for t in overview.attack_tables(report) if t.title == "Extraction: discoverable"]
     assert [row[0] for row in table.rows] == ["tuned", "base", "tuned, not base", "control"]
-    assert not overview.others(report)
+    assert not overview.unshown_rows_table(report)
 
 
 def test_every_format_shows_it():
@@ -76,6 +78,6 @@ def test_every_format_shows_it():
 def test_overlap_of_another_kind_is_shown_where_it_was(kind):
     row = Measurement(kind=kind, plugin="u", metric="rouge_l", value=0.5, scope={"source": "base"})
     report = document([row])
-    assert not any(t.title.startswith("Answers") for t in overview.attacks(report))
-    titles = [table.title for table in overview.rest(report)]
+    assert not any(t.title.startswith("Answers") for t in overview.attack_tables(report))
+    titles = [table.title for table in overview.other_tables(report)]
     assert titles == [{"utility": "Utility: rouge_l"}.get(kind, "Other measurements")]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gated_report import by_kind, recalled, report, table, unasked
 
-from fedaudit.report.text.attacks import tried
+from fedaudit.report.text.attacks import attack_summaries
 
 
 def test_recall_and_precision_stand_side_by_side():
@@ -56,7 +56,7 @@ def test_a_precision_without_recall_is_not_lost():
 
 
 def test_the_story_tells_what_was_said_unasked():
-    detector, search = tried(report(unasked()))
+    detector, search = attack_summaries(report(unasked()))
     assert detector.startswith(
         "The attack untargeted asked for nothing and drew 1,024 texts. Of the personal data in the"
         " records, the tuned model gave 3 of 52, 5.8 %"
