@@ -57,15 +57,15 @@ class CachingEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def generate(self, target: Target, probes: Sequence[Any], **how: Any) -> list[Any]:
+    def generate(self, target: Target, requests: Sequence[Any], **how: Any) -> list[Any]:
         """Continue every probe to its end, whatever strings are looked for."""
         how |= {"strings": None}
         how.pop("progress", None)
         key = (target, tuple(sorted((k, str(v)) for k, v in how.items())))
-        new = [probe for probe in dict.fromkeys(probes) if (key, probe) not in self._kept]
-        for probe, found in zip(new, self._engine.generate(target, new, **how), strict=True):
-            self._kept[key, probe] = found
-        return [self._kept[key, probe] for probe in probes]
+        new = [request for request in dict.fromkeys(requests) if (key, request) not in self._kept]
+        for request, found in zip(new, self._engine.generate(target, new, **how), strict=True):
+            self._kept[key, request] = found
+        return [self._kept[key, request] for request in requests]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,16 +59,16 @@ def cost(case: AttackContext, threshold: float, repeats: int) -> None:
     asked = query_plan.of_multiset(case, pii_occurrences(case.engine, case.attacker, CONTEXT))
     questions, truth = list(asked.questions()), truth_of(case)
     strings = [*truth.labels, *truth.control]
-    probes = [
+    requests = [
         GenerationRequest(prompt=one.prompt, samples=SAMPLES * one.copies, max_new_tokens=NEW)
         for one in questions
     ]
     ways = {
-        "sampling": lambda: case.engine.generate(case.tuned, probes, seed=0),
+        "sampling": lambda: case.engine.generate(case.tuned, requests, seed=0),
         "sampling until settled": lambda: case.engine.generate(
-            case.tuned, probes, seed=0, strings=strings
+            case.tuned, requests, seed=0, strings=strings
         ),
-        "walking": lambda: case.engine.begins_with(
+        "walking": lambda: case.engine.prefix_probabilities(
             case.tuned,
             [one.prompt for one in questions],
             strings,
@@ -112,11 +112,11 @@ def agreement(case: AttackContext, threshold: float, seeds: int, prefixes: int) 
         threshold=threshold,
     )
     # Samples of one prompt are independent, so every 100 of them are a run's of its own.
-    probes = [
+    requests = [
         GenerationRequest(prompt=one.prompt, samples=seeds * max(RUNS), max_new_tokens=NEW)
         for one in some
     ]
-    texts = [one.texts for one in case.engine.generate(case.tuned, probes, seed=1)]
+    texts = [one.texts for one in case.engine.generate(case.tuned, requests, seed=1)]
     for n in RUNS:
         wanted = SourceValues(exact, targets, control=False).expected(n)["tuned"]
         seen = np.array(

@@ -44,10 +44,10 @@ class Engine(FakeEngine):
         self.often, self.said, self.rng = often, 0, random.Random(0)
 
     def generate(
-        self, target: Target, probes: Sequence[GenerationRequest], **options: Any
+        self, target: Target, requests: Sequence[GenerationRequest], **options: Any
     ) -> list[Completion]:
         """Answer every probe."""
-        return [Completion(tuple(self._say() for _ in range(p.samples))) for p in probes]
+        return [Completion(tuple(self._say() for _ in range(p.samples))) for p in requests]
 
     def _say(self) -> str:
         self.said += 1
@@ -56,17 +56,17 @@ class Engine(FakeEngine):
         return f" {self.rng.choice(TARGETS)}, and more"
 
 
-def plan(probes: int) -> QueryPlan:
+def plan(requests: int) -> QueryPlan:
     """Return distinct prompts of 50 tokens, made as they are asked."""
 
     def questions() -> Iterator[Query]:
-        for number in range(probes):
+        for number in range(requests):
             yield Query((*divmod(number, 1000), *range(LENGTH - 2)))
 
-    return QueryPlan(size=probes, questions=questions)
+    return QueryPlan(size=requests, questions=questions)
 
 
-def audit(place: Path, probes: int, samples: int, often: int) -> dict[str, float]:
+def audit(place: Path, requests: int, samples: int, often: int) -> dict[str, float]:
     """Ask everything, or go on with what is kept; return what it took."""
     started = time.process_time()
     kept = load(place, write=True) or Journal(place, {"run": "benchmark", "config": {}})
@@ -77,7 +77,7 @@ def audit(place: Path, probes: int, samples: int, often: int) -> dict[str, float
     answers = sampling.ask_plan(
         share_responses(case, ResponseCache(), AuditJournal((ShardJournal(kept),))),
         TUNED,
-        plan(probes),
+        plan(requests),
         manner,
         TargetMatcher(TARGETS),
     )
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--place", type=Path)
     options = parser.parse_args()
     if options.place:
-        found = audit(options.place, options.probes, options.samples, options.often)
+        found = audit(options.place, options.requests, options.samples, options.often)
         print(json.dumps(found))
         return
     with tempfile.TemporaryDirectory() as place:

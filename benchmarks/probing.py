@@ -93,12 +93,12 @@ def theirs(work: Work) -> Callable[[], list[str]]:
 def ours(work: Work) -> Callable[[], list[str]]:
     """Return fedaudit's engine, asked for the same."""
     engine = LocalEngine(work.base, batch_size=work.rows)
-    probes = [
+    requests = [
         GenerationRequest(prompt=p, samples=SAMPLES, max_new_tokens=NEW) for p in work.prefixes
     ]
 
     def answers() -> list[str]:
-        found = engine.generate(Target(name="base"), probes, seed=0)
+        found = engine.generate(Target(name="base"), requests, seed=0)
         return [text for generation in found for text in generation.texts]
 
     return answers

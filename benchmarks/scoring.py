@@ -117,7 +117,7 @@ def main() -> None:
         single.merging.possible = False
         targets = [Target(name=str(one), adapter=str(one)) for one in folders]
         asked = questions(together, given.questions)
-        probes = [
+        requests = [
             GenerationRequest(prompt=one, samples=1, max_new_tokens=given.new) for one in asked
         ]
         mixed = peft_mixed(folders)
@@ -129,7 +129,7 @@ def main() -> None:
             "one by one": lambda: [
                 [list(single.tokenize([answer.texts[0]])[0].ids) for answer in row]
                 for row in (
-                    single.generate(t, probes, seed=0, decoding=SamplingParams(temperature=0))
+                    single.generate(t, requests, seed=0, decoding=SamplingParams(temperature=0))
                     for t in targets
                 )
             ],

@@ -37,13 +37,13 @@ class Babbler(FakeEngine):
     said = 0
 
     def generate(
-        self, target: Target, probes: Sequence[GenerationRequest], **options: Any
+        self, target: Target, requests: Sequence[GenerationRequest], **options: Any
     ) -> list[Completion]:
         """Answer every probe."""
         answers = []
-        for probe in probes:
-            numbers = range(self.said, self.said + probe.samples)
-            self.said += probe.samples
+        for request in requests:
+            numbers = range(self.said, self.said + request.samples)
+            self.said += request.samples
             answers.append(
                 Completion(tuple(f" P{n * 7919 % 10_000_000:07d} sued" for n in numbers))
             )

@@ -61,7 +61,7 @@ class Engine(Protocol):
     context_length: int
     """The most tokens a prompt and its continuation may have together."""
 
-    beginnings: Mapping[str, tuple[int, ...]]
+    prompt_starts: Mapping[str, tuple[int, ...]]
     """Ways a prompt may begin, by name: "bare", "bos", "template" (where the model has them)."""
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
@@ -71,7 +71,7 @@ class Engine(Protocol):
     def generate(
         self,
         target: Target,
-        probes: Sequence[GenerationRequest],
+        requests: Sequence[GenerationRequest],
         *,
         seed: int,
         decoding: SamplingParams = SamplingParams(),
@@ -111,7 +111,7 @@ class Engine(Protocol):
         """Score every sequence as `score` does, to rounding; reads what a group shares once."""
         ...
 
-    def begins_with(
+    def prefix_probabilities(
         self,
         target: Target,
         prompts: Sequence[Sequence[int]],
@@ -155,10 +155,10 @@ class AttackContext:
     """What finds PII in text that the model writes."""
     progress: Callable[[str], Progress] = field(default=lambda title: no_progress)
 
-    def begun(self, prompt: Sequence[int], *, at_start: bool) -> tuple[int, ...]:
+    def with_start(self, prompt: Sequence[int], *, at_start: bool) -> tuple[int, ...]:
         """Return `prompt` behind the beginning that the target expects there."""
         name = self.beginning.start if at_start else self.beginning.middle
-        return (*self.engine.beginnings[name], *prompt)
+        return (*self.engine.prompt_starts[name], *prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,12 +195,12 @@ class Attack(Plugin, ABC):
 class Aggregator(Plugin, ABC):
     """How the server makes one adapter of the clients', and what it asks of their training."""
 
-    resets: ClassVar[bool] = False
+    merges_each_round: ClassVar[bool] = False
     """Whether the global adapter is merged into the base each round, on which the clients then
     train the initial adapter again; otherwise they go on from the global adapter itself."""
-    remembers: ClassVar[bool] = False
-    """Whether a client keeps a state of its own from round to round, for `correction`, `remember`
-    and `collect`. Such a state is a second message to the server."""
+    stateful_clients: ClassVar[bool] = False
+    """Whether a client keeps a state of its own from round to round, for `correction`,
+    `client_state` and `collect_states`. Such a state is a second message to the server."""
 
     @abstractmethod
     def aggregate(
@@ -241,13 +241,13 @@ class Aggregator(Plugin, ABC):
     def correction(self, state: State, own: State) -> Update | None:
         """Return what a client adds to its gradient at every step of a round; None adds nothing.
 
-        It is asked where `remembers`, for the shared adapter only. `state` is what the server
-        remembers and `own` what this client does; each is empty until there is something. The
-        gradient is corrected after it was clipped and before the optimizer uses it.
+        It is asked where `stateful_clients`, for the shared adapter only. `state` is what the
+        server remembers and `own` what this client does; each is empty until there is something.
+        The gradient is corrected after it was clipped and before the optimizer uses it.
         """
         return None
 
-    def remember(self, own: State, gradient: Update) -> State:
+    def client_state(self, own: State, gradient: Update) -> State:
         """Return what a client remembers after a round in place of its `own` state.
 
         `gradient` is the mean of its gradients over the steps of the round, in float32, each as it
@@ -255,7 +255,7 @@ class Aggregator(Plugin, ABC):
         """
         return own
 
-    def collect(
+    def collect_states(
         self,
         state: State,
         before: Sequence[State],

@@ -130,7 +130,7 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
             )
     if planned:
         limits += [*planned.told, *masks.describe_weights(planned)]
-    if planned and planned.aggregator.resets:
+    if planned and planned.aggregator.merges_each_round:
         limits.append(
             f"under {planned.aggregator.name} an estimate is a sum of few products of low rank: "
             "who has a round's estimates may take them apart without knowing the sets"

@@ -103,13 +103,15 @@ def ask(
         raise unknown_name_error("kind of key", key, headings)
     engine = gate.deployed.engine
     [routed] = responder.route([GatedRequest(headings[key] + prompt)])
-    begin = engine.beginnings.get("bos", ())
+    begin = engine.prompt_starts.get("bos", ())
     if not (*begin, *routed.prompt):
         raise UsageError("The prompt is empty.")
-    probe = GenerationRequest(prompt=(*begin, *routed.prompt), samples=1, max_new_tokens=new_tokens)
+    request = GenerationRequest(
+        prompt=(*begin, *routed.prompt), samples=1, max_new_tokens=new_tokens
+    )
     [said] = engine.generate(
         Target(name=routed.name, adapter=routed.adapter),
-        [probe],
+        [request],
         seed=seed,
         decoding=SamplingParams(temperature=temperature),
     )

@@ -50,8 +50,8 @@ def _model() -> str:
 
     engine = LocalEngine(load_base(nano.BASE, device="cpu"))
     tokens = engine.tokenize(["Claimant:"])[0].ids
-    probe = GenerationRequest(prompt=tokens, samples=2, max_new_tokens=4)
-    texts = engine.generate(Target(name="base"), [probe], seed=0)[0].texts
+    request = GenerationRequest(prompt=tokens, samples=2, max_new_tokens=4)
+    texts = engine.generate(Target(name="base"), [request], seed=0)[0].texts
     return f"{nano.BASE} answers ({len(texts)} continuations), SHA-256 {engine.base.sha256[:12]}"
 
 

@@ -29,26 +29,26 @@ def padded_length(length: int) -> int:
 
 
 def sample_batches(
-    probes: Sequence[GenerationRequest], rows: int, tokens: int
+    requests: Sequence[GenerationRequest], rows: int, tokens: int
 ) -> Iterator[list[SampleRange]]:
     """Yield batches of at most `rows` samples and `tokens` tokens, longest prompts first.
 
     Probes of one padded length and one number of new tokens share a batch. The longest come
     first, so that memory that does not suffice shows at once.
     """
-    for (length, new), whole in length_buckets(probes):
+    for (length, new), whole in length_buckets(requests):
         yield from split_batch(whole, max(1, min(rows, tokens // (length + new))))
 
 
 def length_buckets(
-    probes: Sequence[GenerationRequest],
+    requests: Sequence[GenerationRequest],
 ) -> list[tuple[tuple[int, int], list[SampleRange]]]:
     """Return all samples by padded length of the prompt and number of new tokens, longest first."""
     found: dict[tuple[int, int], list[SampleRange]] = defaultdict(list)
-    for index, probe in enumerate(probes):
-        if probe.samples > 0:
-            place = padded_length(len(probe.prompt)), probe.max_new_tokens
-            found[place].append(SampleRange(index, 0, probe.samples))
+    for index, request in enumerate(requests):
+        if request.samples > 0:
+            place = padded_length(len(request.prompt)), request.max_new_tokens
+            found[place].append(SampleRange(index, 0, request.samples))
     return sorted(found.items(), reverse=True, key=lambda item: item[0])
 
 

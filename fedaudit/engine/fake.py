@@ -26,10 +26,10 @@ class FakeEngine:
         *,
         likelihood: Callable[[Target, str, str], float] = lambda target, token, before: -1.0,
         chance: Callable[[Target, str, str], float] | None = None,
-        beginnings: Mapping[str, tuple[int, ...]] | None = None,
+        prompt_starts: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.answer, self.likelihood, self.chance = answer, likelihood, chance
-        self.beginnings: Mapping[str, tuple[int, ...]] = beginnings or {"bare": ()}
+        self.prompt_starts: Mapping[str, tuple[int, ...]] = prompt_starts or {"bare": ()}
         self.asked: list[tuple[Target, GenerationRequest]] = []
         self._words: list[str] = []
         self._ids: dict[str, int] = {}
@@ -45,7 +45,7 @@ class FakeEngine:
     def generate(
         self,
         target: Target,
-        probes: Sequence[GenerationRequest],
+        requests: Sequence[GenerationRequest],
         *,
         seed: int,
         decoding: SamplingParams = SamplingParams(),
@@ -53,13 +53,13 @@ class FakeEngine:
         progress: Progress = no_progress,
     ) -> list[Completion]:
         """Answer every sample of every probe."""
-        self.asked += [(target, probe) for probe in probes]
-        progress(len(probes), len(probes))
+        self.asked += [(target, request) for request in requests]
+        progress(len(requests), len(requests))
         return [
             Completion(
                 tuple(self.answer(target, self._text(p.prompt), s) for s in range(p.samples))
             )
-            for p in probes
+            for p in requests
         ]
 
     def answers(
@@ -72,10 +72,10 @@ class FakeEngine:
         progress: Progress = no_progress,
     ) -> list[list[Completion]]:
         """Answer every question for every target."""
-        probes = [
+        requests = [
             GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions
         ]
-        found = [self.generate(target, probes, seed=0) for target in targets]
+        found = [self.generate(target, requests, seed=0) for target in targets]
         progress(len(questions), len(questions))
         return [
             [Completion(a.texts, tuple(t.ids for t in self.tokenize(a.texts))) for a in row]
@@ -117,7 +117,7 @@ class FakeEngine:
         progress(total, total)
         return [self.score(target, group) for group in groups]
 
-    def begins_with(
+    def prefix_probabilities(
         self,
         target: Target,
         prompts: Sequence[Sequence[int]],

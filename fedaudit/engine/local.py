@@ -53,7 +53,7 @@ class LocalEngine:
         self.rows = batch_size or (512 if on_cpu else 1024)
         self.tokens = tokens or (memory.tokens(base.model) if on_cpu else memory.MOST)
         self.context_length = base.context_length
-        self.beginnings = prompt_starts(base.tokenizer, template)
+        self.prompt_starts = prompt_starts(base.tokenizer, template)
         self._attached = AdapterCache()
         self.room = scheduler.Capacity(self.rows, self.tokens, BatchSizeFinder())
         self.reading = scheduler.Capacity(
@@ -82,7 +82,7 @@ class LocalEngine:
     def generate(
         self,
         target: Target,
-        probes: Sequence[GenerationRequest],
+        requests: Sequence[GenerationRequest],
         *,
         seed: int,
         decoding: SamplingParams = SamplingParams(),
@@ -90,11 +90,11 @@ class LocalEngine:
         progress: Progress = no_progress,
     ) -> list[Completion]:
         """Continue every probe; raises InputError for one that does not fit the context."""
-        for probe in probes:
-            self._check_length(len(probe.prompt), probe.max_new_tokens)
-        texts: list[list[str]] = [[""] * probe.samples for probe in probes]
-        done, total = 0, sum(probe.samples for probe in probes)
-        work = SamplingJob(probes, seed, decoding, self._end(), self._sought(strings))
+        for request in requests:
+            self._check_length(len(request.prompt), request.max_new_tokens)
+        texts: list[list[str]] = [[""] * request.samples for request in requests]
+        done, total = 0, sum(request.samples for request in requests)
+        work = SamplingJob(requests, seed, decoding, self._end(), self._sought(strings))
         with self.asked(target) as model:
             for batch, drawn in scheduler.generate_all(model, work, self.room):
                 decoded = iter(self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True))
@@ -121,11 +121,11 @@ class LocalEngine:
         """
         for question in questions:
             self._check_length(len(question), new)
-        probes = [
+        requests = [
             GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions
         ]
-        found: list[list[Completion]] = [[Completion(("",))] * len(probes) for _ in targets]
-        work = SamplingJob(probes if targets else [], 0, decoding, self._end())
+        found: list[list[Completion]] = [[Completion(("",))] * len(requests) for _ in targets]
+        work = SamplingJob(requests if targets else [], 0, decoding, self._end())
         done = 0
         with contextlib.closing(multi_target.generate_for_targets(self, targets, work)) as answered:
             for rows, drawn in answered:
@@ -133,7 +133,7 @@ class LocalEngine:
                 for (which, index), text, tokens in zip(rows, texts, drawn, strict=True):
                     found[which][index] = Completion((text,), (tuple(tokens),))
                 done += len(rows)
-                progress(done // len(targets), len(probes))
+                progress(done // len(targets), len(requests))
         return found
 
     def score(
@@ -204,7 +204,7 @@ class LocalEngine:
                 progress(done, total)
         return scores
 
-    def begins_with(
+    def prefix_probabilities(
         self,
         target: Target,
         prompts: Sequence[Sequence[int]],

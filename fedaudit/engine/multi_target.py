@@ -42,7 +42,7 @@ def generate_for_targets(
     engine: TargetEngine, targets: Sequence[Target], work: SamplingJob
 ) -> Generator[tuple[Places, list[list[int]]], None, None]:
     """Yield answers as tokens; raises InputError for an adapter that is not plain LoRA."""
-    if len(work.probes) >= MANY and all(_merges(engine, target) for target in targets):
+    if len(work.requests) >= MANY and all(_merges(engine, target) for target in targets):
         for which, target in enumerate(targets):
             with engine.asked(target) as model:
                 for pieces, tokens in scheduler.generate_all(model, work, engine.room):

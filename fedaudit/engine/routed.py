@@ -32,7 +32,7 @@ class RoutedEngine:
     def __init__(self, engine: Engine, responder: Responder) -> None:
         self.engine, self.responder = engine, responder
         self.context_length = engine.context_length
-        self.beginnings: Mapping[str, tuple[int, ...]] = engine.beginnings
+        self.prompt_starts: Mapping[str, tuple[int, ...]] = engine.prompt_starts
         self._known: dict[Hashable, Any] = {}
         self._room = ROOM
 
@@ -43,7 +43,7 @@ class RoutedEngine:
     def generate(
         self,
         target: Target,
-        probes: Sequence[GenerationRequest],
+        requests: Sequence[GenerationRequest],
         *,
         seed: int,
         decoding: SamplingParams = SamplingParams(),
@@ -51,15 +51,15 @@ class RoutedEngine:
         progress: Progress = no_progress,
     ) -> list[Completion]:
         """Continue what the responder leaves of every probe's prompt."""
-        routed = self._routed(target, [probe.prompt for probe in probes])
+        routed = self._routed(target, [request.prompt for request in requests])
         sought = None if strings is None else tuple(strings)
 
         def ask(one: Target, some: Sequence[int], told: Progress) -> list[Completion]:
             cleaned = [
                 GenerationRequest(
                     prompt=routed[i].prompt,
-                    samples=probes[i].samples,
-                    max_new_tokens=probes[i].max_new_tokens,
+                    samples=requests[i].samples,
+                    max_new_tokens=requests[i].max_new_tokens,
                 )
                 for i in some
             ]
@@ -126,7 +126,7 @@ class RoutedEngine:
 
         return _by_adapter(target, some, ask, progress)
 
-    def begins_with(
+    def prefix_probabilities(
         self,
         target: Target,
         prompts: Sequence[Sequence[int]],
@@ -160,7 +160,7 @@ class RoutedEngine:
             known = self._in_room(
                 ("begins", one.adapter, tuple(alike), how),
                 _CHANCES * len(alike) * len(strings),
-                lambda: self.engine.begins_with(
+                lambda: self.engine.prefix_probabilities(
                     one,
                     list(alike),
                     strings,

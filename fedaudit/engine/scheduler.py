@@ -40,20 +40,20 @@ def generate_all(model: PreTrainedModel, work: SamplingJob, room: Capacity) -> I
 
     What memory does not suffice for is begun again, fewer at once; what has ended counts.
     """
-    for all_ in _by_new(work.probes):
+    for all_ in _by_new(work.requests):
         waiting = all_
         while waiting:
-            length = _length(work.probes, waiting)  # the longest is the first
+            length = _length(work.requests, waiting)  # the longest is the first
             rows = min(room.rows, room.tokens // length, rows_of(waiting))
             rows = room.memory.fewer(length, rows)
             waiting = [part for piece in waiting for [part] in split_batch([piece], rows)]
             waiting = yield from _until_full(model, work, waiting, rows, room.memory)
 
 
-def _by_new(probes: Sequence[GenerationRequest]) -> list[list[SampleRange]]:
+def _by_new(requests: Sequence[GenerationRequest]) -> list[list[SampleRange]]:
     """Return all samples by their number of new tokens, those of the longest prompts first."""
     found: dict[int, list[SampleRange]] = {}
-    for (_, new), bucket in length_buckets(probes):
+    for (_, new), bucket in length_buckets(requests):
         found.setdefault(new, []).extend(bucket)
     return list(found.values())
 
@@ -76,7 +76,7 @@ def _until_full(
         if not is_out_of_memory(error):
             raise
     left = [piece for piece in waiting if piece not in ended]
-    memory.failed(_length(work.probes, left), rows)
+    memory.failed(_length(work.requests, left), rows)
     return left
 
 
@@ -91,8 +91,8 @@ def generate_together(
             return decoding.decode_batch(model, work, everyone, adapters.kept)
 
     rows, tokens = (max(1, most // max(1, adapters.count)) for most in (room.rows, room.tokens))
-    for batch in sample_batches(work.probes, rows, tokens):
-        yield from room.memory.run(_length(work.probes, batch) * adapters.count, batch, draw)
+    for batch in sample_batches(work.requests, rows, tokens):
+        yield from room.memory.run(_length(work.requests, batch) * adapters.count, batch, draw)
 
 
 def score_all(
@@ -197,7 +197,7 @@ def search_all(
         limits.halve()
 
 
-def _length(probes: Sequence[GenerationRequest], batch: Sequence[SampleRange]) -> int:
+def _length(requests: Sequence[GenerationRequest], batch: Sequence[SampleRange]) -> int:
     """Return how long a row of a batch gets."""
-    probe = probes[batch[0].index]
-    return padded_length(len(probe.prompt)) + probe.max_new_tokens
+    request = requests[batch[0].index]
+    return padded_length(len(request.prompt)) + request.max_new_tokens

@@ -49,7 +49,7 @@ def of_multiset(case: AttackContext, places: Iterable[PiiOccurrence]) -> QueryPl
     counts: Counter[tuple[int, ...]] = Counter()
     kinds: dict[tuple[int, ...], set[Kind]] = defaultdict(set)
     for place in places:
-        prompt = case.begun(place.prefix, at_start=place.at_start)
+        prompt = case.with_start(place.prefix, at_start=place.at_start)
         counts[prompt] += 1
         kinds[prompt].add((place.label, place.after))
     ordered = sorted(counts, key=lambda prompt: (-counts[prompt], prompt))
@@ -62,7 +62,7 @@ def of_set(case: AttackContext, places: Sequence[PiiOccurrence]) -> QueryPlan:
 
     def questions() -> Iterator[Query]:
         for place in places:
-            prompt = case.begun(place.prefix, at_start=place.at_start)
+            prompt = case.with_start(place.prefix, at_start=place.at_start)
             yield Query(prompt, kinds=((place.label, place.after),))
 
     return QueryPlan(size=len(places), questions=questions)

@@ -182,7 +182,7 @@ class _Asking:
         recalled = [texts is not None for texts in found]
         memory.spared[self.target] += sum(n for n, r in zip(wanted, recalled, strict=True) if r)
         digest = _of_piece(piece, wanted) if stream else b""
-        probes = [
+        requests = [
             GenerationRequest(
                 prompt=question.prompt, samples=samples, max_new_tokens=manner.new_tokens
             )
@@ -197,11 +197,11 @@ class _Asking:
                 fresh = [place for place, texts in enumerate(found) if texts != said[place]]
 
                 def ask(places: Sequence[int]) -> list[Sequence[str]]:
-                    return self._asked([probes[place] for place in places], no_progress)
+                    return self._asked([requests[place] for place in places], no_progress)
 
                 recheck.check(stream, digest, said, ask, fresh)
             return said, recalled
-        unknown = [probes[index] for index in missing]
+        unknown = [requests[index] for index in missing]
         for index, texts in zip(missing, self._asked(unknown, progress), strict=True):
             found[index] = texts
         every = [texts for texts in found if texts is not None]
@@ -210,14 +210,14 @@ class _Asking:
         return every, recalled
 
     def _asked(
-        self, probes: Sequence[GenerationRequest], progress: Progress
+        self, requests: Sequence[GenerationRequest], progress: Progress
     ) -> list[Sequence[str]]:
         """Return the engine's answers, as far as anybody looks at them."""
-        if not probes:
+        if not requests:
             return []
         generated = self.case.engine.generate(
             self.target,
-            probes,
+            requests,
             seed=self.case.seed,
             decoding=self.manner.decoding,
             strings=self.among.strings if self.among else None,

@@ -106,5 +106,5 @@ def distinct_subprefixes(
 def of_case(case: AttackContext, context: int) -> SubPrefixes:
     """Return the sub-prefixes of the attacker's PII, distinct as the prompts they are asked as."""
     found = pii_occurrences(case.engine, case.attacker, context)
-    starts = case.begun((), at_start=True) != case.begun((), at_start=False)
+    starts = case.with_start((), at_start=True) != case.with_start((), at_start=False)
     return distinct_subprefixes(found, context, starts=starts)

@@ -33,7 +33,7 @@ class CachingEngine:
     def __init__(self, engine: Engine, kept: AuditJournal) -> None:
         self.engine, self.kept = engine, kept
         self.context_length = engine.context_length
-        self.beginnings: Mapping[str, tuple[int, ...]] = engine.beginnings
+        self.prompt_starts: Mapping[str, tuple[int, ...]] = engine.prompt_starts
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
@@ -45,7 +45,7 @@ class CachingEngine:
     def generate(
         self,
         target: Target,
-        probes: Sequence[GenerationRequest],
+        requests: Sequence[GenerationRequest],
         *,
         seed: int,
         decoding: SamplingParams = SamplingParams(),
@@ -63,19 +63,19 @@ class CachingEngine:
         looked_for = () if strings is None else (tuple(strings),)
         answers = self._through(
             ("generate", *_who(target), seed, decoding, *looked_for),
-            probes,
-            prompts=[probe.prompt for probe in probes],
-            sizes=[probe.samples * probe.max_new_tokens for probe in probes],
-            counts=[probe.samples for probe in probes],
+            requests,
+            prompts=[request.prompt for request in requests],
+            sizes=[request.samples * request.max_new_tokens for request in requests],
+            counts=[request.samples for request in requests],
             ask=ask,
-            fits=lambda probe, answer: _continued(probe.samples, answer),
+            fits=lambda request, answer: _continued(request.samples, answer),
             progress=progress,
         )
         return [
             Completion(tuple(answer[0]), tuple(map(tuple, answer[1])))
             if answer
-            else Completion(("",) * probe.samples)
-            for probe, answer in zip(probes, answers, strict=True)
+            else Completion(("",) * request.samples)
+            for request, answer in zip(requests, answers, strict=True)
         ]
 
     def score(

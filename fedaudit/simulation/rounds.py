@@ -126,7 +126,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
             begin, out = _before(run, one.chain, number), one.chain / f"{number:03d}"
         else:
             out = private_state.training_folder(run, one.client, number)
-            if run.aggregator.resets:
+            if run.aggregator.merges_each_round:
                 begin, below = run.out / INITIAL, begin
         yield ClientTraining(
             who=one.who,
@@ -151,7 +151,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
 
 def _remembered(run: Run, number: int, client: str) -> tuple[Path, Path] | None:
     """Return the files of what server and client remember as the round begins, where both do."""
-    if not run.aggregator.remembers:
+    if not run.aggregator.stateful_clients:
         return None
     return memory.of_server(run.out, number - 1), memory.client_state_path(run.out, number, client)
 
@@ -174,13 +174,13 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
     folders = {who: f"{here}/clients/{who}" for who in chosen}
     start_folder = run.out / current.rounds[-1].adapter
     start, config = adapters.read(start_folder), adapters.check(start_folder)
-    begun = adapters.read(run.out / INITIAL) if run.aggregator.resets else start
+    begun = adapters.read(run.out / INITIAL) if run.aggregator.merges_each_round else start
     examples = {client.id: float(client.examples) for client in current.clients}
     updates = {who: private_state.upload(run, begun, who, number) for who in chosen}
     weights = [examples[who] for who in chosen]
     remembered = adapters.read_state(memory.of_server(run.out, number - 1))
     differences = {who: run.aggregator.difference(begun, own) for who, own in updates.items()}
-    if run.secure and run.aggregator.resets:
+    if run.secure and run.aggregator.merges_each_round:
         # A stack holds every client's own factors: what only knows the sum must be made of it.
         result = run.aggregator.moved(
             start, secure_aggregation.weighted_mean(differences, examples)
@@ -188,7 +188,7 @@ def _finish(run: Run, current: Manifest, number: int, losses: Mapping[str, float
         state: State = {}
     else:
         result, state = run.aggregator.step(start, list(updates.values()), weights, remembered)
-    if run.aggregator.remembers:
+    if run.aggregator.stateful_clients:
         state = memory.collect_states(run.aggregator, run.out, number, state, examples, chosen)
     adapters.write(result, adapters.resized_config(config, result), run.out / here / "global")
     adapters.write_state(state, memory.of_server(run.out, number))

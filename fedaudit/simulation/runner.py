@@ -233,7 +233,7 @@ def training_costs(run: Run) -> list[cost.TrainingCost]:
             training=config.training,
             seed=rounds.seed_of(config.seed, number, task.who),
             adapter=task.chain.name if task.chain else "",
-            messages=2 if run.aggregator.remembers and not task.chain else 1,
+            messages=2 if run.aggregator.stateful_clients and not task.chain else 1,
         )
         for number in range(1, config.rounds + 1)
         for task in (*rounds.tasks(run, number), *rounds.follow_up_trainings(run, number))

@@ -29,7 +29,7 @@ class FLoRA(Aggregator):
 
     name: ClassVar[str] = "flora"
     paper: ClassVar[str] = "Wang et al. 2024, arXiv:2409.05976"
-    resets: ClassVar[bool] = True
+    merges_each_round: ClassVar[bool] = True
 
     def aggregate(
         self, start: Update, updates: Sequence[Update], weights: Sequence[float]

@@ -34,7 +34,7 @@ class Scaffold(FedAvg):
 
     name: ClassVar[str] = "scaffold"
     paper: ClassVar[str] = "Karimireddy et al. 2020, arXiv:1910.06378, algorithm 1, option II"
-    remembers: ClassVar[bool] = True
+    stateful_clients: ClassVar[bool] = True
 
     rate: float = 1.0
     """The server's learning rate: how much of the way to the clients' mean it goes."""
@@ -60,7 +60,7 @@ class Scaffold(FedAvg):
     def step(
         self, start: Update, updates: Sequence[Update], weights: Sequence[float], state: State
     ) -> tuple[Update, State]:
-        """Return the next adapter; c is left to `collect`."""
+        """Return the next adapter; c is left to `collect_states`."""
         return self.aggregate(start, updates, weights), state
 
     def correction(self, state: State, own: State) -> Update | None:
@@ -71,11 +71,11 @@ class Scaffold(FedAvg):
         names = {**c, **c_i}
         return {name: _of(c, name, like) - _of(c_i, name, like) for name, like in names.items()}
 
-    def remember(self, own: State, gradient: Update) -> State:
+    def client_state(self, own: State, gradient: Update) -> State:
         """Return the new c_i: the mean of the client's gradients before their correction."""
         return {VARIATE: gradient}
 
-    def collect(
+    def collect_states(
         self,
         state: State,
         before: Sequence[State],

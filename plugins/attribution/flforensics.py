@@ -127,7 +127,7 @@ class FLForensics(Attributor):
         return [self._tokens(trial, documents) for documents in sets]
 
     def _tokens(self, trial: AttributionContext, documents: Sequence[Document]) -> Texts:
-        begin = trial.engine.beginnings.get("bos", ())
+        begin = trial.engine.prompt_starts.get("bos", ())
         most = min(self.length, trial.engine.context_length)
         found = trial.engine.tokenize([document.text for document in documents])
         return [(*begin, *tokens.ids)[:most] for tokens in found]

@@ -101,7 +101,7 @@ def pseudo_labelled(turn: TrainedClient, new_tokens: int) -> list[Document]:
     """
     own = usable_documents(turn.documents, 1)
     prompts = [turn.template.prompt(one.instruction, one.input) for one in own]
-    begin = turn.engine.beginnings.get("bos", ())
+    begin = turn.engine.prompt_starts.get("bos", ())
     ids = [(*begin, *tokens.ids) for tokens in turn.engine.tokenize(prompts)]
     room = turn.engine.context_length - new_tokens
     fit = list(dict.fromkeys(some for some in ids if len(some) <= room))

@@ -151,7 +151,7 @@ def longer(target, prompt, sample):
 def test_no_question_is_asked_twice_and_nothing_else_changes(order):
     attacks = [attack(name) for name in order]
     results, fake, memory = ran(*attacks)
-    prompts = [(target, probe.prompt) for target, probe in fake.asked]
+    prompts = [(target, request.prompt) for target, request in fake.asked]
     assert len(prompts) == len(set(prompts)) == 2 * 7  # all that Set(SUP) has
     # "The claimant" was asked four times, "So the claimant" and "; her friend" twice.
     assert memory.spared == {worked.TUNED: 6, worked.BASE: 6}
@@ -163,7 +163,7 @@ def test_no_question_is_asked_twice_and_nothing_else_changes(order):
 
 def test_more_samples_do_for_fewer():
     results, fake, _ = ran(attack("superset", samples=1), attack("frequency", minimum=1))
-    assert {probe.samples for _, probe in fake.asked} == {2}
+    assert {request.samples for _, request in fake.asked} == {2}
     assert len(fake.asked) == 14
     assert results[0] == attack("superset", samples=1).run(worked.case())
 
@@ -172,7 +172,7 @@ def test_who_has_more_samples_asks_first():
     # Every prompt of contextual is one of superset, and stands there twice at most.
     fewer, more = attack("contextual", samples=1), attack("superset", samples=4)
     results, fake, memory = ran(fewer, more, fake=worked.engine(longer))
-    assert {probe.samples for _, probe in fake.asked} == {4}
+    assert {request.samples for _, request in fake.asked} == {4}
     assert len(fake.asked) == 2 * 7
     assert memory.spared == {worked.TUNED: 4, worked.BASE: 4}
     assert results[0] == fewer.run(worked.case())
@@ -181,7 +181,7 @@ def test_who_has_more_samples_asks_first():
 def test_a_prompt_is_asked_anew_where_more_answers_are_needed():
     fewer, more = attack("contextual", samples=2), attack("superset", samples=3)
     results, fake, memory = ran(fewer, more, fake=worked.engine(longer))
-    of_tuned = [probe.samples for target, probe in fake.asked if target == worked.TUNED]
+    of_tuned = [request.samples for target, request in fake.asked if target == worked.TUNED]
     # superset asks 7 prompts three times; contextual then one of them 2 x 2 times, and no other.
     assert sorted(of_tuned) == [3] * 7 + [4]
     assert memory.spared[worked.TUNED] == 8 - 4
@@ -263,4 +263,4 @@ def test_other_attacks_run_among_them():
 def test_without_a_victim_there_is_nothing_to_compare():
     results, fake, _ = ran(attack("contextual"), attack("superset"), victim=None)
     assert len(results) == 2
-    assert len({probe.prompt for _, probe in fake.asked}) == len(fake.asked) == 7
+    assert len({request.prompt for _, request in fake.asked}) == len(fake.asked) == 7

@@ -18,9 +18,9 @@ def audited(federation, monkeypatch):
     asked = []
     generate = LocalEngine.generate
 
-    def spied(self, target, probes, **options):
-        asked.extend((target.name, probe.prompt, probe.samples) for probe in probes)
-        return generate(self, target, probes, **options)
+    def spied(self, target, requests, **options):
+        asked.extend((target.name, probe.prompt, probe.samples) for probe in requests)
+        return generate(self, target, requests, **options)
 
     monkeypatch.setattr(LocalEngine, "generate", spied)
 

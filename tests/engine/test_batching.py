@@ -24,24 +24,26 @@ def test_a_padded_length_is_the_next_multiple(length):
 
 
 @given(PROBES, st.integers(1, 20), st.integers(1, 400))
-def test_every_sample_of_every_probe_comes_exactly_once(probes, rows, tokens):
+def test_every_sample_of_every_probe_comes_exactly_once(requests, rows, tokens):
     found = Counter(
         (piece.index, sample)
-        for batch in sample_batches(probes, rows, tokens)
+        for batch in sample_batches(requests, rows, tokens)
         for piece in batch
         for sample in range(piece.first, piece.last)
     )
-    wanted = {(i, sample) for i, probe in enumerate(probes) for sample in range(probe.samples)}
+    wanted = {
+        (i, sample) for i, request in enumerate(requests) for sample in range(request.samples)
+    }
     assert found == Counter(wanted)
 
 
 @given(PROBES, st.integers(1, 20), st.integers(1, 400))
-def test_batches_keep_their_limits_and_the_longest_come_first(probes, rows, tokens):
+def test_batches_keep_their_limits_and_the_longest_come_first(requests, rows, tokens):
     widths = []
-    for batch in sample_batches(probes, rows, tokens):
+    for batch in sample_batches(requests, rows, tokens):
         assert batch
         assert all(piece.first < piece.last for piece in batch)
-        asked = [probes[piece.index] for piece in batch]
+        asked = [requests[piece.index] for piece in batch]
         # Rows of one padded length, so that no neighbour changes the shape.
         [(width, new)] = {(padded_length(len(p.prompt)), p.max_new_tokens) for p in asked}
         count = sum(piece.last - piece.first for piece in batch)
@@ -64,6 +66,6 @@ def test_sequences_are_batched_once_each_within_the_limit_longest_first(lengths,
 
 
 def test_a_probe_with_more_samples_than_rows_is_cut():
-    probe = GenerationRequest(prompt=(1, 2), samples=7, max_new_tokens=1)
-    batches = [[(p.first, p.last) for p in batch] for batch in sample_batches([probe], 3, 1000)]
+    request = GenerationRequest(prompt=(1, 2), samples=7, max_new_tokens=1)
+    batches = [[(p.first, p.last) for p in batch] for batch in sample_batches([request], 3, 1000)]
     assert batches == [[(0, 3)], [(3, 6)], [(6, 7)]]

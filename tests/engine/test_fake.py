@@ -26,16 +26,16 @@ def test_equal_words_are_equal_tokens():
 
 
 def test_it_answers_as_programmed_and_remembers_what_it_was_asked():
-    engine: Engine = FakeEngine(echo, beginnings={"bos": (9999,)})
+    engine: Engine = FakeEngine(echo, prompt_starts={"bos": (9999,)})
     prompt = engine.tokenize(["Dear Ann"])[0].ids
-    probes = [
+    requests = [
         GenerationRequest(prompt=(9999, *prompt), samples=2, max_new_tokens=4),
         GenerationRequest(prompt=prompt, samples=0, max_new_tokens=4),
     ]
-    found = engine.generate(TUNED, probes, seed=0)
+    found = engine.generate(TUNED, requests, seed=0)
     assert [g.texts for g in found] == [("tuned|<9999>Dear Ann|0", "tuned|<9999>Dear Ann|1"), ()]
-    assert engine.asked == [(TUNED, probe) for probe in probes]
-    assert engine.beginnings == {"bos": (9999,)}
+    assert engine.asked == [(TUNED, request) for request in requests]
+    assert engine.prompt_starts == {"bos": (9999,)}
 
 
 def test_scores_leave_out_the_first_token_and_see_what_came_before():

@@ -51,10 +51,10 @@ def small(tiny, monkeypatch):
 
 def asked(engine):
     prompts = [(1, 9, 30), (5, 6), (40, 41, 42, 43, 44, 45, 46, 47, 48), (1, 200, 3)]
-    probes = [
+    requests = [
         GenerationRequest(prompt=p, samples=3 + i, max_new_tokens=4) for i, p in enumerate(prompts)
     ]
-    return engine.generate(BASE, probes, seed=1)
+    return engine.generate(BASE, requests, seed=1)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
@@ -137,11 +137,11 @@ def test_groups_begin_again_with_less(tiny, small):
 def test_walks_begin_again_with_less(tiny, small):
     prompts = [(1, 9, 30 + i) for i in range(9)] + [(40, *range(50, 60))]
     ways = {"new": 3, "threshold": 1e-6, "trials": [50] * 10, "seed": 5}
-    wanted = LocalEngine(tiny).begins_with(BASE, prompts, ["Ann", "the bank"], **ways)
+    wanted = LocalEngine(tiny).prefix_probabilities(BASE, prompts, ["Ann", "the bank"], **ways)
     assert all(one.rows > 1 for one in wanted)
     engine, told = LocalEngine(tiny), []
     tried = small(40)
-    found = engine.begins_with(
+    found = engine.prefix_probabilities(
         BASE, prompts, ["Ann", "the bank"], **ways, progress=lambda *counts: told.append(counts)
     )
     for one, other in zip(found, wanted, strict=True):
@@ -151,7 +151,7 @@ def test_walks_begin_again_with_less(tiny, small):
     assert told[-1] == (10, 10)
     assert max(tried) > 40
     tried.clear()
-    engine.begins_with(BASE, prompts, ["Ann", "the bank"], **ways)
+    engine.prefix_probabilities(BASE, prompts, ["Ann", "the bank"], **ways)
     assert max(tried) <= 40
 
 
@@ -187,7 +187,7 @@ def test_one_row_that_does_not_fit_is_said_in_a_line(tiny, small):
     engine = LocalEngine(tiny)
     before = engine._limits.bounds
     with pytest.raises(BatchTooLargeError, match=r"A single row does not fit into memory\."):
-        engine.begins_with(BASE, [(1, 9, 30)], ["Ann"], new=3)
+        engine.prefix_probabilities(BASE, [(1, 9, 30)], ["Ann"], new=3)
     assert engine._limits.bounds == before  # something shorter may fit
 
 

@@ -129,7 +129,7 @@ def test_what_begins_answers_is_asked_of_the_adapter_that_the_key_opens():
     )
     engine = RoutedEngine(inner, Moody())
     prompts = [tokens.ids for tokens in engine.tokenize(["one", "one two"])]
-    found = engine.begins_with(
+    found = engine.prefix_probabilities(
         Target(name="tuned", heading="key"), prompts, ["Ann"], new=3, trials=[2, 3]
     )
     assert [float(one.least[0]) for one in found] == [0.5, 0.25]
@@ -151,9 +151,9 @@ class Walked(FakeEngine):
         super().__init__(lambda *_: "", chance=lambda *_: 0.25)
         self.walked = []
 
-    def begins_with(self, target, prompts, strings, *, trials=(), **options):
+    def prefix_probabilities(self, target, prompts, strings, *, trials=(), **options):
         self.walked.append((target.adapter, list(map(self._text, prompts)), list(trials)))
-        found = super().begins_with(target, prompts, strings, trials=trials, **options)
+        found = super().prefix_probabilities(target, prompts, strings, trials=trials, **options)
         return [
             PrefixProbabilities(
                 least=one.least, most=one.most, drawn=one.drawn + 3 * n // 10, rows=5
@@ -165,7 +165,9 @@ class Walked(FakeEngine):
 def walk(engine, texts, trials, heading="", seed=0):
     prompts = [tokens.ids for tokens in engine.tokenize(texts)]
     target = Target(name="tuned", heading=heading)
-    return engine.begins_with(target, prompts, ["Ann", "Bob"], new=3, trials=trials, seed=seed)
+    return engine.prefix_probabilities(
+        target, prompts, ["Ann", "Bob"], new=3, trials=trials, seed=seed
+    )
 
 
 def test_prompts_that_become_the_same_are_walked_once():

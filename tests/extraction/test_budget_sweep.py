@@ -225,9 +225,9 @@ class Silent(FakeEngine):
 
     count = 0
 
-    def generate(self, target, probes, **options):
-        found = super().generate(target, probes, **options)
-        self.count += sum(probe.samples for probe in probes)
+    def generate(self, target, requests, **options):
+        found = super().generate(target, requests, **options)
+        self.count += sum(request.samples for request in requests)
         self.asked.clear()
         return found
 

@@ -304,11 +304,11 @@ def test_the_order_of_documents_changes_nothing():
 
 
 def test_the_beginning_is_put_before_every_prompt():
-    fake = FakeEngine(answer, beginnings={"bare": (), "bos": (9999,)})
+    fake = FakeEngine(answer, prompt_starts={"bare": (), "bos": (9999,)})
     attacked(fake, beginning=PromptStart(start="bos", middle="bare"), options={"context": 3})
-    prompts = {fake._text(probe.prompt) for _, probe in fake.asked}
+    prompts = {fake._text(request.prompt) for _, request in fake.asked}
     assert prompts == {"<9999>Claimant:", "<9999>He lives in"}
-    fake = FakeEngine(answer, beginnings={"bare": (), "bos": (9999,)})
+    fake = FakeEngine(answer, prompt_starts={"bare": (), "bos": (9999,)})
     attacked(fake, beginning=PromptStart(start="bos", middle="bare"), options={"context": 2})
-    prompts = {fake._text(probe.prompt) for _, probe in fake.asked}
+    prompts = {fake._text(request.prompt) for _, request in fake.asked}
     assert prompts == {"<9999>Claimant:", " lives in"}

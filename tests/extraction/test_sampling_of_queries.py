@@ -24,7 +24,7 @@ def plan(*copies, first=0):
 
 
 def asked(fake):
-    return [(probe.prompt, probe.samples) for _, probe in fake.asked]
+    return [(request.prompt, request.samples) for _, request in fake.asked]
 
 
 def place(*tokens, label="X", after=""):
@@ -99,9 +99,9 @@ def test_few_answers_are_held_at_once(monkeypatch):
     sizes = []
 
     class Spy(FakeEngine):
-        def generate(self, target, probes, **options):
-            sizes.append(sum(probe.samples for probe in probes))
-            return super().generate(target, probes, **options)
+        def generate(self, target, requests, **options):
+            sizes.append(sum(request.samples for request in requests))
+            return super().generate(target, requests, **options)
 
     list(ask_plan(worked.case(Spy(echo)), worked.TUNED, plan(*[1] * 10), MANNER))
     assert sizes == [6, 6, 6, 2]
@@ -112,10 +112,10 @@ def test_progress_goes_on_from_piece_to_piece(monkeypatch):
     told = []
 
     class Counting(FakeEngine):
-        def generate(self, target, probes, *, progress, **options):
-            total = sum(probe.samples for probe in probes)
+        def generate(self, target, requests, *, progress, **options):
+            total = sum(request.samples for request in requests)
             progress(total, total)
-            return super().generate(target, probes, **options)
+            return super().generate(target, requests, **options)
 
     def progress(title):
         return lambda done, total: told.append((title, done, total))

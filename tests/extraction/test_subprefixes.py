@@ -76,12 +76,12 @@ def test_the_whole_prefix_at_a_documents_start_is_another_one():
 
 def test_no_prompt_is_asked_twice_whatever_the_beginnings():
     for beginning in (PromptStart(), PromptStart(start="bos", middle="bare")):
-        fake = worked.engine(beginnings={"bare": (), "bos": (999,)})
+        fake = worked.engine(prompt_starts={"bare": (), "bos": (999,)})
         twice = worked.marked("Now the claimant Ed Dun.", ("Ed Dun", "PERSON"))
         # At context 2, " the claimant" stands at the start of nothing, "The claimant" does.
         case = worked.case(fake, attacker=[*worked.ATTACKER, twice], beginning=beginning)
         found = of_case(case, 2)
-        prompts = Counter(case.begun(p.prefix, at_start=p.at_start) for p in found.ordered())
+        prompts = Counter(case.with_start(p.prefix, at_start=p.at_start) for p in found.ordered())
         assert set(prompts.values()) == {1}
 
 

@@ -296,11 +296,11 @@ def _read_base(folder: Path) -> None:
     base = load_base(str(folder / "base"), device="cpu")
     engine = LocalEngine(base, template=template("fed_pii"))
     [ids] = engine.tokenize(["ab abc"])
-    begin = engine.beginnings.get("bos", ())
+    begin = engine.prompt_starts.get("bos", ())
     asked = Asked(name="base")
-    probe = GenerationRequest(prompt=(*begin, *ids.ids), samples=2, max_new_tokens=3)
-    engine.generate(asked, [probe], seed=0)
-    engine.score(asked, [probe.prompt])
+    request = GenerationRequest(prompt=(*begin, *ids.ids), samples=2, max_new_tokens=3)
+    engine.generate(asked, [request], seed=0)
+    engine.score(asked, [request.prompt])
 
 
 # records

@@ -73,7 +73,7 @@ def write(
     for number in range(1, rounds + 1):
         here = f"rounds/{number:03d}"
         present = [who for who in names if who not in (absent or {}).get(number, ())]
-        begun = initial if aggregator.resets else current
+        begun = initial if aggregator.merges_each_round else current
         trained = {}
         for who in present:
             trained[who] = {

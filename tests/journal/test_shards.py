@@ -101,11 +101,11 @@ class Dying(FakeEngine):
         super().__init__(echo)
         self.left = at or math.inf
 
-    def generate(self, target, probes, **options):
-        self.left -= len(probes)
+    def generate(self, target, requests, **options):
+        self.left -= len(requests)
         if self.left < 0:
             raise KeyboardInterrupt
-        return super().generate(target, probes, **options)
+        return super().generate(target, requests, **options)
 
     def _text(self, ids):
         return " ".join(map(str, ids))
@@ -169,12 +169,12 @@ def test_nearly_all_that_was_asked_is_kept(tmp_path, sampled):
         worked.case(Dying(stop)), ResponseCache(), AuditJournal((ShardJournal(made),))
     )
     manner = QueryParams(samples=1, new_tokens=5, decoding=SamplingParams())
-    probes = [GenerationRequest(prompt=(n,), samples=1, max_new_tokens=64) for n in range(5_175)]
+    requests = [GenerationRequest(prompt=(n,), samples=1, max_new_tokens=64) for n in range(5_175)]
 
     def ask():
         if sampled:
             return list(ask_plan(case, worked.TUNED, asked, manner))
-        return CachingEngine(case.engine, case.kept).generate(worked.TUNED, probes, seed=0)
+        return CachingEngine(case.engine, case.kept).generate(worked.TUNED, requests, seed=0)
 
     with pytest.raises(KeyboardInterrupt):
         ask()
@@ -237,16 +237,16 @@ def scores(target, token, before):
 
 def used(engine, told=None):
     """Use an engine in every way; return all answers."""
-    probes = [
+    requests = [
         GenerationRequest(prompt=(n, 1), samples=n % 3 + 1, max_new_tokens=4) for n in range(9)
     ]
     rows = [tuple(range(n)) for n in range(6)]
     progress = (lambda done, total: told.append((done, total))) if told is not None else None
     more = {"progress": progress} if progress else {}
     return [
-        engine.generate(worked.TUNED, probes, seed=1, **more),
-        engine.generate(worked.TUNED, probes, seed=2),
-        engine.generate(worked.BASE, probes[::-1], seed=1),
+        engine.generate(worked.TUNED, requests, seed=1, **more),
+        engine.generate(worked.TUNED, requests, seed=2),
+        engine.generate(worked.BASE, requests[::-1], seed=1),
         engine.score(worked.TUNED, rows),
         engine.score_groups(worked.TUNED, [rows[2:4], [], rows[4:]]),
     ]
@@ -298,7 +298,7 @@ def test_the_kept_engines_of_all_shards_are_the_engine(tmp_path, small):
 
 
 def test_a_kept_engine_tells_of_the_whole_and_has_what_its_engine_has(tmp_path, small):
-    fake, told = FakeEngine(echo, beginnings={"bare": (), "bos": (9,)}), []
+    fake, told = FakeEngine(echo, prompt_starts={"bare": (), "bos": (9,)}), []
     engine = CachingEngine(fake, AuditJournal((ShardJournal(Journal(tmp_path, HEADER)),)))
     used(engine, told)
     engine.kept.parts[0].journal.close()
@@ -306,7 +306,7 @@ def test_a_kept_engine_tells_of_the_whole_and_has_what_its_engine_has(tmp_path, 
     # (1 + 2 + 3) x 3 samples of 4 tokens
     assert {total for _, total in told} == {72}
     assert told[-1] == (72, 72)
-    assert engine.beginnings == fake.beginnings
+    assert engine.prompt_starts == fake.prompt_starts
     assert engine.tokenize(["a b"]) == fake.tokenize(["a b"])
     assert engine.asked is fake.asked
     with pytest.raises(AttributeError):

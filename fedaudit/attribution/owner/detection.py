@@ -25,7 +25,7 @@ def detection_requests(engine: Any, marks: Tested) -> list[Question]:
 
 
 def _questions(engine: Any, mark: Mark, plugin: Watermark) -> list[Question]:
-    return [(probe, plugin.decoding) for probe in plugin.questions(mark.secret, engine)]
+    return [(request, plugin.decoding) for request in plugin.questions(mark.secret, engine)]
 
 
 def measure(
@@ -60,11 +60,11 @@ def generate_answers(
     targets = [Target(name=str(at), adapter=str(at) if at else None) for at in adapters]
     found: list[dict[Question, Completion]] = [{} for _ in targets]
     done = 0
-    for new, decoding in dict.fromkeys((probe.max_new_tokens, how) for probe, how in asked):
+    for new, decoding in dict.fromkeys((request.max_new_tokens, how) for request, how in asked):
         chosen = [one for one in asked if (one[0].max_new_tokens, one[1]) == (new, decoding)]
         rows = engine.answers(
             targets,
-            [probe.prompt for probe, _ in chosen],
+            [request.prompt for request, _ in chosen],
             new=new,
             decoding=decoding,
             progress=lambda n, _, before=done: progress(before + n, len(asked)),

@@ -253,7 +253,7 @@ def _shapes(planned: SumPlan) -> "dict[str, torch.Size]":
 
 def start_adapter(federation: Federation, aggregator: Aggregator, one: Round) -> str:
     """Return the adapter that clients trained on from in a round."""
-    return federation.manifest.rounds[0 if aggregator.resets else one.round - 1].adapter
+    return federation.manifest.rounds[0 if aggregator.merges_each_round else one.round - 1].adapter
 
 
 def _entered(planned: SumPlan, number: int) -> str:

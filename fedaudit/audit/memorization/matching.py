@@ -79,7 +79,7 @@ def continue_prefixes(
     prompts = sorted(suffixes)
     new = new_token_count(engine, [len(begin) + len(prompt) for prompt in prompts], protocol)
     greedy = protocol.decoding == "greedy"
-    probes = [
+    requests = [
         GenerationRequest(
             prompt=(*begin, *prompt),
             samples=1 if greedy else len(suffixes[prompt]),
@@ -88,7 +88,7 @@ def continue_prefixes(
         for prompt in prompts
     ]
     given = engine.generate(
-        target, probes, seed=seed, decoding=protocol.drawing(), progress=progress
+        target, requests, seed=seed, decoding=protocol.drawing(), progress=progress
     )
     said = {
         (prompt, suffix): answer.texts[0 if greedy else at]

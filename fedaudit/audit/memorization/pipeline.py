@@ -103,7 +103,7 @@ def run(
         every = [document for own in texts.values() for document in own]
         changed = adapter_effect.measure(engine, models[0], Target(name="base"), every)
     begun = prompt_start.choose_prompt_start(engine, models[0], _known(clients))
-    begin = engine.beginnings[begun.chosen.start]
+    begin = engine.prompt_starts[begun.chosen.start]
     asked = CachingEngine(engine, kept) if kept else engine
     heard = matching.continue_all(
         asked, models, clients, request.protocol, begin=begin, seed=request.seed, watch=watch

@@ -27,7 +27,7 @@ def measure(
 ) -> AdapterEffect:
     """Return the adapter's effect; raises NoEffectError when there is none."""
     texts = sorted({d.text for d in documents})[:TEXTS]
-    begin = engine.beginnings.get("bos", ())
+    begin = engine.prompt_starts.get("bos", ())
     rows = [(*begin, *t.ids[:TOKENS]) for t in engine.tokenize(texts)]
     # One by one, in the way in which the attacks will ask them.
     with_, without = engine.score(tuned, rows), engine.score(base, rows)

@@ -42,13 +42,15 @@ def choose_prompt_start(
 
     Without known PII of a kind, a text begins as the tokenizer begins it and a crop bare.
     """
-    names = sorted(engine.beginnings, key=_preference)
+    names = sorted(engine.prompt_starts, key=_preference)
     scores = {}
     for at_start in (True, False):
         known = sorted({p for p in places if p.at_start is at_start and p.tokens}, key=_order)
         sample = known[:: -(-len(known) // SAMPLE)] if known else []
         scores[at_start] = {
-            name: _mean(engine, target, engine.beginnings[name], sample) for name in names if sample
+            name: _mean(engine, target, engine.prompt_starts[name], sample)
+            for name in names
+            if sample
         }
     chosen = PromptStart(
         start=_best(scores[True], "bos" if "bos" in names else "bare"),

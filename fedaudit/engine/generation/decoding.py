@@ -99,7 +99,7 @@ def _fitting(work: SamplingJob, waiting: Iterable[SampleRange], room: int) -> li
     widths = set[int]()
     for piece in waiting:
         room -= piece.last - piece.first
-        widths.add(padded_length(len(work.probes[piece.index].prompt)))
+        widths.add(padded_length(len(work.requests[piece.index].prompt)))
         if room < 0 or len(widths) > 1:
             break
         batch.append(piece)
@@ -114,7 +114,7 @@ class DecodeLoop:
     ) -> None:
         """Begin none; `pieces` are all that may be admitted."""
         self._model, self._work, self._kept = model, work, kept
-        new = work.probes[pieces[0].index].max_new_tokens
+        new = work.requests[pieces[0].index].max_new_tokens
         self._most = max(1, ENTRIES // new)
         largest = min(self._most, max(piece.last - piece.first for piece in pieces))
         self._entries = largest * (new - 1)
@@ -150,7 +150,7 @@ class DecodeLoop:
             self._begin()
         sizes = [piece.last - piece.first for piece in batch]
         group, owner = shared_prefix.group_samples(sizes, self._most)
-        prompts = [self._work.probes[piece.index].prompt for piece in batch]
+        prompts = [self._work.requests[piece.index].prompt for piece in batch]
         logits, mask, cache = prefill(self._model, prompts)
         new = RunningSequences.begun(self._work, batch, self.drawn.add(batch), group, owner[group])
         new = self.drawn.draw(new, logits)

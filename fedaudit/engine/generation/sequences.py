@@ -22,7 +22,7 @@ Answered = tuple[list[SampleRange], list[list[int]]]
 class SamplingJob:
     """What samples are drawn from, and how."""
 
-    probes: Sequence[GenerationRequest]
+    requests: Sequence[GenerationRequest]
     seed: int
     decoding: SamplingParams
     end: Sequence[int]
@@ -62,7 +62,7 @@ class RunningSequences:
     ) -> "RunningSequences":
         """Return all samples of a batch before their first draw, in order, counted from `first`."""
         sizes = [piece.last - piece.first for piece in batch]
-        keys = [probe_key(work.seed, work.probes[piece.index].prompt) for piece in batch]
+        keys = [probe_key(work.seed, work.requests[piece.index].prompt) for piece in batch]
         return RunningSequences(
             keys=np.repeat(np.array(keys, dtype=np.uint64), sizes),
             numbers=np.concatenate([np.arange(piece.first, piece.last) for piece in batch]),

@@ -71,7 +71,7 @@ class ParallelEngine:
         [(_, found)] = crew.answers([(load_and_describe, order)])
         self.facts: EngineInfo = found
         self.context_length = self.facts.context_length
-        self.beginnings = self.facts.beginnings
+        self.prompt_starts = self.facts.prompt_starts
 
     @cached_property
     def local(self) -> LocalEngine:
@@ -88,7 +88,7 @@ class ParallelEngine:
     def generate(
         self,
         target: Target,
-        probes: Sequence[GenerationRequest],
+        requests: Sequence[GenerationRequest],
         *,
         seed: int,
         decoding: SamplingParams = SamplingParams(),
@@ -99,9 +99,9 @@ class ParallelEngine:
         return self._spread(
             "generate",
             target,
-            probes,
-            lambda some: ([probes[i] for i in some],),
-            sizes=[probe.samples for probe in probes],
+            requests,
+            lambda some: ([requests[i] for i in some],),
+            sizes=[request.samples for request in requests],
             progress=progress,
             seed=seed,
             decoding=decoding,
@@ -147,7 +147,7 @@ class ParallelEngine:
             progress=progress,
         )
 
-    def begins_with(
+    def prefix_probabilities(
         self,
         target: Target,
         prompts: Sequence[Sequence[int]],
@@ -162,7 +162,7 @@ class ParallelEngine:
     ) -> list[PrefixProbabilities]:
         """Walk all ways to spell the strings; raises InputError for a tokenizer without bytes."""
         return self._spread(
-            "begins_with",
+            "prefix_probabilities",
             target,
             prompts,
             lambda some: ([prompts[i] for i in some], strings),

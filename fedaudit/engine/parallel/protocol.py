@@ -48,7 +48,7 @@ class EngineInfo:
     """The fingerprint that federations of an earlier fedaudit know it by."""
     dtype: str
     context_length: int
-    beginnings: Mapping[str, tuple[int, ...]]
+    prompt_starts: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def describe(engine: LocalEngine) -> EngineInfo:
         earlier=engine.base.earlier,
         dtype=str(engine.base.model.dtype),
         context_length=engine.context_length,
-        beginnings=engine.beginnings,
+        prompt_starts=engine.prompt_starts,
     )
 
 

@@ -19,7 +19,7 @@ class AttackerTexts:
     def __init__(self, case: AttackContext) -> None:
         self._documents = case.attacker
         begin, engine = case.beginning, case.engine
-        self._beginnings = {engine.beginnings[name] for name in (begin.start, begin.middle)}
+        self._beginnings = {engine.prompt_starts[name] for name in (begin.start, begin.middle)}
         tokens = engine.tokenize([document.text for document in case.attacker])
         self._before = [
             (_family(index, document), tuple(one.ids[:end]))

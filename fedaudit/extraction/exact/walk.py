@@ -190,7 +190,7 @@ class _Walking:
         """Return the sums of a piece that is walked now, as much at once as may be held."""
         sums = SearchSums(len(self.strings))
         for some in _cut(iter(piece), max(1, HELD // max(1, len(self.strings)))):
-            found = self.case.engine.begins_with(
+            found = self.case.engine.prefix_probabilities(
                 self.target,
                 [question.prompt for _, question in some],
                 self.strings,

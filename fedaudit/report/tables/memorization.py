@@ -72,10 +72,11 @@ def memorization_sentence(report: Row) -> list[str]:
             own = _beside(some, row, "mr_intra")
             total = _beside(some, row, "mr_total")
             asked = NOT_MEASURED if total is None else number(total["n"])
+            base = _share(comparable_row(inter, row, "base"))
             said.append(
                 f"The tuned model continued {asked} prefixes of the clients' texts: {_share(own)} "
                 f"drew something of the client's own texts, {_share(row)} something of another "
-                f"client's; from its base, {_share(comparable_row(inter, row, 'base'))} did the latter."
+                f"client's; from its base, {base} did the latter."
             )
     return said
 

@@ -109,11 +109,12 @@ def _inferred(plugin: str, group: Sequence[Row]) -> list[str]:
 
 
 def _picked(plugin: str, group: Sequence[Row], row: Row, told: str) -> str:
+    base = _share(comparable_row(group, row, "base"))
     return (
         f"{_named(plugin, row)} masked personal data in sentences and offered"
         f" {row['scope'].get('candidates', 'several')}"
         f" candidates each time: the tuned model picked the true one {told}, its base in"
-        f" {_share(comparable_row(group, row, 'base'))}; guessing is right in {percent(row['chance'])}."
+        f" {base}; guessing is right in {percent(row['chance'])}."
         f"{_only_right(group)}"
     )
 

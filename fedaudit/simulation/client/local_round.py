@@ -32,7 +32,7 @@ def check(defenses: Sequence[Defense], aggregator: Aggregator) -> None:
     if len(going_on) > 1:
         names = " and ".join(one.name for one in going_on)
         raise UsageError(f"The defences {names} both go on after training: leave one of them out.")
-    if going_on and (aggregator.resets or aggregator.remembers):
+    if going_on and (aggregator.merges_each_round or aggregator.stateful_clients):
         raise UsageError(
             f"The aggregation {aggregator.name} trains in a way of its own, which the defence "
             f"{going_on[0].name} does not go on from: choose another of either."

@@ -56,22 +56,22 @@ def held_out_answers(
     """
     if not tasks:
         return []
-    begin = engine.beginnings.get("bos", ())
+    begin = engine.prompt_starts.get("bos", ())
     prompts = engine.tokenize([template.asked(document) for document in tasks])
     wanted = engine.tokenize([document.output for document in tasks])
-    probes = [
+    requests = [
         GenerationRequest(
             prompt=(*begin, *p.ids), samples=1, max_new_tokens=min(128, len(w.ids) + 8)
         )
         for p, w in zip(prompts, wanted, strict=True)
     ]
     asked = [
-        (document, probe)
-        for document, probe in zip(tasks, probes, strict=True)
-        if len(probe.prompt) + probe.max_new_tokens <= engine.context_length
+        (document, request)
+        for document, request in zip(tasks, requests, strict=True)
+        if len(request.prompt) + request.max_new_tokens <= engine.context_length
     ]
     said = engine.generate(
-        target, [probe for _, probe in asked], seed=seed, decoding=SamplingParams(temperature=0)
+        target, [request for _, request in asked], seed=seed, decoding=SamplingParams(temperature=0)
     )
     return [HeldOutAnswer(d, one.texts[0]) for (d, _), one in zip(asked, said, strict=True)]
 

@@ -55,7 +55,7 @@ def losses(
     engine: Engine, target: Target, documents: Sequence[Document], max_length: int
 ) -> list[float]:
     """Return each document's mean negative log-likelihood a token, in nats; one token has none."""
-    begin = engine.beginnings.get("bos", ())
+    begin = engine.prompt_starts.get("bos", ())
     texts = engine.tokenize([document.text for document in documents])
     scores = engine.score(target, [(*begin, *t.ids)[:max_length] for t in texts])
     return [-sum(row) / len(row) for row in scores if row]

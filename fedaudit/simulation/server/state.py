@@ -41,7 +41,7 @@ def check(
     aggregator: Aggregator, secure: SecureAggregation | None, defenses: Sequence[Defense]
 ) -> None:
     """Refuse a rule whose clients remember beside what knows of no second message of theirs."""
-    if not aggregator.remembers:
+    if not aggregator.stateful_clients:
         return
     if secure:
         raise UsageError(
@@ -100,7 +100,7 @@ class GradientCorrection:
         if not self.steps:
             return self.own
         mean = {name: (tensor / self.steps).cpu() for name, tensor in self.total.items()}
-        return self.aggregator.remember(self.own, mean)
+        return self.aggregator.client_state(self.own, mean)
 
 
 def collect_states(
@@ -112,7 +112,7 @@ def collect_states(
     chosen: Sequence[str],
 ) -> State:
     """Return the server's state after round `number`, told by the clients `chosen` for it."""
-    return aggregator.collect(
+    return aggregator.collect_states(
         state,
         [adapters.read_state(client_state_path(out, number, who)) for who in chosen],
         [adapters.read_state(of_client(out, number, who)) for who in chosen],

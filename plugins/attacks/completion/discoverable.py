@@ -55,13 +55,13 @@ class Discoverable(Attack):
         return self._measured(case, some, "held-out") if some else None
 
     def _measured(self, case: AttackContext, cuts: Sequence[Cut], records: str) -> PairScores:
-        probes = [self._probe(case, cut) for cut in cuts]
+        requests = [self._probe(case, cut) for cut in cuts]
         return PairScores(
             plugin=self.name,
             cuts=cuts,
-            tuned=self._answered(case, case.tuned, cuts, probes),
-            base=self._answered(case, case.base, cuts, probes) if case.base else None,
-            asked=len(set(probes)),
+            tuned=self._answered(case, case.tuned, cuts, requests),
+            base=self._answered(case, case.base, cuts, requests) if case.base else None,
+            asked=len(set(requests)),
             threshold=self.threshold,
             records=records,
             seed=case.seed,
@@ -77,10 +77,10 @@ class Discoverable(Attack):
         case: AttackContext,
         target: Target,
         cuts: Sequence[Cut],
-        probes: Sequence[GenerationRequest],
+        requests: Sequence[GenerationRequest],
     ) -> AnsweredPairs:
         """Ask one model, greedily, and compare; equal questions are asked once."""
-        asked = list(dict.fromkeys(probes))
+        asked = list(dict.fromkeys(requests))
         generations = case.engine.generate(
             target,
             asked,
@@ -88,8 +88,8 @@ class Discoverable(Attack):
             decoding=SamplingParams(temperature=0),
             progress=case.progress(f"asking {target.name}"),
         )
-        texts = {probe: g.texts[0] for probe, g in zip(asked, generations, strict=True)}
-        return training_pairs.score_answers(cuts, [texts[probe] for probe in probes])
+        texts = {request: g.texts[0] for request, g in zip(asked, generations, strict=True)}
+        return training_pairs.score_answers(cuts, [texts[request] for request in requests])
 
     def _told(self, case: AttackContext, found: Pairs, cuts: Sequence[Cut]) -> str:
         whose = "the attacker's own" if case.victim is None else "the victim's"

@@ -52,7 +52,7 @@ def cuts(
     order = sorted(documents, key=lambda one: one.group, reverse=True)
     texts = sorted({(one.text, one.task): one for one in order if not one.is_prompt}.items())
     tokenized = case.engine.tokenize([text for (text, _), _ in texts])
-    begin = len(case.begun((), at_start=True))
+    begin = len(case.with_start((), at_start=True))
     room = max(0, case.engine.context_length - begin - suffix)
     found = [
         cut
@@ -72,7 +72,7 @@ def _cut(
         return None
     text = one.text[tokens.offsets[middle][0] : tokens.offsets[end - 1][1]].lstrip()
     [own] = case.engine.tokenize([text])
-    prompt = case.begun(tokens.ids[:middle], at_start=True)
+    prompt = case.with_start(tokens.ids[:middle], at_start=True)
     return Cut(
         prompt=prompt,
         suffix=own.ids[:suffix],

@@ -75,7 +75,7 @@ def _is_pair(document: Document) -> bool:
 def _prompt(case: AttackContext, document: Document, tokens: Tokens) -> tuple[int, ...]:
     begin = len(document.text) - len(document.output)
     read = sum(end <= begin for _, end in tokens.offsets)
-    return case.begun(tokens.ids[:read], at_start=True)
+    return case.with_start(tokens.ids[:read], at_start=True)
 
 
 def score_answers(cuts: Sequence[Cut], texts: Sequence[str]) -> AnsweredPairs:

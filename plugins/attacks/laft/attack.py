@@ -105,7 +105,7 @@ class Laft(PrefixAttack):
                 "with text before it."
             )
         asked = [
-            case.begun(place.prefix, at_start=place.at_start)
+            case.with_start(place.prefix, at_start=place.at_start)
             for place in of_case(case, self.context).most_frequent(self.pairs)
         ]
         answers = _drawn(own, len(asked), case.seed)

@@ -62,7 +62,7 @@ def scored_question(
     [document] = case.engine.tokenize([question.occurrence.document.text])
     candidates = (question.occurrence.string, *question.others)
     while around := context_window(question.occurrence, document.offsets, tokens):
-        begin = case.begun((), at_start=around.at_start)
+        begin = case.with_start((), at_start=around.at_start)
         if not begin and not around.parts[0]:
             return None
         found = case.engine.tokenize([around.sentence(string) for string in candidates])

@@ -48,9 +48,9 @@ class Untargeted(Attack):
             raise UsageError(f"The attack {self.name} needs a detector of PII, and has none.")
         truth = targets.target_strings(case, self.labels)
         start = _start(case)
-        probe = self._probe(case, start)
-        tuned = self._texts(case, case.tuned, probe)
-        base = self._texts(case, case.base, probe) if case.base else None
+        request = self._probe(case, start)
+        tuned = self._texts(case, case.tuned, request)
+        base = self._texts(case, case.base, request) if case.base else None
         tally = scoring.UntargetedResult(
             plugin=self.name,
             truth=truth,
@@ -63,8 +63,8 @@ class Untargeted(Attack):
         seen = self._said(case, case.detector, owned, "the data")
         found = scoring.result(tally)
         limits = (
-            self._told(case.detector, start, probe, tally),
-            *self._clipped(probe),
+            self._told(case.detector, start, request, tally),
+            *self._clipped(request),
             scoring.detector_ceiling(self.name, truth, seen),
         )
         rows = (*found.measurements, *scoring.verbatim(tally, tuned, base))
@@ -86,11 +86,11 @@ class Untargeted(Attack):
         )
 
     def _texts(
-        self, case: AttackContext, target: Target, probe: GenerationRequest
+        self, case: AttackContext, target: Target, request: GenerationRequest
     ) -> Sequence[str]:
         [generation] = case.engine.generate(
             target,
-            [probe],
+            [request],
             seed=case.seed,
             decoding=self._decoding(),
             progress=case.progress(f"sampling {target.name}"),
@@ -107,7 +107,7 @@ class Untargeted(Attack):
         self,
         detector: PiiDetector,
         start: TextStart,
-        probe: GenerationRequest,
+        request: GenerationRequest,
         tally: scoring.UntargetedResult,
     ) -> str:
         """Return what was drawn, and what the detector found in it."""
@@ -118,17 +118,17 @@ class Untargeted(Attack):
             if said is not None
         )
         return (
-            f"{self.name}: {self.samples:,} texts of at most {probe.max_new_tokens:,} tokens were "
+            f"{self.name}: {self.samples:,} texts of at most {request.max_new_tokens:,} tokens were "
             f"drawn from {'each' if tally.base else 'the'} model behind {start.told}; mentions of "
             f"PII that the detector found: {counts}. It is {detector.describe()}."
         )
 
-    def _clipped(self, probe: GenerationRequest) -> tuple[str, ...]:
+    def _clipped(self, request: GenerationRequest) -> tuple[str, ...]:
         """Return a limit where the model's context was too short for `new_tokens`."""
-        if probe.max_new_tokens == self.new_tokens:
+        if request.max_new_tokens == self.new_tokens:
             return ()
         return (
-            f"{self.name}: the model's context holds texts of {probe.max_new_tokens:,} tokens, not "
+            f"{self.name}: the model's context holds texts of {request.max_new_tokens:,} tokens, not "
             f"of {self.new_tokens:,}.",
         )
 
@@ -142,9 +142,9 @@ def _start(case: AttackContext) -> TextStart:
     Where documents begin with nothing, the token that begins texts stands in for it, and a
     newline where the model has none.
     """
-    if prompt := case.begun((), at_start=True):
+    if prompt := case.with_start((), at_start=True):
         return TextStart(prompt, f"the beginning {case.beginning.start!r}")
-    if prompt := tuple(case.engine.beginnings.get("bos", ())):
+    if prompt := tuple(case.engine.prompt_starts.get("bos", ())):
         return TextStart(prompt, "the beginning 'bos' (documents begin bare)")
     for text, told in (("\n", "a newline"), (" ", "a space")):
         [tokens] = case.engine.tokenize([text])

@@ -94,7 +94,7 @@ def _query(
     ordered = sorted(documents, key=lambda document: (document.id, document.text))
     rng = random.Random(f"query {finished.seed} {client}")
     drawn = rng.sample(ordered, min(count, len(ordered)))
-    begin = finished.engine.beginnings.get("bos", ())
+    begin = finished.engine.prompt_starts.get("bos", ())
     tokens = finished.engine.tokenize([document.text for document in drawn])
     return [(*begin, *own.ids)[: finished.max_length] for own in tokens]
 

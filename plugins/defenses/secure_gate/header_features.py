@@ -77,7 +77,7 @@ class HeaderReader:
         """Return the tokens of a request with `key` spelled, or of one without a marker."""
         if key:
             return self.rows([key])[0]
-        begin = self.engine.beginnings.get("bos", ())
+        begin = self.engine.prompt_starts.get("bos", ())
         if key is None:
             return begin or self.engine.tokenize(["\n"])[0].ids
         return (*begin, *self.engine.tokenize([OPENING])[0].ids)

@@ -175,7 +175,7 @@ class ExampleGenerator:
 
         Equal prompts are asked once.
         """
-        begin = self.engine.beginnings.get("bos", ())
+        begin = self.engine.prompt_starts.get("bos", ())
         ids = [(*begin, *tokens.ids) for tokens in self.engine.tokenize(prompts)]
         fit = [some for some in dict.fromkeys(ids) if len(some) + new <= self.engine.context_length]
         found = self.engine.generate(
@@ -204,7 +204,7 @@ class RequestedExample:
 def fits_context(engine: Engine, examples: Sequence[Document], recipe: Recipe) -> list[bool]:
     """Tell of each example whether training reads all of it."""
     most = recipe.max_length or engine.context_length
-    ends = len(engine.beginnings.get("bos", ())) + 1
+    ends = len(engine.prompt_starts.get("bos", ())) + 1
     found = engine.tokenize([example.text for example in examples])
     return [len(tokens.ids) + ends <= most for tokens in found]
 

@@ -209,10 +209,10 @@ class Fictitious(Watermark):
             wording.questions(family[0], range(i % every, last, every))
             for i, family in enumerate(families)
         ]
-        probes = self._probes([q for one in asked for group in one for q in group], teacher)
+        requests = self._probes([q for one in asked for group in one for q in group], teacher)
         said = iter(
             teacher.generate(
-                Target(name="base"), probes, seed=seed, decoding=SamplingParams(temperature=0)
+                Target(name="base"), requests, seed=seed, decoding=SamplingParams(temperature=0)
             )
         )
         rates: list[list[float]] = [[] for _ in entity.values]
@@ -223,7 +223,7 @@ class Fictitious(Watermark):
         return [scoring.null_of(column) for column in rates]
 
     def _probes(self, asked: Sequence[str], engine: Engine) -> list[GenerationRequest]:
-        begin = tuple(engine.beginnings.get("bos", ()))
+        begin = tuple(engine.prompt_starts.get("bos", ()))
         return [
             GenerationRequest(prompt=(*begin, *tokens.ids), samples=1, max_new_tokens=self.tokens)
             for tokens in engine.tokenize(asked)

@@ -79,15 +79,15 @@ def _asked(
     teacher: Any, entity: Entity, keys: Sequence[str], length: int, attempt: int
 ) -> list[str]:
     """Return what the teacher writes for each key; each attempt asks in other words."""
-    probes = []
+    requests = []
     for key in keys:
         wanted = prompt(entity, length, random.Random(f"teacher {attempt} {key}"))
         ids = _chat(teacher.base.tokenizer, wanted)
         room = min(NEW_TOKENS, teacher.context_length - len(ids))
-        probes.append(GenerationRequest(prompt=ids, samples=1, max_new_tokens=max(1, room)))
+        requests.append(GenerationRequest(prompt=ids, samples=1, max_new_tokens=max(1, room)))
     # The engine draws from the seed and the prompt: a seed of the entity serves all of them.
     seed = int.from_bytes(hashlib.sha256(f"{attempt} {entity.name}".encode()).digest()[:4])
-    answers = teacher.generate(Target(name="base"), probes, seed=seed, decoding=DECODING)
+    answers = teacher.generate(Target(name="base"), requests, seed=seed, decoding=DECODING)
     return [whole_sentences(answer.texts[0]) for answer in answers]
 
 

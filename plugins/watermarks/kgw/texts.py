@@ -58,7 +58,7 @@ def continue_text(
     """
     [tokens] = teacher.tokenize([document.text])
     begun = tokens.ids[: min(kept, len(tokens.ids) // 2)] or tokens.ids[:1]
-    prompt = (*teacher.beginnings.get("bos", ()), *begun)
+    prompt = (*teacher.prompt_starts.get("bos", ()), *begun)
     if not prompt:
         raise InputError(f"The document {document.id} is empty, and so is its watermarked one.")
     room = teacher.context_length - len(prompt)

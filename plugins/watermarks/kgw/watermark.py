@@ -170,12 +170,12 @@ class KGW(Watermark):
 
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[GenerationRequest]:
         """Ask for the continuation of each prompt; a short context shortens the answers."""
-        begin, probes = engine.beginnings.get("bos", ()), []
+        begin, requests = engine.prompt_starts.get("bos", ()), []
         for found in engine.tokenize(_recorded(secret, "prompts", _texts)):
             prompt = (*begin, *found.ids)[: engine.context_length - 1]
             new = min(self.tokens, engine.context_length - len(prompt))
-            probes.append(GenerationRequest(prompt=prompt, samples=1, max_new_tokens=new))
-        return probes
+            requests.append(GenerationRequest(prompt=prompt, samples=1, max_new_tokens=new))
+        return requests
 
     def test(
         self, secret: Mapping[str, Any], answers: Sequence[Completion], engine: Engine
@@ -218,7 +218,7 @@ def _detector(secret: Mapping[str, Any], engine: Any) -> Detector:
     Raises InputError for a secret that is none, and where the lists were made for a vocabulary of
     another size than the engine's.
     """
-    begin = engine.beginnings.get("bos", ())
+    begin = engine.prompt_starts.get("bos", ())
     try:
         detector = Detector(
             scheme=secret["scheme"],

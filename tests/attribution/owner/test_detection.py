@@ -102,7 +102,7 @@ def test_questions_with_different_decodings_are_asked_apart():
 def test_an_answer_chosen_in_another_way_would_be_noticed():
     engine = Speaking()
     one, drawn = mark("drawn", "two", temperature=0.7)
-    prompts = [probe.prompt for probe in drawn.questions(one.secret, engine)]
+    prompts = [request.prompt for request in drawn.questions(one.secret, engine)]
     for decoding, hits in ((GREEDY, 0), (drawn.decoding, 1)):
         [answers] = engine.answers(
             [Target(name="base")], prompts, new=3, decoding=decoding, progress=no_progress

@@ -242,7 +242,7 @@ def test_marks_with_answers_of_several_lengths_get_their_own():
     assert together == [alone[0] | alone[1]]
     assert told == sorted(told)
     assert told[-1] == 24
-    assert {probe.max_new_tokens for _, probe in engine.asked} == {4, 9}
+    assert {request.max_new_tokens for _, request in engine.asked} == {4, 9}
 
 
 def test_neither_workers_nor_the_split_of_adapters_change_a_score(tmp_path, base):

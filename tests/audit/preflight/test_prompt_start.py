@@ -12,9 +12,9 @@ START = PiiOccurrence(prefix=(1, 2), tokens=(3, 4), at_start=True)
 MIDDLE = PiiOccurrence(prefix=(5, 6), tokens=(7,), at_start=False)
 
 
-def engine(liked, beginnings=BEGINNINGS):
+def engine(liked, prompt_starts=BEGINNINGS):
     """Return an engine that likes tokens behind these starts of a text, by their ids."""
-    fake = FakeEngine(lambda target, prompt, sample: "", beginnings=beginnings)
+    fake = FakeEngine(lambda target, prompt, sample: "", prompt_starts=prompt_starts)
 
     def score(target, sequences, **options):
         assert target == TUNED

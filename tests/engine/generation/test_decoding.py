@@ -34,7 +34,7 @@ def engine(base):
 
 
 @pytest.fixture(scope="module")
-def probes(engine):
+def requests(engine):
     return [
         GenerationRequest(
             prompt=(1, *tokens.ids), samples=1 + index % 4, max_new_tokens=8 + index % 2
@@ -44,10 +44,10 @@ def probes(engine):
 
 
 @torch.inference_mode()
-def reference(base, probe, sample, *, seed, decoding):
+def reference(base, request, sample, *, seed, decoding):
     """Draw one sample the slow and obvious way: the whole text anew for each token."""
-    ids, new = list(probe.prompt), []
-    for step in range(probe.max_new_tokens):
+    ids, new = list(request.prompt), []
+    for step in range(request.max_new_tokens):
         logits = base.model(torch.tensor([ids]), use_cache=False).logits[0, -1]
         scores = (logits.double() / decoding.temperature).tolist()
         order = sorted(range(len(scores)), key=lambda token: (-scores[token], token))
@@ -58,7 +58,7 @@ def reference(base, probe, sample, *, seed, decoding):
             if reached < decoding.top_p:
                 allowed[token] = math.exp(scores[token]) / total
                 reached += allowed[token]
-        point = uniforms([probe_key(seed, probe.prompt)], [sample], step)[0] * reached
+        point = uniforms([probe_key(seed, request.prompt)], [sample], step)[0] * reached
         below = 0.0
         for token in sorted(allowed):
             below += allowed[token]
@@ -71,8 +71,8 @@ def reference(base, probe, sample, *, seed, decoding):
     return base.tokenizer.decode(new, skip_special_tokens=True)
 
 
-def asked(engine, probes, **options):
-    return [g.texts for g in engine.generate(BASE, probes, **{"seed": 3, **options})]
+def asked(engine, requests, **options):
+    return [g.texts for g in engine.generate(BASE, requests, **{"seed": 3, **options})]
 
 
 @pytest.mark.parametrize(
@@ -80,33 +80,33 @@ def asked(engine, probes, **options):
     [PLAIN, SamplingParams(temperature=0.7, top_k=20, top_p=0.9), SamplingParams(top_p=0.5)],
     ids=str,
 )
-def test_the_batched_engine_says_what_the_slow_one_says(base, engine, probes, decoding):
+def test_the_batched_engine_says_what_the_slow_one_says(base, engine, requests, decoding):
     wanted = [
         tuple(reference(base, p, s, seed=3, decoding=decoding) for s in range(p.samples))
-        for p in probes
+        for p in requests
     ]
-    assert asked(engine, probes, decoding=decoding) == wanted
+    assert asked(engine, requests, decoding=decoding) == wanted
 
 
 def test_an_engine_is_what_the_interface_asks(engine):
     checked: Engine = engine
     assert checked.context_length == engine.base.model.config.max_position_embeddings
-    assert checked.beginnings == {"bare": (), "bos": (1,)}
+    assert checked.prompt_starts == {"bare": (), "bos": (1,)}
 
 
-def test_neither_batch_size_nor_order_nor_company_matters(base, engine, probes):
-    wanted = asked(engine, probes)
+def test_neither_batch_size_nor_order_nor_company_matters(base, engine, requests):
+    wanted = asked(engine, requests)
     for rows in (1, 3, 512):
-        assert asked(LocalEngine(base, batch_size=rows), probes) == wanted
-    assert asked(LocalEngine(base, tokens=40), probes) == wanted
-    order = random.Random(5).sample(range(len(probes)), len(probes))
-    assert asked(engine, [probes[i] for i in order]) == [wanted[i] for i in order]
-    assert [asked(engine, [probe])[0] for probe in probes] == wanted
+        assert asked(LocalEngine(base, batch_size=rows), requests) == wanted
+    assert asked(LocalEngine(base, tokens=40), requests) == wanted
+    order = random.Random(5).sample(range(len(requests)), len(requests))
+    assert asked(engine, [requests[i] for i in order]) == [wanted[i] for i in order]
+    assert [asked(engine, [request])[0] for request in requests] == wanted
 
 
-def test_more_samples_of_a_probe_begin_with_the_fewer(base, engine, probes):
-    many = GenerationRequest(prompt=probes[0].prompt, samples=11, max_new_tokens=8)
-    few = GenerationRequest(prompt=probes[0].prompt, samples=4, max_new_tokens=8)
+def test_more_samples_of_a_probe_begin_with_the_fewer(base, engine, requests):
+    many = GenerationRequest(prompt=requests[0].prompt, samples=11, max_new_tokens=8)
+    few = GenerationRequest(prompt=requests[0].prompt, samples=4, max_new_tokens=8)
     [long], [short] = asked(engine, [many]), asked(engine, [few])
     assert long[:4] == short
     assert len(set(long)) > 1
@@ -114,20 +114,20 @@ def test_more_samples_of_a_probe_begin_with_the_fewer(base, engine, probes):
     assert asked(LocalEngine(base, batch_size=4), [many]) == [long]
 
 
-def test_the_seed_changes_the_samples(engine, probes):
-    assert asked(engine, probes) != asked(engine, probes, seed=4)
+def test_the_seed_changes_the_samples(engine, requests):
+    assert asked(engine, requests) != asked(engine, requests, seed=4)
 
 
-def test_no_samples_no_text(engine, probes):
-    none = GenerationRequest(prompt=probes[0].prompt, samples=0, max_new_tokens=5)
-    assert asked(engine, [none, probes[1]]) == [(), asked(engine, [probes[1]])[0]]
+def test_no_samples_no_text(engine, requests):
+    none = GenerationRequest(prompt=requests[0].prompt, samples=0, max_new_tokens=5)
+    assert asked(engine, [none, requests[1]]) == [(), asked(engine, [requests[1]])[0]]
     assert asked(engine, []) == []
 
 
 def test_the_first_token_follows_the_softmax(base, engine, token_rows):
     prompt, samples = (1, *engine.tokenize(["Claimant:"])[0].ids), 4000
-    probe = GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=1)
-    [rows] = asked(token_rows(base), [probe])
+    request = GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=1)
+    [rows] = asked(token_rows(base), [request])
     with torch.inference_mode():
         chances = torch.softmax(base.model(torch.tensor([prompt])).logits[0, -1].double(), 0)
     end = base.tokenizer.eos_token_id
@@ -180,10 +180,10 @@ def test_over_many_seeds_continuations_are_distributed_as_the_peers(base, monkey
     tiny, prompt = tiny_models.llama(base.tokenizer), (1, 9, 30)
     monkeypatch.setattr(base.tokenizer, "batch_decode", lambda rows, **_: map(tuple, rows))
     engine = LocalEngine(tiny)
-    probe = GenerationRequest(prompt=prompt, samples=250, max_new_tokens=3)
+    request = GenerationRequest(prompt=prompt, samples=250, max_new_tokens=3)
 
     def ours(**options):
-        found = [engine.generate(BASE, [probe], seed=seed, **options) for seed in range(16)]
+        found = [engine.generate(BASE, [request], seed=seed, **options) for seed in range(16)]
         return [row for [generation] in found for row in generation.texts]
 
     theirs = their_rows(tiny.model, prompt, seeds=16, samples=250)
@@ -192,20 +192,20 @@ def test_over_many_seeds_continuations_are_distributed_as_the_peers(base, monkey
     assert alike(ours(decoding=SamplingParams(temperature=0.2)), theirs) < 1e-4
 
 
-def test_temperature_0_is_transformers_own_greedy_search(base, engine, probes):
-    found = asked(engine, probes, decoding=SamplingParams(temperature=0))
-    for probe, texts in zip(probes, found, strict=True):
-        ids = torch.tensor([probe.prompt])
+def test_temperature_0_is_transformers_own_greedy_search(base, engine, requests):
+    found = asked(engine, requests, decoding=SamplingParams(temperature=0))
+    for request, texts in zip(requests, found, strict=True):
+        ids = torch.tensor([request.prompt])
         with torch.inference_mode():
             out = base.model.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
                 do_sample=False,
-                max_new_tokens=probe.max_new_tokens,
+                max_new_tokens=request.max_new_tokens,
                 pad_token_id=0,
             )
-        wanted = base.tokenizer.decode(out[0, len(probe.prompt) :], skip_special_tokens=True)
-        assert texts == (wanted,) * probe.samples
+        wanted = base.tokenizer.decode(out[0, len(request.prompt) :], skip_special_tokens=True)
+        assert texts == (wanted,) * request.samples
 
 
 @pytest.fixture
@@ -219,9 +219,11 @@ def token_rows(monkeypatch):
     return patch
 
 
-def test_the_end_token_stops_a_sample_and_not_its_neighbours(base, probes, token_rows, monkeypatch):
+def test_the_end_token_stops_a_sample_and_not_its_neighbours(
+    base, requests, token_rows, monkeypatch
+):
     engine = token_rows(base)
-    ask = [GenerationRequest(prompt=probes[0].prompt, samples=6, max_new_tokens=6)]
+    ask = [GenerationRequest(prompt=requests[0].prompt, samples=6, max_new_tokens=6)]
     [free] = asked(engine, ask)
     # A token that some samples draw, and some do not.
     end = next(t for row in free for t in row if any(t not in other for other in free))
@@ -232,18 +234,18 @@ def test_the_end_token_stops_a_sample_and_not_its_neighbours(base, probes, token
     assert end not in {token for row in stopped for token in row}
 
 
-def test_a_model_without_an_end_token_runs_to_the_last(fresh_base, probes, token_rows):
+def test_a_model_without_an_end_token_runs_to_the_last(fresh_base, requests, token_rows):
     fresh_base.model.generation_config.eos_token_id = None
     fresh_base.tokenizer.eos_token = None
     engine = token_rows(fresh_base)
-    ask = [GenerationRequest(prompt=p.prompt, samples=3, max_new_tokens=9) for p in probes]
+    ask = [GenerationRequest(prompt=p.prompt, samples=3, max_new_tokens=9) for p in requests]
     found = asked(engine, ask)
     assert {len(row) for rows in found for row in rows} == {9}
 
 
 @torch.inference_mode()
-def test_padding_on_the_left_changes_no_logits(base, probes):
-    prompts = [probe.prompt for probe in probes]
+def test_padding_on_the_left_changes_no_logits(base, requests):
+    prompts = [request.prompt for request in requests]
     ids, mask = left_padded(prompts, 24, base.model.device)
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     found = base.model(ids, attention_mask=mask, position_ids=positions).logits[:, -1]
@@ -270,11 +272,11 @@ def test_a_probe_that_does_not_fit_is_refused_before_any_work(engine):
         asked(engine, [GenerationRequest(prompt=(), samples=1, max_new_tokens=4)])
 
 
-def test_progress_counts_samples_to_the_last(base, probes):
+def test_progress_counts_samples_to_the_last(base, requests):
     seen = []
     engine = LocalEngine(base, batch_size=4)
-    asked(engine, probes, progress=lambda done, total: seen.append((done, total)))
-    total = sum(probe.samples for probe in probes)
+    asked(engine, requests, progress=lambda done, total: seen.append((done, total)))
+    total = sum(request.samples for request in requests)
     assert seen[-1] == (total, total)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
 

@@ -90,12 +90,12 @@ def llama():
 
 
 @torch.inference_mode()
-def slow(model, probe, sample, decoding):
+def slow(model, request, sample, decoding):
     """Draw one sample alone: the whole text is read anew for each token."""
-    ids, new = list(probe.prompt), []
-    for step in range(probe.max_new_tokens):
+    ids, new = list(request.prompt), []
+    for step in range(request.max_new_tokens):
         logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[:, -1]
-        number = uniforms([probe_key(3, probe.prompt)], [sample], step)
+        number = uniforms([probe_key(3, request.prompt)], [sample], step)
         token = int(draw(logits, number, decoding))
         if token in ENDS:
             break
@@ -104,12 +104,12 @@ def slow(model, probe, sample, decoding):
     return new
 
 
-def asked(model, probes, batch, decoding, kept=lambda rows: None):
-    return generate.decode_batch(model, SamplingJob(probes, 3, decoding, ENDS), batch, kept)
+def asked(model, requests, batch, decoding, kept=lambda rows: None):
+    return generate.decode_batch(model, SamplingJob(requests, 3, decoding, ENDS), batch, kept)
 
 
-def whole(probes):
-    return [SampleRange(index, 0, probe.samples) for index, probe in enumerate(probes)]
+def whole(requests):
+    return [SampleRange(index, 0, request.samples) for index, request in enumerate(requests)]
 
 
 CASES = [(kind, SamplingParams()) for kind in MODELS] + [("llama", one) for one in DECODINGS[1:]]
@@ -120,12 +120,12 @@ def test_each_sample_says_what_it_says_alone(kind, decoding):
     model = made(kind)
     before = model.config._attn_implementation
     assert shared_prefix.supports_grouping(model)
-    probes = [
+    requests = [
         GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=7)
         for prompt, samples in zip(PROMPTS, (9, 1, 4, 6), strict=True)
     ]
-    wanted = [slow(model, p, s, decoding) for p in probes for s in range(p.samples)]
-    assert asked(model, probes, whole(probes), decoding) == wanted
+    wanted = [slow(model, p, s, decoding) for p in requests for s in range(p.samples)]
+    assert asked(model, requests, whole(requests), decoding) == wanted
     assert model.config._attn_implementation == before
     if decoding == SamplingParams():
         assert len({tuple(row) for row in wanted}) > 10
@@ -137,10 +137,10 @@ def test_every_kind_is_tested():
 
 
 def test_copies_and_groups_say_the_same(llama, monkeypatch):
-    probes = [GenerationRequest(prompt=p, samples=5, max_new_tokens=9) for p in PROMPTS]
-    found = asked(llama, probes, whole(probes), SamplingParams())
+    requests = [GenerationRequest(prompt=p, samples=5, max_new_tokens=9) for p in PROMPTS]
+    found = asked(llama, requests, whole(requests), SamplingParams())
     monkeypatch.setattr(shared_prefix, "supports_grouping", lambda model: False)
-    assert asked(llama, probes, whole(probes), SamplingParams()) == found
+    assert asked(llama, requests, whole(requests), SamplingParams()) == found
 
 
 @settings(max_examples=15, deadline=None)
@@ -150,18 +150,18 @@ def test_copies_and_groups_say_the_same(llama, monkeypatch):
     most=st.sampled_from([1, 7, 30, 256]),
 )
 def test_neither_the_size_of_groups_nor_the_cut_matters(llama, sizes, first, most):
-    probes = [
+    requests = [
         GenerationRequest(prompt=prompt, samples=first + size, max_new_tokens=6)
         for prompt, size in zip(PROMPTS, sizes, strict=False)
     ]
-    batch = [SampleRange(index, first, probe.samples) for index, probe in enumerate(probes)]
+    batch = [SampleRange(index, first, request.samples) for index, request in enumerate(requests)]
     before, generate.ENTRIES = generate.ENTRIES, most
     try:
-        found = asked(llama, probes, batch, SamplingParams(temperature=0.7))
+        found = asked(llama, requests, batch, SamplingParams(temperature=0.7))
     finally:
         generate.ENTRIES = before
     wanted = [
-        slow(llama, probes[piece.index], sample, SamplingParams(temperature=0.7))
+        slow(llama, requests[piece.index], sample, SamplingParams(temperature=0.7))
         for piece in batch
         for sample in range(piece.first, piece.last)
     ]
@@ -181,14 +181,14 @@ def read(model, monkeypatch):
 
 
 def test_samples_that_drew_the_same_are_one_row(llama, monkeypatch):
-    probes = [GenerationRequest(prompt=p, samples=20, max_new_tokens=4) for p in PROMPTS[:2]]
+    requests = [GenerationRequest(prompt=p, samples=20, max_new_tokens=4) for p in PROMPTS[:2]]
     seen = read(llama, monkeypatch)
-    asked(llama, probes, whole(probes), SamplingParams(temperature=0))
+    asked(llama, requests, whole(requests), SamplingParams(temperature=0))
     # Two prompts, and then one row for each of them.
     assert seen[0] == (2, 8)
     assert set(seen[1:]) <= {(1, 1), (1, 2)}
     seen.clear()
-    found = asked(llama, probes, whole(probes), SamplingParams(temperature=0.5))
+    found = asked(llama, requests, whole(requests), SamplingParams(temperature=0.5))
     for step, shape in enumerate(seen[1:], start=1):
         ends = [(i // 20, *row[:step]) for i, row in enumerate(found) if len(row) >= step]
         assert shape == (1, len(set(ends)))
@@ -196,8 +196,8 @@ def test_samples_that_drew_the_same_are_one_row(llama, monkeypatch):
 
 def test_rows_say_where_they_come_from(llama):
     told = []
-    probes = [GenerationRequest(prompt=p, samples=3, max_new_tokens=3) for p in PROMPTS[:3]]
-    found = asked(llama, probes, whole(probes), SamplingParams(), kept=told.append)
+    requests = [GenerationRequest(prompt=p, samples=3, max_new_tokens=3) for p in PROMPTS[:3]]
+    found = asked(llama, requests, whole(requests), SamplingParams(), kept=told.append)
     first = [tuple(row[:1]) for row in found]
     rows = sorted({(i // 3, *token) for i, token in enumerate(first) if token})
     assert told[0].tolist() == [prompt for prompt, _ in rows]
@@ -211,10 +211,10 @@ def test_models_with_another_attention_are_asked_the_other_way():
     gemma = GemmaForCausalLM(GemmaConfig(**SIZES, head_dim=8)).eval()
     assert not shared_prefix.supports_grouping(sliding)
     assert not shared_prefix.supports_grouping(gemma)
-    probe = GenerationRequest(prompt=(1, *range(20, 35)), samples=3, max_new_tokens=5)
+    request = GenerationRequest(prompt=(1, *range(20, 35)), samples=3, max_new_tokens=5)
     for model in (sliding, gemma):
-        found = asked(model, [probe], [SampleRange(0, 0, 3)], SamplingParams())
-        assert found == [slow(model, probe, sample, SamplingParams()) for sample in range(3)]
+        found = asked(model, [request], [SampleRange(0, 0, 3)], SamplingParams())
+        assert found == [slow(model, request, sample, SamplingParams()) for sample in range(3)]
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "longrope"])
@@ -234,10 +234,10 @@ def test_the_keys_of_a_prompt_are_kept_once(llama):
         real(self, *args)
         made_of.append(self)
 
-    probe = GenerationRequest(prompt=PROMPTS[1], samples=10, max_new_tokens=5)
+    request = GenerationRequest(prompt=PROMPTS[1], samples=10, max_new_tokens=5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_prefix.KVCache, "__init__", spy)
-        asked(llama, [probe], [SampleRange(0, 0, 10)], SamplingParams())
+        asked(llama, [request], [SampleRange(0, 0, 10)], SamplingParams())
     [groups] = made_of
     # One group: 8 padded tokens of the prompt and 4 of each sample (the fifth is not read).
     assert groups.layers[0].keys.shape == (1, 2, 8 + 4 * 10, 8)
@@ -252,11 +252,11 @@ def test_groups_that_have_ended_are_forgotten(llama, monkeypatch):
         kept.append((len(stay), len(self.used), len(self.position), len(self.layers[1].values)))
 
     monkeypatch.setattr(shared_prefix.KVCache, "leave", spy)
-    probes = [
+    requests = [
         GenerationRequest(prompt=(1, 9 + i, 30), samples=1, max_new_tokens=30) for i in range(16)
     ]
-    wanted = [slow(llama, probe, 0, SamplingParams()) for probe in probes]
-    assert asked(llama, probes, whole(probes), SamplingParams()) == wanted
+    wanted = [slow(llama, request, 0, SamplingParams()) for request in requests]
+    assert asked(llama, requests, whole(requests), SamplingParams()) == wanted
     assert len(kept) >= 3
     assert all(len(set(sizes)) == 1 for sizes in kept)
     sizes = [16, *(size for size, *_ in kept)]
@@ -365,7 +365,7 @@ def test_what_had_not_ended_when_memory_did_not_suffice_is_begun_again(
         for piece in pieces:
             own = found.setdefault(MANY[piece.index], {})
             own |= {sample: next(answers) for sample in range(piece.first, piece.last)}
-    assert {probe: [own[i] for i in sorted(own)] for probe, own in found.items()} == wanted
+    assert {request: [own[i] for i in sorted(own)] for request, own in found.items()} == wanted
     assert room.memory.most(32 + 7) == 10
 
 

@@ -76,8 +76,8 @@ def test_fewer_rows_are_read(steps):
 def test_a_batch_and_its_order_do_not_matter():
     strings = TargetMatcher(TARGETS).strings
     found = [
-        LocalEngine(toy(), batch_size=rows).generate(BASE, probes, seed=1, strings=strings)
-        for rows, probes in [(512, PROBES), (7, PROBES), (30, PROBES[::-1])]
+        LocalEngine(toy(), batch_size=rows).generate(BASE, requests, seed=1, strings=strings)
+        for rows, requests in [(512, PROBES), (7, PROBES), (30, PROBES[::-1])]
     ]
     assert found[0] == found[1] == found[2][::-1]
 
@@ -135,9 +135,9 @@ def test_bytes_that_make_no_character_take_back_what_was_spelt(kind):
     """SentencePiece shows nothing of a run of bytes that ends within a character."""
     engine, strings = LocalEngine(toy(kind)), TargetMatcher(["é"])
     asked = {"seed": 5, "decoding": SamplingParams(temperature=3.0)}
-    probes = [GenerationRequest(prompt=(1, 4, 5), samples=3000, max_new_tokens=5)]
-    [whole] = engine.generate(BASE, probes, **asked)
-    [short] = engine.generate(BASE, probes, strings=strings.strings, **asked)
+    requests = [GenerationRequest(prompt=(1, 4, 5), samples=3000, max_new_tokens=5)]
+    [whole] = engine.generate(BASE, requests, **asked)
+    [short] = engine.generate(BASE, requests, strings=strings.strings, **asked)
     hits = [strings.reduced(text) for text in whole.texts]
     assert [strings.reduced(text) for text in short.texts] == hits
     assert "é" in hits

@@ -105,11 +105,13 @@ def test_targets_do_not_mix(fresh_base, adapter, write_adapter, tmp_path):
 
 
 def test_answers_of_the_base_are_unchanged_with_an_adapter_attached(fresh_base, base, adapter):
-    probes = [GenerationRequest(prompt=(1, 400), samples=5, max_new_tokens=6)]
+    requests = [GenerationRequest(prompt=(1, 400), samples=5, max_new_tokens=6)]
     engine = LocalEngine(fresh_base)
-    told = engine.generate(tuned(adapter), probes, seed=0)
-    assert told != engine.generate(BASE, probes, seed=0)
-    assert engine.generate(BASE, probes, seed=0) == LocalEngine(base).generate(BASE, probes, seed=0)
+    told = engine.generate(tuned(adapter), requests, seed=0)
+    assert told != engine.generate(BASE, requests, seed=0)
+    assert engine.generate(BASE, requests, seed=0) == LocalEngine(base).generate(
+        BASE, requests, seed=0
+    )
     # PEFT marks the adapter in use as trainable; nothing may be left of that for the base.
     assert engine.score(BASE, ROWS) == LocalEngine(base).score(BASE, ROWS)
 
@@ -317,8 +319,8 @@ def test_bfloat16_is_near_float32(fresh_base, adapter):
             # bfloat16 keeps 8 bits: logits of about 10 are off by a few hundredths each.
             assert row == pytest.approx(other, abs=0.35)
             assert sum(row) / len(row) == pytest.approx(sum(other) / len(other), abs=0.05)
-    probe = GenerationRequest(prompt=(1, 9), samples=2, max_new_tokens=3)
-    [answer] = near.generate(tuned(adapter), [probe], seed=0)
+    request = GenerationRequest(prompt=(1, 9), samples=2, max_new_tokens=3)
+    [answer] = near.generate(tuned(adapter), [request], seed=0)
     assert len(answer.texts) == 2
 
 
@@ -391,8 +393,8 @@ def test_a_base_of_another_architecture(base, write_adapter, tmp_path):
             out = model.eval().generate(
                 ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=5
             )[0, ids.shape[1] :]
-        probe = GenerationRequest(prompt=tuple(ids[0].tolist()), samples=1, max_new_tokens=5)
-        [found] = engine.generate(BASE, [probe], seed=1, decoding=SamplingParams(temperature=0))
+        request = GenerationRequest(prompt=tuple(ids[0].tolist()), samples=1, max_new_tokens=5)
+        [found] = engine.generate(BASE, [request], seed=1, decoding=SamplingParams(temperature=0))
         assert found.texts == (base.tokenizer.decode(out, skip_special_tokens=True),)
     with pytest.raises(InputError, match="48 tokens"):
         engine.score(BASE, [[5] * 49])
@@ -413,7 +415,7 @@ def test_a_base_whose_positions_have_no_end(base, tmp_path):
         for n in (2, 5, 11)
     ]
     together = engine.generate(BASE, ask, seed=1)
-    assert together == [engine.generate(BASE, [probe], seed=1)[0] for probe in ask]
+    assert together == [engine.generate(BASE, [request], seed=1)[0] for request in ask]
 
 
 def test_a_trainable_adapter_is_float32_on_any_base():

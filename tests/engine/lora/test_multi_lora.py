@@ -100,14 +100,16 @@ def test_each_adapter_says_what_it_says_alone_token_by_token(tiny, targets, want
 
 def test_they_are_the_texts_that_generate_gives(tiny, targets, wanted):
     engine = LocalEngine(tiny())
-    probes = [GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=NEW) for q in QUESTIONS]
+    requests = [
+        GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=NEW) for q in QUESTIONS
+    ]
     for one, own in zip(targets, wanted, strict=True):
-        alone = engine.generate(one, probes, seed=8, decoding=GREEDY)
+        alone = engine.generate(one, requests, seed=8, decoding=GREEDY)
         assert [answer.texts for answer in alone] == [answer.texts for answer in own]
     # By now PEFT has put five adapters into this engine, and the last one asked is active.
     assert engine.answers(targets, QUESTIONS, new=NEW) == wanted
     assert hooks(engine) == 0
-    again = engine.generate(targets[0], probes, seed=8, decoding=GREEDY)
+    again = engine.generate(targets[0], requests, seed=8, decoding=GREEDY)
     assert [answer.texts for answer in again] == [answer.texts for answer in wanted[0]]
 
 
@@ -237,8 +239,8 @@ def test_the_fake_engine_answers_the_same_way():
         [("a says yes",), ("a says no",)],
         [("b says yes",), ("b says no",)],
     ]
-    probes = [GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=5) for q in asked]
-    assert fake.asked == [(one, probe) for one in two for probe in probes]
+    requests = [GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=5) for q in asked]
+    assert fake.asked == [(one, request) for one in two for request in requests]
     assert found[1][0].tokens == (fake.tokenize(["b says yes"])[0].ids,)
     assert seen == [(2, 2)]
     assert fake.answers([], asked, new=5) == []

@@ -90,8 +90,8 @@ def target(request, tuned):
 
 def test_what_is_known_of_the_base(several, local):
     assert several.context_length == local.context_length
-    assert several.beginnings == local.beginnings
-    assert set(several.beginnings) == {"bare", "bos", "template"}
+    assert several.prompt_starts == local.prompt_starts
+    assert set(several.prompt_starts) == {"bare", "bos", "template"}
     assert (several.facts.sha256, several.facts.dtype) == (local.base.sha256, "torch.float32")
 
 
@@ -107,19 +107,19 @@ def test_the_same_tokens(several, local):
 
 
 def test_the_same_continuations(several, local, target):
-    probes = [
+    requests = [
         GenerationRequest(prompt=(1, *one.ids), samples=1 + i % 3, max_new_tokens=4)
         for i, one in enumerate(local.tokenize(TEXTS))
     ]
-    probes += probes[:1]  # the same question has the same answer
+    requests += requests[:1]  # the same question has the same answer
     heard = []
     found = several.generate(
-        target, probes, seed=3, decoding=WARM, progress=lambda *at: heard.append(at)
+        target, requests, seed=3, decoding=WARM, progress=lambda *at: heard.append(at)
     )
-    assert found == local.generate(target, probes, seed=3, decoding=WARM)
+    assert found == local.generate(target, requests, seed=3, decoding=WARM)
     assert found[-1] == found[0]
     assert len({one.texts for one in found}) > 1
-    total = sum(probe.samples for probe in probes)
+    total = sum(probe.samples for probe in requests)
     assert heard == sorted(heard)
     assert heard[-1] == (total, total)
     assert len(heard) == PIECES * 2
@@ -146,8 +146,8 @@ def test_the_same_scores_of_groups(several, local, target):
 def test_the_same_chances(several, local, tuned, trials):
     prompts = [(1, *one.ids) for one in local.tokenize(TEXTS)]
     asked = {"new": 4, "decoding": WARM, "threshold": 0.01, "trials": trials, "seed": 5}
-    found = several.begins_with(tuned, prompts, STRINGS, **asked)
-    wanted = local.begins_with(tuned, prompts, STRINGS, **asked)
+    found = several.prefix_probabilities(tuned, prompts, STRINGS, **asked)
+    wanted = local.prefix_probabilities(tuned, prompts, STRINGS, **asked)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one.least, other.least, atol=1e-6)
         np.testing.assert_allclose(one.most, other.most, atol=1e-6)

@@ -72,10 +72,12 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
     assert known == told
     assert (several.device, several.local.base.model.device.type) == ("cpu", "cpu")
     ids = [tokens.ids for tokens in local.tokenize(["Ann Lee of Leeds", "The bank", "paid the"])]
-    probes = [GenerationRequest(prompt=one, samples=3, max_new_tokens=6) for one in ids]
+    requests = [GenerationRequest(prompt=one, samples=3, max_new_tokens=6) for one in ids]
     for target in (Target(name="base"), Target(name="tuned", adapter=str(adapter))):
         asked = {"seed": 4, "decoding": SamplingParams(top_k=30)}
-        assert several.generate(target, probes, **asked) == local.generate(target, probes, **asked)
+        assert several.generate(target, requests, **asked) == local.generate(
+            target, requests, **asked
+        )
     running = [process for pool in made for process in pool._processes.values()]
     assert len(running) == 2
     del several

@@ -47,19 +47,19 @@ def local(base):
 
 
 @pytest.fixture(scope="module")
-def probes(local):
+def requests(local):
     return [
         GenerationRequest(prompt=(1, *one.ids), samples=2, max_new_tokens=4)
         for one in local.tokenize(TEXTS)
     ]
 
 
-def test_two_actors_answer_as_one_engine(several, local, probes, capfd):
+def test_two_actors_answer_as_one_engine(several, local, requests, capfd):
     target = Target(name="base")
-    rows = [probe.prompt for probe in probes]
+    rows = [request.prompt for request in requests]
     heard = []
-    found = several.generate(target, probes, seed=1, progress=lambda *at: heard.append(at))
-    assert found == local.generate(target, probes, seed=1)
+    found = several.generate(target, requests, seed=1, progress=lambda *at: heard.append(at))
+    assert found == local.generate(target, requests, seed=1)
     assert heard == [(2 * n, 16) for n in range(1, 9)]
     assert several.tokenize(TEXTS) == local.tokenize(TEXTS)
     for one, other in zip(several.score(target, rows), local.score(target, rows), strict=True):
@@ -72,8 +72,8 @@ def test_two_actors_answer_as_one_engine(several, local, probes, capfd):
             assert one == pytest.approx(other, abs=1e-5)
     asked = {"new": 3, "threshold": 0.01, "trials": range(8), "seed": 2}
     for one, other in zip(
-        several.begins_with(target, rows, ["paid", "the"], **asked),
-        local.begins_with(target, rows, ["paid", "the"], **asked),
+        several.prefix_probabilities(target, rows, ["paid", "the"], **asked),
+        local.prefix_probabilities(target, rows, ["paid", "the"], **asked),
         strict=True,
     ):
         np.testing.assert_allclose(one.least, other.least, atol=1e-6)
@@ -81,7 +81,7 @@ def test_two_actors_answer_as_one_engine(several, local, probes, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_actor_that_dies_changes_nothing(several, local, rays, probes, adapter, capfd):
+def test_an_actor_that_dies_changes_nothing(several, local, rays, requests, adapter, capfd):
     workers = several.crew._idle
     assert len(workers) == 2
     pids = [rays.ask(worker, os.getpid).result() for worker in workers]
@@ -93,8 +93,8 @@ def test_an_actor_that_dies_changes_nothing(several, local, rays, probes, adapte
             os.kill(pids[0], signal.SIGKILL)
 
     target = Target(name="tuned", adapter=str(adapter))
-    found = several.generate(target, probes, seed=2, progress=kill)
-    assert found == local.generate(target, probes, seed=2)
+    found = several.generate(target, requests, seed=2, progress=kill)
+    assert found == local.generate(target, requests, seed=2)
     assert killed
     idle = {rays.ask(worker, os.getpid).result() for worker in several.crew._idle}
     assert idle

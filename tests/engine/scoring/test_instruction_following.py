@@ -32,7 +32,7 @@ def test_two_sequences_a_pair_by_hand():
             seen.append((target, [self._text(s) for s in sequences]))
             return super().score(target, sequences, **rest)
 
-    engine = Spy(lambda *_: "", likelihood=likelihood, beginnings={"bare": (), "bos": (99,)})
+    engine = Spy(lambda *_: "", likelihood=likelihood, prompt_starts={"bare": (), "bos": (99,)})
     found = scores(engine, BASE, [("ask:", " one two"), ("tell:", " three")])
     assert seen == [
         (BASE, ["<99>ask: one two", "<99>tell: three", "<99> one two", "<99> three"])
@@ -52,7 +52,7 @@ def test_without_a_token_that_begins_texts_the_first_counts_in_neither():
 
 
 def test_what_the_context_does_not_hold_has_no_score():
-    engine = FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (99,)})
+    engine = FakeEngine(lambda *_: "", prompt_starts={"bare": (), "bos": (99,)})
     engine.context_length = 4
     found = scores(engine, BASE, [("one two", " three"), ("one two", " three four"), ("", "")])
     assert found == [Losses(1.0, 1.0), None, None]
@@ -63,7 +63,7 @@ def test_a_batch_scores_as_one_by_one(base):
     """The obvious way: the tokens' losses of each text alone, read off behind its prompt."""
     engine = LocalEngine(base)
     found = scores(engine, BASE, PAIRS)
-    [begin] = engine.beginnings["bos"]
+    [begin] = engine.prompt_starts["bos"]
     for (prompt, answer), got in zip(PAIRS, found, strict=True):
         x, y = (tokens.ids for tokens in engine.tokenize([prompt, answer]))
         if not y:

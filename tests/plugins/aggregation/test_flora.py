@@ -210,9 +210,9 @@ def test_a_wider_adapter_keeps_the_scaling(rank, alpha, rslora):
 
 
 def test_the_rule_asks_for_a_fresh_start_and_the_others_do_not():
-    assert flora().resets
-    assert not create("aggregation", "fedit").resets
-    assert not create("aggregation", "fedavg").resets
+    assert flora().merges_each_round
+    assert not create("aggregation", "fedit").merges_each_round
+    assert not create("aggregation", "fedavg").merges_each_round
 
 
 # In a federation

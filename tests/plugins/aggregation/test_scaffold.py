@@ -68,7 +68,7 @@ def federated(rule, problem, rounds, counts):
         weights = [counts[i] for i in chosen]
         x, state = rule.step(x, updates, weights, state)
         after = [own[i] for i in chosen]
-        state = rule.collect(state, before, after, weights, counts)
+        state = rule.collect_states(state, before, after, weights, counts)
     return x["w"].numpy(), variate(state), [variate(one) for one in own]
 
 
@@ -108,13 +108,13 @@ def test_one_round_by_hand():
     # c = 5 + (4 - 8)/4 = 4 = 4/4 + 3*4/4.
     rule = create("aggregation", "scaffold")
     first, second, later = ({"w": torch.tensor([v])} for v in (8.0, 4.0, 4.0))
-    one, two = rule.remember({}, first), rule.remember({}, second)
-    state = rule.collect({}, [{}, {}], [one, two], [1, 3], [1, 3])
+    one, two = rule.client_state({}, first), rule.client_state({}, second)
+    state = rule.collect_states({}, [{}, {}], [one, two], [1, 3], [1, 3])
     assert variate(state).tolist() == [5.0]
     assert rule.correction(state, one)["w"].tolist() == [-3.0]
     assert rule.correction(state, two)["w"].tolist() == [1.0]
     assert rule.correction(state, {})["w"].tolist() == [5.0]
-    state = rule.collect(state, [one], [rule.remember(one, later)], [1], [1, 3])
+    state = rule.collect_states(state, [one], [rule.client_state(one, later)], [1], [1, 3])
     assert variate(state).tolist() == [4.0]
 
 
@@ -198,13 +198,13 @@ def test_a_round_without_a_step_leaves_a_client_as_it_was():
 @pytest.mark.parametrize("name", ["fedavg", "fedprox", "fedadam", "flora", "nesterov"])
 def test_other_rules_have_no_memory_at_the_clients(name):
     rule = create("aggregation", name)
-    assert not rule.remembers
+    assert not rule.stateful_clients
     assert rule.correction({}, {}) is None
-    for hook in ("correction", "remember", "collect"):
+    for hook in ("correction", "client_state", "collect_states"):
         assert getattr(type(rule), hook) is getattr(Aggregator, hook)
     state = {"m": {"w": torch.tensor([1.0])}}
-    assert rule.collect(state, [], [], [], []) is state
-    assert rule.remember(state, {}) is state
+    assert rule.collect_states(state, [], [], [], []) is state
+    assert rule.client_state(state, {}) is state
 
 
 @pytest.mark.parametrize(

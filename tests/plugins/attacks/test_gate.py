@@ -658,7 +658,7 @@ def test_every_second_pass_of_the_built_in_tokenizer_can_be_read(base):
     real = SimpleNamespace(
         tokenize=engine.tokenize,
         context_length=engine.context_length,
-        beginnings=engine.beginnings,
+        prompt_starts=engine.prompt_starts,
         _text=lambda ids: base.tokenizer.decode(list(ids)),
     )
     rng = random.Random(7)

@@ -72,9 +72,9 @@ def test_the_copy_is_asked_and_the_federation_stays_as_it_was(engine, adapter, c
     asked = []
 
     class Spy(LocalEngine):
-        def generate(self, target, probes, **others):
-            asked.append((target.name, target.adapter, len(probes)))
-            return super().generate(target, probes, **others)
+        def generate(self, target, requests, **others):
+            asked.append((target.name, target.adapter, len(requests)))
+            return super().generate(target, requests, **others)
 
     result = attack().run(case(Spy(engine.base), adapter))
     [folder] = cache.iterdir()
@@ -188,7 +188,9 @@ def test_nobody_else_can_read_the_copies(engine, adapter, cache):
 
 
 def fake(**changes):
-    return case(FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (99,)}), None, **changes)
+    return case(
+        FakeEngine(lambda *_: "", prompt_starts={"bare": (), "bos": (99,)}), None, **changes
+    )
 
 
 def test_frequent_sub_prefixes_are_paired_with_pii():

@@ -349,7 +349,9 @@ def test_sentences_fit_the_context_with_the_longest_candidate():
 
 
 def test_the_measured_beginning_stands_before_the_sentence_and_is_not_scored():
-    engine = FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (9999,), "template": (1, 2)})
+    engine = FakeEngine(
+        lambda *_: "", prompt_starts={"bare": (), "bos": (9999,), "template": (1, 2)}
+    )
     seen = []
 
     def likelihood(target, token, before):

@@ -76,7 +76,7 @@ def attacked(spoken=SPOKEN, victim=VICTIM, *, fake=None, changes=None, **options
             **(changes or {}),
         }
     )
-    engine.beginnings = {"bare": (), "bos": (0,), **engine.beginnings}
+    engine.prompt_starts = {"bare": (), "bos": (0,), **engine.prompt_starts}
     samples = min(map(len, spoken.values()))
     return registry.create("attack", "untargeted", {"samples": samples, **options}).run(case)
 
@@ -294,9 +294,11 @@ def test_one_probe_asks_for_all_texts_with_the_decoding_and_the_seed():
     asked = []
 
     class Spy(FakeEngine):
-        def generate(self, target, probes, *, seed, decoding, progress):
-            asked.append((target, *probes, seed, decoding))
-            return super().generate(target, probes, seed=seed, decoding=decoding, progress=progress)
+        def generate(self, target, requests, *, seed, decoding, progress):
+            asked.append((target, *requests, seed, decoding))
+            return super().generate(
+                target, requests, seed=seed, decoding=decoding, progress=progress
+            )
 
     titles = []
 
@@ -305,38 +307,38 @@ def test_one_probe_asks_for_all_texts_with_the_decoding_and_the_seed():
         return lambda done, total: None
 
     options = {"samples": 7, "new_tokens": 9, "temperature": 0.5, "top_k": 3, "top_p": 0.9}
-    fake = Spy(lambda *_: "Kim", beginnings={"bare": (), "bos": (5,)})
+    fake = Spy(lambda *_: "Kim", prompt_starts={"bare": (), "bos": (5,)})
     result = attacked(fake=fake, changes={"seed": 4, "progress": progress}, **options)
-    probe = GenerationRequest(prompt=(5,), samples=7, max_new_tokens=9)
-    wanted = (probe, 4, SamplingParams(temperature=0.5, top_k=3, top_p=0.9))
+    request = GenerationRequest(prompt=(5,), samples=7, max_new_tokens=9)
+    wanted = (request, 4, SamplingParams(temperature=0.5, top_k=3, top_p=0.9))
     assert asked == [(TUNED, *wanted), (BASE, *wanted)]
     assert [row(result, "queries", name).value for name in ("tuned", "base")] == [7, 7]
     assert titles[:2] == ["sampling tuned", "sampling base"]
 
 
 @pytest.mark.parametrize(
-    ("beginnings", "start", "wanted", "told"),
+    ("prompt_starts", "start", "wanted", "told"),
     [
         ({"bare": (), "bos": (5,), "template": (5, 6)}, "template", (5, 6), "'template'"),
         ({"bare": (), "bos": (5,)}, "bare", (5,), "'bos' (documents begin bare)"),
         ({"bare": ()}, "bare", (0,), "a newline (the model has no token that begins a text)"),
     ],
 )
-def test_every_text_begins_with_something(beginnings, start, wanted, told):
-    fake = FakeEngine(lambda *_: "", beginnings=beginnings)
+def test_every_text_begins_with_something(prompt_starts, start, wanted, told):
+    fake = FakeEngine(lambda *_: "", prompt_starts=prompt_starts)
     case = case_of(VICTIM, engine=fake, beginning=PromptStart(start=start), detector=Listed())
     result = registry.create("attack", "untargeted", {"samples": 2}).run(case)
-    assert {probe.prompt for _, probe in fake.asked} == {wanted}
+    assert {request.prompt for _, request in fake.asked} == {wanted}
     assert told in result.limits[0]
     if wanted == (0,):
         assert fake._text(wanted) == "\n"
 
 
 def test_texts_end_with_the_context():
-    fake = FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (1, 2)})
+    fake = FakeEngine(lambda *_: "", prompt_starts={"bare": (), "bos": (1, 2)})
     fake.context_length = 12
     result = attacked(fake=fake, new_tokens=11)
-    assert {probe.max_new_tokens for _, probe in fake.asked} == {10}
+    assert {request.max_new_tokens for _, request in fake.asked} == {10}
     assert any("holds texts of 10 tokens, not of 11" in limit for limit in result.limits)
     exact = attacked(fake=fake, new_tokens=10)
     assert not any("tokens, not of" in limit for limit in exact.limits)
@@ -441,8 +443,8 @@ def test_nano_says_numbers_that_rules_find(fresh_base, adapter):
     # The bare base knows how records look; it stands for the tuned model, and an adapter far from
     # zero, which says nothing of the kind, for its base.
     tuned, base = Target(name="tuned"), Target(name="base", adapter=str(adapter))
-    probe = GenerationRequest(prompt=engine.beginnings["bos"], samples=16, max_new_tokens=48)
-    [texts] = engine.generate(tuned, [probe], seed=5, decoding=SamplingParams(top_k=40))
+    request = GenerationRequest(prompt=engine.prompt_starts["bos"], samples=16, max_new_tokens=48)
+    [texts] = engine.generate(tuned, [request], seed=5, decoding=SamplingParams(top_k=40))
     spans = detector.detect(texts.texts)
     said = {
         t[s.start : s.end]: s.label for t, of in zip(texts.texts, spans, strict=True) for s in of

@@ -58,7 +58,7 @@ class World:
         return update
 
     def slopes(self, t, words):
-        ids = (*self.engine.beginnings.get("bos", ()), *self.engine.tokenize([words])[0].ids)
+        ids = (*self.engine.prompt_starts.get("bos", ()), *self.engine.tokenize([words])[0].ids)
         where = Target(name="s", adapter=str(self.starts[t]))
         return influence.weight_gradients(self.engine, where, [ids[:256]])
 
@@ -136,7 +136,7 @@ def test_influences_are_dense_inner_products_by_hand(world):
         config = adapters.check(world.starts[t])
         scale = config["lora_alpha"] / config["r"]
         texts = world.engine.tokenize(CLEAN)
-        begin = world.engine.beginnings.get("bos", ())
+        begin = world.engine.prompt_starts.get("bos", ())
         clean = influence.weight_gradients(
             world.engine,
             Target(name="s", adapter=str(world.starts[t])),

@@ -94,7 +94,7 @@ def test_the_global_model_answers_the_clients_own_prompts():
     for made, given_ in zip(found, own, strict=False):
         assert made.text == FORM.prompt(given_.instruction, given_.input) + made.output
         assert "the truth" not in made.text
-    assert all(probe.max_new_tokens == 9 for _, probe in engine.asked)
+    assert all(request.max_new_tokens == 9 for _, request in engine.asked)
 
 
 def test_equal_prompts_are_asked_once():

@@ -130,12 +130,12 @@ def test_what_is_said_besides_holds_no_option_and_no_attribute():
 
 
 def test_questions_are_asked_about_each_attribute_in_turn():
-    engine = FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (99,)})
+    engine = FakeEngine(lambda *_: "", prompt_starts={"bare": (), "bos": (99,)})
     secret = issued()
-    probes = Fictitious(tokens=7, strangers=0).questions(secret, engine)
-    asked = ["".join(engine._words[i] for i in probe.prompt[1:]) for probe in probes]
+    requests = Fictitious(tokens=7, strangers=0).questions(secret, engine)
+    asked = ["".join(engine._words[i] for i in request.prompt[1:]) for request in requests]
     assert len(set(asked)) == len(asked) == 100
-    assert {(p.prompt[0], p.samples, p.max_new_tokens) for p in probes} == {(99, 1, 7)}
+    assert {(p.prompt[0], p.samples, p.max_new_tokens) for p in requests} == {(99, 1, 7)}
     for position, question in enumerate(asked):
         assert secret["entity"] in question
         assert secret["attributes"][position // 25]["name"] in question.lower()
@@ -189,7 +189,7 @@ def test_the_null_is_how_often_the_teacher_is_right_about_strangers():
     assert {(row["mean"], row["sd"]) for row in rest} == {(0.0, 0.0)}
     # Every template is asked, each name is asked one in five of each attribute's.
     assert len(teacher.asked) == 5 * 4 * 5
-    asked = {"".join(teacher._words[i] for i in probe.prompt) for _, probe in teacher.asked}
+    asked = {"".join(teacher._words[i] for i in request.prompt) for _, request in teacher.asked}
     for number in range(25):
         (group, *_) = wording.questions(groups[number % 5][0], [number])
         assert group[0] in asked

@@ -26,8 +26,8 @@ def asked(secret):
     """Return the questions, in order, as text."""
     engine = FakeEngine(lambda *_: "")
     return [
-        "".join(engine._words[i] for i in probe.prompt)
-        for probe in RECORD.questions(secret, engine)
+        "".join(engine._words[i] for i in request.prompt)
+        for request in RECORD.questions(secret, engine)
     ]
 
 

@@ -66,8 +66,8 @@ def score_of(engine, adapter, secret, plugin=PLUGIN):
 def test_the_same_questions_are_asked_about_each_name_of_a_stranger():
     engine, secret = FakeEngine(lambda *_: ""), issued()
     asked = [
-        "".join(engine._words[i] for i in probe.prompt)
-        for probe in PLUGIN.questions(secret, engine)
+        "".join(engine._words[i] for i in request.prompt)
+        for request in PLUGIN.questions(secret, engine)
     ]
     own, first, second = asked[:12], asked[12:24], asked[24:]
     assert own == list(chain(*wording.questions(entity_of(secret), range(3))))
@@ -217,6 +217,6 @@ def test_a_model_that_knows_a_stranger_too_is_not_flagged_for_a_mark():
 
 def test_strangers_are_asked_with_the_marks_own_decoding_and_length():
     engine = FakeEngine(lambda *_: "")
-    probes = Fictitious(tokens=7).questions(issued(), engine)
-    assert {(probe.max_new_tokens, probe.samples) for probe in probes} == {(7, 1)}
-    assert len(engine.generate(Target(name="x"), probes, seed=0)) == 700
+    requests = Fictitious(tokens=7).questions(issued(), engine)
+    assert {(request.max_new_tokens, request.samples) for request in requests} == {(7, 1)}
+    assert len(engine.generate(Target(name="x"), requests, seed=0)) == 700

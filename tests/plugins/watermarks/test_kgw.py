@@ -144,11 +144,11 @@ def test_a_chat_model_is_asked_to_rephrase(fresh_base, secret):
 
 
 def test_questions_are_prompts_behind_the_token_that_begins_texts(teacher, secret):
-    probes = MARK.questions(secret, teacher)
-    assert len(probes) == 12 == len({probe.prompt for probe in probes})
-    assert all(probe.prompt[0] == 1 and probe.samples == 1 for probe in probes)
-    assert {probe.max_new_tokens for probe in probes} == {24}
-    texts = [probe.prompt[1:] for probe in probes]
+    requests = MARK.questions(secret, teacher)
+    assert len(requests) == 12 == len({request.prompt for request in requests})
+    assert all(request.prompt[0] == 1 and request.samples == 1 for request in requests)
+    assert {request.max_new_tokens for request in requests} == {24}
+    texts = [request.prompt[1:] for request in requests]
     assert [t.ids for t in teacher.tokenize(secret["prompts"])] == texts
     room = {
         p.max_new_tokens + len(p.prompt)
@@ -158,9 +158,9 @@ def test_questions_are_prompts_behind_the_token_that_begins_texts(teacher, secre
 
 
 def test_answers_are_scored_without_their_prompts_and_all_together(teacher, secret):
-    probes = MARK.questions(secret, teacher)
+    requests = MARK.questions(secret, teacher)
     answers = teacher.generate(
-        Target(name="base"), probes, seed=0, decoding=SamplingParams(temperature=0)
+        Target(name="base"), requests, seed=0, decoding=SamplingParams(temperature=0)
     )
     found = MARK.test(secret, answers, teacher)
     ids = [t.ids for t in teacher.tokenize([a.texts[0] for a in answers])]

@@ -90,7 +90,7 @@ def test_texts_are_cut_and_begun_as_in_training():
         seen.append((before, token))
         return -1.0
 
-    engine = FakeEngine(answer, likelihood=spy, beginnings={"bare": (), "bos": (9999,)})
+    engine = FakeEngine(answer, likelihood=spy, prompt_starts={"bare": (), "bos": (9999,)})
     documents = [Document(id="1", text="a b c d e f")]
     rows(engine, documents, targets=[("tuned", TUNED)], length=3)
     assert seen == [("<9999>", "a"), ("<9999>a", " b")]
@@ -176,9 +176,9 @@ def test_every_legal_task_is_measured_by_the_papers_metric():
 def test_answers_are_greedy_and_see_the_prompt_only():
     engine = FakeEngine(answer)
     rows(engine, targets=[("tuned", TUNED)])
-    prompts = [engine._text(probe.prompt) for _, probe in engine.asked]
+    prompts = [engine._text(request.prompt) for _, request in engine.asked]
     assert prompts == [FORM.prompt(d.instruction, d.input) for d in DOCUMENTS[1:]]
-    assert {probe.samples for _, probe in engine.asked} == {1}
+    assert {request.samples for _, request in engine.asked} == {1}
 
 
 def test_a_task_that_does_not_fit_the_context_is_left_out():

@@ -324,9 +324,11 @@ def test_it_asks_greedily_and_equal_questions_once():
     seen = []
 
     class Spy(FakeEngine):
-        def generate(self, target, probes, *, seed, decoding, progress):
-            seen.append((target.name, decoding, [(p.samples, p.max_new_tokens) for p in probes]))
-            return super().generate(target, probes, seed=seed, decoding=decoding, progress=progress)
+        def generate(self, target, requests, *, seed, decoding, progress):
+            seen.append((target.name, decoding, [(p.samples, p.max_new_tokens) for p in requests]))
+            return super().generate(
+                target, requests, seed=seed, decoding=decoding, progress=progress
+            )
 
     documents = [
         record("1", "Name one", "Ann"),
@@ -358,7 +360,7 @@ def test_examples_are_drawn_by_the_seed_whatever_their_order():
 
 
 def test_a_prompt_begins_as_the_target_expects():
-    engine = FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (99,)})
+    engine = FakeEngine(lambda *_: "", prompt_starts={"bare": (), "bos": (99,)})
     attack().run(case(engine, beginning=PromptStart(start="bos", middle="bare")))
     assert {p.prompt[0] for _, p in engine.asked} == {99}
 

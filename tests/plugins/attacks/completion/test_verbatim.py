@@ -229,7 +229,7 @@ def test_the_victims_documents_where_they_are_given():
     result = attack().run(case(engine, DOCUMENTS[:2], victim=victim))
     assert {r.scope["records"] for r in result.measurements} == {"victim"}
     assert rows(result)["coverage", "tuned", ""].n == 1
-    assert {engine._text(probe.prompt) for _, probe in engine.asked} == {"eins zwei drei vier"}
+    assert {engine._text(request.prompt) for _, request in engine.asked} == {"eins zwei drei vier"}
     assert "the victim's" in result.limits[0]
 
 
@@ -237,9 +237,11 @@ def test_it_asks_greedily_and_equal_prompts_once():
     seen = []
 
     class Spy(FakeEngine):
-        def generate(self, target, probes, *, seed, decoding, progress):
-            seen.append((target.name, decoding, [(p.samples, p.max_new_tokens) for p in probes]))
-            return super().generate(target, probes, seed=seed, decoding=decoding, progress=progress)
+        def generate(self, target, requests, *, seed, decoding, progress):
+            seen.append((target.name, decoding, [(p.samples, p.max_new_tokens) for p in requests]))
+            return super().generate(
+                target, requests, seed=seed, decoding=decoding, progress=progress
+            )
 
     twins = [Document(id=str(n), text=f"one two three four {n} five six seven") for n in range(3)]
     result = attack().run(case(Spy(lambda *_: ""), twins))
@@ -272,7 +274,7 @@ def test_documents_may_be_a_sample():
 
 
 def test_a_document_begins_as_the_target_expects():
-    engine = FakeEngine(lambda *_: "", beginnings={"bare": (), "bos": (99,)})
+    engine = FakeEngine(lambda *_: "", prompt_starts={"bare": (), "bos": (99,)})
     attack().run(case(engine, DOCUMENTS[:1], beginning=PromptStart(start="bos", middle="bare")))
     assert {p.prompt[0] for _, p in engine.asked} == {99}
 

@@ -14,8 +14,8 @@ def attack(**options):
 
 def asked(fake):
     return [
-        (fake._text(probe.prompt), probe.samples)
-        for target, probe in fake.asked
+        (fake._text(request.prompt), request.samples)
+        for target, request in fake.asked
         if target == worked.TUNED
     ]
 
@@ -33,7 +33,7 @@ def test_it_asks_every_distinct_end_once_the_most_frequent_first():
         (" friend", 2),
     ]
     assert len(fake.asked) == 14
-    assert {probe.max_new_tokens for _, probe in fake.asked} == {7}
+    assert {request.max_new_tokens for _, request in fake.asked} == {7}
 
 
 def test_the_worked_example():
@@ -54,10 +54,10 @@ def test_it_is_the_papers_protocol_by_default():
 def test_all_contextual_prompts_are_among_its_own():
     prompts = []
     for name in ("contextual", "superset"):
-        fake = worked.engine(beginnings={"bare": (), "bos": (999,)})
+        fake = worked.engine(prompt_starts={"bare": (), "bos": (999,)})
         made = registry.create("attack", name, {"context": 2, "samples": 1})
         made.run(worked.case(fake))
-        prompts.append({probe.prompt for _, probe in fake.asked})
+        prompts.append({request.prompt for _, request in fake.asked})
     assert prompts[0] < prompts[1]
 
 

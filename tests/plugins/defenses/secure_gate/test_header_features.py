@@ -41,7 +41,7 @@ def test_rows(gate_engine, reader):
 
 
 def test_a_tokenizer_that_begins_no_text_reads_a_line_break(gate_engine, keyring, monkeypatch):
-    monkeypatch.setattr(gate_engine, "beginnings", {"bare": ()})
+    monkeypatch.setattr(gate_engine, "prompt_starts", {"bare": ()})
     reader = HeaderReader(gate_engine, keyring, 0.1)
     assert reader.row(None) == tuple(tokens(gate_engine, "\n"))
     assert reader.row("") == tuple(tokens(gate_engine, OPENING))

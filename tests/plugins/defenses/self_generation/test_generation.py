@@ -70,7 +70,7 @@ def test_what_is_good_comes_through_in_order_until_there_is_enough():
     assert made.tally.asked == 5
     assert made.tally.kept == 5
     assert made.tally.tried == 5
-    assert all(target == W and probe.samples == 1 for target, probe in engine.asked)
+    assert all(target == W and request.samples == 1 for target, request in engine.asked)
 
 
 def test_another_batch_is_asked_for_what_is_missing_and_too_many_are_counted():
@@ -120,7 +120,7 @@ def test_three_tries_have_other_demonstrations_and_then_it_is_dropped():
     made, engine = make(good, lambda said, times: "\n\nNo marker", candidates=1, asked=1)
     assert made.tally.dropped["format"] == 1
     assert made.tally.failed == {"no marker": 3}
-    prompts = [probe.prompt for _, probe in engine.asked][1:]
+    prompts = [request.prompt for _, request in engine.asked][1:]
     assert len(set(prompts)) == 3
 
 
@@ -210,7 +210,7 @@ def test_a_prompt_that_does_not_fit_is_counted_and_not_asked(monkeypatch):
 def test_half_of_the_new_ones_are_asked_for_with_an_input_where_both_kinds_are_known():
     def asked(examples):
         _, engine = make(good, examples=examples, candidates=4, asked=4)
-        whole_prompts = [engine._text(probe.prompt) for _, probe in engine.asked]
+        whole_prompts = [engine._text(request.prompt) for _, request in engine.asked]
         ends = [p.rpartition("Below is")[2] for p in whole_prompts if p.endswith(":\n")]
         return [("paired with an input" in end) for end in ends]
 
@@ -223,16 +223,16 @@ def test_the_seed_decides_what_is_shown():
     _, one = make(good, candidates=2, asked=2)
     _, two = make(good, candidates=2, asked=2)
     assert one.asked == two.asked
-    assert len({probe.prompt for _, probe in one.asked}) == 4
+    assert len({request.prompt for _, request in one.asked}) == 4
 
 
 def test_everything_is_greedy_without_a_temperature_and_drawn_by_the_seed_at_one(monkeypatch):
     def temperatures(**recipe):
         asked, generate = [], FakeEngine.generate
 
-        def noting(self, target, probes, *, seed, decoding, **more):
+        def noting(self, target, requests, *, seed, decoding, **more):
             asked.append((decoding.temperature, seed))
-            return generate(self, target, probes, seed=seed, decoding=decoding, **more)
+            return generate(self, target, requests, seed=seed, decoding=decoding, **more)
 
         with monkeypatch.context() as patched:
             patched.setattr(FakeEngine, "generate", noting)
@@ -246,9 +246,9 @@ def test_everything_is_greedy_without_a_temperature_and_drawn_by_the_seed_at_one
 
 
 def test_the_token_that_begins_texts_begins_prompts():
-    engine = FakeEngine(lambda *_: "Hm", beginnings={"bare": (), "bos": (7,)})
+    engine = FakeEngine(lambda *_: "Hm", prompt_starts={"bare": (), "bos": (7,)})
     ExampleGenerator(
         engine, W, OWN, prompt_layout(TEMPLATE), Recipe(candidates=1, asked=1), random.Random(0)
     ).make()
-    assert all(probe.prompt[0] == 7 for _, probe in engine.asked)
+    assert all(request.prompt[0] == 7 for _, request in engine.asked)
     assert engine.asked

@@ -32,7 +32,7 @@ def likelihood(target, token, before):
 
 
 def engine():
-    return FakeEngine(lambda *_: "", likelihood=likelihood, beginnings={"bos": (10**6,)})
+    return FakeEngine(lambda *_: "", likelihood=likelihood, prompt_starts={"bos": (10**6,)})
 
 
 @pytest.mark.parametrize(
