@@ -12,7 +12,7 @@ from fedaudit.attribution.decision.decision import Decision, decide
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.evidence.commitment import CommitmentCheck
 from fedaudit.attribution.scores import Scores
-from fedaudit.attribution.server import masks
+from fedaudit.attribution.server import dry_run
 from fedaudit.attribution.server.query_plan import SumPlan
 from fedaudit.attribution.server.round_designs import SHARED
 from fedaudit.audit import environment
@@ -129,7 +129,7 @@ def protocol_limits(decision: Decision, planned: SumPlan | None = None) -> list[
                 "probability, if no other client showed the mark"
             )
     if planned:
-        limits += [*planned.told, *masks.describe_weights(planned)]
+        limits += [*planned.told, *dry_run.describe_weights(planned)]
     if planned and planned.aggregator.merges_each_round:
         limits.append(
             f"under {planned.aggregator.name} an estimate is a sum of few products of low rank: "

@@ -94,7 +94,7 @@ class LocalEngine:
             self._check_length(len(request.prompt), request.max_new_tokens)
         texts: list[list[str]] = [[""] * request.samples for request in requests]
         done, total = 0, sum(request.samples for request in requests)
-        work = SamplingJob(requests, seed, decoding, self._end(), self._sought(strings))
+        work = SamplingJob(requests, seed, decoding, self.base.end_tokens, self._sought(strings))
         with self.asked(target) as model:
             for batch, drawn in scheduler.generate_all(model, work, self.room):
                 decoded = iter(self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True))
@@ -125,7 +125,7 @@ class LocalEngine:
             GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions
         ]
         found: list[list[Completion]] = [[Completion(("",))] * len(requests) for _ in targets]
-        work = SamplingJob(requests if targets else [], 0, decoding, self._end())
+        work = SamplingJob(requests if targets else [], 0, decoding, self.base.end_tokens)
         done = 0
         with contextlib.closing(multi_target.generate_for_targets(self, targets, work)) as answered:
             for rows, drawn in answered:
@@ -220,7 +220,7 @@ class LocalEngine:
         """Walk all ways to spell the strings; raises InputError for a tokenizer without bytes."""
         for prompt in prompts:
             self._check_length(len(prompt), new)
-        spelt = self._spellings.of(strings, self._end())
+        spelt = self._spellings.of(strings, self.base.end_tokens)
         walk = SearchConfig(spelling=spelt, new=new, decoding=decoding, threshold=threshold)
         asked = probabilities.SearchRequest(
             prompts=prompts, trials=trials or [0] * len(prompts), seed=seed
@@ -257,18 +257,13 @@ class LocalEngine:
         if strings is None:
             return None
         try:
-            return StopStrings(strings, self._spellings.table(self._end()))
+            return StopStrings(strings, self._spellings.table(self.base.end_tokens))
         except InputError:
             return None
 
     def _logits(self) -> int:
         """Return how many tokens may have their logits in memory at once."""
         return max(1, LOGITS // int(self.base.model.config.get_text_config().vocab_size))
-
-    def _end(self) -> list[int]:
-        end = self.base.model.generation_config.eos_token_id
-        ends = end if isinstance(end, list) else [end]
-        return [token for token in (*ends, self.base.tokenizer.eos_token_id) if token is not None]
 
     def _check_length(self, prompt: int, new: int) -> None:
         if prompt == 0 and new:
@@ -296,12 +291,8 @@ class LocalEngine:
         if target.adapter is None:
             off = getattr(self.model, "disable_adapter", contextlib.nullcontext)
             with off(), few_threads(small=self.small):
-                yield self._plain()
+                yield self.base.model  # PEFT injects its layers into it
             return
         self.model = self._attached.activated(self.model, target.adapter)
         with few_threads(small=self.small):
-            yield self._plain()
-
-    def _plain(self) -> PreTrainedModel:
-        """Return the transformers model inside: PEFT injects its layers into it."""
-        return self.base.model
+            yield self.base.model  # PEFT injects its layers into it

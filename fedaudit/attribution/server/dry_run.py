@@ -1,13 +1,14 @@
 """What an attribution would ask, take and give away, before anything is asked."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.server import estimation, masks
 from fedaudit.attribution.server.query_plan import SumPlan
+from fedaudit.attribution.server.round_designs import SHARED
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.exposure import leakage_bits
 
@@ -46,7 +47,25 @@ def describe_plan(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None
 
 def describe_choices(plan: SumPlan) -> list[str]:
     """Return what was chosen in the place of defaults, and what an estimate holds of others."""
-    return [f"{line[0].upper()}{line[1:]}." for line in (*plan.told, *masks.describe_weights(plan))]
+    return [f"{line[0].upper()}{line[1:]}." for line in (*plan.told, *describe_weights(plan))]
+
+
+def describe_weights(plan: SumPlan) -> Iterator[str]:
+    """Yield what the sums are of, and the most that an estimate holds of another client."""
+    if plan.protocol == SHARED:
+        yield "all estimates of a round are made of the same sums, over sets that they share"
+    if plan.weighting == "size":
+        yield "sums are weighted by the clients' sizes"
+    else:
+        yield "every client's update has weight 1 in the sums, whatever its size"
+    share = masks.largest_foreign_share(plan.designs, plan.weights)
+    if share is not None:
+        above = share.value > plan.limit * (1 + masks.ROUNDING)
+        yield (
+            f"an estimate holds at most {share.value:.2f} times another client's update "
+            f"({share.of} in that of {share.target}, round {share.round})"
+            + (f", more than the limit of {plan.limit:g}" if above else "")
+        )
 
 
 def _masks(plan: SumPlan, dimension: int) -> list[str]:

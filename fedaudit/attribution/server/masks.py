@@ -1,18 +1,16 @@
 """What an estimate holds of the updates of others than its client."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError
-from fedaudit.attribution.server.round_designs import SHARED
+from fedaudit.attribution.server.round_designs import RoundDesign
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.combinations import Combination
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from fedaudit.attribution.server.query_plan import SumPlan
 
 ROUNDING = 1e-9
 
@@ -50,45 +48,29 @@ def masks(estimate: Combination, weights: Mapping[str, float]) -> "np.ndarray":
     return np.array(list(foreign_shares(estimate, weights).values()))
 
 
-def largest_foreign_share(planned: "SumPlan") -> ForeignShare | None:
+def largest_foreign_share(
+    designs: Mapping[int, RoundDesign], weights: Mapping[str, float]
+) -> ForeignShare | None:
     """Return the largest part of another client's update in any estimate; None without any."""
     shares = (
         ForeignShare(abs(value), who, one.target, number)
-        for number, design in planned.designs.items()
+        for number, design in designs.items()
         for one in design.combinations
-        for who, value in foreign_shares(one, planned.weights).items()
+        for who, value in foreign_shares(one, weights).items()
     )
     return max(shares, key=lambda share: share.value, default=None)
 
 
-def describe_weights(planned: "SumPlan") -> Iterator[str]:
-    """Yield what the sums are of, and the most that an estimate holds of another client."""
-    if planned.protocol == SHARED:
-        yield "all estimates of a round are made of the same sums, over sets that they share"
-    if planned.weighting == "size":
-        yield "sums are weighted by the clients' sizes"
-    else:
-        yield "every client's update has weight 1 in the sums, whatever its size"
-    share = largest_foreign_share(planned)
-    if share is not None:
-        above = share.value > planned.limit * (1 + ROUNDING)
-        yield (
-            f"an estimate holds at most {share.value:.2f} times another client's update "
-            f"({share.of} in that of {share.target}, round {share.round})"
-            + (f", more than the limit of {planned.limit:g}" if above else "")
-        )
-
-
-def check(planned: "SumPlan") -> None:
+def check(designs: Mapping[int, RoundDesign], weights: Mapping[str, float]) -> None:
     """Raise InputError for an estimate whose masks are below the floor of equal weights.
 
     Designs that are drawn now never are; those of stored sums were drawn before anybody asked how
     much the clients weigh.
     """
-    for number, design in planned.designs.items():
+    for number, design in designs.items():
         least = design.floor
         weak = {
-            one.target: subset_design.masking_strength(masks(one, planned.weights))
+            one.target: subset_design.masking_strength(masks(one, weights))
             for one in design.combinations
         }
         who = min(weak, key=lambda each: weak[each], default=None)

@@ -141,7 +141,7 @@ def plan(federation: Federation, wish: ProtocolConfig, *, secret: bool = False) 
         weights=shares,
         told=settings.told,
     )
-    masks.check(planned)
+    masks.check(designs, shares)
     return planned
 
 

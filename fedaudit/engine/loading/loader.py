@@ -48,6 +48,13 @@ class LoadedBase:
         positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         return int(positions or min(self.tokenizer.model_max_length, UNBOUNDED))
 
+    @property
+    def end_tokens(self) -> list[int]:
+        """The tokens that end an answer."""
+        end = self.model.generation_config.eos_token_id
+        ends = end if isinstance(end, list) else [end]
+        return [token for token in (*ends, self.tokenizer.eos_token_id) if token is not None]
+
 
 def locate(name: str, *, fetch: bool = True) -> Path:
     """Return the folder of a base: the built-in one, a folder, or a hub id (cache first).

@@ -6,6 +6,7 @@ may end it) happens to the child, and all of it ends with the child.
 
 import os
 import pickle
+import re
 import secrets
 import shutil
 import signal
@@ -38,8 +39,8 @@ RAY_PATH = 40
 START = 300.0
 """Seconds that Ray has to start, or to be reached."""
 
-MAIN = "from fedaudit.engine.parallel.ray_worker import main; main()"
-CHILD = (sys.executable, "-P", "-c", MAIN)
+CHILD = (sys.executable, "-P", "-c", "from fedaudit.engine.parallel.ray_worker import main; main()")
+COUNT = re.compile("[1-9][0-9]{0,3}")
 GONE = "Ray ended unexpectedly."
 DIED = (
     "A training died several times on the Ray cluster (out of memory?); give the same command to "
@@ -55,7 +56,7 @@ def requested_engines(engine: str) -> int | None:
     name, _, count = engine.partition(":")
     if engine == "local":
         return None
-    if name != "ray" or (count and not _number(count)):
+    if name != "ray" or (count and not COUNT.fullmatch(count)):
         raise unknown_name_error("engine", engine, ("local", "local:N", "ray", "ray:N"))
     return int(count or 0)
 
@@ -63,11 +64,7 @@ def requested_engines(engine: str) -> int | None:
 def requested_processes(engine: str) -> int:
     """Return how many processes of this machine "local:N" means; 0 for any other engine."""
     name, _, count = engine.partition(":")
-    return int(count) if name == "local" and _number(count) else 0
-
-
-def _number(count: str) -> bool:
-    return count.isdecimal() and 0 < int(count) < 10_000
+    return int(count) if name == "local" and COUNT.fullmatch(count) else 0
 
 
 def check(engine: str, device: str = "auto") -> None:

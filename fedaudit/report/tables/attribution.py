@@ -41,18 +41,11 @@ NOT_JUDGED = "The number is what the method goes by. The verdict does not go by 
 def attribution(report: Row) -> list[Table]:
     """Return whom each method flags, and what the protocol cost and gave away; none without one."""
     rows = measurements.attribution_rows(report)
-    tables: tuple[Table, ...]
     if len(grouping.variants_of(rows)) > 1:
-        tables = (_methods(rows), _strengths(rows), _global(rows), secure_sums.variants(rows))
+        makers = [_methods, _strengths, _global, secure_sums.variants]
     else:
-        tables = (
-            _clients(rows),
-            _methods(rows),
-            _others(rows),
-            _global(rows),
-            secure_sums.secure_sum_tables(rows),
-        )
-    return [table for table in tables if table.rows]
+        makers = [_clients, _methods, _others, _global, secure_sums.secure_sum_tables]
+    return [table for table in (make(rows) for make in makers) if table.rows]
 
 
 def attribution_sentence(report: Row) -> list[str]:

@@ -98,13 +98,9 @@ def passage_table(report: Row, most: int) -> list[Table]:
         for one in some
     ]
     columns = ("severity", "passage", "how", "from", "of", "text", "times", "where")
-    table = laid_out(
-        "Passages that were drawn, masked",
-        cells,
-        columns,
-        numeric=("times",),
-        notes=("from: whose prefix; of: whose text; where in it the match lies: =.",),
-    )
+    notes = ("from: whose prefix; of: whose text; where in it the match lies: =.",)
+    title = "Passages that were drawn, masked"
+    table = laid_out(title, cells, columns, numeric=("times",), notes=notes)
     return [shorten(table, most)] if some else []
 
 

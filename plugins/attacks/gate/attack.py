@@ -8,7 +8,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, product
 from typing import ClassVar
 
 from fedaudit.api.defense import KeyedResponder
@@ -189,9 +189,8 @@ class GateAttack(Attack):
             ("pieces of a valid key", guesses.fragments(asked.valid, known), NO_KEYS),
             ("other organisations' keys", asked.foreign, "the auditor has none"),
         )
-        for name, keys, why in families:
-            for atomic in (False, True):
-                yield asked.keys(name, keys, atomic=atomic, why=why)
+        for (name, keys, why), atomic in product(families, (False, True)):
+            yield asked.keys(name, keys, atomic=atomic, why=why)
         yield asked.keys("the right keys", asked.valid, atomic=False)
 
     def _shown(self, asked: GateQuery) -> Iterator[AttemptFamily]:
@@ -267,9 +266,8 @@ class GateAttack(Attack):
         )
 
     def _ranking(self) -> Ranking:
-        return Ranking(
-            candidates=(self.candidates,), sentences=self.sentences, context=self.context
-        )
+        sizes = (self.candidates,)
+        return Ranking(candidates=sizes, sentences=self.sentences, context=self.context)
 
     def _limits(self, asked: GateQuery, near: int, unread: int) -> Iterator[str]:
         """Yield what the numbers do not say."""

@@ -118,9 +118,9 @@ class Untargeted(Attack):
             if said is not None
         )
         return (
-            f"{self.name}: {self.samples:,} texts of at most {request.max_new_tokens:,} tokens were "
-            f"drawn from {'each' if tally.base else 'the'} model behind {start.told}; mentions of "
-            f"PII that the detector found: {counts}. It is {detector.describe()}."
+            f"{self.name}: {self.samples:,} texts of at most {request.max_new_tokens:,} tokens "
+            f"were drawn from {'each' if tally.base else 'the'} model behind {start.told}; "
+            f"mentions of PII that the detector found: {counts}. It is {detector.describe()}."
         )
 
     def _clipped(self, request: GenerationRequest) -> tuple[str, ...]:
@@ -128,8 +128,8 @@ class Untargeted(Attack):
         if request.max_new_tokens == self.new_tokens:
             return ()
         return (
-            f"{self.name}: the model's context holds texts of {request.max_new_tokens:,} tokens, not "
-            f"of {self.new_tokens:,}.",
+            f"{self.name}: the model's context holds texts of {request.max_new_tokens:,} tokens, "
+            f"not of {self.new_tokens:,}.",
         )
 
     def _decoding(self) -> SamplingParams:

@@ -129,7 +129,7 @@ def test_settings_that_cannot_be_give_way_and_are_said(tmp_path):
     threshold, limit = found.told
     assert threshold.startswith("a threshold of 3 clients in place of 5: half of 6 clients are 3")
     assert limit.startswith("a limit of 0.7 on another client's share in place of 0.4")
-    assert masks.largest_foreign_share(found).value <= 0.7
+    assert masks.largest_foreign_share(found.designs, found.weights).value <= 0.7
 
 
 def test_the_forecast_and_the_rows_say_what_is_asked_and_that_nobody_is_determined(tmp_path):

@@ -60,7 +60,7 @@ def test_limit_and_floor_hold_on_what_estimates_of_unequal_clients_hold(tmp_path
             assert sum(x**2 for x in c.values()) >= FLOOR - 1e-4
             assert own.strength == round(sum(x**2 for x in c.values()), 2)
             worst |= {(one.round, own.client, who): abs(x) for who, x in c.items()}
-    share = masks.largest_foreign_share(found)
+    share = masks.largest_foreign_share(found.designs, found.weights)
     assert share.value == pytest.approx(max(worst.values()), abs=1e-4)
     assert worst[share.round, share.target, share.of] == pytest.approx(share.value, abs=1e-4)
 
@@ -111,7 +111,7 @@ def test_what_a_stored_estimate_holds_beyond_the_limit_is_said(tmp_path):
     sizes = [10.0, 10.0, 10.0, 10.0, 10.0, 11.0]
     made = handmade.write(tmp_path / "fed", weights=sizes, secure=secure, rounds=1)
     found = planned(made.path)
-    share = masks.largest_foreign_share(found)
+    share = masks.largest_foreign_share(found.designs, found.weights)
     assert share.value == pytest.approx(0.66)  # 3/5 of c5's update, which weighs 1.1
     assert share.of == "c5"
     told = " ".join(dry_run.describe_plan(found, [], None))
