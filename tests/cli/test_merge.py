@@ -255,7 +255,7 @@ def test_answers_to_other_questions_stop_all_attacks(run, sharded, monkeypatch):
     words = (*AUDITS["verbatim"], "--attack", "contextual", "--set", "contextual.context=4")
     parts = sharded(words, 2)
     # As if what one of them asks had changed: the other could go on.
-    monkeypatch.setattr(fake_audit.answering, "ROOM", 300)
+    monkeypatch.setattr(fake_audit.caching_engine, "ROOM", 300)
     run.refused(3, "merge", *parts, says="holds answers to other questions than this audit asks")
 
 

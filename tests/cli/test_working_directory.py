@@ -14,10 +14,10 @@ MINE = (
     "import sys\nsys.stderr.write('imported ' + __name__)\nopen('witness', 'a').write(__name__)\n"
 )
 POOL = """
-from fedaudit.system.processes import fresh
+from fedaudit.system.processes import fresh_pool
 
 if __name__ == "__main__":
-    print(fresh(1).submit(abs, -7).result())
+    print(fresh_pool(1).submit(abs, -7).result())
 """
 
 

@@ -80,7 +80,7 @@ def test_a_failure_leaves_the_base_too(tiny, folder, monkeypatch):
         raise OSError("no more")
 
     with monkeypatch.context() as patched:
-        patched.setattr(local.batches, "scored", fails)
+        patched.setattr(local.scheduler, "score_all", fails)
         with pytest.raises(OSError, match="no more"):
             engine.score(target(folder), ROWS)
     assert engine.score(BASE, ROWS) == scores

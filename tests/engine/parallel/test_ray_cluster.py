@@ -185,8 +185,8 @@ def test_its_end_without_us_is_an_interruption(rays):
 
 KILLED = """
 import os, sys
-from fedaudit.engine.parallel.ray_cluster import Cluster
-rays = Cluster(1)
+from fedaudit.engine.parallel.ray_cluster import RayCluster
+rays = RayCluster(1)
 print(rays._folder, rays._child.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
