@@ -17,6 +17,7 @@
 * `intervals`: Intervals: a rate never travels without one.
 * `memorization`: Who draws whose text out of a model: memorization ratios (specs: Lee et al., FL
   memorization).
+* `privacy/`: Membership, exposure of canaries, and lower bounds on epsilon.
 * `selection`: Which of the examples that a model made up are worth keeping (FewFedPIT, sections
   3.3 and 4.4).
 * `significance`: Tests of whether more came out of a model than its base and guessing explain.

@@ -1,0 +1,10 @@
+"""Membership, exposure of canaries, and lower bounds on epsilon.
+
+* `canary_exposure`: How far training moved a planted secret up among all secrets of its kind, in
+  bits.
+* `epsilon_bounds`: Lower bounds on epsilon from one training run that included or left out
+  canaries by coin.
+* `membership_scores`: Scores that say how well a model knows a text: each is higher for texts it
+  was trained on.
+* `roc`: How well scores tell members from others: the ROC curve, its area, and its low end.
+"""

@@ -1,0 +1,110 @@
+"""How far training moved a planted secret up among all secrets of its kind, in bits.
+
+Carlini et al. 2019 (arXiv:1802.08232), definition 2 and section 4.2: exposure is log2 |R| minus
+log2 rank, where R is every secret that could have been planted and the rank counts those that are
+at least as likely.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import beta, kstest, skewnorm
+
+from fedaudit.api.estimates import Estimate
+
+Array = npt.NDArray[np.float64]
+FIT_FROM = 100
+"""Fewer references have no shape to extrapolate."""
+LEAST_SKEW = 0.99
+"""Most of the skewness that a skew normal can have, where a sample has more."""
+
+
+def exact(planted: float, space: Sequence[float]) -> float:
+    """Return the exposure of a secret among the log-probabilities of its whole space, in bits.
+
+    `space` has the planted one itself. Ties count against the finding: whoever is as likely comes
+    first. Raises ValueError where the space is empty or has nothing as likely as the planted one.
+    """
+    rank = int((np.asarray(space, dtype=np.float64) >= planted).sum())
+    if not rank:
+        raise ValueError("The space does not have the planted secret.")
+    return math.log2(len(space)) - math.log2(rank)
+
+
+def sampled(planted: float, references: Sequence[float], level: float = 0.05) -> Estimate:
+    """Return the exposure in bits estimated from a random sample of the space, with its interval.
+
+    Section 4.2.1. Of n references k are at least as likely; with the planted one itself that is a
+    share of (k + 1) / (n + 1), whatever the law of the scores. The interval is Clopper and
+    Pearson's for the share; where k = 0 it has no upper end, which is infinite.
+    Raises ValueError without references.
+    """
+    scores = np.asarray(references, dtype=np.float64)
+    n = len(scores)
+    if not n:
+        raise ValueError("No references, no exposure.")
+    k = int((scores >= planted).sum())
+    high = math.inf if not k else -math.log2(beta.ppf(level / 2, k, n - k + 1))
+    low = 0.0 if k == n else -math.log2(beta.ppf(1 - level / 2, k + 1, n - k))
+    return Estimate(-math.log2((k + 1) / (n + 1)), low + 0.0, float(high))
+
+
+def extrapolated(
+    planted: float, references: Sequence[float], *, seed: int, draws: int = 200
+) -> Estimate:
+    """Return the exposure in bits by the skew normal law of the references' log-probabilities.
+
+    Section 4.2.2: what no sample reaches is read off a skew normal density. It is fitted by its
+    moments, and the 95 % interval is a bootstrap over the references: it does not cover that their
+    law may be another (`fit_p_value` tests it). Raises ValueError for fewer than `FIT_FROM`.
+    """
+    scores = np.sort(np.asarray(references, dtype=np.float64))
+    if len(scores) < FIT_FROM:
+        raise ValueError(f"{len(scores)} references are too few to fit a law to.")
+    picks = np.random.default_rng(seed).integers(len(scores), size=(draws, len(scores)))
+    found = [_bits(planted, scores[pick]) for pick in picks]
+    low, high = np.quantile(found, (0.025, 0.975))
+    return Estimate(_bits(planted, scores), float(low), float(high))
+
+
+def fit_p_value(references: Sequence[float]) -> float:
+    """Return the p value of Kolmogorov and Smirnov's test of the fitted law.
+
+    The law was fitted to the same numbers, so p is too large: a small one refutes the fit, a large
+    one does not prove it.
+    """
+    scores = np.asarray(references, dtype=np.float64)
+    return float(kstest(scores, skewnorm(*skew_normal(scores)).cdf).pvalue)
+
+
+def chance_p_value(exposures: Sequence[float], size: int) -> float:
+    """Return the p value that exposures are those of secrets nobody trained on.
+
+    Such a secret has every rank from 1 to `size` with the same probability. One-sided Kolmogorov
+    and Smirnov's test against larger exposures; exact ranks are spread within their step, which
+    makes p larger, never smaller. Raises ValueError without exposures.
+    """
+    if not len(exposures):
+        raise ValueError("No exposures, no test.")
+    shares = np.exp2(-np.asarray(exposures, dtype=np.float64))  # rank / size: small when exposed
+    return float(kstest(np.clip(shares, 1 / size, 1), "uniform", alternative="greater").pvalue)
+
+
+def skew_normal(scores: Array) -> tuple[float, float, float]:
+    """Return shape, location and scale of the skew normal law with a sample's first moments."""
+    mean, deviation = float(scores.mean()), float(scores.std())
+    if not deviation:
+        return 0.0, mean, 1e-12
+    skew = float(((scores - mean) ** 3).mean() / deviation**3)
+    skew = math.copysign(min(abs(skew), LEAST_SKEW), skew)
+    root = (abs(skew) * 2 / (4 - math.pi)) ** (1 / 3)
+    delta = math.copysign(root / math.sqrt((1 + root**2) * 2 / math.pi), skew)
+    scale = deviation / math.sqrt(1 - 2 * delta**2 / math.pi)
+    return delta / math.sqrt(1 - delta**2), mean - scale * delta * math.sqrt(2 / math.pi), scale
+
+
+def _bits(planted: float, scores: Array) -> float:
+    """Return -log2 of the share of the fitted law that is at least as likely."""
+    return float(-skewnorm.logsf(planted, *skew_normal(scores)) / math.log(2)) + 0.0

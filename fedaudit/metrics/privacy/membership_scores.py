@@ -1,0 +1,90 @@
+"""Scores that say how well a model knows a text: each is higher for texts it was trained on.
+
+All work on natural-log probabilities of a text's tokens (all but the first) under the model.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+LOWEST = 0.2
+"""The share of tokens that Min-K % looks at, as published."""
+SMOOTHING = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStatistics:
+    """What a model says of each token of a text, in order, all but the first."""
+
+    log_probability: Sequence[float]
+    mean: Sequence[float]
+    """The mean log-probability of a token drawn there by the model: minus the entropy."""
+    deviation: Sequence[float]
+    """The standard deviation of the same."""
+    first: Sequence[bool]
+    """Whether the token is the most likely one there."""
+
+
+def loss(log_probabilities: Sequence[float]) -> float:
+    """Return minus the mean loss a token (Yeom et al. 2018)."""
+    return float(_values(log_probabilities).mean())
+
+
+def zlib_ratio(log_probabilities: Sequence[float], text: str) -> float:
+    """Return minus the mean loss over the text's length when compressed (Carlini et al. 2021)."""
+    return loss(log_probabilities) / len(zlib.compress(text.encode()))
+
+
+def reference_ratio(log_probabilities: Sequence[float], reference: Sequence[float]) -> float:
+    """Return how much less the mean loss is than a reference model's (Carlini et al. 2021)."""
+    return loss(log_probabilities) - loss(reference)
+
+
+def min_k(log_probabilities: Sequence[float], share: float = LOWEST) -> float:
+    """Return the mean of the least likely tokens' log-probabilities (Shi et al. 2024)."""
+    return _lowest(_values(log_probabilities), share)
+
+
+def min_k_plus_plus(statistics: TokenStatistics, share: float = LOWEST) -> float:
+    """Return the same of log-probabilities in standard units of their position (Zhang et al. 2025).
+
+    Where the model is certain its deviation is 0; the token then is as expected, and counts 0.
+    """
+    values = _values(statistics.log_probability)
+    spread = np.asarray(statistics.deviation, dtype=np.float64)
+    centred = values - np.asarray(statistics.mean, dtype=np.float64)
+    units = np.divide(centred, spread, out=np.zeros_like(values), where=spread > SMOOTHING)
+    return _lowest(units, share)
+
+
+def error_zone(tuned: Sequence[float], base: Sequence[float], first: Sequence[bool]) -> float:
+    """Return gains over losses of the tokens that the tuned model would not have said itself.
+
+    EZ-MIA (arXiv:2601.12104): over tokens where the tuned model's likeliest token is another, the
+    sum of log-probabilities that are above the base's over the sum of those below. Its published
+    code says 0 where there are fewer than two such tokens, or none below.
+    """
+    gain = (_values(tuned) - _values(base))[~np.asarray(first, dtype=bool)]
+    below = gain[gain < 0]
+    if len(gain) < 2 or not len(below):
+        return 0.0
+    return float(gain[gain > 0].sum() / (np.abs(below).sum() + SMOOTHING))
+
+
+def _lowest(values: Array, share: float) -> float:
+    """Return the mean of the lowest share of numbers, of one at least."""
+    if not 0 < share <= 1:
+        raise ValueError(f"{share} is no share of tokens.")
+    return float(np.sort(values)[: max(1, int(len(values) * share))].mean())
+
+
+def _values(log_probabilities: Sequence[float]) -> Array:
+    values = np.asarray(log_probabilities, dtype=np.float64)
+    if not len(values):
+        raise ValueError("A text of one token has no score.")
+    return values

@@ -1,0 +1,118 @@
+"""How well scores tell members from others: the ROC curve, its area, and its low end."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.stats import binomtest, rankdata
+
+from fedaudit.api.estimates import Z_95, Estimate
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """True and false positives at every threshold, from "nobody" to "everybody"."""
+
+    true: Counts
+    """Members whose score is at least the threshold; ascending, from 0."""
+    false: Counts
+    """Others whose score is."""
+
+    @classmethod
+    def of(cls, members: Sequence[float], others: Sequence[float]) -> Self:
+        """Return the curve of scores, higher for members.
+
+        Raises ValueError where either has none, or one that is no number.
+        """
+        inside, outside = _scores(members), _scores(others)
+        thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
+        true = len(inside) - np.searchsorted(np.sort(inside), thresholds, "left")
+        false = len(outside) - np.searchsorted(np.sort(outside), thresholds, "left")
+        return cls(np.concatenate([[0], true]), np.concatenate([[0], false]))
+
+
+def hull(curve: Roc) -> list[tuple[int, int]]:
+    """Return the vertices (false, true) of the least concave curve above a ROC curve."""
+    found: list[tuple[int, int]] = []
+    for point in sorted(set(zip(curve.false.tolist(), curve.true.tolist(), strict=True))):
+        while len(found) > 1 and _turns_left(found[-2], found[-1], point):
+            found.pop()
+        found.append(point)
+    return found
+
+
+def hull_area(curve: Roc) -> float:
+    """Return the area under the concave hull, at least that of the curve and at least 1/2."""
+    false, true = np.array(hull(curve), dtype=np.float64).T
+    return float(np.trapezoid(true / true[-1], false / false[-1]))
+
+
+def hull_tpr(curve: Roc, fpr: float) -> float:
+    """Return the true positive rate of the hull: of the best mixture of thresholds."""
+    false, true = np.array(hull(curve), dtype=np.float64).T
+    best = dict(zip(false / false[-1], true / true[-1], strict=True))
+    return float(np.interp(fpr, list(best), list(best.values())))
+
+
+def auc(members: Sequence[float], others: Sequence[float]) -> Estimate:
+    """Return P(a member's score is above another's), ties counted half, with its 95 % interval.
+
+    The interval is Newcombe's method 5 (2006, Statistics in Medicine 25:559), which inverts a
+    variance that depends on the area itself: it stays within 0 and 1 and has a width at both.
+    Raises ValueError without scores.
+    """
+    inside, outside = _scores(members), _scores(others)
+    m, n = len(inside), len(outside)
+    ranks = rankdata(np.concatenate([inside, outside]))
+    area = float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n))
+
+    def excess(theta: float) -> float:
+        half = (m + n) / 2 - 1
+        spread = 1 + half * (1 - theta) / (2 - theta) + half * theta / (1 + theta)
+        return (area - theta) ** 2 - Z_95**2 * theta * (1 - theta) * spread / (m * n)
+
+    # Between them only the area itself is a zero where it is 0 or 1: it is stepped over.
+    low = 0.0 if area == 0 else float(brentq(excess, 0.0, area * (1 - 1e-9)))
+    high = 1.0 if area == 1 else float(brentq(excess, area + (1 - area) * 1e-9, 1.0))
+    return Estimate(area, low, high)
+
+
+def tpr_at_fpr(members: Sequence[float], others: Sequence[float], fpr: float) -> Estimate:
+    """Return the share of members above a threshold that at most `fpr` of the others reach.
+
+    The threshold is the strictest that is none below: the score of the k-th other from above, where
+    k is one more than `fpr` allows, and members must exceed it. The 95 % interval is Clopper and
+    Pearson's over the members; it takes the threshold as given. Raises ValueError where there are
+    too few others to have such a threshold, `fpr` times their number below 1.
+    """
+    inside, outside = _scores(members), np.sort(_scores(others))[::-1]
+    allowed = math.floor(fpr * len(outside) + 1e-9)
+    if not allowed or allowed >= len(outside):
+        raise ValueError(f"{len(outside)} others have no false positive rate of {fpr:g}.")
+    hits = int((inside > outside[allowed]).sum())
+    found = binomtest(hits, len(inside)).proportion_ci(method="exact")
+    return Estimate(hits / len(inside), float(found.low), float(found.high))
+
+
+def balanced_accuracy(curve: Roc) -> float:
+    """Return the best mean of true positive and true negative rate over all thresholds."""
+    true, false = curve.true / curve.true[-1], curve.false / curve.false[-1]
+    return float(np.max((true + 1 - false) / 2))
+
+
+def _scores(values: Sequence[float]) -> npt.NDArray[np.float64]:
+    scores = np.asarray(values, dtype=np.float64)
+    if not scores.size or np.isnan(scores).any():
+        raise ValueError("Scores are numbers, at least one of members and one of others.")
+    return scores
+
+
+def _turns_left(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> bool:
+    """Tell whether b is on or below the line from a to c."""
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]) >= 0

@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from fedaudit.metrics.privacy import epsilon_bounds
+from fedaudit.metrics.privacy.epsilon_bounds import Guesses
+
+
+def guesses(m, r, v):
+    return Guesses(canaries=m, guessed=r, correct=v)
+
+
+def quantiles(shift):
+    base = norm.ppf((np.arange(10_000) + 0.5) / 10_000)
+    return base + shift, base
+
+
+@pytest.mark.parametrize(
+    ("m", "r", "v", "delta", "expected"),
+    [
+        (1000, 1000, 1000, 0, 5.809068),
+        (1000, 100, 100, 1e-5, 3.465376),
+        (1000, 100, 90, 1e-5, 1.626143),
+        (100, 50, 50, 1e-5, 2.781889),
+        (500, 50, 48, 1e-3, 0.733025),
+        (10_000, 1000, 900, 1e-5, 2.015194),
+    ],
+)
+def test_one_run_has_values_worked_out_elsewhere(m, r, v, delta, expected):
+    assert epsilon_bounds.one_run(guesses(m, r, v), delta) == pytest.approx(expected, abs=1e-6)
+
+
+def test_all_right_without_delta_is_a_formula():
+    # q^m = 0.05, and epsilon is the logit of q.
+    q = 0.05 ** (1 / 40)
+    bound = epsilon_bounds.one_run(guesses(40, 40, 40), 0)
+    assert bound == pytest.approx(np.log(q / (1 - q)), abs=1e-9)
+
+
+def test_p_values():
+    first = epsilon_bounds.one_run_p_value(guesses(100, 10, 10), 0.5, 1e-3)
+    assert first == pytest.approx(0.0431361562, abs=1e-10)
+    second = epsilon_bounds.one_run_p_value(guesses(1000, 100, 99), 0.5, 1e-6)
+    assert second == pytest.approx(4.289874e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("m", "r", "v", "expected"),
+    [
+        (1000, 100, 90, 2.45640),
+        (1000, 100, 100, 5.54903),
+        (100, 50, 50, 5.83997),
+        (200, 40, 38, 3.00294),
+    ],
+)
+def test_the_f_dp_form(m, r, v, expected):
+    bound = epsilon_bounds.one_run_f_dp(guesses(m, r, v), 1e-5)
+    assert bound == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shift", "expected", "best", "vertices"),
+    [
+        (1, 1.13346, (3376, 2807), 386),
+        (2, 2.311945, (4666, 4499), 374),
+        (4, 4.395568, (8233, 8223), 140),
+    ],
+)
+def test_a_threshold_is_searched_and_paid_for(shift, expected, best, vertices):
+    found = epsilon_bounds.best_threshold(*quantiles(shift), 1e-6)
+    assert found.value == pytest.approx(expected, abs=1e-6)
+    assert (found.guesses.guessed, found.guesses.correct) == best
+    assert found.searched == vertices
+
+
+def test_the_best_threshold_is_the_best_of_all():
+    rng = np.random.default_rng(8)
+    inside, outside = rng.normal(2, 1, 30), rng.normal(0, 1, 30)
+    found = epsilon_bounds.best_threshold(inside, outside, 1e-5)
+    scores, bounds = np.concatenate([inside, outside]), []
+    for threshold in scores:
+        r, v = int((scores >= threshold).sum()), int((inside >= threshold).sum())
+        one = guesses(60, r, v)
+        bounds.append(epsilon_bounds.one_run(one, 1e-5, 0.05 / found.searched))
+    assert found.value == pytest.approx(max(bounds), abs=1e-9)
+    assert found.value > 0.3
+
+
+def test_the_f_dp_form_over_thresholds():
+    one = guesses(20_000, 406, 379)
+    bound = epsilon_bounds.one_run_f_dp(one, 1e-6, 0.05 / 386)
+    assert bound == pytest.approx(2.164749, abs=1e-6)
+
+
+def test_many_runs_have_the_published_value():
+    rng = np.random.default_rng(0xBAD5EED)
+    inside, outside = rng.normal(1, 1, 100), rng.normal(0, 1, 100)
+    bound = epsilon_bounds.many_runs(inside, outside, 1e-2, 1e-2)
+    assert bound == pytest.approx(0.6839449, abs=1e-7)
+
+
+def test_an_exact_gaussian_mechanism():
+    mu = epsilon_bounds.gaussian_mu(1.0, 1e-5)
+    # Balle and Wang, theorem 8, put the other way round.
+    delta = norm.cdf(mu / 2 - 1 / mu) - np.e * norm.cdf(-mu / 2 - 1 / mu)
+    assert delta == pytest.approx(1e-5, rel=1e-9)
+
+
+@pytest.mark.parametrize(("canaries", "expected"), [(100, 3.49), (1000, 5.78), (5000, 7.28)])
+def test_what_a_perfect_attack_could_prove(canaries, expected):
+    found = epsilon_bounds.perfect_attack(canaries, 1e-5)
+    assert found == pytest.approx(expected, abs=0.011)
+
+
+def test_at_a_delta_of_one_document_nothing_is_proved():
+    assert epsilon_bounds.perfect_attack(20, 1 / 96) < 1
+
+
+@given(st.integers(1, 60), st.data())
+def test_a_bound_rises_with_right_guesses_and_falls_with_delta(r, data):
+    v = data.draw(st.integers(0, r - 1))
+    few, more = guesses(100, r, v), guesses(100, r, v + 1)
+    assert epsilon_bounds.one_run(few, 1e-5) <= epsilon_bounds.one_run(more, 1e-5) + 1e-9
+    assert epsilon_bounds.one_run(more, 1e-3) <= epsilon_bounds.one_run(more, 1e-5) + 1e-9
+
+
+def test_fair_coins_are_refuted_no_more_often_than_said():
+    # Scores that know nothing: an epsilon above 0 in at most 5 of 100, here far fewer of 200.
+    rng = np.random.default_rng(5)
+    bounds = [
+        epsilon_bounds.best_threshold(rng.normal(size=100), rng.normal(size=100), 1e-5).value
+        for _ in range(200)
+    ]
+    assert sum(bound > 0 for bound in bounds) <= 18  # binomial(200, 0.05) exceeds it 1 in 400
+
+
+@pytest.mark.parametrize(("m", "r", "v"), [(0, 0, 0), (10, 11, 3), (10, 3, 4), (10, 3, -1)])
+def test_no_guesses(m, r, v):
+    with pytest.raises(ValueError, match="are no guesses"):
+        guesses(m, r, v)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(-1, 0), (1, 1), (1, -0.1), (float("nan"), 0)])
+def test_no_claim(epsilon, delta):
+    with pytest.raises(ValueError, match="no claim"):
+        epsilon_bounds.one_run_p_value(guesses(10, 3, 3), epsilon, delta)
+
+
+def test_the_f_dp_form_needs_a_delta():
+    with pytest.raises(ValueError, match="no delta"):
+        epsilon_bounds.one_run_f_dp(guesses(10, 3, 3), 0)
+    assert epsilon_bounds.one_run_f_dp(guesses(10, 3, 0), 1e-5) == 0
