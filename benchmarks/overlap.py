@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "metrics" / "overlap"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 
 from pan_reference import answer
 
