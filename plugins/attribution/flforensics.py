@@ -84,8 +84,10 @@ class FLForensics(Attributor):
         """
         import numpy as np
 
+        from fedaudit.engine.parallel.engine import local_engine
         from fedaudit.engine.training import influence
 
+        engine = local_engine(trial.engine)
         rounds = list(plaintext.readable_rounds(trial.rounds, self.name))
         texts = self._texts(trial)
         column = {client: index for index, client in enumerate(everybody)}
@@ -101,7 +103,7 @@ class FLForensics(Attributor):
             }
             for row, sequences in enumerate(texts if folders else []):
                 target = Target(name="start", adapter=str(seen.start))
-                gradients = influence.weight_gradients(trial.engine, target, sequences)
+                gradients = influence.weight_gradients(engine, target, sequences)
                 for client, folder in folders.items():
                     if lengths[client]:
                         changed = influence.weight_change(folder, seen.start)

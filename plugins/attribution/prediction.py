@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Progress, Update, no_progress
+from fedaudit.api.plugin import Update
+from fedaudit.api.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     import torch

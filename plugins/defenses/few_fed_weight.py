@@ -21,6 +21,7 @@ from hashlib import sha256
 from typing import ClassVar
 
 from fedaudit.api.defense import Defense, FinishedFederation, TrainedClient
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.plugin import Result, Update
 from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
 from fedaudit.metrics.text_similarity import words
@@ -107,9 +108,11 @@ def pseudo_labelled(turn: TrainedClient, new_tokens: int) -> list[Document]:
     fit = list(dict.fromkeys(some for some in ids if len(some) <= room))
     found = turn.engine.generate(
         Target(name="global", adapter=str(turn.start)),
-        [GenerationRequest(prompt=some, samples=1, max_new_tokens=new_tokens) for some in fit],
-        seed=0,
-        decoding=SamplingParams(temperature=0),
+        GenerationBatch(
+            [GenerationRequest(prompt=some, samples=1, max_new_tokens=new_tokens) for some in fit],
+            seed=0,
+            decoding=SamplingParams(temperature=0),
+        ),
     )
     texts = {some: one.texts[0].strip() for some, one in zip(fit, found, strict=True)}
     answered = [(one, texts.get(some, "")) for one, some in zip(own, ids, strict=True)]

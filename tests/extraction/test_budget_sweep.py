@@ -225,9 +225,9 @@ class Silent(FakeEngine):
 
     count = 0
 
-    def generate(self, target, requests, **options):
-        found = super().generate(target, requests, **options)
-        self.count += sum(request.samples for request in requests)
+    def generate(self, target, batch, **options):
+        found = super().generate(target, batch, **options)
+        self.count += sum(request.samples for request in batch.requests)
         self.asked.clear()
         return found
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from fedaudit.api.plugin import Engine, Progress, no_progress
+from fedaudit.api.engine import Engine
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Target
 from fedaudit.metrics.selection import Losses, losses
 

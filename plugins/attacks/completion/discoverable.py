@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
@@ -83,9 +84,7 @@ class Discoverable(Attack):
         asked = list(dict.fromkeys(requests))
         generations = case.engine.generate(
             target,
-            asked,
-            seed=case.seed,
-            decoding=SamplingParams(temperature=0),
+            GenerationBatch(asked, seed=case.seed, decoding=SamplingParams(temperature=0)),
             progress=case.progress(f"asking {target.name}"),
         )
         texts = {request: g.texts[0] for request, g in zip(asked, generations, strict=True)}

@@ -4,7 +4,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.plugin import AttackContext, Engine
+from fedaudit.api.engine import Engine
+from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, Tokens
 from fedaudit.metrics.edit_distance import edit_distance
 

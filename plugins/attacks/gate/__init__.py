@@ -3,4 +3,5 @@
 * `attack`: The gate itself as target: what it lets through without a valid key.
 * `guesses`: Guesses at a key: random ones, near misses, look-alikes, and the key where it should
   not count.
+* `shorter_context`: An engine with less context, for prompts that grow before the model reads them.
 """

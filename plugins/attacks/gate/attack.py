@@ -4,7 +4,6 @@ Beyond SecureGate (arXiv:2602.13529), which asks with right and wrong keys only.
 in part, gets into what is returned here: attempts go by the names of their families.
 """
 
-import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from itertools import chain, product
 from typing import ClassVar
 
 from fedaudit.api.defense import KeyedResponder
+from fedaudit.api.engine import unwrap
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, Finding, GatedRequest, Measurement, RoutedRequest, Target
@@ -22,6 +22,7 @@ from ..ranking import cloze
 from ..ranking.attack import Ranking
 from . import guesses
 from .guesses import NO_KEYS, AttemptFamily, Marker, Quote
+from .shorter_context import ShorterContext
 
 BATCH = 4096
 """Guesses that the gate is asked about at once."""
@@ -45,15 +46,15 @@ class GateQuery:
     @classmethod
     def of(cls, case: AttackContext) -> "GateQuery":
         """Return the gate of what is audited; raises InputError where there is none."""
-        responder = case.engine.responder if isinstance(case.engine, RoutedEngine) else None
-        if not isinstance(responder, KeyedResponder):
+        engine = unwrap(case.engine, RoutedEngine)  # no journal keeps what the gate is asked
+        if engine is None or not isinstance(responder := engine.responder, KeyedResponder):
             raise InputError(
                 "What is audited has no gate; audit a federation whose defence deployed one."
             )
         [nothing] = responder.route([GatedRequest("")])
         valid = tuple(sorted(set(responder.secrets) - {""}))
         foreign = tuple(sorted(set(responder.foreign) - set(valid)))
-        return cls(case, responder, nothing.name, valid, foreign)
+        return cls(replace(case, engine=engine), responder, nothing.name, valid, foreign)
 
     @property
     def documents(self) -> Sequence[Document]:
@@ -240,8 +241,7 @@ class GateAttack(Attack):
         shown = {one.name: one.heading for one in tried if one.heading is not None}
         if not cloze.occurrences(asked.documents, shortest=self._ranking().shortest):
             return Result(measurements=(self._unknown(),))
-        engine = copy.copy(case.engine)  # one with room for what the second pass has of a heading
-        engine.context_length -= max(len(own.ids) for own in engine.tokenize([*shown.values()]))
+        engine = ShorterContext(case.engine, shown.values())
         rows: list[Measurement] = []
         limits: dict[str, None] = {}
         for name, heading in shown.items():

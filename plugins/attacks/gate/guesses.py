@@ -9,7 +9,7 @@ import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedaudit.api.plugin import Engine
+from fedaudit.api.engine import Engine
 from fedaudit.api.records import GatedRequest, Measurement
 
 ALPHABET = string.ascii_letters + string.digits

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import AttackContext, Progress
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.progress import Progress
 from fedaudit.federation import adapters
 from fedaudit.system.files import atomic_text, read_regular, sha256
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Attack, AttackContext, PiiDetector, Result
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
@@ -90,9 +91,7 @@ class Untargeted(Attack):
     ) -> Sequence[str]:
         [generation] = case.engine.generate(
             target,
-            [request],
-            seed=case.seed,
-            decoding=self._decoding(),
+            GenerationBatch([request], seed=case.seed, decoding=self._decoding()),
             progress=case.progress(f"sampling {target.name}"),
         )
         return generation.texts

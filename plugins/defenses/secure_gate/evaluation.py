@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.defense import DeployedClient, FinishedFederation
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.records import (
     GatedRequest,
     GenerationRequest,
@@ -123,7 +124,9 @@ def _costs(
 
     def answer(request: GatedRequest) -> Any:
         probe = GenerationRequest(prompt=request.prompt, samples=1, max_new_tokens=room)
-        return engine.generate(target, [probe], seed=0, decoding=SamplingParams(temperature=0))
+        return engine.generate(
+            target, GenerationBatch([probe], seed=0, decoding=SamplingParams(temperature=0))
+        )
 
     for stage, work in (("gating", lambda request: gate.route([request])), ("adapter", answer)):
         seconds = _timed(work, requests)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedaudit.api.plugin import Engine
+from fedaudit.api.engine import Engine
 from fedaudit.api.records import Document, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine.scoring.instruction_following import scores

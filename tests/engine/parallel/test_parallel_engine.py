@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.api.templates import PromptTemplate
@@ -114,9 +115,11 @@ def test_the_same_continuations(several, local, target):
     requests += requests[:1]  # the same question has the same answer
     heard = []
     found = several.generate(
-        target, requests, seed=3, decoding=WARM, progress=lambda *at: heard.append(at)
+        target,
+        GenerationBatch(requests, seed=3, decoding=WARM),
+        progress=lambda *at: heard.append(at),
     )
-    assert found == local.generate(target, requests, seed=3, decoding=WARM)
+    assert found == local.generate(target, GenerationBatch(requests, seed=3, decoding=WARM))
     assert found[-1] == found[0]
     assert len({one.texts for one in found}) > 1
     total = sum(probe.samples for probe in requests)
@@ -145,9 +148,9 @@ def test_the_same_scores_of_groups(several, local, target):
 @pytest.mark.parametrize("trials", [(), range(3, 11)])
 def test_the_same_chances(several, local, tuned, trials):
     prompts = [(1, *one.ids) for one in local.tokenize(TEXTS)]
-    asked = {"new": 4, "decoding": WARM, "threshold": 0.01, "trials": trials, "seed": 5}
-    found = several.prefix_probabilities(tuned, prompts, STRINGS, **asked)
-    wanted = local.prefix_probabilities(tuned, prompts, STRINGS, **asked)
+    asked = {"max_new_tokens": 4, "decoding": WARM, "threshold": 0.01, "trials": trials, "seed": 5}
+    found = several.prefix_probabilities(tuned, PrefixProbabilityRequest(prompts, STRINGS, **asked))
+    wanted = local.prefix_probabilities(tuned, PrefixProbabilityRequest(prompts, STRINGS, **asked))
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one.least, other.least, atol=1e-6)
         np.testing.assert_allclose(one.most, other.most, atol=1e-6)
@@ -161,7 +164,7 @@ def test_a_mistake_is_the_same_mistake(several, local):
     messages = []
     for asked in (several, local):
         with pytest.raises(InputError) as error:
-            asked.generate(BASE, [long], seed=0)
+            asked.generate(BASE, GenerationBatch([long], seed=0))
         messages.append(str(error.value))
     assert messages[0] == messages[1]
 

@@ -72,9 +72,9 @@ def test_the_copy_is_asked_and_the_federation_stays_as_it_was(engine, adapter, c
     asked = []
 
     class Spy(LocalEngine):
-        def generate(self, target, requests, **others):
-            asked.append((target.name, target.adapter, len(requests)))
-            return super().generate(target, requests, **others)
+        def generate(self, target, batch, **others):
+            asked.append((target.name, target.adapter, len(batch)))
+            return super().generate(target, batch, **others)
 
     result = attack().run(case(Spy(engine.base), adapter))
     [folder] = cache.iterdir()
