@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from fedaudit_plugins.attacks.prefix.subprefixes import distinct_subprefixes
 
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Completion, Document, GenerationRequest, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.prefixes import PiiOccurrence
-from fedaudit.extraction.subprefixes import distinct_subprefixes
 
 CONTEXT, VOCABULARY, TARGETS = 50, 50_000, 1_000
 

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import AttackContext, Result
+from fedaudit.api import AttackContext, InputError, Result
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
-from fedaudit.extraction.subprefixes import of_case
 from fedaudit.extraction.targets import exclusive_targets
 
+from ..prefix.subprefixes import of_case
 from . import model_cache
 
 if TYPE_CHECKING:

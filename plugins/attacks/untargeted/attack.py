@@ -4,9 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Attack, AttackContext, PiiDetector, Result
-from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    Attack,
+    AttackContext,
+    GenerationRequest,
+    InputError,
+    PiiDetector,
+    Result,
+    SamplingParams,
+    Target,
+    UsageError,
+)
 
 from . import scoring, targets
 from .scoring import DetectedStrings

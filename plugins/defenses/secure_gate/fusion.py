@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import TargetError
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api import Progress, TargetError, no_progress
 
 if TYPE_CHECKING:
     from fedaudit.engine.local import LocalEngine

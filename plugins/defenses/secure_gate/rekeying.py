@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api import InputError, UsageError, unknown_name_error
 from fedaudit.system.files import atomic
 
 from . import keys as key_file

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import InputError
+from fedaudit.api import InputError
 
 from .batches import Batches, standardise
 from .gate import SECURE, TrainedGate, network

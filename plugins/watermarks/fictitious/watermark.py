@@ -9,10 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Engine, Progress, no_progress
-from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams, Target
-from fedaudit.api.watermark import Score, Watermark
+from fedaudit.api import (
+    Completion,
+    Document,
+    Engine,
+    GenerationRequest,
+    InputError,
+    Progress,
+    SamplingParams,
+    Score,
+    Target,
+    Watermark,
+    no_progress,
+)
 
 from . import scoring, wording, world
 from .texts import score as text_score

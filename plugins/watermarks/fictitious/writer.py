@@ -7,9 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Progress
-from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.api import GenerationRequest, InputError, Progress, SamplingParams, Target
 
 from .wording import fill_sentence, is_complete
 from .world import Entity, data

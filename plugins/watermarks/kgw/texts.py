@@ -4,8 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.records import Document, Tokens
+from fedaudit.api import Document, InputError, Tokens
 
 from .writing import WritingJob
 

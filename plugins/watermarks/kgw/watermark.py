@@ -11,10 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Engine, Progress, no_progress
-from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams
-from fedaudit.api.watermark import Score, Watermark
+from fedaudit.api import (
+    Completion,
+    Document,
+    Engine,
+    GenerationRequest,
+    InputError,
+    Progress,
+    SamplingParams,
+    Score,
+    Watermark,
+    no_progress,
+)
 
 from . import textseal
 from .detection import Detector, upper_tail, z_score
