@@ -116,7 +116,7 @@ def nano_prefixes(base: LoadedBase, count: int) -> list[tuple[int, ...]]:
 
 def native_bfloat16() -> bool:
     """Say whether this processor multiplies bfloat16 without going through float32."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
 
 
 def compared(title: str, works: dict[str, Work], given: argparse.Namespace) -> None:

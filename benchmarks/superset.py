@@ -18,6 +18,7 @@ import sys
 import time
 
 import numpy as np
+from fedaudit_plugins.attacks.prefix.subprefixes import distinct_subprefixes
 
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.plugin import AttackContext
@@ -26,7 +27,6 @@ from fedaudit.api.records import Completion, Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.prefixes import PiiOccurrence
-from fedaudit.extraction.subprefixes import distinct_subprefixes
 
 CONTEXT, VOCABULARY, TARGETS = 50, 50_000, 1_000
 

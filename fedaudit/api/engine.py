@@ -270,7 +270,7 @@ class EngineWrapper:
         return self.engine.prefix_probabilities(target, request, progress=progress)
 
 
-def unwrap(engine: Engine, kind: type[E]) -> E | None:
+def unwrap_engine(engine: Engine, kind: type[E]) -> E | None:
     """Return the first engine of a kind among `engine` and those that it wraps; None without."""
     while not isinstance(engine, kind):
         if not isinstance(engine, EngineWrapper):

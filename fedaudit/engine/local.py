@@ -220,12 +220,12 @@ class LocalEngine:
         """
         for prompt in prompts:
             self._check_length(len(prompt), 0)
-        with self._target(Target(name="base")) as model:
+        with self.activate(Target(name="base")) as model:
             return hidden_states.last_states(model, prompts, vectors, self.room)
 
     def flops(self, target: Target, sequences: TokenRows) -> int:
         """Return the floating-point operations of reading every sequence once, one by one."""
-        with self._target(target) as model:
+        with self.activate(target) as model:
             return sum(
                 flops.forward_flops(model, {"input_ids": torch.tensor([list(s)]).to(model.device)})
                 for s in sequences
@@ -258,14 +258,14 @@ class LocalEngine:
         """Let the model answer as a target does, in whichever way takes the fewer operations."""
         weights = self.merging.weights(target.adapter) if target.adapter else None
         if weights is None:
-            with self._target(target) as model:
+            with self.activate(target) as model:
                 yield model
             return
-        with self._target(Target(name="base")) as model, adapter.swapped_weights(weights):
+        with self.activate(Target(name="base")) as model, adapter.swapped_weights(weights):
             yield model
 
     @contextlib.contextmanager
-    def _target(self, target: Target) -> Iterator[PreTrainedModel]:
+    def activate(self, target: Target) -> Iterator[PreTrainedModel]:
         """Switch the model to a target's adapter, or to the bare base."""
         if target.adapter is None:
             off = getattr(self.model, "disable_adapter", contextlib.nullcontext)

@@ -13,9 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedaudit.api.attribution import AttributionContext, AttributionResult, Attributor, ClientScore
-from fedaudit.api.errors import InputError
-from fedaudit.api.records import Document, Target
+from fedaudit.api import (
+    AttributionContext,
+    AttributionResult,
+    Attributor,
+    ClientScore,
+    Document,
+    InputError,
+    Target,
+)
 
 from . import minority, plaintext
 

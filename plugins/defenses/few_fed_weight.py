@@ -20,10 +20,18 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import ClassVar
 
-from fedaudit.api.defense import Defense, FinishedFederation, TrainedClient
-from fedaudit.api.engine import GenerationBatch
-from fedaudit.api.plugin import Result, Update
-from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    Defense,
+    Document,
+    FinishedFederation,
+    GenerationBatch,
+    GenerationRequest,
+    Result,
+    SamplingParams,
+    Target,
+    TrainedClient,
+    Update,
+)
 from fedaudit.metrics.text_similarity import words
 
 from .self_generation.demonstrations import usable_documents
@@ -61,7 +69,7 @@ class FewFedWeight(Defense):
 
     def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
         """Return the client's documents, and pseudo-labelled ones drawn by their weights."""
-        from fedaudit.engine.scoring.instruction_following import scores
+        from .self_generation.instruction_following import scores
 
         made = pseudo_labelled(turn, self.answer_tokens)
         pairs = [(turn.template.prompt(d.instruction, d.input), d.output) for d in made]

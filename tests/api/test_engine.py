@@ -11,7 +11,7 @@ from fedaudit.api.engine import (
     EngineWrapper,
     GenerationBatch,
     PrefixProbabilityRequest,
-    unwrap,
+    unwrap_engine,
 )
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.fake import FakeEngine
@@ -79,11 +79,11 @@ def test_a_wrapped_engine_is_found_by_its_kind():
     inner = fake()
     shouting = Shouting(inner)
     outer = EngineWrapper(EngineWrapper(shouting))
-    assert unwrap(outer, Shouting) is shouting
-    assert unwrap(outer, FakeEngine) is inner
-    assert unwrap(outer, EngineWrapper) is outer
-    assert unwrap(EngineWrapper(inner), Shouting) is None
-    assert unwrap(inner, Shouting) is None
+    assert unwrap_engine(outer, Shouting) is shouting
+    assert unwrap_engine(outer, FakeEngine) is inner
+    assert unwrap_engine(outer, EngineWrapper) is outer
+    assert unwrap_engine(EngineWrapper(inner), Shouting) is None
+    assert unwrap_engine(inner, Shouting) is None
 
 
 def test_a_question_is_the_same_whatever_sequences_it_is_made_of():

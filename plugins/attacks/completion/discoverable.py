@@ -4,10 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.engine import GenerationBatch
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Attack, AttackContext, Result
-from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    Attack,
+    AttackContext,
+    GenerationBatch,
+    GenerationRequest,
+    InputError,
+    Result,
+    SamplingParams,
+    Target,
+)
 
 from . import training_pairs
 from .pairs import Cut, draw_cuts, tried_documents

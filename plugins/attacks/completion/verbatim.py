@@ -4,10 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.engine import GenerationBatch
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Attack, AttackContext, Result
-from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    Attack,
+    AttackContext,
+    Document,
+    GenerationBatch,
+    GenerationRequest,
+    InputError,
+    Result,
+    SamplingParams,
+    Target,
+)
 
 from . import likelihood, measurements, pairs
 from .pairs import Cut, tried_documents

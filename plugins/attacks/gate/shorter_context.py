@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fedaudit.api.engine import Engine, EngineWrapper
+from fedaudit.api import Engine, EngineWrapper
 
 
 class ShorterContext(EngineWrapper):

@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.defense import DeployedClient, FinishedFederation
-from fedaudit.api.engine import GenerationBatch
-from fedaudit.api.records import (
+from fedaudit.api import (
+    DeployedClient,
+    FinishedFederation,
     GatedRequest,
+    GenerationBatch,
     GenerationRequest,
     Measurement,
     SamplingParams,

@@ -17,9 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedaudit.api.engine import ModelEngine
-from fedaudit.api.errors import TargetError
-from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api import ModelEngine, Progress, TargetError, no_progress
 
 Weights = tuple[float, float]
 ALONE: tuple[Weights, Weights] = ((1.0, 0.0), (0.0, 1.0))

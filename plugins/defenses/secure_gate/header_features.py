@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.engine import ModelEngine
+from fedaudit.api import ModelEngine
 
 from .keys import Keyring
 from .marker import OPENING

@@ -15,8 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from fedaudit.api.engine import ModelEngine
-from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api import InputError, ModelEngine, UsageError, unknown_name_error
 from fedaudit.system.files import atomic
 
 from . import keys as key_file

@@ -5,10 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.api.defense import KeyedResponder
-from fedaudit.api.engine import ModelEngine
-from fedaudit.api.errors import InputError
-from fedaudit.api.records import GatedRequest, RoutedRequest
+from fedaudit.api import GatedRequest, InputError, KeyedResponder, ModelEngine, RoutedRequest
 
 from .gate import TrainedGate
 from .header_features import HeaderReader, width_of

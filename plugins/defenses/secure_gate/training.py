@@ -4,8 +4,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from fedaudit.api.engine import ModelEngine
-from fedaudit.api.errors import InputError
+from fedaudit.api import InputError, ModelEngine
 
 from .batches import Batches, standardise
 from .gate import SECURE, TrainedGate, network

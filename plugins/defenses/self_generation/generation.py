@@ -7,8 +7,14 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fedaudit.api.engine import Engine, GenerationBatch
-from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    Document,
+    Engine,
+    GenerationBatch,
+    GenerationRequest,
+    SamplingParams,
+    Target,
+)
 from fedaudit.metrics.text_similarity import words
 
 from .demonstrations import alternate_kinds, example_kinds, example_prompt, instruction_prompt

@@ -9,11 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from fedaudit.api.engine import Engine, GenerationBatch, ModelEngine
-from fedaudit.api.errors import InputError
-from fedaudit.api.progress import Progress, no_progress
-from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams, Target
-from fedaudit.api.watermark import Score, Watermark
+from fedaudit.api import (
+    Completion,
+    Document,
+    Engine,
+    GenerationBatch,
+    GenerationRequest,
+    InputError,
+    ModelEngine,
+    Progress,
+    SamplingParams,
+    Score,
+    Target,
+    Watermark,
+    no_progress,
+)
 
 from . import scoring, wording, world
 from .texts import score as text_score

@@ -7,10 +7,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fedaudit.api.engine import GenerationBatch, ModelEngine
-from fedaudit.api.errors import InputError
-from fedaudit.api.progress import Progress
-from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    GenerationBatch,
+    GenerationRequest,
+    InputError,
+    ModelEngine,
+    Progress,
+    SamplingParams,
+    Target,
+)
 
 from .wording import fill_sentence, is_complete
 from .world import Entity, data

@@ -3,9 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from fedaudit.api.engine import ModelEngine
-from fedaudit.api.errors import InputError
-from fedaudit.api.records import Document, Tokens
+from fedaudit.api import Document, InputError, ModelEngine, Tokens
 
 from .writing import WritingJob
 

@@ -11,11 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedaudit.api.engine import Engine, ModelEngine
-from fedaudit.api.errors import InputError
-from fedaudit.api.progress import Progress, no_progress
-from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams
-from fedaudit.api.watermark import Score, Watermark
+from fedaudit.api import (
+    Completion,
+    Document,
+    Engine,
+    GenerationRequest,
+    InputError,
+    ModelEngine,
+    Progress,
+    SamplingParams,
+    Score,
+    Watermark,
+    no_progress,
+)
 
 from . import textseal
 from .detection import Detector, upper_tail, z_score

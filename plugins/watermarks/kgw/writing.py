@@ -11,9 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.engine import ModelEngine
-from fedaudit.api.progress import Progress, no_progress
-from fedaudit.api.records import SamplingParams
+from fedaudit.api import ModelEngine, Progress, SamplingParams, no_progress
 
 from . import textseal
 from .detection import Detector

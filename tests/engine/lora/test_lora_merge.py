@@ -83,7 +83,7 @@ def test_a_failure_leaves_the_base_too(tiny, folder, monkeypatch):
         raise OSError("no more")
 
     with monkeypatch.context() as patched:
-        patched.setattr(local.batches, "scored", fails)
+        patched.setattr(local.scheduler, "score_all", fails)
         with pytest.raises(OSError, match="no more"):
             engine.score(target(folder), ROWS)
     assert engine.score(BASE, ROWS) == scores
@@ -110,7 +110,7 @@ def test_peft_around_the_layers_does_not_matter(tiny, folder, tmp_path):
     engine = LocalEngine(tiny())
     wanted = engine.score(target(folder), ROWS), engine.score(BASE, ROWS)
     other = tiny_models.write(tiny(), tmp_path / "other", r=2, seed=9)
-    with engine._target(target(other)):
+    with engine.activate(target(other)):
         pass
     assert (engine.score(target(folder), ROWS), engine.score(BASE, ROWS)) == wanted
 
