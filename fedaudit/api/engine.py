@@ -105,38 +105,31 @@ class Engine(Protocol):
     @property
     def context_length(self) -> int:
         """The most tokens a prompt and its continuation may have together."""
-        ...
 
     @property
     def prompt_starts(self) -> Mapping[str, tuple[int, ...]]:
         """Ways a prompt may begin, by name: "bare", "bos", "template" (if the model has them)."""
-        ...
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without adding special tokens; offsets are code points."""
-        ...
 
     def generate(
         self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
         """Continue every prompt."""
-        ...
 
     def score(
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
         """Return, for each sequence, the natural-log probability of every token but the first."""
-        ...
 
     def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
         """Score every sequence under every target; adapters may go through the model together."""
-        ...
 
     def score_groups(
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
         """Score every sequence as `score` does, to rounding; reads what a group shares once."""
-        ...
 
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
@@ -145,7 +138,6 @@ class Engine(Protocol):
 
         Raises InputError where the engine cannot.
         """
-        ...
 
 
 class MultiTargetEngine(Engine, Protocol):
@@ -164,7 +156,6 @@ class MultiTargetEngine(Engine, Protocol):
 
         Where answers are drawn, all targets draw with the same random numbers.
         """
-        ...
 
 
 class LoadedModel(Protocol):
@@ -173,52 +164,40 @@ class LoadedModel(Protocol):
     @property
     def name(self) -> str:
         """What the user calls it."""
-        ...
 
     @property
     def model(self) -> "PreTrainedModel":
         """The model itself."""
-        ...
 
     @property
     def tokenizer(self) -> Any:
         """Its tokenizer."""
-        ...
 
 
 class ModelEngine(MultiTargetEngine, Protocol):
     """An engine whose model is in this process: what a defence or a watermark may work on."""
 
+    rows: int
+    """The most sequences that go through the model at once."""
+    tokens: int
+    """The most tokens that go through the model at once."""
+
     @property
     def base(self) -> LoadedModel:
         """The base model."""
-        ...
 
     @property
     def model(self) -> "PreTrainedModel | PeftModel":
         """The base model, inside PEFT's once a target had an adapter."""
-        ...
-
-    @property
-    def rows(self) -> int:
-        """The most sequences that go through the model at once."""
-        ...
-
-    @property
-    def tokens(self) -> int:
-        """The most tokens that go through the model at once."""
-        ...
 
     def states(self, prompts: TokenRows, vectors: "torch.Tensor | None" = None) -> "torch.Tensor":
         """Return the bare base's last hidden state after each prompt, float32 (prompts, width).
 
         `vectors` (prompts, width) are embeddings of one more token, which no vocabulary has.
         """
-        ...
 
     def flops(self, target: Target, sequences: TokenRows) -> int:
         """Return the floating-point operations of reading every sequence once, one by one."""
-        ...
 
 
 class EngineWrapper:

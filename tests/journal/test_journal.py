@@ -206,18 +206,6 @@ def test_what_is_no_journal_is_refused(tmp_path):
     assert (tmp_path / FILE).read_text() == "something else altogether\n"
 
 
-@pytest.mark.parametrize("write", [True, False])
-def test_the_journal_of_an_earlier_version_is_refused_and_stays(tmp_path, write):
-    begun(tmp_path)
-    content = (tmp_path / FILE).read_bytes()
-    assert content.startswith(b"fedaudit journal 2\n")
-    old = content.replace(b"journal 2", b"journal 1", 1)
-    (tmp_path / FILE).write_bytes(old)
-    with pytest.raises(InputError, match=r"journal\.bin is of an earlier fedaudit: finish it with"):
-        load(tmp_path, write=write)
-    assert (tmp_path / FILE).read_bytes() == old
-
-
 def test_without_its_key_it_is_refused(tmp_path):
     begun(tmp_path)
     (tmp_path / KEY).unlink()
@@ -366,3 +354,14 @@ def test_a_header_that_says_other_things_is_refused(tmp_path, said):
     (tmp_path / KEY).write_text("00" * 32)
     with pytest.raises(InputError, match="is no journal of this version"):
         load(tmp_path, write=False)
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_a_journal_of_an_earlier_version_is_refused_and_stays(tmp_path, write):
+    begun(tmp_path)
+    path = tmp_path / FILE
+    path.write_bytes(path.read_bytes().replace(b"fedaudit journal 2", b"fedaudit journal 1", 1))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"journal\.bin is of an earlier version of fedaudit"):
+        load(tmp_path, write=write)
+    assert path.read_bytes() == before

@@ -13,6 +13,7 @@ from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.api.templates import PromptTemplate
+from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import engine, protocol
 from fedaudit.engine.parallel.engine import PIECES, ParallelEngine, merge_answers, split_items
@@ -195,6 +196,8 @@ def test_what_needs_the_model_itself_has_it_here(several, local):
     assert here is engine.local_engine(several)
     assert here.base.sha256 == local.base.sha256
     assert engine.local_engine(local) is local
+    with pytest.raises(UsageError, match="needs the model itself"):
+        engine.local_engine(FakeEngine(lambda *_: ""))
 
 
 def test_by_default_the_engine_is_here():
