@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.extraction.prefix_attack import PrefixAttack
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.hooks import hookimpl
 from fedaudit.api.plugin import Attack, Result
 from fedaudit.api.records import Finding, Measurement
@@ -38,7 +39,7 @@ class Sloppy(Attack):
     broken: str = ""
 
     def run(self, case):
-        case.engine.generate(case.tuned, [probe(case)], seed=0)
+        case.engine.generate(case.tuned, GenerationBatch([probe(case)], seed=0))
         parts = {{"severity": "high", "label": "PERSON", "measurement": "sloppy guesses"}}
         evidence = {{
             "text": NAME,
@@ -69,10 +70,10 @@ class Sloppy(Attack):
 
 
 def probe(case):
-    from fedaudit.api.records import Probe
+    from fedaudit.api.records import GenerationRequest
 
     prompt = case.engine.tokenize(["The claimant"])[0].ids
-    return Probe(prompt=prompt, samples=1, max_new_tokens=4)
+    return GenerationRequest(prompt=prompt, samples=1, max_new_tokens=4)
 
 
 @hookimpl
