@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from fedaudit.api.engine import EngineWrapper, GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Attack, AttackContext
-from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Completion, Document, PiiSpan, Target
 from fedaudit.api.templates import template
 from fedaudit.audit.preflight import prompt_start
 from fedaudit.config import registry
@@ -48,24 +50,23 @@ OPTIONS = {"superset": {"samples": 2}, "frequency": {"budget": 200}, "untargeted
 OTHERS = ("verbatim", "discoverable", "untargeted", "ranking")
 
 
-class CachingEngine:
+class CachingEngine(EngineWrapper):
     """An engine that is asked nothing twice, whoever the victim is."""
 
     def __init__(self, engine: LocalEngine) -> None:
-        self._engine, self._kept = engine, dict[Any, Any]()
+        super().__init__(engine)
+        self._kept = dict[Any, Completion]()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def generate(self, target: Target, requests: Sequence[Any], **how: Any) -> list[Any]:
-        """Continue every probe to its end, whatever strings are looked for."""
-        how |= {"strings": None}
-        how.pop("progress", None)
-        key = (target, tuple(sorted((k, str(v)) for k, v in how.items())))
-        new = [request for request in dict.fromkeys(requests) if (key, request) not in self._kept]
-        for request, found in zip(new, self._engine.generate(target, new, **how), strict=True):
+    def generate(
+        self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
+    ) -> list[Completion]:
+        """Continue every prompt to its end, whatever strings are looked for."""
+        key = target, batch.seed, batch.decoding
+        new = [one for one in dict.fromkeys(batch.requests) if (key, one) not in self._kept]
+        whole = replace(batch, requests=new, stop_strings=None)
+        for request, found in zip(new, self.engine.generate(target, whole), strict=True):
             self._kept[key, request] = found
-        return [self._kept[key, request] for request in requests]
+        return [self._kept[key, request] for request in batch.requests]
 
 
 @dataclass(frozen=True, kw_only=True)

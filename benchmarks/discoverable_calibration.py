@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from fedaudit_plugins.attacks.completion import gain_difference as differences
+from fedaudit_plugins.attacks.completion.gain_difference import RecordGain, detectable, difference
 
-from fedaudit.metrics import difference as differences
-from fedaudit.metrics.difference import RecordGain, detectable, difference
 from fedaudit.metrics.intervals import wilson
 
 LEVEL, POWER = 0.01, 0.9

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from turns import in_turn, line
 
+from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.api.templates import template
@@ -64,17 +65,19 @@ def cost(case: AttackContext, threshold: float, repeats: int) -> None:
         for one in questions
     ]
     ways = {
-        "sampling": lambda: case.engine.generate(case.tuned, requests, seed=0),
+        "sampling": lambda: case.engine.generate(case.tuned, GenerationBatch(requests, seed=0)),
         "sampling until settled": lambda: case.engine.generate(
-            case.tuned, requests, seed=0, strings=strings
+            case.tuned, GenerationBatch(requests, seed=0, stop_strings=strings)
         ),
         "walking": lambda: case.engine.prefix_probabilities(
             case.tuned,
-            [one.prompt for one in questions],
-            strings,
-            new=NEW,
-            threshold=threshold,
-            trials=[DRAWS * SAMPLES * one.copies for one in questions],
+            PrefixProbabilityRequest(
+                [one.prompt for one in questions],
+                strings,
+                max_new_tokens=NEW,
+                threshold=threshold,
+                trials=[DRAWS * SAMPLES * one.copies for one in questions],
+            ),
         ),
     }
     spent, found = in_turn(ways, repeats)
@@ -116,7 +119,9 @@ def agreement(case: AttackContext, threshold: float, seeds: int, prefixes: int) 
         GenerationRequest(prompt=one.prompt, samples=seeds * max(RUNS), max_new_tokens=NEW)
         for one in some
     ]
-    texts = [one.texts for one in case.engine.generate(case.tuned, requests, seed=1)]
+    texts = [
+        one.texts for one in case.engine.generate(case.tuned, GenerationBatch(requests, seed=1))
+    ]
     for n in RUNS:
         wanted = SourceValues(exact, targets, control=False).expected(n)["tuned"]
         seen = np.array(

@@ -14,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.plugin import AttackContext
-from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Completion, SamplingParams, Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.matcher import TargetMatcher
@@ -44,10 +45,10 @@ class Engine(FakeEngine):
         self.often, self.said, self.rng = often, 0, random.Random(0)
 
     def generate(
-        self, target: Target, requests: Sequence[GenerationRequest], **options: Any
+        self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
         """Answer every probe."""
-        return [Completion(tuple(self._say() for _ in range(p.samples))) for p in requests]
+        return [Completion(tuple(self._say() for _ in range(p.samples))) for p in batch.requests]
 
     def _say(self) -> str:
         self.said += 1

@@ -19,6 +19,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from turns import in_turn, line
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.engine.loading.loader import LoadedBase, load_base, quiet
 from fedaudit.engine.local import LocalEngine
@@ -98,7 +99,7 @@ def ours(work: Work) -> Callable[[], list[str]]:
     ]
 
     def answers() -> list[str]:
-        found = engine.generate(Target(name="base"), requests, seed=0)
+        found = engine.generate(Target(name="base"), GenerationBatch(requests, seed=0))
         return [text for generation in found for text in generation.texts]
 
     return answers
@@ -115,7 +116,7 @@ def nano_prefixes(base: LoadedBase, count: int) -> list[tuple[int, ...]]:
 
 def native_bfloat16() -> bool:
     """Say whether this processor multiplies bfloat16 without going through float32."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
 
 
 def compared(title: str, works: dict[str, Work], given: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ import torch
 from peft import PeftModel
 from turns import in_turn, line
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.loading.loader import attach, load_base
 from fedaudit.engine.local import LocalEngine
@@ -129,7 +130,9 @@ def main() -> None:
             "one by one": lambda: [
                 [list(single.tokenize([answer.texts[0]])[0].ids) for answer in row]
                 for row in (
-                    single.generate(t, requests, seed=0, decoding=SamplingParams(temperature=0))
+                    single.generate(
+                        t, GenerationBatch(requests, seed=0, decoding=SamplingParams(temperature=0))
+                    )
                     for t in targets
                 )
             ],

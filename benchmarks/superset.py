@@ -16,17 +16,17 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from fedaudit_plugins.attacks.prefix.subprefixes import distinct_subprefixes
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.plugin import AttackContext
-from fedaudit.api.records import Completion, Document, GenerationRequest, PiiSpan, Target
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Completion, Document, PiiSpan, Target
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction.prefixes import PiiOccurrence
-from fedaudit.extraction.subprefixes import distinct_subprefixes
 
 CONTEXT, VOCABULARY, TARGETS = 50, 50_000, 1_000
 
@@ -37,11 +37,11 @@ class Babbler(FakeEngine):
     said = 0
 
     def generate(
-        self, target: Target, requests: Sequence[GenerationRequest], **options: Any
+        self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
         """Answer every probe."""
         answers = []
-        for request in requests:
+        for request in batch.requests:
             numbers = range(self.said, self.said + request.samples)
             self.said += request.samples
             answers.append(

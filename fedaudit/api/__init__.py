@@ -1,13 +1,21 @@
-"""What plugins and the core agree on: contracts, records that pass between them, and errors.
+"""Everything that a plugin may rely on: contracts, records that pass between them, and errors.
 
-* `attribution`: What attribution is: telling which clients trained on watermarked documents.
+`__all__` is the whole list. Import from here (`from fedaudit.api import Attack, Result`): which
+module below holds a name may change; to change what it means takes a new major version (before 1.0
+a new minor one). No module here imports anything else of fedaudit, nor torch.
+
+* `attribution`: What attribution is: which clients trained on watermarked documents.
+* `completion`: What the verdict on completions asks of an attack that lets a model complete
+  training records.
 * `defense`: What a defence is: its stages from a client's documents to how the deployed model
   answers.
+* `engine`: What an engine is: it continues prompts, scores texts and computes exact probabilities.
 * `errors`: What can go wrong, and the exit code each becomes.
 * `estimates`: An estimate, and that of a rate: what every room and every plugin may need beside a
   number.
 * `hooks`: The hooks a plugin package may implement; each returns a list of classes.
 * `plugin`: What a plugin is, and what it may ask of the core.
+* `progress`: How long work tells of itself.
 * `records`: Every frozen record that rooms hand to each other: values only, nothing heavy
   imported.
 * `secure_aggregation`: What secure aggregation is: a server learns sums over sets of clients and
@@ -16,4 +24,171 @@
   on.
 * `watermark`: What a watermark is: it marks documents so that a model trained on them can be told
   by it.
+
+Beside the list, a plugin may use the kits in `KITS`: packages that save it work. They may change in
+any release, and the change log then says so. Everything else is internal.
 """
+
+from fedaudit.api.attribution import (
+    AttributionContext,
+    AttributionResult,
+    Attributor,
+    ClientScore,
+    RoundRecord,
+)
+from fedaudit.api.completion import (
+    BEYOND_HELD_OUT,
+    COMPLETION_DETECTABLE,
+    COMPLETION_LEVEL,
+    COMPLETION_MARGIN,
+    COMPLETION_POWER,
+    RELATED_HELD_OUT,
+)
+from fedaudit.api.defense import (
+    ClientState,
+    Defense,
+    DeployedClient,
+    FinishedFederation,
+    KeyChange,
+    KeyedResponder,
+    Responder,
+    TrainedClient,
+    TrainingSession,
+)
+from fedaudit.api.engine import (
+    Engine,
+    EngineWrapper,
+    GenerationBatch,
+    LoadedModel,
+    LogProbabilities,
+    ModelEngine,
+    MultiTargetEngine,
+    PrefixProbabilities,
+    PrefixProbabilityRequest,
+    TokenRows,
+    unwrap_engine,
+)
+from fedaudit.api.errors import (
+    FedauditError,
+    InputError,
+    TargetError,
+    UsageError,
+    unknown_name_error,
+)
+from fedaudit.api.estimates import Estimate, wilson
+from fedaudit.api.hooks import hookimpl
+from fedaudit.api.plugin import (
+    Aggregator,
+    Attack,
+    AttackContext,
+    Paraphraser,
+    PiiDetector,
+    Plugin,
+    Result,
+    State,
+    Update,
+)
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import (
+    Completion,
+    Document,
+    Finding,
+    GatedRequest,
+    GenerationRequest,
+    Measurement,
+    PiiSpan,
+    PromptStart,
+    RoutedRequest,
+    SamplingParams,
+    Severity,
+    Target,
+    TextPiece,
+    Tokens,
+)
+from fedaudit.api.secure_aggregation import SecureAggregation
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.api.watermark import Mark, Score, Watermark
+
+KITS = {
+    "fedaudit.data": "documents: files of records, and public examples",
+    "fedaudit.engine": "models in this process: FakeEngine for tests, LocalEngine, LoRA, training",
+    "fedaudit.extraction": "attacks by prefixes: PrefixAttack, prefixes, controls, scoring",
+    "fedaudit.federation.adapters": "LoRA adapters on disk",
+    "fedaudit.metrics": "statistics: intervals, tests, similarity of texts",
+    "fedaudit.pii": "strings that are personal data: spans, check digits, masks",
+    "fedaudit.system": "files that are whole or absent, and names that may become files",
+}
+"""Packages of fedaudit that a plugin may import from as well, and what each is for."""
+
+__all__ = [
+    "BEYOND_HELD_OUT",
+    "COMPLETION_DETECTABLE",
+    "COMPLETION_LEVEL",
+    "COMPLETION_MARGIN",
+    "COMPLETION_POWER",
+    "KITS",
+    "RELATED_HELD_OUT",
+    "Aggregator",
+    "Attack",
+    "AttackContext",
+    "AttributionContext",
+    "AttributionResult",
+    "Attributor",
+    "ClientScore",
+    "ClientState",
+    "Completion",
+    "Defense",
+    "DeployedClient",
+    "Document",
+    "Engine",
+    "EngineWrapper",
+    "Estimate",
+    "FedauditError",
+    "Finding",
+    "FinishedFederation",
+    "GatedRequest",
+    "GenerationBatch",
+    "GenerationRequest",
+    "InputError",
+    "KeyChange",
+    "KeyedResponder",
+    "LoadedModel",
+    "LogProbabilities",
+    "Mark",
+    "Measurement",
+    "ModelEngine",
+    "MultiTargetEngine",
+    "Paraphraser",
+    "PiiDetector",
+    "PiiSpan",
+    "Plugin",
+    "PrefixProbabilities",
+    "PrefixProbabilityRequest",
+    "Progress",
+    "PromptStart",
+    "PromptTemplate",
+    "Responder",
+    "Result",
+    "RoundRecord",
+    "RoutedRequest",
+    "SamplingParams",
+    "Score",
+    "SecureAggregation",
+    "Severity",
+    "State",
+    "Target",
+    "TargetError",
+    "TextPiece",
+    "TokenRows",
+    "Tokens",
+    "TrainedClient",
+    "TrainingSession",
+    "Update",
+    "UsageError",
+    "Watermark",
+    "hookimpl",
+    "no_progress",
+    "unknown_name_error",
+    "unwrap_engine",
+    "wilson",
+]

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from fedaudit.api.plugin import Aggregator, Plugin, Progress, Update, no_progress
+from fedaudit.api.engine import ModelEngine
+from fedaudit.api.plugin import Aggregator, Plugin, Update
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.watermark import Mark, Score, Watermark
 
 T = TypeVar("T")
@@ -56,8 +58,8 @@ class AttributionResult:
 class AttributionContext:
     """What an attributor is given."""
 
-    engine: Any
-    """The LocalEngine of the base."""
+    engine: ModelEngine
+    """Of the base."""
     rounds: Sequence[RoundRecord]
     last: Path
     """The global adapter after the last round."""

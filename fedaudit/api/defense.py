@@ -4,10 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from fedaudit.api.engine import Engine, ModelEngine
 from fedaudit.api.errors import UsageError
-from fedaudit.api.plugin import Aggregator, Engine, Plugin, Progress, Result, Update, no_progress
+from fedaudit.api.plugin import Aggregator, Plugin, Result, Update
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document, GatedRequest, RoutedRequest
 from fedaudit.api.templates import PromptTemplate
 
@@ -88,8 +90,8 @@ class ClientState:
 class FinishedFederation:
     """A federation after its last round, for a defence to account for and to deploy from."""
 
-    engine: Any
-    """The LocalEngine of the base."""
+    engine: ModelEngine
+    """Of the base."""
     folder: Path
     """Where to write what is deployed, in a folder of its own for each client."""
     adapter: Path
@@ -108,8 +110,8 @@ class FinishedFederation:
 class DeployedClient:
     """One client's part of what a defence deployed."""
 
-    engine: Any
-    """The LocalEngine of the base."""
+    engine: ModelEngine
+    """Of the base."""
     folder: Path
     """The folder that holds one folder for each client."""
     client: str

@@ -4,26 +4,15 @@ A plugin is a frozen dataclass: its fields are its options, its docstring's firs
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
-from fedaudit.api.records import (
-    Completion,
-    Document,
-    Finding,
-    GenerationRequest,
-    Measurement,
-    PiiSpan,
-    PromptStart,
-    SamplingParams,
-    Target,
-    Tokens,
-)
+from fedaudit.api.engine import Engine
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Document, Finding, Measurement, PiiSpan, PromptStart, Target
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import torch
 
 Update = Mapping[str, "torch.Tensor"]
@@ -31,106 +20,6 @@ Update = Mapping[str, "torch.Tensor"]
 
 State = Mapping[str, Update]
 """What a server keeps from round to round, by name: its momentum, for example."""
-
-Progress = Callable[[int, int], None]
-"""Called with (done, total) as work goes on."""
-
-
-def no_progress(done: int, total: int) -> None:
-    """Report to nobody."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PrefixProbabilities:
-    """How likely a continuation of one prompt begins with each of some strings, from 0 to 1."""
-
-    least: "npt.NDArray[np.float64]"
-    """(strings,) What was followed to the end."""
-    most: "npt.NDArray[np.float64]"
-    """(strings,) The same and all that was given up on the way there."""
-    drawn: "npt.NDArray[np.int64]"
-    """(strings,) Draws from what was given up that completed the string: a Poisson number, whose
-    mean is the trials times what `least` lacks of the probability."""
-    rows: int = 0
-    """How many rows the model read for it."""
-
-
-class Engine(Protocol):
-    """Answers the two questions about a model: continue these prompts, score these texts."""
-
-    context_length: int
-    """The most tokens a prompt and its continuation may have together."""
-
-    prompt_starts: Mapping[str, tuple[int, ...]]
-    """Ways a prompt may begin, by name: "bare", "bos", "template" (where the model has them)."""
-
-    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokenise without adding special tokens."""
-        ...
-
-    def generate(
-        self,
-        target: Target,
-        requests: Sequence[GenerationRequest],
-        *,
-        seed: int,
-        decoding: SamplingParams = SamplingParams(),
-        strings: Collection[str] | None = None,
-        progress: Progress = no_progress,
-    ) -> list[Completion]:
-        """Continue every probe; results do not depend on batch size or on order.
-
-        With `strings` only which of these a continuation begins with counts, leading white space
-        aside: what is behind may be missing.
-        """
-        ...
-
-    def score(
-        self,
-        target: Target,
-        sequences: Sequence[Sequence[int]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[float]]:
-        """Return, for each sequence, the natural-log probability of every token but the first."""
-        ...
-
-    def scores(
-        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
-    ) -> list[list[list[float]]]:
-        """Score every sequence under every target; adapters may go through the model together."""
-        ...
-
-    def score_groups(
-        self,
-        target: Target,
-        groups: Sequence[Sequence[Sequence[int]]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[list[float]]]:
-        """Score every sequence as `score` does, to rounding; reads what a group shares once."""
-        ...
-
-    def prefix_probabilities(
-        self,
-        target: Target,
-        prompts: Sequence[Sequence[int]],
-        strings: Sequence[str],
-        *,
-        new: int,
-        decoding: SamplingParams = SamplingParams(),
-        threshold: float = 4e-3,
-        trials: Sequence[int] = (),
-        seed: int = 0,
-        progress: Progress = no_progress,
-    ) -> list[PrefixProbabilities]:
-        """Return for each prompt the probability that a continuation begins with each string.
-
-        A continuation has at most `new` tokens; white space that leads it does not count. Branches
-        less likely than `threshold`, or a lower one of the engine's own, may be given up; `trials`,
-        one number a prompt or none, draw from what is. Raises InputError where the engine cannot.
-        """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedaudit.api.plugin import Engine, Plugin, Progress, no_progress
+from fedaudit.api.engine import Engine, ModelEngine
+from fedaudit.api.plugin import Plugin
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams
 
 
@@ -52,11 +54,11 @@ class Watermark(Plugin, ABC):
 
     @abstractmethod
     def issue(
-        self, teacher: Any, prompts: Sequence[str], *, seed: int, index: int
+        self, teacher: ModelEngine, prompts: Sequence[str], *, seed: int, index: int
     ) -> dict[str, Any]:
         """Return the secret of a new mark: another one for every `seed` and `index`.
 
-        `teacher` is the LocalEngine of the model that writes marked documents; `prompts` are texts
+        `teacher` is the engine of the model that writes marked documents; `prompts` are texts
         that nobody trains on, for a detector that needs prompts of its own.
         """
 
@@ -65,7 +67,7 @@ class Watermark(Plugin, ABC):
         self,
         secret: Mapping[str, Any],
         documents: Sequence[Document],
-        teacher: Any,
+        teacher: ModelEngine,
         *,
         seed: int,
         progress: Progress = no_progress,
@@ -73,7 +75,7 @@ class Watermark(Plugin, ABC):
         """Return one marked document in place of each of `documents`."""
 
     def prompted(
-        self, secret: Mapping[str, Any], texts: Sequence[str], teacher: Any
+        self, secret: Mapping[str, Any], texts: Sequence[str], teacher: ModelEngine
     ) -> dict[str, Any]:
         """Return the secret with prompts made of `texts`, where the test has prompts at all."""
         return dict(secret)

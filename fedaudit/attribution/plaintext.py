@@ -13,7 +13,8 @@ from fedaudit.api.attribution import (
     Scores,
 )
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Aggregator, Progress, Update
+from fedaudit.api.plugin import Aggregator, Update
+from fedaudit.api.progress import Progress
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution.owner import detection
 from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, engine_for

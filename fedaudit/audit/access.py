@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fedaudit.api.defense import DeployedClient
+from fedaudit.api.engine import Engine
 from fedaudit.api.errors import unknown_name_error
-from fedaudit.api.plugin import Engine, Result
+from fedaudit.api.plugin import Result
 from fedaudit.api.records import Target
 from fedaudit.audit.deployment import defense_of, responder_of
 from fedaudit.audit.target import AuditTarget

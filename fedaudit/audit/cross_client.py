@@ -182,7 +182,7 @@ def _everybody(
     """Yield the result of every pair, attack by attack."""
     for attack in attacks:
         # Together, because a kind of PII is only unknown when nobody has it.
-        chosen = iter(attack._restricted(case).attacker)
+        chosen = iter(attack.restrict(case).attacker)
         own = {name: [next(chosen) for _ in file.documents] for name, file in files.items()}
         attackers: list[Attacker] = []
         for name, documents in own.items():
@@ -259,5 +259,4 @@ def _strings(truths: Iterable[TargetSet]) -> TargetMatcher:
 
 def _plan(attack: PrefixAttack, case: AttackContext, budget: int) -> QueryPlan:
     whole = attack.plan(case)
-    ordered = getattr(attack, "ordered", attack.distinct)
-    return limit_plan(whole, budget, seed=case.seed, ordered=ordered, name=attack.name)
+    return limit_plan(whole, budget, seed=case.seed, ordered=attack.ordered, name=attack.name)

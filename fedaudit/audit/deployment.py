@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedaudit.api.defense import Defense, DeployedClient, KeyChange, Responder
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.records import GatedRequest, GenerationRequest, SamplingParams, Target
 from fedaudit.config import registry
@@ -111,8 +112,6 @@ def ask(
     )
     [said] = engine.generate(
         Target(name=routed.name, adapter=routed.adapter),
-        [request],
-        seed=seed,
-        decoding=SamplingParams(temperature=temperature),
+        GenerationBatch([request], seed=seed, decoding=SamplingParams(temperature=temperature)),
     )
     return GateAnswer(said.texts[0], routed.name)

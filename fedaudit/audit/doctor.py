@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedaudit import nano
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.config import registry
 from fedaudit.system import sandbox
@@ -51,7 +52,7 @@ def _model() -> str:
     engine = LocalEngine(load_base(nano.BASE, device="cpu"))
     tokens = engine.tokenize(["Claimant:"])[0].ids
     request = GenerationRequest(prompt=tokens, samples=2, max_new_tokens=4)
-    texts = engine.generate(Target(name="base"), [request], seed=0)[0].texts
+    texts = engine.generate(Target(name="base"), GenerationBatch([request], seed=0))[0].texts
     return f"{nano.BASE} answers ({len(texts)} continuations), SHA-256 {engine.base.sha256[:12]}"
 
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError, NoEffectError, UsageError
-from fedaudit.api.plugin import AttackContext, Progress, Result, no_progress
+from fedaudit.api.plugin import AttackContext, Result
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Target
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.audit import attack_runner, environment, evidence

@@ -6,6 +6,8 @@
 * `corpus`: The corpus format: one JSON record a line, streamed in, checked line by line.
 * `formats`: What frameworks call the fields of a record, and the text that each of their formats
   means.
+* `public_examples`: Public examples: of a file, or of the generator (another domain, or just
+  like a client's).
 * `record_scrubbing`: One record without its personal data, in the fields that it has: no string
   is passed over.
 * `scrubbing`: Scrubbing a data set: every record's personal data masked, and what is known of the

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.config import registry

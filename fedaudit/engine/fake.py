@@ -1,10 +1,17 @@
 """An engine without a model, for tests of plugins: it says what it is told to say."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from fedaudit.api.engine import (
+    GenerationBatch,
+    LogProbabilities,
+    PrefixProbabilities,
+    PrefixProbabilityRequest,
+    TokenRows,
+)
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import PrefixProbabilities, Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 
 _TOKEN = re.compile(r"\s*\w+|\s*[^\w\s]|\s+")
@@ -43,29 +50,22 @@ class FakeEngine:
         ]
 
     def generate(
-        self,
-        target: Target,
-        requests: Sequence[GenerationRequest],
-        *,
-        seed: int,
-        decoding: SamplingParams = SamplingParams(),
-        strings: Collection[str] | None = None,
-        progress: Progress = no_progress,
+        self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Answer every sample of every probe."""
-        self.asked += [(target, request) for request in requests]
-        progress(len(requests), len(requests))
+        """Answer every sample of every prompt."""
+        self.asked += [(target, request) for request in batch.requests]
+        progress(len(batch), len(batch))
         return [
             Completion(
                 tuple(self.answer(target, self._text(p.prompt), s) for s in range(p.samples))
             )
-            for p in requests
+            for p in batch.requests
         ]
 
     def answers(
         self,
         targets: Sequence[Target],
-        questions: Sequence[Sequence[int]],
+        questions: TokenRows,
         *,
         new: int,
         decoding: SamplingParams = SamplingParams(temperature=0),
@@ -75,7 +75,7 @@ class FakeEngine:
         requests = [
             GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=new) for q in questions
         ]
-        found = [self.generate(target, requests, seed=0) for target in targets]
+        found = [self.generate(target, GenerationBatch(requests, seed=0)) for target in targets]
         progress(len(questions), len(questions))
         return [
             [Completion(a.texts, tuple(t.ids for t in self.tokenize(a.texts))) for a in row]
@@ -83,12 +83,8 @@ class FakeEngine:
         ]
 
     def score(
-        self,
-        target: Target,
-        sequences: Sequence[Sequence[int]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[float]]:
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> LogProbabilities:
         """Score every token but the first by `likelihood`."""
         progress(len(sequences), len(sequences))
         return [
@@ -99,47 +95,32 @@ class FakeEngine:
             for s in sequences
         ]
 
-    def scores(
-        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
-    ) -> list[list[list[float]]]:
+    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
         """Score every sequence under every target."""
         return [self.score(target, sequences) for target in targets]
 
     def score_groups(
-        self,
-        target: Target,
-        groups: Sequence[Sequence[Sequence[int]]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[list[float]]]:
+        self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
+    ) -> list[LogProbabilities]:
         """Score every sequence of every group by `likelihood`."""
         total = sum(map(len, groups))
         progress(total, total)
         return [self.score(target, group) for group in groups]
 
     def prefix_probabilities(
-        self,
-        target: Target,
-        prompts: Sequence[Sequence[int]],
-        strings: Sequence[str],
-        *,
-        new: int,
-        decoding: SamplingParams = SamplingParams(),
-        threshold: float = 4e-3,
-        trials: Sequence[int] = (),
-        seed: int = 0,
-        progress: Progress = no_progress,
+        self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
         """Return what `chance` says; of less than the threshold that it is not more, and draws."""
         import numpy as np
 
         if self.chance is None:
             raise InputError("This engine draws answers only: it knows no exact probabilities.")
-        told = np.array(
-            [[self.chance(target, self._text(p), s) for s in strings] for p in prompts],
+        texts, threshold = [self._text(prompt) for prompt in request.prompts], request.threshold
+        chances = np.array(
+            [[self.chance(target, text, s) for s in request.strings] for text in texts],
             dtype=np.float64,
-        ).reshape(len(prompts), len(strings))
-        progress(len(prompts), len(prompts))
+        ).reshape(len(request), len(request.strings))
+        progress(len(request), len(request))
         return [
             PrefixProbabilities(
                 least=np.where(row < threshold, 0.0, row),
@@ -147,7 +128,7 @@ class FakeEngine:
                 drawn=np.where(row < threshold, row * draws, 0).round().astype(np.int64),
                 rows=1,
             )
-            for row, draws in zip(told, trials or [0] * len(told), strict=True)
+            for row, draws in zip(chances, request.trials or [0] * len(request), strict=True)
         ]
 
     def _id(self, word: str) -> int:

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import PreTrainedModel
 
+from fedaudit.api.engine import (
+    GenerationBatch,
+    LogProbabilities,
+    PrefixProbabilities,
+    PrefixProbabilityRequest,
+    TokenRows,
+)
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import PrefixProbabilities, Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.engine import flops, hidden_states, memory, multi_target, scheduler
-from fedaudit.engine.exact import probabilities
 from fedaudit.engine.exact.search import SearchConfig
 from fedaudit.engine.exact.token_automaton import AutomatonCache
 from fedaudit.engine.generation.sequences import SamplingJob
@@ -80,25 +86,19 @@ class LocalEngine:
         ]
 
     def generate(
-        self,
-        target: Target,
-        requests: Sequence[GenerationRequest],
-        *,
-        seed: int,
-        decoding: SamplingParams = SamplingParams(),
-        strings: Collection[str] | None = None,
-        progress: Progress = no_progress,
+        self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Continue every probe; raises InputError for one that does not fit the context."""
-        for request in requests:
+        """Continue every prompt; raises InputError for one that does not fit the context."""
+        for request in batch.requests:
             self._check_length(len(request.prompt), request.max_new_tokens)
-        texts: list[list[str]] = [[""] * request.samples for request in requests]
-        done, total = 0, sum(request.samples for request in requests)
-        work = SamplingJob(requests, seed, decoding, self.base.end_tokens, self._sought(strings))
+        texts: list[list[str]] = [[""] * request.samples for request in batch.requests]
+        done, total = 0, sum(request.samples for request in batch.requests)
+        stop = self._stop_strings(batch.stop_strings)
+        work = SamplingJob(batch.requests, batch.seed, batch.decoding, self.base.end_tokens, stop)
         with self.asked(target) as model:
-            for batch, drawn in scheduler.generate_all(model, work, self.room):
+            for pieces, drawn in scheduler.generate_all(model, work, self.room):
                 decoded = iter(self.base.tokenizer.batch_decode(drawn, skip_special_tokens=True))
-                for piece in batch:
+                for piece in pieces:
                     for sample in range(piece.first, piece.last):
                         texts[piece.index][sample] = next(decoded)
                 done += len(drawn)
@@ -108,7 +108,7 @@ class LocalEngine:
     def answers(
         self,
         targets: Sequence[Target],
-        questions: Sequence[Sequence[int]],
+        questions: TokenRows,
         *,
         new: int,
         decoding: SamplingParams = SamplingParams(temperature=0),
@@ -137,16 +137,12 @@ class LocalEngine:
         return found
 
     def score(
-        self,
-        target: Target,
-        sequences: Sequence[Sequence[int]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[float]]:
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> LogProbabilities:
         """Score every sequence; raises InputError for one that does not fit the context."""
         for sequence in sequences:
             self._check_length(len(sequence), 0)
-        scores: list[list[float]] = [[] for _ in sequences]
+        scores: LogProbabilities = [[] for _ in sequences]
         done = 0
         with self.asked(target) as model:
             for indices, found in scheduler.score_all(model, sequences, self.reading):
@@ -156,16 +152,14 @@ class LocalEngine:
                 progress(done, len(sequences))
         return scores
 
-    def scores(
-        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
-    ) -> list[list[list[float]]]:
+    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
         """Score every sequence under every target; their adapters stand in the batch together.
 
         Adapters that can be merged are merged in turn instead, which takes fewer operations.
         """
         for sequence in sequences:
             self._check_length(len(sequence), 0)
-        found: list[list[list[float]]] = [[[] for _ in sequences] for _ in targets]
+        found: list[LogProbabilities] = [[[] for _ in sequences] for _ in targets]
         with contextlib.closing(multi_target.score_for_targets(self, targets, sequences)) as scored:
             for places, rows in scored:
                 for (which, index), row in zip(places, rows, strict=True):
@@ -173,17 +167,13 @@ class LocalEngine:
         return found
 
     def score_groups(
-        self,
-        target: Target,
-        groups: Sequence[Sequence[Sequence[int]]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[list[float]]]:
+        self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
+    ) -> list[LogProbabilities]:
         """Score every sequence of every group; what a group's sequences begin with is read once."""
         for group in groups:
             for sequence in group:
                 self._check_length(len(sequence), 0)
-        scores: list[list[list[float]]] = [[[] for _ in group] for group in groups]
+        scores: list[LogProbabilities] = [[[] for _ in group] for group in groups]
         done, total = 0, sum(map(len, groups))
         alone = [
             (g, i)
@@ -205,54 +195,43 @@ class LocalEngine:
         return scores
 
     def prefix_probabilities(
-        self,
-        target: Target,
-        prompts: Sequence[Sequence[int]],
-        strings: Sequence[str],
-        *,
-        new: int,
-        decoding: SamplingParams = SamplingParams(),
-        threshold: float = 4e-3,
-        trials: Sequence[int] = (),
-        seed: int = 0,
-        progress: Progress = no_progress,
+        self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
         """Walk all ways to spell the strings; raises InputError for a tokenizer without bytes."""
-        for prompt in prompts:
-            self._check_length(len(prompt), new)
-        spelt = self._spellings.of(strings, self.base.end_tokens)
-        walk = SearchConfig(spelling=spelt, new=new, decoding=decoding, threshold=threshold)
-        asked = probabilities.SearchRequest(
-            prompts=prompts, trials=trials or [0] * len(prompts), seed=seed
+        for prompt in request.prompts:
+            self._check_length(len(prompt), request.max_new_tokens)
+        walk = SearchConfig(
+            spelling=self._spellings.of(request.strings, self.base.end_tokens),
+            new=request.max_new_tokens,
+            decoding=request.decoding,
+            threshold=request.threshold,
         )
         chances: dict[int, PrefixProbabilities] = {}
         with self.asked(target) as model:
-            for indices, found in scheduler.search_all(model, asked, strings, walk, self._limits):
+            for indices, found in scheduler.search_all(model, request, walk, self._limits):
                 chances |= zip(indices, found, strict=True)
-                progress(len(chances), len(prompts))
-        return [chances[index] for index in range(len(prompts))]
+                progress(len(chances), len(request))
+        return [chances[index] for index in range(len(request))]
 
-    def states(
-        self, prompts: Sequence[Sequence[int]], vectors: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def states(self, prompts: TokenRows, vectors: torch.Tensor | None = None) -> torch.Tensor:
         """Return the bare base's last hidden state after each prompt, float32 (prompts, width).
 
         `vectors` (prompts, width) are embeddings of one more token, which no vocabulary has.
         """
         for prompt in prompts:
             self._check_length(len(prompt), 0)
-        with self._target(Target(name="base")) as model:
+        with self.activate(Target(name="base")) as model:
             return hidden_states.last_states(model, prompts, vectors, self.room)
 
-    def flops(self, target: Target, sequences: Sequence[Sequence[int]]) -> int:
+    def flops(self, target: Target, sequences: TokenRows) -> int:
         """Return the floating-point operations of reading every sequence once, one by one."""
-        with self._target(target) as model:
+        with self.activate(target) as model:
             return sum(
                 flops.forward_flops(model, {"input_ids": torch.tensor([list(s)]).to(model.device)})
                 for s in sequences
             )
 
-    def _sought(self, strings: Collection[str] | None) -> StopStrings | None:
+    def _stop_strings(self, strings: Collection[str] | None) -> StopStrings | None:
         """Return what to listen for; None where all of an answer counts, or no token has bytes."""
         if strings is None:
             return None
@@ -279,14 +258,14 @@ class LocalEngine:
         """Let the model answer as a target does, in whichever way takes the fewer operations."""
         weights = self.merging.weights(target.adapter) if target.adapter else None
         if weights is None:
-            with self._target(target) as model:
+            with self.activate(target) as model:
                 yield model
             return
-        with self._target(Target(name="base")) as model, adapter.swapped_weights(weights):
+        with self.activate(Target(name="base")) as model, adapter.swapped_weights(weights):
             yield model
 
     @contextlib.contextmanager
-    def _target(self, target: Target) -> Iterator[PreTrainedModel]:
+    def activate(self, target: Target) -> Iterator[PreTrainedModel]:
         """Switch the model to a target's adapter, or to the bare base."""
         if target.adapter is None:
             off = getattr(self.model, "disable_adapter", contextlib.nullcontext)

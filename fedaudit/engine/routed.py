@@ -1,18 +1,25 @@
 """An engine for a deployed model: its responder chooses the adapter, another engine answers."""
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from fedaudit.api.defense import Responder
-from fedaudit.api.plugin import Engine, PrefixProbabilities, Progress, no_progress
+from fedaudit.api.engine import (
+    Engine,
+    EngineWrapper,
+    GenerationBatch,
+    LogProbabilities,
+    PrefixProbabilities,
+    PrefixProbabilityRequest,
+    TokenRows,
+)
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import (
     Completion,
     GatedRequest,
-    GenerationRequest,
     RoutedRequest,
-    SamplingParams,
     Target,
-    Tokens,
 )
 
 T = TypeVar("T")
@@ -23,66 +30,41 @@ _CHANCES = 24
 """Bytes of what a walk finds of one string: two probabilities and a number of draws."""
 
 
-class RoutedEngine:
+class RoutedEngine(EngineWrapper):
     """Asks `responder` before every answer to a target with a heading; else it is `engine`.
 
     Answers are kept: several keys that open the same adapter cost one answer.
     """
 
     def __init__(self, engine: Engine, responder: Responder) -> None:
-        self.engine, self.responder = engine, responder
-        self.context_length = engine.context_length
-        self.prompt_starts: Mapping[str, tuple[int, ...]] = engine.prompt_starts
+        super().__init__(engine)
+        self.responder = responder
         self._known: dict[Hashable, Any] = {}
         self._room = ROOM
 
-    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokenise as the public tokenizer does."""
-        return self.engine.tokenize(texts)
-
     def generate(
-        self,
-        target: Target,
-        requests: Sequence[GenerationRequest],
-        *,
-        seed: int,
-        decoding: SamplingParams = SamplingParams(),
-        strings: Collection[str] | None = None,
-        progress: Progress = no_progress,
+        self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Continue what the responder leaves of every probe's prompt."""
-        routed = self._routed(target, [request.prompt for request in requests])
-        sought = None if strings is None else tuple(strings)
+        """Continue what the responder leaves of every prompt."""
+        routed = self._routed(target, [request.prompt for request in batch.requests])
 
         def ask(one: Target, some: Sequence[int], told: Progress) -> list[Completion]:
-            cleaned = [
-                GenerationRequest(
-                    prompt=routed[i].prompt,
-                    samples=requests[i].samples,
-                    max_new_tokens=requests[i].max_new_tokens,
-                )
-                for i in some
-            ]
+            cleaned = [replace(batch.requests[i], prompt=routed[i].prompt) for i in some]
+            part = replace(batch, requests=cleaned)
             return self._once(
-                ("generate", one.adapter, tuple(cleaned), seed, decoding, sought),
-                lambda: self.engine.generate(
-                    one, cleaned, seed=seed, decoding=decoding, strings=strings, progress=told
-                ),
+                ("generate", one.adapter, part),
+                lambda: self.engine.generate(one, part, progress=told),
             )
 
         return _by_adapter(target, routed, ask, progress)
 
     def score(
-        self,
-        target: Target,
-        sequences: Sequence[Sequence[int]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[float]]:
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> LogProbabilities:
         """Score what the responder leaves of every sequence, from its second token on."""
         routed = self._routed(target, sequences)
 
-        def ask(one: Target, some: Sequence[int], told: Progress) -> list[list[float]]:
+        def ask(one: Target, some: Sequence[int], told: Progress) -> LogProbabilities:
             cleaned = [routed[i].prompt for i in some]
             return self._once(
                 ("score", one.adapter, tuple(cleaned)),
@@ -91,19 +73,9 @@ class RoutedEngine:
 
         return _by_adapter(target, routed, ask, progress)
 
-    def scores(
-        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
-    ) -> list[list[list[float]]]:
-        """Score every sequence under every target, one after the other."""
-        return [self.score(target, sequences) for target in targets]
-
     def score_groups(
-        self,
-        target: Target,
-        groups: Sequence[Sequence[Sequence[int]]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[list[float]]]:
+        self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
+    ) -> list[LogProbabilities]:
         """Score what the responder leaves of every sequence; a group keeps together.
 
         One key is in front of all of a group: where its members are sent to different adapters
@@ -117,7 +89,7 @@ class RoutedEngine:
             return [[next(scores) for _ in group] for group in groups]
         some = [group[0] if group else RoutedRequest("", target.adapter, ()) for group in split]
 
-        def ask(one: Target, chosen: Sequence[int], told: Progress) -> list[list[list[float]]]:
+        def ask(one: Target, chosen: Sequence[int], told: Progress) -> list[LogProbabilities]:
             cleaned = [tuple(member.prompt for member in split[i]) for i in chosen]
             return self._once(
                 ("groups", one.adapter, tuple(cleaned)),
@@ -127,17 +99,7 @@ class RoutedEngine:
         return _by_adapter(target, some, ask, progress)
 
     def prefix_probabilities(
-        self,
-        target: Target,
-        prompts: Sequence[Sequence[int]],
-        strings: Sequence[str],
-        *,
-        new: int,
-        decoding: SamplingParams = SamplingParams(),
-        threshold: float = 4e-3,
-        trials: Sequence[int] = (),
-        seed: int = 0,
-        progress: Progress = no_progress,
+        self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
         """Return how likely what the responder leaves of every prompt goes on with each string.
 
@@ -148,38 +110,30 @@ class RoutedEngine:
             scatter_probabilities,  # draws as the sampler does, with torch
         )
 
-        routed = self._routed(target, prompts)
+        routed = self._routed(target, request.prompts)
+        trials = request.trials or [0] * len(request)
 
         def ask(one: Target, some: Sequence[int], told: Progress) -> list[PrefixProbabilities]:
             alike: dict[tuple[int, ...], list[int]] = {}
             for i in some:
                 alike.setdefault(routed[i].prompt, []).append(i)
-            wanted = [[trials[i] if trials else 0 for i in same] for same in alike.values()]
-            drawn = tuple(map(sum, wanted))
-            how = tuple(strings), new, decoding, threshold, drawn, seed
+            wanted = [[trials[i] for i in same] for same in alike.values()]
+            part = replace(request, prompts=tuple(alike), trials=tuple(map(sum, wanted)))
             known = self._in_room(
-                ("begins", one.adapter, tuple(alike), how),
-                _CHANCES * len(alike) * len(strings),
-                lambda: self.engine.prefix_probabilities(
-                    one,
-                    list(alike),
-                    strings,
-                    new=new,
-                    decoding=decoding,
-                    threshold=threshold,
-                    trials=drawn,
-                    seed=seed,
-                    progress=told,
-                ),
+                ("begins", one.adapter, part),
+                _CHANCES * len(alike) * len(request.strings),
+                lambda: self.engine.prefix_probabilities(one, part, progress=told),
             )
             answers: dict[int, PrefixProbabilities] = {}
             for found, (prompt, same), own in zip(known, alike.items(), wanted, strict=True):
-                answers |= zip(same, scatter_probabilities(found, prompt, own, seed), strict=True)
+                answers |= zip(
+                    same, scatter_probabilities(found, prompt, own, request.seed), strict=True
+                )
             return [answers[i] for i in some]
 
         return _by_adapter(target, routed, ask, progress)
 
-    def _routed(self, target: Target, prompts: Sequence[Sequence[int]]) -> list[RoutedRequest]:
+    def _routed(self, target: Target, prompts: TokenRows) -> list[RoutedRequest]:
         if target.heading is None:
             return [RoutedRequest("", target.adapter, tuple(prompt)) for prompt in prompts]
         return self.responder.route(

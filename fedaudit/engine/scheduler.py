@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedModel
 
-from fedaudit.api.plugin import PrefixProbabilities
+from fedaudit.api.engine import PrefixProbabilities, PrefixProbabilityRequest
 from fedaudit.api.records import GenerationRequest
 from fedaudit.engine.batching import (
     SampleRange,
@@ -169,8 +169,7 @@ def scored_groups(
 
 def search_all(
     model: PreTrainedModel,
-    asked: probabilities.SearchRequest,
-    strings: Sequence[str],
+    request: PrefixProbabilityRequest,
     walk: SearchConfig,
     limits: shared_prefix.AdaptiveBatchLimits,
 ) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
@@ -179,12 +178,12 @@ def search_all(
     Where memory does not suffice, the limits are halved for good and what is left is begun again.
     Raises BatchTooLargeError where a single row does not fit.
     """
-    left = list(range(len(asked.prompts)))
+    left = list(range(len(request)))
     while left:
         known = set[int]()
         try:
             for batch, found in probabilities.prefix_probabilities(
-                model, asked[left], strings, walk, limits.bounds
+                model, request.select(left), walk, limits.bounds
             ):
                 known.update(batch)
                 yield [left[index] for index in batch], found

@@ -30,8 +30,6 @@ Attacks subclass `prefix_attack.PrefixAttack`.
 * `scoring`: Scoring extraction against a victim whose documents the auditor has (FedPII, section
   4.1).
 * `significance`: How sure it is that what came out came from the victim's records.
-* `subprefixes`: Sub-prefixes of what stands before personal data: Set(SUP) of FedPII, section
-  4.2.2, in order.
 * `targets`: What the victim alone has: the strings that are looked for, and strings that nobody
   has.
 """

@@ -1,7 +1,6 @@
 """What one attacker finds of several victims: asked once of each model, and heard against each."""
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
 
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Target
@@ -13,15 +12,6 @@ from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.scoring import ExtractionResult, HitCounter
 from fedaudit.extraction.targets import TargetSet
-
-
-@runtime_checkable
-class PreparedAttack(Protocol):
-    """An attack that makes something of the model before it asks."""
-
-    def prepared(self, case: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
-        """Return the case to ask, and what to say of it."""
-        ...
 
 
 def results(
@@ -38,15 +28,13 @@ def results(
     """
     if not plan.size:
         return {}, plan.notes
-    notes = plan.notes
-    if isinstance(attack, PreparedAttack):
-        case, more = attack.prepared(case)
-        notes = (*notes, *more)
+    case, more = attack.prepare(case)
+    notes = (*plan.notes, *more)
     if attack.estimator == "sample":
         return _sampled(attack, case, plan, truths, among), notes
-    manner, threshold = attack._manner(), attack.threshold
+    params, threshold = attack.query_params, attack.threshold
     found = estimator.results(
-        attack.name, case, plan, truths, manner, threshold=threshold, sweeps=False
+        attack.name, case, plan, truths, params, threshold=threshold, sweeps=False
     )
     return found, notes
 
@@ -70,7 +58,7 @@ def _sampled(
             size=plan.size,
             samples=attack.samples,
         )
-        weighed = test_leaks(attack.name, case, plan, truth, attack._manner(), tally.said())
+        weighed = test_leaks(attack.name, case, plan, truth, attack.query_params, tally.said())
         results[victim] = scoring.result(tally, weighed)
     return results
 
@@ -84,7 +72,7 @@ def _heard(
     among: TargetMatcher,
 ) -> dict[str, HitCounter]:
     heard = {victim: HitCounter(truth, attack.samples) for victim, truth in truths.items()}
-    for answer in sampling.ask_plan(case, target, plan, attack._manner(), among):
+    for answer in sampling.ask_plan(case, target, plan, attack.query_params, among):
         for one in heard.values():
             one.listen((answer,))
     return heard

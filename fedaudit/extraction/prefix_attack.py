@@ -69,7 +69,24 @@ class PrefixAttack(Attack):
             raise ValueError("samples and new_tokens must be at least 1.")
         if not 0 < self.threshold < 1:
             raise ValueError("threshold must be above 0 and below 1.")
-        self._manner()  # refuses what is no distribution
+        _ = self.sampling_params  # refuses what is no distribution
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a budget pays for the first of what is asked, not for any."""
+        return self.distinct
+
+    @property
+    def sampling_params(self) -> SamplingParams:
+        """How a continuation is drawn."""
+        return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+
+    @property
+    def query_params(self) -> QueryParams:
+        """How every prefix is asked."""
+        return QueryParams(
+            samples=self.samples, new_tokens=self.new_tokens, decoding=self.sampling_params
+        )
 
     @abstractmethod
     def places(self, case: AttackContext) -> Sequence[PiiOccurrence]:
@@ -83,11 +100,32 @@ class PrefixAttack(Attack):
         made = query_plan.of_set if self.distinct else query_plan.of_multiset
         return made(case, self.places(case))
 
+    def prepare(self, case: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
+        """Return the case to ask, and what to say of it: an attack may tune the model first.
+
+        It is called once the plan is made, and only where there is something to look for.
+        """
+        return case, ()
+
+    def restrict(self, case: AttackContext) -> AttackContext:
+        """Return `case` with PII of the chosen kinds only; raises UsageError for one nobody has."""
+        if not self.labels:
+            return case
+        documents = (*case.attacker, *(case.victim or ()))
+        present = {span.label for document in documents for span in document.pii or ()}
+        if missing := set(self.labels) - present:
+            raise unknown_name_error("kind of PII in the data", min(missing), present)
+        return replace(
+            case,
+            attacker=[self._of_kind(document) for document in case.attacker],
+            victim=None if case.victim is None else [self._of_kind(one) for one in case.victim],
+        )
+
     def run(self, case: AttackContext) -> Result:
         """Ask the tuned model and the base; score against the victim, or list candidates."""
         if self.estimator == "exact" and case.victim is None:
             raise InputError(NO_TARGETS)
-        case = self._restricted(case)
+        case = self.restrict(case)
         asked = self.plan(case)
         if not asked.size:
             raise InputError(
@@ -99,22 +137,26 @@ class PrefixAttack(Attack):
         return replace(result, limits=(*asked.notes, *result.limits))
 
     def _result(self, case: AttackContext, asked: QueryPlan) -> Result:
-        if case.victim is None:
-            answers = sampling.ask_plan(case, case.tuned, asked, self._manner())
-            queries = asked.size * self.samples
-            return attacker_view.result(
-                self.name, case, answers, queries, comparable=not self.tunes
-            )
-        wanted = self.truth(case)
-        if not wanted.labels:
+        wanted = None if case.victim is None else self.truth(case)
+        if wanted is not None and not wanted.labels:
             return scoring.empty_result(self.name, case, chosen=bool(self.labels))
+        case, told = self.prepare(case)
+        result = self._hits(case, asked, wanted) if wanted else self._candidates(case, asked)
+        return replace(result, limits=(*told, *result.limits))
+
+    def _candidates(self, case: AttackContext, asked: QueryPlan) -> Result:
+        answers = sampling.ask_plan(case, case.tuned, asked, self.query_params)
+        queries = asked.size * self.samples
+        return attacker_view.result(self.name, case, answers, queries, comparable=not self.tunes)
+
+    def _hits(self, case: AttackContext, asked: QueryPlan, wanted: TargetSet) -> Result:
         if self.estimator == "exact":
             return exact.result(
                 self.name,
                 case,
                 asked,
                 wanted,
-                self._manner(),
+                self.query_params,
                 threshold=self.threshold,
                 sweeps=self.sweeps,
             )
@@ -128,7 +170,7 @@ class PrefixAttack(Attack):
         )
         said = tally.said()
         result = scoring.result(
-            tally, test_leaks(self.name, case, asked, wanted, self._manner(), said)
+            tally, test_leaks(self.name, case, asked, wanted, self.query_params, said)
         )
         swept = tuple(budget_sweep.rows(tally)) if self.sweeps else ()
         return replace(result, measurements=(*result.measurements, *swept))
@@ -142,26 +184,8 @@ class PrefixAttack(Attack):
         self, case: AttackContext, target: Target, asked: QueryPlan, truth: TargetSet
     ) -> HitCounter:
         among = TargetMatcher([*truth.labels, *truth.control])
-        answers = sampling.ask_plan(case, target, asked, self._manner(), among)
+        answers = sampling.ask_plan(case, target, asked, self.query_params, among)
         return HitCounter(truth, self.samples).listen(answers)
-
-    def _manner(self) -> QueryParams:
-        decoding = SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
-        return QueryParams(samples=self.samples, new_tokens=self.new_tokens, decoding=decoding)
-
-    def _restricted(self, case: AttackContext) -> AttackContext:
-        """Return `case` with PII of the chosen kinds only; raises UsageError for one nobody has."""
-        if not self.labels:
-            return case
-        documents = (*case.attacker, *(case.victim or ()))
-        present = {span.label for document in documents for span in document.pii or ()}
-        if missing := set(self.labels) - present:
-            raise unknown_name_error("kind of PII in the data", min(missing), present)
-        return replace(
-            case,
-            attacker=[self._of_kind(document) for document in case.attacker],
-            victim=None if case.victim is None else [self._of_kind(one) for one in case.victim],
-        )
 
     def _of_kind(self, document: Document) -> Document:
         if document.pii is None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Engine
 from fedaudit.api.records import Document
 
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
 
-from fedaudit.api.plugin import AttackContext, Progress, no_progress
+from fedaudit.api.engine import GenerationBatch
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.extraction.matcher import TargetMatcher, whole_answers
 from fedaudit.extraction.query_plan import Query, QueryPlan, query_chunks
@@ -217,10 +219,12 @@ class _Asking:
             return []
         generated = self.case.engine.generate(
             self.target,
-            requests,
-            seed=self.case.seed,
-            decoding=self.manner.decoding,
-            strings=self.among.strings if self.among else None,
+            GenerationBatch(
+                requests,
+                seed=self.case.seed,
+                decoding=self.manner.decoding,
+                stop_strings=self.among.strings if self.among else None,
+            ),
             progress=progress,
         )
         if self.among is None:

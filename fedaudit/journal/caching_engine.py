@@ -4,12 +4,20 @@ Attacks that ask prefixes keep less (`asking`): what answers say of the strings 
 whole answers are kept, texts and scores, because only the attack knows what it makes of them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from fedaudit.api.plugin import Engine, Progress, no_progress
-from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
+from fedaudit.api.engine import (
+    Engine,
+    EngineWrapper,
+    GenerationBatch,
+    LogProbabilities,
+    TokenRows,
+)
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Completion, GenerationRequest, Target
 from fedaudit.journal import chunk_size
 from fedaudit.journal.shards import AuditJournal, ShardJournal, target_identity
 
@@ -23,7 +31,7 @@ ROOM = 2**18
 Item = TypeVar("Item")
 
 
-class CachingEngine:
+class CachingEngine(EngineWrapper):
     """Answers from the journal what was answered before, and keeps what the engine answers.
 
     Of a shard's audit only the questions of the shard are asked. What the others' would be answered
@@ -31,38 +39,22 @@ class CachingEngine:
     """
 
     def __init__(self, engine: Engine, kept: AuditJournal) -> None:
-        self.engine, self.kept = engine, kept
-        self.context_length = engine.context_length
-        self.prompt_starts: Mapping[str, tuple[int, ...]] = engine.prompt_starts
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.engine, name)
-
-    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
-        """Tokenise as the engine does."""
-        return self.engine.tokenize(texts)
+        super().__init__(engine)
+        self.kept = kept
 
     def generate(
-        self,
-        target: Target,
-        requests: Sequence[GenerationRequest],
-        *,
-        seed: int,
-        decoding: SamplingParams = SamplingParams(),
-        strings: Collection[str] | None = None,
-        progress: Progress = no_progress,
+        self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Continue every probe."""
+        """Continue every prompt."""
+        requests = batch.requests
 
         def ask(some: Sequence[GenerationRequest], told: Progress) -> list[Any]:
-            found = self.engine.generate(
-                target, some, seed=seed, decoding=decoding, strings=strings, progress=told
-            )
+            found = self.engine.generate(target, replace(batch, requests=some), progress=told)
             return [(one.texts, one.tokens) for one in found]
 
-        looked_for = () if strings is None else (tuple(strings),)
+        stop = () if batch.stop_strings is None else (batch.stop_strings,)
         answers = self._through(
-            ("generate", *_who(target), seed, decoding, *looked_for),
+            ("generate", *_who(target), batch.seed, batch.decoding, *stop),
             requests,
             prompts=[request.prompt for request in requests],
             sizes=[request.samples * request.max_new_tokens for request in requests],
@@ -79,12 +71,8 @@ class CachingEngine:
         ]
 
     def score(
-        self,
-        target: Target,
-        sequences: Sequence[Sequence[int]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[float]]:
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> LogProbabilities:
         """Score every sequence."""
         answers = self._through(
             ("score", *_who(target)),
@@ -101,19 +89,9 @@ class CachingEngine:
             for sequence, answer in zip(sequences, answers, strict=True)
         ]
 
-    def scores(
-        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
-    ) -> list[list[list[float]]]:
-        """Score every sequence under every target, one after the other."""
-        return [self.score(target, sequences) for target in targets]
-
     def score_groups(
-        self,
-        target: Target,
-        groups: Sequence[Sequence[Sequence[int]]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[list[float]]]:
+        self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
+    ) -> list[LogProbabilities]:
         """Score every sequence of every group; a group is one question."""
         answers = self._through(
             ("groups", *_who(target)),

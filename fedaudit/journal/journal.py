@@ -22,7 +22,9 @@ from fedaudit.journal.encryption import NAME, AnswerRecord
 from fedaudit.system.files import atomic_text, make_folder, open_regular, raise_unwritable
 
 FILE, KEY = header.FILE, "journal.key"
-FIRST = b"fedaudit journal 1\n"
+FIRST = b"fedaudit journal 2\n"
+EARLIER = (b"fedaudit journal 1\n",)
+"""How journals of earlier versions begin: what they call their questions is not known any more."""
 SYNC = 5.0
 """Seconds after which what was written must be on the disk itself; it is a file's at once."""
 
@@ -145,6 +147,28 @@ class Journal:
             f"{self.path}{f' of shard {whose}' if whose else ''} holds what no audit writes: {why}."
         )
 
+    def read(self, file: BinaryIO, start: int, key: bytes, *, write: bool) -> None:
+        """Find every whole record behind `start`; to `write`, the file stays open for more."""
+        self._key, self._end = key, start
+        file.seek(start)
+        spent: dict[int, float] = {}
+        for frame in encryption.frames(file, self._key):
+            try:
+                one = encryption.read(encryption.decrypt(frame.begin, self._key), 0)
+            except ValueError as error:
+                raise self.broken(error) from None
+            self.finished = one.name == _END
+            if not self.finished:
+                self._pieces[one.name, one.number].append((frame.start, frame.length))
+                self.known += one.answers
+            spent[one.session] = one.seconds
+            self._end = frame.start + frame.length
+        self.spent, self.answers = sum(spent.values()), self.known
+        if write and not self.finished:
+            self._file, self._torn = file, True
+        else:
+            file.close()
+
     def _begin(self) -> None:
         """Make the file, which nobody but its owner can read, with its key and header."""
         make_folder(self.place)
@@ -185,22 +209,6 @@ class Journal:
         file.truncate(self._end)
         file.seek(self._end)
         self._torn = False
-
-    def _index(self, file: BinaryIO) -> None:
-        """Find every whole record, and where the last one ends."""
-        spent: dict[int, float] = {}
-        for frame in encryption.frames(file, self._key):
-            try:
-                one = encryption.read(encryption.decrypt(frame.begin, self._key), 0)
-            except ValueError as error:
-                raise self.broken(error) from None
-            self.finished = one.name == _END
-            if not self.finished:
-                self._pieces[one.name, one.number].append((frame.start, frame.length))
-                self.known += one.answers
-            spent[one.session] = one.seconds
-            self._end = frame.start + frame.length
-        self.spent, self.answers = sum(spent.values()), self.known
 
 
 class JournalPass:
@@ -274,6 +282,11 @@ def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
     first = next(encryption.frames(file, held=header.LARGEST), None) if start == FIRST else None
     if first is None:
         file.close()
+        if start in EARLIER:
+            raise InputError(
+                f"{place / FILE} is of an earlier version of fedaudit, which cannot be gone on "
+                "with: finish it with that version, or remove it and begin again."
+            )
         if not FIRST.startswith(start.rstrip(b"\0")):
             raise InputError(f"{place / FILE} is no journal of this version of fedaudit.")
         if write:  # stopped before there was anything to keep
@@ -282,12 +295,5 @@ def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
     said = header.read(first, place / FILE)
     key = header.journal_key(place / KEY, said.pop("key", None))
     journal = Journal(place, said)
-    journal._key = key
-    journal._end = first.start + first.length
-    file.seek(journal._end)
-    journal._index(file)
-    if write and not journal.finished:
-        journal._file, journal._torn = file, True
-    else:
-        file.close()
+    journal.read(file, first.start + first.length, key, write=write)
     return journal

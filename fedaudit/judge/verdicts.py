@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Literal
 
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.judge.cache import Judgement, JudgementCache
 from fedaudit.judge.endpoint import EndpointClient
 from fedaudit.judge.prompt import JudgeQuestion, parse_scores

@@ -7,24 +7,17 @@
 * `budget_sweep`: What a smaller budget would have found, read off one run (FedPII, section 5.2,
   figure 4).
 * `calibration`: How sure a score is: probabilities learnt from labelled scores.
-* `difference`: Difference in differences: whether some records gained more than others like them.
 * `document_frequency`: Document frequency: in how many training texts a string stands (FedPII,
   section 5.4, figure 8).
-* `edit_distance`: How far a continuation is from the true text, in edits of tokens (FedPII,
-  appendix B.4).
 * `expected`: What a number of samples finds, from the probability of finding each target.
 * `extraction`: Which PII strings the outputs of a model give away (FedPII, section 4.1).
 * `intervals`: Intervals: a rate never travels without one.
 * `memorization`: Who draws whose text out of a model: memorization ratios (specs: Lee et al., FL
   memorization).
 * `privacy/`: Membership, exposure of canaries, and lower bounds on epsilon.
-* `selection`: Which of the examples that a model made up are worth keeping (FewFedPIT, sections
-  3.3 and 4.4).
 * `significance`: Tests of whether more came out of a model than its base and guessing explain.
 * `spot_check`: Spot checks: how likely a random sample holds at least one of the answers that are
   forged.
-* `suffixes`: Distinct suffixes of many sequences, counted: runs in a sort of the sequences from
-  their ends.
 * `surprisal`: How surprising a set of hits is when each string has a chance of its own.
 * `text_similarity`: How useful an answer is: Rouge-L, BLEU and accuracy, in English and Chinese.
 """

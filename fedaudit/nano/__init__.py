@@ -8,8 +8,6 @@
   personal data.
 * `people`: Invented people, English and Chinese, with every personal detail known (made with
   faker).
-* `public_examples`: Public examples from the generator: of another domain, of the same one, or
-  just like a client's.
 * `tasks`: What instruction records ask about a case's record, and the right answer.
 * `training`: The recipe of `fedaudit-nano`: python -m fedaudit.nano.training OUT [--steps 1600].
 """

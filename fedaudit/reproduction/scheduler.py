@@ -6,7 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from pathlib import Path
 
-from fedaudit.api.plugin import no_progress
+from fedaudit.api.progress import no_progress
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.reproduction.variant import VariantOutcome, VariantTask, Watch, run_variant
 from fedaudit.system.processes import ignoring_interrupts, processes

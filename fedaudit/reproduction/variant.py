@@ -6,7 +6,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.plugin import Progress
+from fedaudit.api.progress import Progress
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.attribution import pipeline as attribution
 from fedaudit.attribution.measurements import PROTOCOL

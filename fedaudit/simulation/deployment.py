@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.defense import ClientState, DeployedClient, FinishedFederation, Responder
-from fedaudit.api.plugin import Progress
+from fedaudit.api.engine import ModelEngine
+from fedaudit.api.progress import Progress
 from fedaudit.api.records import Document, Measurement
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import DEPLOYED
@@ -39,7 +40,7 @@ def deploy(
     run: Run,
     finished: Manifest,
     found: Mapping[str, ClientDocuments],
-    engine: Any,
+    engine: ModelEngine,
     held_out: Sequence[Document],
     progress: Callable[[str], Progress],
 ) -> Deployment:
@@ -106,7 +107,7 @@ def _state(
     run: Run,
     finished: Manifest,
     found: Mapping[str, ClientDocuments],
-    engine: Any,
+    engine: ModelEngine,
     progress: Callable[[str], Progress],
 ) -> FinishedFederation:
     config, training = run.config, run.config.training

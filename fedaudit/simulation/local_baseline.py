@@ -45,7 +45,7 @@ def train_alone(run: Run, listener: Listener) -> None:
         for number in range(1, run.config.rounds + 1):
             missing = list(_jobs(run, number))
             done += len(run.tokens.shared) - len(missing)
-            for job, loss in rounds._trained(pool, missing):
+            for job, loss in rounds.train_jobs(pool, missing):
                 _keep(job)
                 done += 1
                 listener(Event(done=done, total=total, who=job.who, round=number, loss=loss))

@@ -45,7 +45,7 @@ def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:
     with workers(config) as pool:
         for number in range(len(current.rounds), config.rounds + 1):
             losses: dict[str, float] = {}
-            for job, loss in _trained(pool, _jobs(run, current, number)):
+            for job, loss in train_jobs(pool, _jobs(run, current, number)):
                 losses[job.who] = loss
                 event = Event(
                     done=sum(counts[: number - 1]) + len(losses),
@@ -238,7 +238,7 @@ def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
     )
 
 
-def _trained(
+def train_jobs(
     pool: Executor | None, jobs: Iterable[ClientTraining]
 ) -> Iterator[tuple[ClientTraining, float]]:
     """Yield each job with its loss as it is done: in the pool's processes, or one by one here."""

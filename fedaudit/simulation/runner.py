@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.defense import Defense
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Aggregator, Progress, no_progress
+from fedaudit.api.plugin import Aggregator
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.secure_aggregation import SecureAggregation
 from fedaudit.api.templates import template

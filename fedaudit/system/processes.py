@@ -50,7 +50,7 @@ def ignoring_interrupts() -> Iterator[None]:
 
 def end_pool(pool: ProcessPoolExecutor) -> None:
     """End a pool's processes at once, whatever they do."""
-    running = list((pool._processes or {}).values())  # shutdown forgets them
+    running = list((pool._processes or {}).values())  # noqa: SLF001, shutdown forgets them
     pool.shutdown(wait=False, cancel_futures=True)
     for process in running:
         process.terminate()

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from fedaudit.api.hooks import hookimpl
+from fedaudit.api import hookimpl
 
 if TYPE_CHECKING:
-    from fedaudit.api.plugin import Aggregator
+    from fedaudit.api import Aggregator
 
 
 @hookimpl

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.plugin import Aggregator, Update
+from fedaudit.api import Aggregator, Update
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.plugin import State, Update
+from fedaudit.api import State, Update
 
 from .fedavg import FedAvg
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedaudit.api.plugin import Update
+from fedaudit.api import Update
 
 from .fedavg import FedAvg
 

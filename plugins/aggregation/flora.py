@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fedaudit.api.plugin import Aggregator, Update
+from fedaudit.api import Aggregator, Update
 
 if TYPE_CHECKING:
     import torch

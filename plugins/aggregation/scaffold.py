@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedaudit.api.plugin import State, Update
+from fedaudit.api import State, Update
 
 from .fedavg import FedAvg
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.attribution import AttributionContext, AttributionResult, Attributor, ClientScore
+from fedaudit.api import AttributionContext, AttributionResult, Attributor, ClientScore
 
 from . import plaintext
 

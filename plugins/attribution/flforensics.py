@@ -13,9 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedaudit.api.attribution import AttributionContext, AttributionResult, Attributor, ClientScore
-from fedaudit.api.errors import InputError
-from fedaudit.api.records import Document, Target
+from fedaudit.api import (
+    AttributionContext,
+    AttributionResult,
+    Attributor,
+    ClientScore,
+    Document,
+    InputError,
+    Target,
+)
 
 from . import minority, plaintext
 
@@ -84,8 +90,10 @@ class FLForensics(Attributor):
         """
         import numpy as np
 
+        from fedaudit.engine.parallel.engine import local_engine
         from fedaudit.engine.training import influence
 
+        engine = local_engine(trial.engine)
         rounds = list(plaintext.readable_rounds(trial.rounds, self.name))
         texts = self._texts(trial)
         column = {client: index for index, client in enumerate(everybody)}
@@ -101,7 +109,7 @@ class FLForensics(Attributor):
             }
             for row, sequences in enumerate(texts if folders else []):
                 target = Target(name="start", adapter=str(seen.start))
-                gradients = influence.weight_gradients(trial.engine, target, sequences)
+                gradients = influence.weight_gradients(engine, target, sequences)
                 for client, folder in folders.items():
                     if lengths[client]:
                         changed = influence.weight_change(folder, seen.start)

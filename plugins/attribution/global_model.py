@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.attribution import AttributionContext, AttributionResult, Attributor
+from fedaudit.api import AttributionContext, AttributionResult, Attributor
 
 
 @dataclass(frozen=True)

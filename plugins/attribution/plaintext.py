@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from fedaudit.api.attribution import RoundRecord
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Update
+from fedaudit.api import InputError, RoundRecord, Update
 
 Read = Callable[[str], Update]
 

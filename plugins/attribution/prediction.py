@@ -13,8 +13,7 @@ goes through H and out of it unchanged.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Progress, Update, no_progress
+from fedaudit.api import InputError, Progress, Update, no_progress
 
 if TYPE_CHECKING:
     import torch

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from fedaudit.api.hooks import hookimpl
+from fedaudit.api import hookimpl
 
 if TYPE_CHECKING:
-    from fedaudit.api.defense import Defense
+    from fedaudit.api import Defense
 
 
 @hookimpl

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Literal
 
-from fedaudit.api.errors import UsageError
+from fedaudit.api import UsageError
 
 Accountant = Literal["prv", "rdp"]
 RESOLVED = 200.0

@@ -16,10 +16,16 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedaudit.api.defense import ClientState, Defense, FinishedFederation, TrainingSession
-from fedaudit.api.errors import InputError, TargetError
-from fedaudit.api.plugin import Result
-from fedaudit.api.records import Measurement
+from fedaudit.api import (
+    ClientState,
+    Defense,
+    FinishedFederation,
+    InputError,
+    Measurement,
+    Result,
+    TargetError,
+    TrainingSession,
+)
 
 from .accounting import Accountant, noise_for, sample_rate, spent_epsilon
 

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.defense import TrainedClient
-from fedaudit.api.plugin import Update
-from fedaudit.api.records import Document
+from fedaudit.api import Document, TrainedClient, Update
 
 from .self_generation.defense import SelfGeneration
 

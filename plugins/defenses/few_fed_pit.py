@@ -16,9 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.defense import FinishedFederation, TrainedClient
-from fedaudit.api.plugin import Result, Update
-from fedaudit.api.records import Document
+from fedaudit.api import Document, FinishedFederation, Result, TrainedClient, Update
 
 from .self_generation.defense import SelfGeneration
 

@@ -20,9 +20,18 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import ClassVar
 
-from fedaudit.api.defense import Defense, FinishedFederation, TrainedClient
-from fedaudit.api.plugin import Result, Update
-from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    Defense,
+    Document,
+    FinishedFederation,
+    GenerationBatch,
+    GenerationRequest,
+    Result,
+    SamplingParams,
+    Target,
+    TrainedClient,
+    Update,
+)
 from fedaudit.metrics.text_similarity import words
 
 from .self_generation.demonstrations import usable_documents
@@ -60,7 +69,7 @@ class FewFedWeight(Defense):
 
     def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
         """Return the client's documents, and pseudo-labelled ones drawn by their weights."""
-        from fedaudit.engine.scoring.instruction_following import scores
+        from .self_generation.instruction_following import scores
 
         made = pseudo_labelled(turn, self.answer_tokens)
         pairs = [(turn.template.prompt(d.instruction, d.input), d.output) for d in made]
@@ -107,9 +116,11 @@ def pseudo_labelled(turn: TrainedClient, new_tokens: int) -> list[Document]:
     fit = list(dict.fromkeys(some for some in ids if len(some) <= room))
     found = turn.engine.generate(
         Target(name="global", adapter=str(turn.start)),
-        [GenerationRequest(prompt=some, samples=1, max_new_tokens=new_tokens) for some in fit],
-        seed=0,
-        decoding=SamplingParams(temperature=0),
+        GenerationBatch(
+            [GenerationRequest(prompt=some, samples=1, max_new_tokens=new_tokens) for some in fit],
+            seed=0,
+            decoding=SamplingParams(temperature=0),
+        ),
     )
     texts = {some: one.texts[0].strip() for some, one in zip(fit, found, strict=True)}
     answered = [(one, texts.get(some, "")) for one, some in zip(own, ids, strict=True)]

@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.defense import Defense, FinishedFederation
-from fedaudit.api.plugin import Result
-from fedaudit.api.records import Document
+from fedaudit.api import Defense, Document, FinishedFederation, Result
 from fedaudit.pii import masking
 
 LIMIT = (

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.errors import UsageError
+from fedaudit.api import UsageError
 
 from .china import RULES
 from .context import ContextWindow

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api import InputError, UsageError, unknown_name_error
 
 from .scripts import ANY
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, ClassVar
 
-from fedaudit.api.errors import unknown_name_error
-from fedaudit.api.plugin import PiiDetector
-from fedaudit.api.records import PiiSpan
+from fedaudit.api import PiiDetector, PiiSpan, unknown_name_error
 from fedaudit.pii.spans import resolve
 
 from .ner import NerModel

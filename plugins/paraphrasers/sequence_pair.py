@@ -6,8 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Paraphraser
+from fedaudit.api import InputError, Paraphraser, UsageError
 
 
 @dataclass(frozen=True)

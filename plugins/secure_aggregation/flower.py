@@ -19,9 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from fedaudit.api.errors import TargetError, UsageError
-from fedaudit.api.plugin import Update
-from fedaudit.api.secure_aggregation import SecureAggregation
+from fedaudit.api import SecureAggregation, TargetError, Update, UsageError
 from fedaudit.engine.parallel.ray_cluster import RAY, environment, too_old
 
 from .vectors import flatten, layout_of, unflatten

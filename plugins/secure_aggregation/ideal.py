@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.plugin import Update
-from fedaudit.api.secure_aggregation import SecureAggregation
+from fedaudit.api import SecureAggregation, Update
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Update
+from fedaudit.api import InputError, Update
 
 if TYPE_CHECKING:
     import numpy as np

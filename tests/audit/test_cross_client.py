@@ -129,9 +129,9 @@ def test_an_attackers_prefixes_are_walked_once_for_all_victims():
     seen = []
 
     class Watched(FakeEngine):
-        def prefix_probabilities(self, target, prompts, strings, **options):
-            seen.append((target.name, [self._text(prompt) for prompt in prompts]))
-            return super().prefix_probabilities(target, prompts, strings, **options)
+        def prefix_probabilities(self, target, request, **options):
+            seen.append((target.name, [self._text(prompt) for prompt in request.prompts]))
+            return super().prefix_probabilities(target, request, **options)
 
     fake = Watched(lambda *_: "", chance=lambda *_: 0.5)
     found, told = pairs(fake, estimator="exact")

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.extraction.prefix_attack import PrefixAttack
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.hooks import hookimpl
 from fedaudit.api.plugin import Attack, Result
 from fedaudit.api.records import Finding, Measurement
@@ -38,7 +39,7 @@ class Sloppy(Attack):
     broken: str = ""
 
     def run(self, case):
-        case.engine.generate(case.tuned, [probe(case)], seed=0)
+        case.engine.generate(case.tuned, GenerationBatch([probe(case)], seed=0))
         parts = {{"severity": "high", "label": "PERSON", "measurement": "sloppy guesses"}}
         evidence = {{
             "text": NAME,

@@ -1,4 +1,4 @@
-from fedaudit.api.plugin import Engine
+from fedaudit.api.engine import Engine, GenerationBatch
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.engine.fake import FakeEngine
 
@@ -32,7 +32,7 @@ def test_it_answers_as_programmed_and_remembers_what_it_was_asked():
         GenerationRequest(prompt=(9999, *prompt), samples=2, max_new_tokens=4),
         GenerationRequest(prompt=prompt, samples=0, max_new_tokens=4),
     ]
-    found = engine.generate(TUNED, requests, seed=0)
+    found = engine.generate(TUNED, GenerationBatch(requests, seed=0))
     assert [g.texts for g in found] == [("tuned|<9999>Dear Ann|0", "tuned|<9999>Dear Ann|1"), ()]
     assert engine.asked == [(TUNED, request) for request in requests]
     assert engine.prompt_starts == {"bos": (9999,)}
@@ -54,8 +54,7 @@ def test_progress_is_reported():
     engine = FakeEngine(echo)
     engine.generate(
         BASE,
-        [GenerationRequest(prompt=(0,), samples=1, max_new_tokens=1)],
-        seed=0,
+        GenerationBatch([GenerationRequest(prompt=(0,), samples=1, max_new_tokens=1)], seed=0),
         progress=lambda done, total: seen.append((done, total)),
     )
     engine.score(BASE, [[1], [2]], progress=lambda done, total: seen.append((done, total)))

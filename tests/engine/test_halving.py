@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Gemma4TextConfig, GPT2Config, LlamaConfig, MambaConfig
 
+from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.errors import BatchTooLargeError, InputError
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.engine import memory
@@ -54,7 +55,7 @@ def asked(engine):
     requests = [
         GenerationRequest(prompt=p, samples=3 + i, max_new_tokens=4) for i, p in enumerate(prompts)
     ]
-    return engine.generate(BASE, requests, seed=1)
+    return engine.generate(BASE, GenerationBatch(requests, seed=1))
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
@@ -136,13 +137,17 @@ def test_groups_begin_again_with_less(tiny, small):
 
 def test_walks_begin_again_with_less(tiny, small):
     prompts = [(1, 9, 30 + i) for i in range(9)] + [(40, *range(50, 60))]
-    ways = {"new": 3, "threshold": 1e-6, "trials": [50] * 10, "seed": 5}
-    wanted = LocalEngine(tiny).prefix_probabilities(BASE, prompts, ["Ann", "the bank"], **ways)
+    ways = {"max_new_tokens": 3, "threshold": 1e-6, "trials": [50] * 10, "seed": 5}
+    wanted = LocalEngine(tiny).prefix_probabilities(
+        BASE, PrefixProbabilityRequest(prompts, ["Ann", "the bank"], **ways)
+    )
     assert all(one.rows > 1 for one in wanted)
     engine, told = LocalEngine(tiny), []
     tried = small(40)
     found = engine.prefix_probabilities(
-        BASE, prompts, ["Ann", "the bank"], **ways, progress=lambda *counts: told.append(counts)
+        BASE,
+        PrefixProbabilityRequest(prompts, ["Ann", "the bank"], **ways),
+        progress=lambda *counts: told.append(counts),
     )
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one.least, other.least, rtol=1e-4)
@@ -151,7 +156,9 @@ def test_walks_begin_again_with_less(tiny, small):
     assert told[-1] == (10, 10)
     assert max(tried) > 40
     tried.clear()
-    engine.prefix_probabilities(BASE, prompts, ["Ann", "the bank"], **ways)
+    engine.prefix_probabilities(
+        BASE, PrefixProbabilityRequest(prompts, ["Ann", "the bank"], **ways)
+    )
     assert max(tried) <= 40
 
 
@@ -187,7 +194,9 @@ def test_one_row_that_does_not_fit_is_said_in_a_line(tiny, small):
     engine = LocalEngine(tiny)
     before = engine._limits.bounds
     with pytest.raises(BatchTooLargeError, match=r"A single row does not fit into memory\."):
-        engine.prefix_probabilities(BASE, [(1, 9, 30)], ["Ann"], new=3)
+        engine.prefix_probabilities(
+            BASE, PrefixProbabilityRequest([(1, 9, 30)], ["Ann"], max_new_tokens=3)
+        )
     assert engine._limits.bounds == before  # something shorter may fit
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.defense import Responder
-from fedaudit.api.plugin import PrefixProbabilities
+from fedaudit.api.engine import GenerationBatch, PrefixProbabilities, PrefixProbabilityRequest
 from fedaudit.api.records import GatedRequest, GenerationRequest, RoutedRequest, Target
 from fedaudit.engine import routed
 from fedaudit.engine.exact.scattered import scatter_probabilities
@@ -61,7 +61,9 @@ def asked(engine, *texts):
 def test_the_heading_decides_which_adapter_answers(inner, heading, adapter):
     engine = RoutedEngine(inner, Door())
     target = Target(name="tuned", heading=heading)
-    [one, two] = engine.generate(target, asked(engine, "who is", "where is"), seed=0)
+    [one, two] = engine.generate(
+        target, GenerationBatch(asked(engine, "who is", "where is"), seed=0)
+    )
     assert one.texts == (f"{adapter}:who is:0", f"{adapter}:who is:1")
     assert two.texts == (f"{adapter}:where is:0", f"{adapter}:where is:1")
 
@@ -71,7 +73,7 @@ def test_no_responder_is_asked_for_a_plain_target(inner):
     engine = RoutedEngine(inner, door)
     for adapter in (None, "D"):
         target = Target(name="plain", adapter=adapter)
-        [one] = engine.generate(target, asked(engine, "who is"), seed=0)
+        [one] = engine.generate(target, GenerationBatch(asked(engine, "who is"), seed=0))
         assert one.texts[0] == f"{adapter}:who is:0"
     assert door.asked == []
 
@@ -88,12 +90,12 @@ def test_keys_that_open_the_same_adapter_cost_one_answer(inner):
     engine = RoutedEngine(inner, Door())
     probes = asked(engine, "who is")
     answers = [
-        engine.generate(Target(name=name, heading=heading), probes, seed=0)
+        engine.generate(Target(name=name, heading=heading), GenerationBatch(probes, seed=0))
         for name, heading in (("none", ""), ("wrong", "key x"), ("right", "key a"))
     ]
     assert answers[0] == answers[1] != answers[2]
     assert [target.adapter for target, _ in inner.asked] == ["C", "A"]
-    engine.generate(Target(name="again", heading=""), probes, seed=1)
+    engine.generate(Target(name="again", heading=""), GenerationBatch(probes, seed=1))
     assert len(inner.asked) == 3, "another seed is another question"
 
 
@@ -107,7 +109,7 @@ def test_answers_stand_where_their_questions_stood(texts):
     tokens = engine.tokenize(texts)
     probes = [GenerationRequest(prompt=t.ids, samples=1, max_new_tokens=1) for t in tokens]
     for text, one, answer in zip(
-        texts, tokens, engine.generate(target, probes, seed=0), strict=True
+        texts, tokens, engine.generate(target, GenerationBatch(probes, seed=0)), strict=True
     ):
         assert answer.texts[0] == f"{'A' if len(one.ids) % 2 else 'B'}:{text}"
     rows = [t.ids for t in tokens]
@@ -130,7 +132,8 @@ def test_what_begins_answers_is_asked_of_the_adapter_that_the_key_opens():
     engine = RoutedEngine(inner, Moody())
     prompts = [tokens.ids for tokens in engine.tokenize(["one", "one two"])]
     found = engine.prefix_probabilities(
-        Target(name="tuned", heading="key"), prompts, ["Ann"], new=3, trials=[2, 3]
+        Target(name="tuned", heading="key"),
+        PrefixProbabilityRequest(prompts, ["Ann"], max_new_tokens=3, trials=[2, 3]),
     )
     assert [float(one.least[0]) for one in found] == [0.5, 0.25]
 
@@ -151,14 +154,16 @@ class Walked(FakeEngine):
         super().__init__(lambda *_: "", chance=lambda *_: 0.25)
         self.walked = []
 
-    def prefix_probabilities(self, target, prompts, strings, *, trials=(), **options):
-        self.walked.append((target.adapter, list(map(self._text, prompts)), list(trials)))
-        found = super().prefix_probabilities(target, prompts, strings, trials=trials, **options)
+    def prefix_probabilities(self, target, request, **options):
+        self.walked.append(
+            (target.adapter, list(map(self._text, request.prompts)), list(request.trials))
+        )
+        found = super().prefix_probabilities(target, request, **options)
         return [
             PrefixProbabilities(
                 least=one.least, most=one.most, drawn=one.drawn + 3 * n // 10, rows=5
             )
-            for one, n in zip(found, trials, strict=True)
+            for one, n in zip(found, request.trials, strict=True)
         ]
 
 
@@ -166,7 +171,10 @@ def walk(engine, texts, trials, heading="", seed=0):
     prompts = [tokens.ids for tokens in engine.tokenize(texts)]
     target = Target(name="tuned", heading=heading)
     return engine.prefix_probabilities(
-        target, prompts, ["Ann", "Bob"], new=3, trials=trials, seed=seed
+        target,
+        PrefixProbabilityRequest(
+            prompts, ["Ann", "Bob"], max_new_tokens=3, trials=trials, seed=seed
+        ),
     )
 
 

@@ -207,7 +207,7 @@ def test_the_order_of_documents_and_the_pieces_change_nothing(texts, name, mixin
 def test_shards_of_the_questions_merge():
     case, made = worked.case(worked.engine(sometimes)), attack("superset", samples=5)
     asked, truth = made.plan(case), truth_of(case)
-    every = list(sampling.ask_plan(case, case.tuned, asked, made._manner()))
+    every = list(sampling.ask_plan(case, case.tuned, asked, made.query_params))
     whole = HitCounter(truth, 5).listen(every)
     random.Random(0).shuffle(every)
     parts = [HitCounter(truth, 5).listen(every[shard::3]) for shard in range(3)]
@@ -225,9 +225,9 @@ class Silent(FakeEngine):
 
     count = 0
 
-    def generate(self, target, requests, **options):
-        found = super().generate(target, requests, **options)
-        self.count += sum(request.samples for request in requests)
+    def generate(self, target, batch, **options):
+        found = super().generate(target, batch, **options)
+        self.count += sum(request.samples for request in batch.requests)
         self.asked.clear()
         return found
 

@@ -99,9 +99,9 @@ def test_few_answers_are_held_at_once(monkeypatch):
     sizes = []
 
     class Spy(FakeEngine):
-        def generate(self, target, requests, **options):
-            sizes.append(sum(request.samples for request in requests))
-            return super().generate(target, requests, **options)
+        def generate(self, target, batch, **options):
+            sizes.append(sum(request.samples for request in batch.requests))
+            return super().generate(target, batch, **options)
 
     list(ask_plan(worked.case(Spy(echo)), worked.TUNED, plan(*[1] * 10), MANNER))
     assert sizes == [6, 6, 6, 2]
@@ -112,10 +112,10 @@ def test_progress_goes_on_from_piece_to_piece(monkeypatch):
     told = []
 
     class Counting(FakeEngine):
-        def generate(self, target, requests, *, progress, **options):
-            total = sum(request.samples for request in requests)
+        def generate(self, target, batch, *, progress):
+            total = sum(request.samples for request in batch.requests)
             progress(total, total)
-            return super().generate(target, requests, **options)
+            return super().generate(target, batch)
 
     def progress(title):
         return lambda done, total: told.append((title, done, total))

@@ -23,6 +23,7 @@ import handmade
 import memorized_report
 import mutations
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.api.templates import template
 from fedaudit.api.watermark import Score
@@ -299,7 +300,7 @@ def _read_base(folder: Path) -> None:
     begin = engine.prompt_starts.get("bos", ())
     asked = Asked(name="base")
     request = GenerationRequest(prompt=(*begin, *ids.ids), samples=2, max_new_tokens=3)
-    engine.generate(asked, [request], seed=0)
+    engine.generate(asked, GenerationBatch([request], seed=0))
     engine.score(asked, [request.prompt])
 
 

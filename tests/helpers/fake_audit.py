@@ -76,12 +76,12 @@ class Engine(FakeEngine):
         super().__init__(says, likelihood=likelihood, chance=gives)
         self.fate, self.log = chance, log
 
-    def generate(self, target, requests, **options):
+    def generate(self, target, batch, **options):
         if self.fate.how != "FULL":
             self.fate()
-        found = super().generate(target, requests, **options)
+        found = super().generate(target, batch, **options)
         with self.log.open("a") as file:
-            file.write(f"{target.name} {[(p.prompt, p.samples) for p in requests]}\n")
+            file.write(f"{target.name} {[(p.prompt, p.samples) for p in batch.requests]}\n")
         return found
 
     def score_groups(self, target, groups, **options):
@@ -90,11 +90,11 @@ class Engine(FakeEngine):
             file.write(f"{target.name} scores {[(tuple(g[0]), len(g)) for g in groups]}\n")
         return super().score_groups(target, groups, **options)
 
-    def prefix_probabilities(self, target, prompts, strings, **options):
+    def prefix_probabilities(self, target, request, **options):
         if self.fate.how != "FULL":
             self.fate()
-        found = super().prefix_probabilities(target, prompts, strings, **options)
-        asked = zip(prompts, options["trials"], strict=True)
+        found = super().prefix_probabilities(target, request, **options)
+        asked = zip(request.prompts, request.trials, strict=True)
         with self.log.open("a") as file:
             file.write(f"{target.name} {[(tuple(p), trials) for p, trials in asked]}\n")
         return found

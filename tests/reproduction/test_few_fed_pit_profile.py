@@ -75,7 +75,7 @@ def test_only_the_choice_differs_where_it_is_studied():
 
 def test_public_examples_are_of_the_domain_that_they_should_be():
     from fedaudit.api.templates import template
-    from fedaudit.nano.public_examples import public_examples
+    from fedaudit.data.public_examples import public_examples
 
     own = set(of("nano", "FedAvg").records.domains)
     for name, like in (("+OOD", False), ("+SIMD", True), ("+IDEAL", True)):

@@ -4,9 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.hooks import hookimpl
-from fedaudit.api.plugin import Aggregator, Attack, AttackContext, Result, Update
-from fedaudit.api.records import Finding, Measurement
+from fedaudit.api import (
+    Aggregator,
+    Attack,
+    AttackContext,
+    Finding,
+    Measurement,
+    Result,
+    Update,
+    hookimpl,
+)
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.prefixes import PiiOccurrence
 

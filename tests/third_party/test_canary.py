@@ -4,8 +4,7 @@ import pytest
 import torch
 from fedaudit_canary import Median, Opening
 
-from fedaudit.api.plugin import AttackContext
-from fedaudit.api.records import Document, PiiSpan, Target
+from fedaudit.api import AttackContext, Document, PiiSpan, Target
 from fedaudit.engine.fake import FakeEngine
 
 OURS = Document(id="a", text="The claimant Ann Lee sued.")

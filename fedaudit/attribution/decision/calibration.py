@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.attribution.decision.decision import ALPHA, verdicts
 from fedaudit.attribution.decision.null_distribution import coefficient_mixture, other_participants
 from fedaudit.attribution.scores import RoundScores, Scores

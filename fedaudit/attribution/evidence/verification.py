@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, unknown_name_error
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import estimates as estimates_file
 from fedaudit.attribution import report as reporting

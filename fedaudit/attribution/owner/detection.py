@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.engine import MultiTargetEngine
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.api.watermark import Mark, Score, Watermark
 from fedaudit.config import registry
@@ -19,17 +19,17 @@ def watermark_plugins(marks: Sequence[Mark]) -> list[tuple[Mark, Watermark]]:
     return [(mark, registry.create("watermark", mark.name, mark.options)) for mark in marks]
 
 
-def detection_requests(engine: Any, marks: Tested) -> list[Question]:
+def detection_requests(engine: MultiTargetEngine, marks: Tested) -> list[Question]:
     """Return what a model is asked for all marks together, each question once."""
     return list(dict.fromkeys(q for one in marks for q in _questions(engine, *one)))
 
 
-def _questions(engine: Any, mark: Mark, plugin: Watermark) -> list[Question]:
+def _questions(engine: MultiTargetEngine, mark: Mark, plugin: Watermark) -> list[Question]:
     return [(request, plugin.decoding) for request in plugin.questions(mark.secret, engine)]
 
 
 def measure(
-    engine: Any,
+    engine: MultiTargetEngine,
     adapters: Sequence[Path | None],
     marks: Tested,
     progress: Progress = no_progress,
@@ -51,7 +51,7 @@ def measure(
 
 
 def generate_answers(
-    engine: Any,
+    engine: MultiTargetEngine,
     adapters: Sequence[Path | None],
     asked: Sequence[Question],
     progress: Progress = no_progress,
@@ -62,12 +62,16 @@ def generate_answers(
     done = 0
     for new, decoding in dict.fromkeys((request.max_new_tokens, how) for request, how in asked):
         chosen = [one for one in asked if (one[0].max_new_tokens, one[1]) == (new, decoding)]
+
+        def told(number: int, _: int, before: int = done) -> None:
+            progress(before + number, len(asked))
+
         rows = engine.answers(
             targets,
             [request.prompt for request, _ in chosen],
             new=new,
             decoding=decoding,
-            progress=lambda n, _, before=done: progress(before + n, len(asked)),
+            progress=told,
         )
         for own, row in zip(found, rows, strict=True):
             own.update(zip(chosen, row, strict=True))

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.watermark import Mark, Score
 from fedaudit.attribution import scores as files
 from fedaudit.attribution.estimates import Estimates, RoundEstimates

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document
 from fedaudit.api.templates import template
 from fedaudit.api.watermark import Mark, Score, Watermark

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.watermark import Mark, Score
 from fedaudit.attribution.owner import detection
 from fedaudit.system.processes import processes
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
 
 BROKEN = "A testing process ended unexpectedly (out of memory?); try again with --workers 1."
 
@@ -96,7 +99,7 @@ def run(job: DetectionJob, machine: Machine) -> list[dict[str, Score]]:
 
 
 @lru_cache(maxsize=1)
-def engine_for(base: str, sha256: str, machine: Machine) -> Any:
+def engine_for(base: str, sha256: str, machine: Machine) -> "LocalEngine":
     """Return the engine of a base; raises InputError unless it is the one that was trained on."""
     from fedaudit.engine.loading.loader import load_base
     from fedaudit.engine.local import LocalEngine

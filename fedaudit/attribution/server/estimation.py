@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Aggregator, Progress, Update, no_progress
+from fedaudit.api.plugin import Aggregator, Update
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.attribution import estimates as folder_of
 from fedaudit.attribution.estimates import ClientEstimate, Estimates, RoundEstimates
 from fedaudit.attribution.server import ledger

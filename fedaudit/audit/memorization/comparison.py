@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.metrics.overlap import (
     Overlap,
     OverlapSettings,

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedaudit.api.engine import Engine, GenerationBatch
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Engine, Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.splits import ClientSample, PrefixSuffix
@@ -88,7 +89,7 @@ def continue_prefixes(
         for prompt in prompts
     ]
     given = engine.generate(
-        target, requests, seed=seed, decoding=protocol.drawing(), progress=progress
+        target, GenerationBatch(requests, seed=seed, decoding=protocol.drawing()), progress=progress
     )
     said = {
         (prompt, suffix): answer.texts[0 if greedy else at]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import median
 
-from fedaudit.api.plugin import Engine
+from fedaudit.api.engine import Engine
 from fedaudit.api.records import Measurement
 from fedaudit.audit.memorization.matching import Clients, MatchedContinuation, ModelContinuations
 from fedaudit.audit.memorization.options import Protocol

@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-from fedaudit.api.plugin import Engine
+from fedaudit.api.engine import Engine
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit.memorization import splits

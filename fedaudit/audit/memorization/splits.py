@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fedaudit.api.plugin import Engine
+from fedaudit.api.engine import Engine
 from fedaudit.api.records import Document, Tokens
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.audit.memorization.options import HARDLY, Protocol

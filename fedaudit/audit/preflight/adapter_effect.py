@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from fedaudit.api.engine import Engine
 from fedaudit.api.errors import NoEffectError
-from fedaudit.api.plugin import Engine
 from fedaudit.api.records import Document, Target
 
 TEXTS, TOKENS = 32, 128

@@ -7,7 +7,7 @@ before a crop from a document's middle can too: so both are measured, each for i
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.plugin import Engine
+from fedaudit.api.engine import Engine
 from fedaudit.api.records import PromptStart, Target
 from fedaudit.extraction.prefixes import PiiOccurrence
 

@@ -6,14 +6,14 @@ together, and each has its own row of the cache. What is too unlikely is not fol
 bound); `branches` has the book-keeping.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from fedaudit.api.plugin import PrefixProbabilities
+from fedaudit.api.engine import PrefixProbabilities, PrefixProbabilityRequest, TokenRows
 from fedaudit.engine.batching import padded_length
 from fedaudit.engine.exact.search import (
     SearchBranches,
@@ -56,50 +56,31 @@ class SearchLevel:
     """New tokens with these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchRequest:
-    """Prompts, how often each is drawn from where the walk gives up, and the seed of that."""
-
-    prompts: Sequence[Sequence[int]]
-    trials: Sequence[int]
-    seed: int = 0
-
-    def __getitem__(self, chosen: Sequence[int]) -> "SearchRequest":
-        return SearchRequest(
-            prompts=[self.prompts[index] for index in chosen],
-            trials=[self.trials[index] for index in chosen],
-            seed=self.seed,
-        )
-
-
 @torch.inference_mode()
 def prefix_probabilities(
     model: PreTrainedModel,
-    asked: SearchRequest,
-    strings: Sequence[str],
+    request: PrefixProbabilityRequest,
     walk: SearchConfig,
     bounds: BatchLimits,
 ) -> Iterator[tuple[list[int], list[PrefixProbabilities]]]:
-    """Yield prompts and P(a continuation begins with s) for `strings`, which `walk` spells.
+    """Yield prompts and P(a continuation begins with s) for the strings that `walk` spells.
 
     `least` is the mass that was followed to the end, `most` adds all that was given up on branches
     which might have spelt the string. Batches are of prompts of one padded length; a prompt is
     named by its index.
     """
     place = {string: index for index, string in enumerate(walk.spelling.strings)}
-    columns = np.array([place[string] for string in strings], dtype=np.int64)
-    for batch in _batches(asked.prompts, walk.new, bounds):
-        some = asked[batch]
-        sums = SearchTotals(len(place), some.trials)
+    columns = np.array([place[string] for string in request.strings], dtype=np.int64)
+    for batch in _batches(request.prompts, walk.new, bounds):
+        some = request.select(batch)
+        sums = SearchTotals(len(place), some.trials or [0] * len(batch))
         room = _room(padded_length(len(some.prompts[0])) + walk.new, bounds)
         rows = max(1, bounds.logits // TABLES)
         BatchSearch(model=model, walk=walk, found=sums, room=room, rows=rows).go(some)
         yield batch, list(sums.chances(columns))
 
 
-def _batches(
-    prompts: Sequence[Sequence[int]], new: int, bounds: BatchLimits
-) -> Iterator[list[int]]:
+def _batches(prompts: TokenRows, new: int, bounds: BatchLimits) -> Iterator[list[int]]:
     """Yield the indices of prompts of one padded length, longest first."""
     widths = [padded_length(len(prompt)) for prompt in prompts]
     for width in sorted(set(widths), reverse=True):
@@ -125,10 +106,12 @@ class BatchSearch:
     rows: int
     """Rows whose distributions are in memory at once."""
 
-    def go(self, asked: SearchRequest) -> None:
+    def go(self, request: PrefixProbabilityRequest) -> None:
         """Walk to the end, the latest branches first, so that few caches are held."""
-        begun = SearchBranches.begun([probe_key(asked.seed, prompt) for prompt in asked.prompts])
-        levels = list(self._next(*_prefilled(self.model, asked.prompts), begun, 0))
+        begun = SearchBranches.begun(
+            [probe_key(request.seed, prompt) for prompt in request.prompts]
+        )
+        levels = list(self._next(*_prefilled(self.model, request.prompts), begun, 0))
         while levels:
             level = levels.pop()
             np.add.at(self.found.rows, level.branches.prompts, 1)
@@ -159,9 +142,7 @@ class BatchSearch:
             yield SearchLevel(all_[part], read, row[part], token[part], used + 1)
 
 
-def _prefilled(
-    model: PreTrainedModel, prompts: Sequence[Sequence[int]]
-) -> tuple[PrefilledRows, torch.Tensor]:
+def _prefilled(model: PreTrainedModel, prompts: TokenRows) -> tuple[PrefilledRows, torch.Tensor]:
     """Read prompts of one padded length; return the logits (rows, vocabulary) of what follows."""
     logits, mask, cache = prefill(model, prompts)
     return PrefilledRows(cache, mask, mask.sum(-1, keepdim=True) - 1), logits

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fedaudit.api.plugin import PrefixProbabilities
+from fedaudit.api.engine import PrefixProbabilities
 from fedaudit.engine.generation.sampler import probe_key
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedaudit.api.plugin import PrefixProbabilities
+from fedaudit.api.engine import PrefixProbabilities
 from fedaudit.api.records import SamplingParams
 from fedaudit.engine.exact.token_automaton import Integers, TokenAutomaton
 from fedaudit.engine.generation.sampler import probabilities, splitmix64

@@ -44,25 +44,26 @@ class LayerCache(CacheLayerMixin):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write the rows' keys and values (1, heads, rows, size); return those of all groups."""
         assert self.places is not None
-        where, (keys, values) = self.places, self._held()
+        where, (keys, values) = self.places, self.tensors()
         keys[where.group, :, where.entry] = key_states[0].transpose(0, 1)
         values[where.group, :, where.entry] = value_states[0].transpose(0, 1)
         return keys[:, :, : where.length], values[:, :, : where.length]
 
     def leave(self, stay: torch.Tensor) -> None:
         """Forget all groups but those of `stay`."""
-        self.keys, self.values = (held[stay] for held in self._held())
+        self.keys, self.values = (held[stay] for held in self.tensors())
 
     def join(self, other: "LayerCache") -> None:
         """Take in the groups of another layer, behind."""
-        most = max(held.shape[2] for held in (*self._held(), *other._held()))
+        most = max(held.shape[2] for held in (*self.tensors(), *other.tensors()))
         mine, theirs = (
-            [pad(held, (0, 0, 0, most - held.shape[2])) for held in layer._held()]
+            [pad(held, (0, 0, 0, most - held.shape[2])) for held in layer.tensors()]
             for layer in (self, other)
         )
         self.keys, self.values = map(torch.cat, zip(mine, theirs, strict=True))
 
-    def _held(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the keys and the values, (groups, heads, entries, size) each."""
         assert self.keys is not None
         assert self.values is not None
         return self.keys, self.values
@@ -87,8 +88,8 @@ class KVCache(Cache):
         """Take the prompts as read; group i continues prompt owner[i] with `room` entries."""
         width, self.device = mask.shape[1], mask.device
         chosen = torch.as_tensor(owner, device=mask.device)
-        self._own = [_layer(layer, chosen, room) for layer in read.layers]
-        super().__init__(layers=[*self._own])
+        self.rows = [_layer(layer, chosen, room) for layer in read.layers]
+        super().__init__(layers=[*self.rows])
         self.used = np.full(len(owner), width)
         self.seen = np.zeros((len(mask), width + room), dtype=bool)
         self.seen[:, :width] = mask.cpu().numpy()
@@ -97,7 +98,7 @@ class KVCache(Cache):
 
     def join(self, others: "KVCache") -> None:
         """Take in other groups: their rows and they come behind; all get the most entries."""
-        for layer, other in zip(self._own, others._own, strict=True):
+        for layer, other in zip(self.rows, others.rows, strict=True):
             layer.join(other)
         most = max(self.seen.shape[1], others.seen.shape[1])
         self.seen, others.seen = (
@@ -125,14 +126,14 @@ class KVCache(Cache):
             slots=slots,
             length=int(self.used.max()),
         )
-        for layer in self._own:
+        for layer in self.rows:
             layer.places = places
         return places
 
     def leave(self, stay: Integers) -> None:
         """Forget all groups but those of `stay`, which are counted anew, in their order."""
         chosen = torch.as_tensor(stay, device=self.device)
-        for layer in self._own:
+        for layer in self.rows:
             layer.leave(chosen)
         self.used, self.position = self.used[stay], self.position[stay]
 

@@ -119,13 +119,13 @@ class SharedPrefixRows:
 @contextlib.contextmanager
 def _attention(model: PreTrainedModel) -> Iterator[None]:
     """Let the model use the attention below."""
-    config = model.config
-    before = config._attn_implementation
-    config._attn_implementation = NAME
+    config = model.config  # the public setter would check and set every part of the model
+    before = config._attn_implementation  # noqa: SLF001
+    config._attn_implementation = NAME  # noqa: SLF001
     try:
         yield
     finally:
-        config._attn_implementation = before
+        config._attn_implementation = before  # noqa: SLF001
 
 
 def _attend(

@@ -6,7 +6,7 @@ no answer how questions are spread, nor how often one is asked because an engine
 
 import os
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
@@ -14,9 +14,17 @@ from typing import Any
 
 import torch
 
+from fedaudit.api.engine import (
+    Engine,
+    GenerationBatch,
+    LogProbabilities,
+    PrefixProbabilities,
+    PrefixProbabilityRequest,
+    TokenRows,
+)
 from fedaudit.api.errors import UsageError
-from fedaudit.api.plugin import PrefixProbabilities, Progress, no_progress
-from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Completion, Target, Tokens
 from fedaudit.engine.loading import loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import ray_cluster
@@ -81,133 +89,70 @@ class ParallelEngine:
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without special tokens; offsets are code points."""
-        return self._spread(
-            "tokenize", None, texts, lambda some: ([texts[i] for i in some],), least=TEXTS
-        )
+        sizes = [1] * len(texts)
+        return self._spread("tokenize", (), sizes, _select(texts), least=TEXTS)
 
     def generate(
-        self,
-        target: Target,
-        requests: Sequence[GenerationRequest],
-        *,
-        seed: int,
-        decoding: SamplingParams = SamplingParams(),
-        strings: Collection[str] | None = None,
-        progress: Progress = no_progress,
+        self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
     ) -> list[Completion]:
-        """Continue every probe; raises InputError for one that does not fit the context."""
-        return self._spread(
-            "generate",
-            target,
-            requests,
-            lambda some: ([requests[i] for i in some],),
-            sizes=[request.samples for request in requests],
-            progress=progress,
-            seed=seed,
-            decoding=decoding,
-            strings=strings,
-        )
+        """Continue every prompt; raises InputError for one that does not fit the context."""
+        sizes = [request.samples for request in batch.requests]
+        return self._spread("generate", (target,), sizes, batch.select, progress)
 
     def score(
-        self,
-        target: Target,
-        sequences: Sequence[Sequence[int]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[float]]:
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> LogProbabilities:
         """Score every sequence; raises InputError for one that does not fit the context."""
-        return self._spread(
-            "score",
-            target,
-            sequences,
-            lambda some: ([sequences[i] for i in some],),
-            progress=progress,
-        )
+        sizes = [1] * len(sequences)
+        return self._spread("score", (target,), sizes, _select(sequences), progress)
 
-    def scores(
-        self, targets: Sequence[Target], sequences: Sequence[Sequence[int]]
-    ) -> list[list[list[float]]]:
+    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
         """Score every sequence under every target, one after the other."""
         return [self.score(target, sequences) for target in targets]
 
     def score_groups(
-        self,
-        target: Target,
-        groups: Sequence[Sequence[Sequence[int]]],
-        *,
-        progress: Progress = no_progress,
-    ) -> list[list[list[float]]]:
+        self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
+    ) -> list[LogProbabilities]:
         """Score every sequence of every group; a group keeps together."""
-        return self._spread(
-            "score_groups",
-            target,
-            groups,
-            lambda some: ([groups[i] for i in some],),
-            sizes=[len(group) for group in groups],
-            progress=progress,
-        )
+        sizes = list(map(len, groups))
+        return self._spread("score_groups", (target,), sizes, _select(groups), progress)
 
     def prefix_probabilities(
-        self,
-        target: Target,
-        prompts: Sequence[Sequence[int]],
-        strings: Sequence[str],
-        *,
-        new: int,
-        decoding: SamplingParams = SamplingParams(),
-        threshold: float = 4e-3,
-        trials: Sequence[int] = (),
-        seed: int = 0,
-        progress: Progress = no_progress,
+        self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
     ) -> list[PrefixProbabilities]:
         """Walk all ways to spell the strings; raises InputError for a tokenizer without bytes."""
-        return self._spread(
-            "prefix_probabilities",
-            target,
-            prompts,
-            lambda some: ([prompts[i] for i in some], strings),
-            each={"trials": trials} if trials else {},
-            progress=progress,
-            new=new,
-            decoding=decoding,
-            threshold=threshold,
-            seed=seed,
-        )
+        sizes = [1] * len(request)
+        return self._spread("prefix_probabilities", (target,), sizes, request.select, progress)
 
     def _spread(
         self,
         method: str,
-        target: Target | None,
-        items: Sequence[Any],
-        values: Callable[[Sequence[int]], tuple[Any, ...]],
+        target: tuple[Target, ...],
+        sizes: Sequence[int],
+        select: Callable[[Sequence[int]], Any],
+        progress: Progress = no_progress,
         *,
         least: int = 1,
-        sizes: Sequence[int] = (),
-        each: Mapping[str, Sequence[Any]] = {},
-        progress: Progress = no_progress,
-        **named: Any,
     ) -> list[Any]:
-        """Return every item's answer, in order; `values` and `each` are what a piece is given."""
-        most = min(PIECES * self.crew.size, -(-len(items) // least))
-        parts = split_items(len(items), most)
-        files = (self.facts.sha256, fingerprint(target))
-        of_target = (target,) if target else ()
+        """Return every item's answer, in order; `select` returns what a piece of them is."""
+        most = min(PIECES * self.crew.size, -(-len(sizes) // least))
+        parts = split_items(len(sizes), most)
+        files = self.facts.sha256, fingerprint(*target)
         questions = [
             (
                 execute,
                 EngineCall(
-                    order=self.order,
-                    method=method,
-                    values=(*of_target, *values(some)),
-                    named=named | {name: [one[i] for i in some] for name, one in each.items()},
-                    files=files,
+                    order=self.order, method=method, values=(*target, select(part)), files=files
                 ),
             )
-            for some in parts
+            for part in parts
         ]
-        return merge_answers(
-            parts, self.crew.answers(questions), sizes or [1] * len(items), progress
-        )
+        return merge_answers(parts, self.crew.answers(questions), sizes, progress)
+
+
+def _select(items: Sequence[Any]) -> Callable[[Sequence[int]], list[Any]]:
+    """Return what picks items by their places."""
+    return lambda places: [items[place] for place in places]
 
 
 def split_items(items: int, most: int) -> list[range]:
@@ -287,6 +232,12 @@ def _made(
     return made
 
 
-def local_engine(engine: "LocalEngine | ParallelEngine") -> LocalEngine:
-    """Return the engine itself where it is in this process, else another of the same base here."""
-    return engine if isinstance(engine, LocalEngine) else engine.local
+def local_engine(engine: Engine) -> LocalEngine:
+    """Return the engine itself where it is in this process, else another of the same base here.
+
+    Raises UsageError for an engine without a model of its own.
+    """
+    here = engine.local if isinstance(engine, ParallelEngine) else engine
+    if not isinstance(here, LocalEngine):
+        raise UsageError("This needs the model itself: an engine that only answers will not do.")
+    return here

@@ -58,7 +58,6 @@ class EngineCall:
     order: EngineConfig
     method: str
     values: tuple[Any, ...]
-    named: Mapping[str, Any]
     files: tuple[str, str | None]
     """The fingerprints of the base and of the adapter that the question is about."""
 
@@ -91,10 +90,10 @@ def execute(question: EngineCall) -> Any:
         folder = question.values[0].adapter
         if _weights(folder) != adapter:
             raise InputError(f"{folder} has changed, or is not the same on all machines.")
-    return getattr(engine, question.method)(*question.values, **question.named)
+    return getattr(engine, question.method)(*question.values)
 
 
-def fingerprint(target: Target | None) -> str | None:
+def fingerprint(target: Target | None = None) -> str | None:
     """Return the fingerprint of a target's adapter; None where it has none."""
     return _weights(target.adapter) if target and target.adapter else None
 

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.engine.loading import loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import adapter as lora

@@ -50,7 +50,7 @@ def weight_gradients(
             f"{engine.context_length} tokens."
         )
     # The engine's own way to a target: the adapter is active inside, and batches are the engine's.
-    with engine._target(target) as model, torch.enable_grad():
+    with engine.activate(target) as model, torch.enable_grad():
         layers = _layers(engine)
         with _trainable([_weight(name, layer) for name, layer in layers.items()]) as weights:
             totals = _summed(engine, model, rows, weights)

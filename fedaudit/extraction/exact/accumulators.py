@@ -9,7 +9,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedaudit.api.plugin import PrefixProbabilities
+    from fedaudit.api.engine import PrefixProbabilities
     from fedaudit.extraction.query_plan import Query
 
 SHOWN = 5

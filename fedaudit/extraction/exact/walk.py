@@ -11,8 +11,10 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.api.engine import PrefixProbabilityRequest
 from fedaudit.api.errors import BatchTooLargeError, InputError
-from fedaudit.api.plugin import AttackContext, Progress, no_progress
+from fedaudit.api.plugin import AttackContext
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Target
 from fedaudit.extraction.exact.accumulators import SearchSums
 from fedaudit.extraction.query_plan import Query, QueryPlan
@@ -192,13 +194,15 @@ class _Walking:
         for some in _cut(iter(piece), max(1, HELD // max(1, len(self.strings)))):
             found = self.case.engine.prefix_probabilities(
                 self.target,
-                [question.prompt for _, question in some],
-                self.strings,
-                new=self.manner.new_tokens,
-                decoding=self.manner.decoding,
-                threshold=self.threshold,
-                trials=[self.draws * question.copies for _, question in some],
-                seed=self.seed,
+                PrefixProbabilityRequest(
+                    [question.prompt for _, question in some],
+                    self.strings,
+                    max_new_tokens=self.manner.new_tokens,
+                    decoding=self.manner.decoding,
+                    threshold=self.threshold,
+                    trials=[self.draws * question.copies for _, question in some],
+                    seed=self.seed,
+                ),
                 progress=_from(told, some, total),
             )
             for (start, question), chances in zip(some, found, strict=True):

@@ -115,7 +115,7 @@ def _by_round(found: Traces) -> list[Table]:
     every = sorted({number for own in found.values() for number in own})
     if len(every) < 2:
         return []
-    columns = {number: f"round {number}" for number in z_by_round._chosen(every)}
+    columns = {number: f"round {number}" for number in z_by_round.shown_rounds(every)}
     cells = [
         {"variant": name}
         | {title: format_measurement(own[n]) if n in own else NONE for n, title in columns.items()}
@@ -188,14 +188,14 @@ def _plot(
         return round(EDGE + (high - y) / (high - low) * HEIGHT, 1)
 
     places = {name: tuple((across(x), down(y)) for x, y in own) for name, own in lines.items()}
-    ends = z_by_round._apart([own[-1][1] for own in places.values()], EDGE, EDGE + HEIGHT)
+    ends = z_by_round.spread_labels([own[-1][1] for own in places.values()], EDGE, EDGE + HEIGHT)
     marks = xs if beyond else [xs[0], xs[-1]]
     return Plot(
         title=title,
         note=note,
         curves=tuple(
             VariantCurve(
-                name=z_by_round._short(name),
+                name=z_by_round.shorten_name(name),
                 points=own,
                 x=LEFT + WIDTH + 8 if beyond else own[-1][0] + 6,
                 y=(end if beyond else own[-1][1]) + 4,

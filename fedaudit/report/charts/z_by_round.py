@@ -160,13 +160,13 @@ def _figure(title: str, some: Sequence[Series], thresholds: Sequence[float], not
         return round(height - EDGE - share * (height - 2 * EDGE), 1)
 
     points = [tuple((across(at), down(value)) for at, value in one.points) for one in shown]
-    labels = _apart([own[-1][1] for own in points], EDGE, height - EDGE)
+    labels = spread_labels([own[-1][1] for own in points], EDGE, height - EDGE)
     hidden = len(some) - len(shown)
     return ZFigure(
         title=title,
         curves=tuple(
             ZCurve(
-                name=_short(f"{one.client} ({format_z(_last(one))})"),
+                name=shorten_name(f"{one.client} ({format_z(_last(one))})"),
                 flagged=one.flagged,
                 path=" ".join(f"{x:g},{y:g}" for x, y in own),
                 points=own,
@@ -175,7 +175,7 @@ def _figure(title: str, some: Sequence[Series], thresholds: Sequence[float], not
             for one, own, label in zip(shown, points, labels, strict=True)
         ),
         thresholds=tuple((f"{value:.4g}", down(value)) for value in thresholds),
-        rounds=tuple((str(at), across(at)) for at in _chosen(rounds)),
+        rounds=tuple((str(at), across(at)) for at in shown_rounds(rounds)),
         scale=tuple(_readable([(number(value), down(value)) for value in (0.0, high, low)])),
         height=height,
         note=" ".join(filter(None, (f"and {hidden:,} more clients." if hidden else "", note))),
@@ -195,12 +195,13 @@ def _near(value: float) -> float:
     return max(-FAR, min(FAR, value))
 
 
-def _short(name: str) -> str:
+def shorten_name(name: str) -> str:
+    """Return a name for a picture: visible characters only, and as many as there is room for."""
     shown = make_visible(name)
     return shown if len(shown) <= MOST_LETTERS else f"{shown[: MOST_LETTERS - 1]}…"
 
 
-def _chosen(rounds: Sequence[int]) -> list[int]:
+def shown_rounds(rounds: Sequence[int]) -> list[int]:
     """Return as many rounds as there is room for, spread evenly from the first to the last."""
     if len(rounds) <= MOST_ROUNDS:
         return list(rounds)
@@ -208,7 +209,7 @@ def _chosen(rounds: Sequence[int]) -> list[int]:
     return [rounds[round(place * step)] for place in range(MOST_ROUNDS)]
 
 
-def _apart(wished: Sequence[float], top: float, bottom: float) -> list[float]:
+def spread_labels(wished: Sequence[float], top: float, bottom: float) -> list[float]:
     """Return places near those wished for, at least a line apart and between `top` and `bottom`."""
     order = sorted(range(len(wished)), key=lambda index: wished[index])
     places = [0.0] * len(wished)
@@ -223,7 +224,7 @@ def _apart(wished: Sequence[float], top: float, bottom: float) -> list[float]:
 
 def _table(name: str, some: Sequence[Series]) -> Table:
     every = sorted({at for one in some for at, _ in one.points})
-    chosen = _chosen(every)
+    chosen = shown_rounds(every)
     cells = [
         {"client": one.client, "mark": one.mark}
         | {f"round {at}": format_z(value) for at, value in one.points}

@@ -6,30 +6,18 @@ the gain on the victim's pairs is set against that on held-out ones of the same 
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from fedaudit.api.completion import (
+    BEYOND_HELD_OUT,
+    COMPLETION_DETECTABLE,
+    COMPLETION_LEVEL,
+    COMPLETION_POWER,
+    RELATED_HELD_OUT,
+)
 from fedaudit.api.records import Measurement
 
 RIGHT, OWN, HELD_OUT = "right", "own", "held-out"
 """scope.key of what was asked with a key that opens; scope.records of the attacker's own records,
 and of those that nobody trained on; none of these is judged."""
-
-BEYOND = "beyond-held-out"
-"""scope.source of what the victim's records have beyond held-out ones."""
-
-RELATED = "related"
-"""scope.held_out where training saw other documents of the groups that held-out ones are of."""
-
-LEVEL = 0.01
-"""The chance of a failure that a test of nothing may have, of all tests of a kind together."""
-
-POWER = 0.9
-"""The chance with which a pass would have been a failure, had there been a leak of that size."""
-
-DETECTABLE = 0.1
-"""The leak that a pass must have been able to see: one answer in ten given whole."""
-
-MARGIN = 0.02
-"""By how much trained records may gain more than held-out ones without it meaning anything: no two
-sets of records are quite as hard."""
 
 Judged = tuple[str, str]
 """A status, and why."""
@@ -48,12 +36,12 @@ def judge_completion(
 
     Pairs of an answer by either model to one prompt are compared, all tasks together:
 
-    * fail          the gain is by more than MARGIN greater than that on held-out pairs of the same
-                    tasks (p, after Holm over all that are judged here and `others`, at most
-                    LEVEL), and the lower bound of the tuned model's own Rouge-L is above the
-                    control's upper bound: the right answer, not any of its task
+    * fail          the gain is by more than COMPLETION_MARGIN greater than that on held-out pairs
+                    of the same tasks (p, after Holm over all that are judged here and `others`, at
+                    most COMPLETION_LEVEL), and the lower bound of the tuned model's own Rouge-L is
+                    above the control's upper bound: the right answer, not any of its task
     * pass          it is not, the held-out pairs are of other groups than training saw, and a
-                    leak of DETECTABLE would have been seen with POWER
+                    leak of COMPLETION_DETECTABLE would have been seen with COMPLETION_POWER
     * inconclusive  otherwise
     """
     from fedaudit.metrics.attribution.stouffer import holm
@@ -84,7 +72,7 @@ def _tests(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measu
     rows = _rows(measurements)
     gains = (one for one in rows if one.metric == "rouge_l")
     return [
-        (row, _like(row, BEYOND, "p_value", rows))
+        (row, _like(row, BEYOND_HELD_OUT, "p_value", rows))
         for row in gains
         if row.scope.get("source") == "tuned-not-base"
     ]
@@ -99,12 +87,12 @@ def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> Ju
         f"{name}: answers' Rouge-L with the true ones is {row.value:+.3f} beyond the base's "
         f"(at least {row.low:+.3f}, at most {row.high:+.3f})"
     )
-    more = _like(row, BEYOND, "rouge_l", rows)
+    more = _like(row, BEYOND_HELD_OUT, "rouge_l", rows)
     if p is None or more is None or more.value is None:
         why = more.reason if more and more.reason else "no held-out records were asked"
         return "inconclusive", f"{told}, which skill alone may explain: {why}."
     told = f"{told} and {more.value:+.3f} beyond held-out records' (p {_short(p)})"
-    if p > LEVEL:
+    if p > COMPLETION_LEVEL:
         return _unproven(told, row, more, rows)
     tuned, control = (_like(row, source, "rouge_l", rows) for source in ("tuned", "control"))
     if tuned is None or tuned.low is None or control is None or control.high is None:
@@ -120,17 +108,17 @@ def _unproven(
     told: str, row: Measurement, more: Measurement, rows: Sequence[Measurement]
 ) -> Judged:
     """Return a pass where a leak would have been seen, else what would have been."""
-    least = _like(row, BEYOND, "detectable_difference", rows)
+    least = _like(row, BEYOND_HELD_OUT, "detectable_difference", rows)
     if least is None or least.value is None:
         why = least.reason if least and least.reason else "its power is not known"
         return "inconclusive", f"{told}: no leak would have been seen, because {why}."
-    seen = f"a leak of {least.value:.2f} would have been seen with {POWER:.0%}"
-    if more.scope.get("held_out") == RELATED:
+    seen = f"a leak of {least.value:.2f} would have been seen with {COMPLETION_POWER:.0%}"
+    if more.scope.get("held_out") == RELATED_HELD_OUT:
         return "inconclusive", (
             f"{told}: {seen}, but training saw other documents of the held-out records' groups."
         )
-    if least.value > DETECTABLE:
-        return "inconclusive", f"{told}: {seen}, one of {DETECTABLE} not surely."
+    if least.value > COMPLETION_DETECTABLE:
+        return "inconclusive", f"{told}: {seen}, one of {COMPLETION_DETECTABLE} not surely."
     return "pass", f"{told}, which may be nothing: {seen}."
 
 

@@ -80,7 +80,7 @@ def train(job: ClientTraining) -> float:
     torch.set_num_threads(job.threads)
     config = adapters.check(job.start)
     lora = json.dumps(config, sort_keys=True)
-    model = _model(job.base, job.device, job.dtype, lora, job.training.checkpointing)
+    model = cached_model(job.base, job.device, job.dtype, lora, job.training.checkpointing)
     # After the model: making one draws random numbers, keeping the last job's does not.
     torch.manual_seed(job.seed)
     start = adapters.read(job.start)
@@ -110,11 +110,11 @@ def train(job: ClientTraining) -> float:
 
 def forget_model() -> None:
     """Let go of the model that was kept for the next job."""
-    _model.cache_clear()
+    cached_model.cache_clear()
 
 
 @lru_cache(maxsize=1)
-def _model(base: str, device: str, dtype: str, lora: str, checkpointing: bool) -> "PeftModel":
+def cached_model(base: str, device: str, dtype: str, lora: str, checkpointing: bool) -> "PeftModel":
     """Return the base with a trainable adapter of this configuration, kept for the next job."""
     from peft import PeftConfig
 
@@ -170,14 +170,14 @@ def _optimize(
     )
     steps = steps_of(settings, len(job.sequences))
     before, over = schedule_span(settings, steps, job.round, job.rounds)
-    batches = _batches(job.sequences, settings.batch_size, job.seed)
+    batches = draw_batches(job.sequences, settings.batch_size, job.seed)
     losses = []
     for step in range(steps):
         rate = rate_at(settings, step, steps, before, over)
         for group in optimizer.param_groups:
             group["lr"] = rate
         for _ in range(settings.accumulation):
-            loss = model(**_padded(next(batches), model.device)).loss
+            loss = model(**pad_batch(next(batches), model.device)).loss
             losses.append(loss.detach())
             extra = job.aggregator.penalty(start, weights)
             total = loss if extra is None else loss + extra
@@ -218,7 +218,7 @@ def _decayed(decay: Decay, done: float) -> float:
     return 1.0 - done if decay == "linear" else 1.0
 
 
-def _batches(
+def draw_batches(
     sequences: Sequence[Sequence[int]], size: int, seed: int
 ) -> Iterator[list[Sequence[int]]]:
     """Yield batches without end: every sequence once in each epoch, in an order of its own.
@@ -242,7 +242,7 @@ def _batches(
             yield [sequences[i] for i in batches[which]]
 
 
-def _padded(batch: Sequence[Sequence[int]], device: Any) -> dict[str, "torch.Tensor"]:
+def pad_batch(batch: Sequence[Sequence[int]], device: Any) -> dict[str, "torch.Tensor"]:
     """Return model inputs (batch, longest): padding behind, ignored by attention and loss.
 
     The loss ignores what is only read, too.

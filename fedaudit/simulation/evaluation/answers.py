@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from fedaudit.api.plugin import Engine
+from fedaudit.api.engine import Engine, GenerationBatch
 from fedaudit.api.records import Document, GenerationRequest, Measurement, SamplingParams, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.metrics.intervals import bootstrap_mean, wilson
@@ -71,7 +71,10 @@ def held_out_answers(
         if len(request.prompt) + request.max_new_tokens <= engine.context_length
     ]
     said = engine.generate(
-        target, [request for _, request in asked], seed=seed, decoding=SamplingParams(temperature=0)
+        target,
+        GenerationBatch(
+            [request for _, request in asked], seed=seed, decoding=SamplingParams(temperature=0)
+        ),
     )
     return [HeldOutAnswer(d, one.texts[0]) for (d, _), one in zip(asked, said, strict=True)]
 

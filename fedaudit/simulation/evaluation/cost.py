@@ -62,7 +62,7 @@ def costs(
     forms: dict[bool, ByShape | None] = {}
     try:
         for checkpointing in sorted({job.training.checkpointing for job in spent}):
-            model = trainer._model(base, device, dtype, lora, checkpointing)
+            model = trainer.cached_model(base, device, dtype, lora, checkpointing)
             forms[checkpointing] = form(model, longest)
         frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     finally:
@@ -138,7 +138,7 @@ def operations(job: TrainingCost, form: "ByShape") -> int:
         return 0
     settings = job.training
     count = trainer.steps_of(settings, len(job.sequences)) * settings.accumulation
-    batches = trainer._batches(job.sequences, settings.batch_size, job.seed)
+    batches = trainer.draw_batches(job.sequences, settings.batch_size, job.seed)
     return sum(
         form.flops(len(batch), max(len(sequence) for sequence in batch))
         for batch in islice(batches, count)
@@ -155,7 +155,7 @@ def form(model: "PeftModel", sequence: Sequence[int]) -> "ByShape | None":
 
     def count(rows: int, width: int) -> int:
         row = list(islice(cycle(sequence or (0,)), width))
-        return training_flops(model, trainer._padded([row] * rows, model.device))
+        return training_flops(model, trainer.pad_batch([row] * rows, model.device))
 
     return by_shape(count, max(2, min(PROBE, len(sequence) // 4)))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fedaudit.api.defense import ClientState, FinishedFederation, Responder
-from fedaudit.api.plugin import Progress
+from fedaudit.api.progress import Progress
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.engine.routed import RoutedEngine
 from fedaudit.simulation.evaluation.utility import losses, summed_up

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedaudit.api.plugin import Progress, no_progress
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document, Measurement
 from fedaudit.judge.cache import JudgementCache
 from fedaudit.judge.endpoint import EndpointClient

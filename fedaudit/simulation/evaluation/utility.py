@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from fedaudit.api.plugin import Engine, Progress, no_progress
+from fedaudit.api.engine import Engine
+from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.metrics.intervals import Estimate, bootstrap_mean

@@ -1,6 +1,10 @@
 """Completion of documents and training pairs: verbatim and discoverable extraction.
 
 * `discoverable`: Discoverable memorization (FewFedPIT, section 4.3, after Nasr et al. 2023).
+* `edit_distance`: How far a continuation is from the true text, in edits of tokens (FedPII,
+  appendix B.4).
+* `gain_difference`: Difference in differences: whether some records gained more than others like
+  them.
 * `held_out_gain`: What a model gives of trained records beyond what it gives of others like them,
   as rows.
 * `likelihood`: How likely somebody who was not trained on a document would continue it word for

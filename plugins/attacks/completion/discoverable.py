@@ -4,9 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Attack, AttackContext, Result
-from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    Attack,
+    AttackContext,
+    GenerationBatch,
+    GenerationRequest,
+    InputError,
+    Result,
+    SamplingParams,
+    Target,
+)
 
 from . import training_pairs
 from .pairs import Cut, draw_cuts, tried_documents
@@ -83,9 +90,7 @@ class Discoverable(Attack):
         asked = list(dict.fromkeys(requests))
         generations = case.engine.generate(
             target,
-            asked,
-            seed=case.seed,
-            decoding=SamplingParams(temperature=0),
+            GenerationBatch(asked, seed=case.seed, decoding=SamplingParams(temperature=0)),
             progress=case.progress(f"asking {target.name}"),
         )
         texts = {request: g.texts[0] for request, g in zip(asked, generations, strict=True)}

@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fedaudit.api.records import Measurement
-from fedaudit.metrics.difference import Difference, RecordGain, detectable, difference
-from fedaudit.report.verdict.completion import BEYOND, DETECTABLE, LEVEL, MARGIN, POWER, RELATED
+from fedaudit.api import (
+    BEYOND_HELD_OUT,
+    COMPLETION_DETECTABLE,
+    COMPLETION_LEVEL,
+    COMPLETION_MARGIN,
+    COMPLETION_POWER,
+    Measurement,
+)
 
-__all__ = ["RELATED", "rows"]
+from .gain_difference import Difference, RecordGain, detectable, difference
 
 NO_HELD_OUT = "there are no held-out records to compare with: name some with --held-out"
 NO_TASK = "no held-out pair has a task of theirs"
@@ -24,8 +29,8 @@ def rows(
 
     One row that says why, where that is not known.
     """
-    at = {"source": BEYOND, **scope}
-    found = difference(gains, others, seed=seed, margin=MARGIN) if others else None
+    at = {"source": BEYOND_HELD_OUT, **scope}
+    found = difference(gains, others, seed=seed, margin=COMPLETION_MARGIN) if others else None
     if found is None:
         reason = NO_HELD_OUT if others is None else NO_TASK
         yield _row(plugin, "rouge_l", None, at, reason=reason)
@@ -37,10 +42,17 @@ def rows(
 
 
 def _seen(plugin: str, found: Difference, at: Mapping[str, object]) -> Measurement:
-    least = detectable(found, level=LEVEL, power=POWER, margin=MARGIN)
+    least = detectable(
+        found, level=COMPLETION_LEVEL, power=COMPLETION_POWER, margin=COMPLETION_MARGIN
+    )
     groups = "{:,} groups of records against {:,} held-out ones".format(*found.clusters)
-    reason = "" if least is not None else f"{groups} are too few for a test at {LEVEL}"
-    scope = {**at, "level": LEVEL, "power": POWER, "wanted": DETECTABLE}
+    reason = "" if least is not None else f"{groups} are too few for a test at {COMPLETION_LEVEL}"
+    scope = {
+        **at,
+        "level": COMPLETION_LEVEL,
+        "power": COMPLETION_POWER,
+        "wanted": COMPLETION_DETECTABLE,
+    }
     return _row(plugin, "detectable_difference", least, scope, n=found.n[0], reason=reason)
 
 

@@ -5,8 +5,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.plugin import AttackContext
-from fedaudit.api.records import Target
+from fedaudit.api import AttackContext, Target
 
 from .pairs import Cut
 

@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from fedaudit.api.plugin import Result
-from fedaudit.api.records import Finding, Measurement
-from fedaudit.metrics.edit_distance import sample_deviation
+from fedaudit.api import COMPLETION_LEVEL, Finding, Measurement, Result
 from fedaudit.metrics.intervals import bootstrap_mean
-from fedaudit.report.verdict.completion import LEVEL
 
+from .edit_distance import sample_deviation
 from .likelihood import Evidence
 from .pairs import LABEL, NO_BASE, Cut, WrittenContinuation, begins_with_truth, swap_partners
 
@@ -191,4 +189,4 @@ def _severity(
         return "unverified"
     if evidence is None:
         return "low"
-    return "high" if evidence.p_value <= LEVEL else "medium"
+    return "high" if evidence.p_value <= COMPLETION_LEVEL else "medium"

@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.plugin import AttackContext, Engine
-from fedaudit.api.records import Document, Tokens
-from fedaudit.metrics.edit_distance import edit_distance
+from fedaudit.api import AttackContext, Document, Engine, Tokens
+
+from .edit_distance import edit_distance
 
 NO_BASE = "The target has no base to compare with: what the base knew is not removed."
 

@@ -4,13 +4,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedaudit.api.plugin import AttackContext, Result
-from fedaudit.api.records import Document, Finding, Measurement, Tokens
-from fedaudit.metrics.difference import RecordGain
+from fedaudit.api import (
+    RELATED_HELD_OUT,
+    AttackContext,
+    Document,
+    Finding,
+    Measurement,
+    Result,
+    Tokens,
+)
 from fedaudit.metrics.intervals import Estimate, bootstrap_mean, wilson
 from fedaudit.metrics.text_similarity import rouge_l, words
 
 from . import held_out_gain
+from .gain_difference import RecordGain
 from .pairs import LABEL, NO_BASE, Cut, swap_partners
 
 LONG = 5
@@ -62,8 +69,8 @@ def training_pairs(case: AttackContext, documents: Sequence[Document]) -> Pairs:
         )
         for one, tokens, y in zip(good, tokenized, own, strict=True)
     ]
-    room = case.engine.context_length
-    fit = [cut for cut in cuts if cut.prompt and len(cut.prompt) + len(cut.suffix) <= room]
+    longest = case.engine.context_length
+    fit = [cut for cut in cuts if cut.prompt and len(cut.prompt) + len(cut.suffix) <= longest]
     return Pairs(cuts=fit, others=len(texts) - len(good), too_long=len(cuts) - len(fit))
 
 
@@ -127,10 +134,8 @@ class PairScores:
 
     def reached(self, task: str) -> tuple[int, int]:
         """Return how many answers of a task reach the threshold beyond the base's, of how many."""
-        return (
-            sum(self.cuts[i].task == task for i in self.beyond()),
-            sum(cut.task == task for cut in self.cuts),
-        )
+        reached = sum(self.cuts[i].task == task for i in self.beyond())
+        return reached, sum(cut.task == task for cut in self.cuts)
 
 
 def result(measured: PairScores) -> Result:
@@ -141,16 +146,15 @@ def result(measured: PairScores) -> Result:
         rows += [*_by_task(m.held_out), *_queries(m.held_out)]
     if m.base and (m.held_out or m.records != "own"):
         others = m.held_out.gains() if m.held_out else None
-        at = {"records": m.records} | ({"held_out": held_out_gain.RELATED} if m.related else {})
+        at = {"records": m.records} | ({"held_out": RELATED_HELD_OUT} if m.related else {})
         rows += held_out_gain.rows(m.plugin, m.gains(), others, at, seed=m.seed)
     leaks = _leaks(m)
+    revealed = [{"id": name, "label": LABEL, "text": m.cuts[some[0]].text} for name, some in leaks]
     return Result(
         measurements=tuple(rows),
         findings=tuple(_finding(m, name, some) for name, some in leaks),
         limits=() if m.base else (NO_BASE,),
-        revealed=tuple(
-            {"id": name, "label": LABEL, "text": m.cuts[some[0]].text} for name, some in leaks
-        ),
+        revealed=tuple(revealed),
     )
 
 

@@ -4,9 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Attack, AttackContext, Result
-from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    Attack,
+    AttackContext,
+    Document,
+    GenerationBatch,
+    GenerationRequest,
+    InputError,
+    Result,
+    SamplingParams,
+    Target,
+)
 
 from . import likelihood, measurements, pairs
 from .pairs import Cut, tried_documents
@@ -84,9 +92,14 @@ class Verbatim(Attack):
         prompts = sorted({cut.prompt for cut in cuts})
         generations = case.engine.generate(
             target,
-            [GenerationRequest(prompt=p, samples=1, max_new_tokens=self.suffix) for p in prompts],
-            seed=case.seed,
-            decoding=SamplingParams(temperature=0),
+            GenerationBatch(
+                [
+                    GenerationRequest(prompt=p, samples=1, max_new_tokens=self.suffix)
+                    for p in prompts
+                ],
+                seed=case.seed,
+                decoding=SamplingParams(temperature=0),
+            ),
             progress=case.progress(f"asking {target.name}"),
         )
         texts = {p: g.texts[0] for p, g in zip(prompts, generations, strict=True)}

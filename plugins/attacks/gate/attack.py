@@ -4,132 +4,31 @@ Beyond SecureGate (arXiv:2602.13529), which asks with right and wrong keys only.
 in part, gets into what is returned here: attempts go by the names of their families.
 """
 
-import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, product
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import ClassVar
 
-from fedaudit.api.defense import KeyedResponder
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Attack, AttackContext, Result
-from fedaudit.api.records import Document, Finding, GatedRequest, Measurement, RoutedRequest, Target
-from fedaudit.engine.routed import RoutedEngine
+from fedaudit.api import (
+    Attack,
+    AttackContext,
+    Finding,
+    GatedRequest,
+    Measurement,
+    Result,
+    Target,
+)
 from fedaudit.metrics.intervals import wilson
 
 from ..ranking import cloze
 from ..ranking.attack import Ranking
 from . import guesses
-from .guesses import NO_KEYS, AttemptFamily, Marker, Quote
+from .guesses import NO_KEYS, AttemptFamily, Marker
+from .query import GateQuery
+from .shorter_context import ShorterContext
 
-BATCH = 4096
-"""Guesses that the gate is asked about at once."""
 BLIND = "the right keys open nothing that no key does not open: all get in, or nobody does"
-
-
-@dataclass(frozen=True)
-class GateQuery:
-    """A gate that is asked, and what it leaves of requests that hold a valid key."""
-
-    case: AttackContext = field(repr=False)
-    responder: KeyedResponder = field(repr=False)
-    secure: str
-    """The adapter that answers a request with nothing in it."""
-    valid: tuple[str, ...] = field(repr=False)
-    foreign: tuple[str, ...] = field(repr=False)
-    passes: list[tuple[Quote, GatedRequest, RoutedRequest]] = field(
-        default_factory=list, repr=False
-    )
-
-    @classmethod
-    def of(cls, case: AttackContext) -> "GateQuery":
-        """Return the gate of what is audited; raises InputError where there is none."""
-        responder = case.engine.responder if isinstance(case.engine, RoutedEngine) else None
-        if not isinstance(responder, KeyedResponder):
-            raise InputError(
-                "What is audited has no gate; audit a federation whose defence deployed one."
-            )
-        [nothing] = responder.route([GatedRequest("")])
-        valid = tuple(sorted(set(responder.secrets) - {""}))
-        foreign = tuple(sorted(set(responder.foreign) - set(valid)))
-        return cls(case, responder, nothing.name, valid, foreign)
-
-    @property
-    def documents(self) -> Sequence[Document]:
-        """The victim's, or the attacker's own where those are all."""
-        return self.case.attacker if self.case.victim is None else self.case.victim
-
-    def keys(
-        self, name: str, keys: Sequence[str], *, atomic: bool, why: str = NO_KEYS
-    ) -> AttemptFamily:
-        """Try keys that are told to the gate as tokens.
-
-        One token each has no text to show; nor has a valid key that is spelled, because the private
-        tokenizer would make one token of it.
-        """
-        name = f"{name}, {'one token each' if atomic else 'spelled'}"
-        opened: list[str] = []
-        told = self.case.progress(f"gate: {name}")
-        for start in range(0, len(keys), BATCH):
-            opened += self.responder.opens(keys[start : start + BATCH], atomic=atomic)
-            told(len(opened), len(keys))
-        text = not atomic and not set(keys) & set(self.valid)
-        shown = [self.responder.heading(key) for key in keys] if text else []
-        return replace(self._tried(name, opened, shown), why=why)
-
-    def requests(self, name: str, requests: Sequence[GatedRequest]) -> AttemptFamily:
-        """Try requests without a valid key in them."""
-        opened = [one.name for one in self._routed(requests)]
-        return self._tried(name, opened, [request.heading for request in requests])
-
-    def quotes(self, name: str, quotes: Sequence[Quote]) -> AttemptFamily:
-        """Try requests that hold a valid key, in every way to put one, as text alone first."""
-        ways = zip(*(quote.requests(self.case.engine) for quote in quotes), strict=True)
-        opened = self._told([*quotes] * 3, [*chain.from_iterable(ways)])
-        return self._tried(name, opened, [quote.text for quote in quotes] * 3)
-
-    def right(self) -> AttemptFamily:
-        """Show every valid key as it should be shown; a hit is the adapter that it should open."""
-        marker = Marker.of(self.responder.heading)
-        shown = [Quote(marker, key, self.responder.heading(key)) for key in self.valid]
-        opened = self._told(shown, [GatedRequest(quote.text) for quote in shown])
-        told = self.responder.headings().items()  # "right:ADAPTER", where there are several
-        wanted = {heading: kind.partition(":")[2] for kind, heading in told}
-        pairs = (
-            (name, wanted.get(quote.text) or name)
-            for name, quote in zip(opened, shown, strict=True)
-        )
-        hits = tuple(name == right != self.secure for name, right in pairs)
-        return replace(self._tried("the right keys", opened, []), hits=hits)
-
-    def second_passes(self) -> Iterator[AttemptFamily]:
-        """Look for keys in what the second pass got of every request that held one."""
-        for name, tokens in (("text", False), ("tokens", True)):
-            some = [
-                (q, one.prompt) for q, asked, one in self.passes if bool(asked.prompt) == tokens
-            ]
-            found = guesses.keeps_key(self.case.engine, some)
-            yield AttemptFamily(
-                name=f"the key's text in the second pass, asked in {name}",
-                hits=tuple(one for one in found if one is not None),
-                why="no second pass could be read" if found else NO_KEYS,
-            )
-
-    def _told(self, quotes: Sequence[Quote], requests: Sequence[GatedRequest]) -> list[str]:
-        routed = self._routed(requests)
-        self.passes.extend(zip(quotes, requests, routed, strict=True))
-        return [one.name for one in routed]
-
-    def _routed(self, requests: Sequence[GatedRequest]) -> list[RoutedRequest]:
-        return self.responder.route(requests) if requests else []
-
-    def _tried(self, name: str, opened: Sequence[str], headings: Sequence[str]) -> AttemptFamily:
-        hits = tuple(one != self.secure for one in opened)
-        first = hits.index(True) if any(hits) else 0
-        others = tuple(sorted(set(opened) - {self.secure}))
-        heading = headings[first] if headings else None
-        return AttemptFamily(name=name, hits=hits, opened=others, heading=heading)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,8 +139,7 @@ class GateAttack(Attack):
         shown = {one.name: one.heading for one in tried if one.heading is not None}
         if not cloze.occurrences(asked.documents, shortest=self._ranking().shortest):
             return Result(measurements=(self._unknown(),))
-        engine = copy.copy(case.engine)  # one with room for what the second pass has of a heading
-        engine.context_length -= max(len(own.ids) for own in engine.tokenize([*shown.values()]))
+        engine = ShorterContext(case.engine, shown.values())
         rows: list[Measurement] = []
         limits: dict[str, None] = {}
         for name, heading in shown.items():

@@ -9,8 +9,7 @@ import string
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedaudit.api.plugin import Engine
-from fedaudit.api.records import GatedRequest, Measurement
+from fedaudit.api import Engine, GatedRequest, Measurement
 
 ALPHABET = string.ascii_letters + string.digits
 """What a well-formed key is made of."""

@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import AttackContext, Result
+from fedaudit.api import AttackContext, InputError
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
-from fedaudit.extraction.subprefixes import of_case
-from fedaudit.extraction.targets import exclusive_targets
 
+from ..prefix.subprefixes import of_case
 from . import model_cache
 
 if TYPE_CHECKING:
@@ -60,15 +58,7 @@ class Laft(PrefixAttack):
         """Whether a budget pays for the first of what is asked, not for any."""
         return self.prefixes == "frequency"
 
-    def _result(self, case: AttackContext, asked: QueryPlan) -> Result:
-        """Tune the copy where there is something to look for, and ask it in the model's place."""
-        told: tuple[str, ...] = ()
-        if case.victim is None or exclusive_targets(case):
-            case, told = self.prepared(case)
-        result = super()._result(case, asked)
-        return replace(result, limits=(*told, *result.limits))
-
-    def prepared(self, case: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
+    def prepare(self, case: AttackContext) -> tuple[AttackContext, tuple[str, ...]]:
         """Return the case with the tuned copy in the model's place, and what to say of it.
 
         Of the kinds of PII that are chosen the case holds no other any more.

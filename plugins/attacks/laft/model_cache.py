@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import AttackContext, Progress
+from fedaudit.api import AttackContext, InputError, Progress, UsageError
 from fedaudit.federation import adapters
 from fedaudit.system.files import atomic_text, read_regular, sha256
 

@@ -3,12 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import AttackContext
+from fedaudit.api import AttackContext, InputError
 from fedaudit.extraction import query_plan
 from fedaudit.extraction.query_plan import QueryPlan
-from fedaudit.extraction.subprefixes import FirstSubPrefixes, SubPrefixes, of_case
 
+from .subprefixes import FirstSubPrefixes, SubPrefixes, of_case
 from .superset import Superset
 
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.api.plugin import AttackContext
+from fedaudit.api import AttackContext
 from fedaudit.extraction.prefix_attack import PrefixAttack
 from fedaudit.extraction.prefixes import PiiOccurrence
-from fedaudit.extraction.subprefixes import of_case
+
+from .subprefixes import of_case
 
 
 @dataclass(frozen=True, kw_only=True)

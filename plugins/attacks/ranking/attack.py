@@ -4,9 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.errors import InputError, unknown_name_error
-from fedaudit.api.plugin import Attack, AttackContext, Result
-from fedaudit.api.records import Document
+from fedaudit.api import Attack, AttackContext, Document, InputError, Result, unknown_name_error
 
 from . import cloze, scoring
 from .cloze import ClozeQuestion

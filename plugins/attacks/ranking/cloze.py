@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.records import Document, PiiSpan
+from fedaudit.api import Document, PiiSpan
 from fedaudit.extraction.controls import fill_candidates, is_han
 
 _WORD = r"[^\W㐀-鿿]"

@@ -4,9 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.errors import TargetError
-from fedaudit.api.plugin import AttackContext, Result
-from fedaudit.api.records import Finding, Measurement, Target
+from fedaudit.api import AttackContext, Finding, Measurement, Result, Target, TargetError
 
 from .cloze import ClozeQuestion, ClozeWindow, context_window
 

@@ -4,9 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api.errors import InputError, UsageError
-from fedaudit.api.plugin import Attack, AttackContext, PiiDetector, Result
-from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    Attack,
+    AttackContext,
+    GenerationBatch,
+    GenerationRequest,
+    InputError,
+    PiiDetector,
+    Result,
+    SamplingParams,
+    Target,
+    UsageError,
+)
 
 from . import scoring, targets
 from .scoring import DetectedStrings
@@ -90,9 +99,7 @@ class Untargeted(Attack):
     ) -> Sequence[str]:
         [generation] = case.engine.generate(
             target,
-            [request],
-            seed=case.seed,
-            decoding=self._decoding(),
+            GenerationBatch([request], seed=case.seed, decoding=self._decoding()),
             progress=case.progress(f"sampling {target.name}"),
         )
         return generation.texts

@@ -4,8 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.plugin import PiiDetector, Progress, Result, no_progress
-from fedaudit.api.records import Finding, Measurement, Severity
+from fedaudit.api import Finding, Measurement, PiiDetector, Progress, Result, Severity, no_progress
 from fedaudit.extraction.leak_tests import LIKELY, SURE
 from fedaudit.metrics.extraction import by_label
 from fedaudit.metrics.significance import guess_rate

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from fedaudit.api.errors import InputError, unknown_name_error
-from fedaudit.api.plugin import AttackContext
-from fedaudit.api.records import Document
+from fedaudit.api import AttackContext, Document, InputError, unknown_name_error
 from fedaudit.extraction.controls import sample_controls
 from fedaudit.metrics.document_frequency import absent_strings
 from fedaudit.pii.normalized_search import fold

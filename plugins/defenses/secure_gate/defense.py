@@ -11,17 +11,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import ClassVar
 
-from fedaudit.api.defense import (
+from fedaudit.api import (
+    Aggregator,
     ClientState,
     Defense,
     DeployedClient,
+    Document,
     FinishedFederation,
+    InputError,
     KeyChange,
+    Measurement,
     Responder,
+    Result,
 )
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Aggregator, Result
-from fedaudit.api.records import Document, Measurement
 
 LENGTH = 20
 """Characters of a key."""

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedaudit.api.defense import ClientState, DeployedClient, FinishedFederation
-from fedaudit.api.records import Document, Measurement
+from fedaudit.api import ClientState, DeployedClient, Document, FinishedFederation, Measurement
 
 from .fusion import fuse
 
@@ -100,7 +99,7 @@ def _query(
 
 
 def _target(folder: Path) -> Any:
-    from fedaudit.api.records import Target
+    from fedaudit.api import Target
 
     return Target(name=folder.name, adapter=str(folder))
 

@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.defense import DeployedClient, FinishedFederation
-from fedaudit.api.records import (
+from fedaudit.api import (
+    DeployedClient,
+    FinishedFederation,
     GatedRequest,
+    GenerationBatch,
     GenerationRequest,
     Measurement,
     SamplingParams,
@@ -123,7 +125,9 @@ def _costs(
 
     def answer(request: GatedRequest) -> Any:
         probe = GenerationRequest(prompt=request.prompt, samples=1, max_new_tokens=room)
-        return engine.generate(target, [probe], seed=0, decoding=SamplingParams(temperature=0))
+        return engine.generate(
+            target, GenerationBatch([probe], seed=0, decoding=SamplingParams(temperature=0))
+        )
 
     for stage, work in (("gating", lambda request: gate.route([request])), ("adapter", answer)):
         seconds = _timed(work, requests)

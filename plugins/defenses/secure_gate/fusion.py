@@ -16,13 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import TargetError
-from fedaudit.api.plugin import Progress, no_progress
-
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
+from fedaudit.api import ModelEngine, Progress, TargetError, no_progress
 
 Weights = tuple[float, float]
 ALONE: tuple[Weights, Weights] = ((1.0, 0.0), (0.0, 1.0))
@@ -50,7 +45,7 @@ class Fused:
 
 
 def fuse(
-    engine: "LocalEngine",
+    engine: ModelEngine,
     first: Path,
     second: Path,
     query: Sequence[Sequence[int]],
@@ -69,9 +64,10 @@ def fuse(
     that is not finite.
     """
     from fedaudit.engine.lora import composition
+    from fedaudit.engine.parallel.engine import local_engine
     from fedaudit.federation import adapters
 
-    with composition.attached_composition(engine, (first, second)) as both:
+    with composition.attached_composition(local_engine(engine), (first, second)) as both:
         found = search(
             lambda weights: both.loss(weights, query),
             psi=psi,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.errors import InputError
+from fedaudit.api import InputError
 from fedaudit.system.names import check_name
 
 if TYPE_CHECKING:

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedaudit.api import ModelEngine
+
 from .keys import Keyring
 from .marker import OPENING
 
 if TYPE_CHECKING:
     import torch
 
-    from fedaudit.engine.local import LocalEngine
 
 LONGEST = 128
 """Tokens of a key that the private tokenizer does not know; what is behind them is not read."""
@@ -35,7 +36,7 @@ class HeaderReader:
     All states are float32 (rows, width of the base).
     """
 
-    engine: "LocalEngine"
+    engine: ModelEngine
     keyring: Keyring
     sigma: float
     """The standard deviation of an embedding's entries."""
@@ -88,12 +89,12 @@ class HeaderReader:
         return width_of(self.engine)
 
 
-def width_of(engine: "LocalEngine") -> int:
+def width_of(engine: ModelEngine) -> int:
     """Return the width of the base's states."""
     return int(engine.base.model.config.get_text_config().hidden_size)
 
 
-def sigma_of(engine: "LocalEngine") -> float:
+def sigma_of(engine: ModelEngine) -> float:
     """Return the standard deviation of all entries of the base's embeddings.
 
     They are what the embedding layer returns: some models scale their table there.

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import InputError, unknown_name_error
+from fedaudit.api import InputError, unknown_name_error
 from fedaudit.system.files import atomic_text
 
 if TYPE_CHECKING:

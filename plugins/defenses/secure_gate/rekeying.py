@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api import InputError, ModelEngine, UsageError, unknown_name_error
 from fedaudit.system.files import atomic
 
 from . import keys as key_file
@@ -25,14 +24,11 @@ from .keys import Key, Keyring, new_secret
 from .responder import GateResponder
 from .training import train
 
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
-
 GATE, KEYS, WAITING = "gate.safetensors", "keys.json", "keys.json.new"
 
 
 def create(
-    folder: Path, engine: "LocalEngine", adapters: Sequence[str], *, tau: float, seed: int
+    folder: Path, engine: ModelEngine, adapters: Sequence[str], *, tau: float, seed: int
 ) -> None:
     """Draw a key for each of `adapters` but the first, the secure one, and train their gate."""
     keyring = Keyring.new(adapters[1:])
@@ -40,7 +36,7 @@ def create(
 
 
 def load(
-    folder: Path, engine: "LocalEngine", others: Sequence[Path] = (), seed: int = 0
+    folder: Path, engine: ModelEngine, others: Sequence[Path] = (), seed: int = 0
 ) -> GateResponder:
     """Return what answers in `folder`; `others` are folders of other organisations.
 
@@ -55,7 +51,7 @@ def load(
     return GateResponder(engine, gate, keyring, folders, foreign=foreign, seed=seed)
 
 
-def rotate(folder: Path, engine: "LocalEngine", name: str, seed: int = 0) -> None:
+def rotate(folder: Path, engine: ModelEngine, name: str, seed: int = 0) -> None:
     """Draw a new key in place of the one called `name`."""
     with _alone(folder):
         _finish(folder)
@@ -65,7 +61,7 @@ def rotate(folder: Path, engine: "LocalEngine", name: str, seed: int = 0) -> Non
         _change(folder, engine, replace(keyring, keys=kept), gate, (old.secret,), seed)
 
 
-def add(folder: Path, engine: "LocalEngine", name: str, adapter: str, seed: int = 0) -> None:
+def add(folder: Path, engine: ModelEngine, name: str, adapter: str, seed: int = 0) -> None:
     """Draw a further key, called `name`, for `adapter`."""
     with _alone(folder):
         _finish(folder)
@@ -81,7 +77,7 @@ def add(folder: Path, engine: "LocalEngine", name: str, adapter: str, seed: int 
         _change(folder, engine, replace(keyring, keys=(*keyring.keys, new)), gate, (), seed)
 
 
-def revoke(folder: Path, engine: "LocalEngine", name: str, seed: int = 0) -> None:
+def revoke(folder: Path, engine: ModelEngine, name: str, seed: int = 0) -> None:
     """Take away the key called `name`."""
     with _alone(folder):
         _finish(folder)
@@ -93,7 +89,7 @@ def revoke(folder: Path, engine: "LocalEngine", name: str, seed: int = 0) -> Non
 
 def _change(
     folder: Path,
-    engine: "LocalEngine",
+    engine: ModelEngine,
     keyring: Keyring,
     gate: TrainedGate,
     old: Sequence[str],

@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedaudit.api.defense import KeyedResponder
-from fedaudit.api.errors import InputError
-from fedaudit.api.records import GatedRequest, RoutedRequest
+from fedaudit.api import GatedRequest, InputError, KeyedResponder, ModelEngine, RoutedRequest
 
 from .gate import TrainedGate
 from .header_features import HeaderReader, width_of
@@ -18,7 +16,6 @@ from .training_examples import random_key_text
 if TYPE_CHECKING:
     import torch
 
-    from fedaudit.engine.local import LocalEngine
 
 Part = tuple[str, tuple[int, ...]]
 """The text that follows a request's marker, and the prompt behind it in tokens."""
@@ -32,7 +29,7 @@ class GateResponder(KeyedResponder):
 
     def __init__(
         self,
-        engine: "LocalEngine",
+        engine: ModelEngine,
         gate: TrainedGate,
         keyring: Keyring,
         folders: Mapping[str, Path],

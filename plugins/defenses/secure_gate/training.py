@@ -3,18 +3,14 @@
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from fedaudit.api.errors import InputError
+from fedaudit.api import InputError, ModelEngine
 
 from .batches import Batches, standardise
 from .gate import SECURE, TrainedGate, network
 from .header_features import HeaderReader, sigma_of
 from .keys import Keyring
 from .training_examples import GateExamples, gate_examples
-
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
 
 TAU = 0.9
 COUNT, HELD_OUT = 128, 32
@@ -29,7 +25,7 @@ SURE = 0.9995
 
 
 def train(
-    engine: "LocalEngine",
+    engine: ModelEngine,
     keyring: Keyring,
     adapters: Sequence[str],
     *,

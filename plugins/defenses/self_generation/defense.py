@@ -6,20 +6,23 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from fedaudit.api.defense import Defense, FinishedFederation, TrainedClient
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Result
-from fedaudit.api.records import Document, Target
-from fedaudit.api.templates import PromptTemplate
-from fedaudit.data import corpus
-from fedaudit.metrics.selection import Method
-from fedaudit.system.files import existing_path
+from fedaudit.api import (
+    Defense,
+    Document,
+    FinishedFederation,
+    InputError,
+    PromptTemplate,
+    Result,
+    Target,
+    TrainedClient,
+)
 
 from . import filter_counts, measurements
 from .demonstrations import usable_documents
 from .generation import ExampleGenerator, Recipe, fits_context
 from .prompt_layout import prompt_layout
 from .selection import count_selection, select_candidates
+from .selection_criteria import Method
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,14 +132,10 @@ class SelfGeneration(Defense):
 
     def _public(self, template: PromptTemplate) -> list[Document]:
         """Return the examples of the file `source`, in an order that follows from them alone."""
-        from fedaudit.nano import public_examples as generator
+        from fedaudit.data.public_examples import read_public_examples
 
-        found = (
-            generator.public_examples(self.source, template)
-            if generator.is_source(self.source)
-            else corpus.read(existing_path(Path(self.source), "file"), template)
-        )
-        public = sorted(usable_documents(list(found), 1), key=lambda one: (one.text, one.id))
+        usable = usable_documents(read_public_examples(self.source, template), 1)
+        public = sorted(usable, key=lambda document: (document.text, document.id))
         if len(public) < self.keep:
             raise InputError(
                 f"{self.source} holds {len(public)} examples, fewer than keep ({self.keep})."

@@ -4,8 +4,7 @@ import random
 from collections.abc import Sequence
 from itertools import chain, zip_longest
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.records import Document
+from fedaudit.api import Document, InputError
 
 from .prompt_layout import BLANK, PromptLayout
 

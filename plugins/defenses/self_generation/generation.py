@@ -7,8 +7,14 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fedaudit.api.plugin import Engine
-from fedaudit.api.records import Document, GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    Document,
+    Engine,
+    GenerationBatch,
+    GenerationRequest,
+    SamplingParams,
+    Target,
+)
 from fedaudit.metrics.text_similarity import words
 
 from .demonstrations import alternate_kinds, example_kinds, example_prompt, instruction_prompt
@@ -180,9 +186,11 @@ class ExampleGenerator:
         fit = [some for some in dict.fromkeys(ids) if len(some) + new <= self.engine.context_length]
         found = self.engine.generate(
             self.target,
-            [GenerationRequest(prompt=some, samples=1, max_new_tokens=new) for some in fit],
-            seed=self.rng.getrandbits(32),
-            decoding=SamplingParams(temperature=self.recipe.temperature),
+            GenerationBatch(
+                [GenerationRequest(prompt=some, samples=1, max_new_tokens=new) for some in fit],
+                seed=self.rng.getrandbits(32),
+                decoding=SamplingParams(temperature=self.recipe.temperature),
+            ),
         )
         texts = {some: one.texts[0] for some, one in zip(fit, found, strict=True)}
         return [texts.get(some) for some in ids]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from fedaudit.api.records import Measurement
+from fedaudit.api import Measurement
 
 from .filter_counts import FILTERS, FilterCounts
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fedaudit.api.errors import UsageError
-from fedaudit.api.templates import PromptTemplate
+from fedaudit.api import PromptTemplate, UsageError
 
 BLANK = "\n\n"
 """What stands between two demonstrations."""

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 
-from fedaudit.api.plugin import Engine
-from fedaudit.api.records import Document, Target
-from fedaudit.api.templates import PromptTemplate
-from fedaudit.engine.scoring.instruction_following import scores
-from fedaudit.metrics.selection import Losses, Method, select_examples
+from fedaudit.api import Document, Engine, PromptTemplate, Target
 
 from .filter_counts import FilterCounts
 from .generation import GeneratedExamples, Recipe
+from .instruction_following import scores
+from .selection_criteria import Losses, Method, select_examples
 from .similarity import SimilarityIndex, whole_text
 
 

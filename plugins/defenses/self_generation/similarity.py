@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fedaudit.api.records import Document
+from fedaudit.api import Document
 from fedaudit.metrics.text_similarity import words
 
 

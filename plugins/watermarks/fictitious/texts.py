@@ -4,7 +4,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from fedaudit.api.watermark import Score
+from fedaudit.api import Score
 
 from .scoring import CERTAIN
 from .wording import stated_of, states_name

@@ -9,10 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Engine, Progress, no_progress
-from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams, Target
-from fedaudit.api.watermark import Score, Watermark
+from fedaudit.api import (
+    Completion,
+    Document,
+    Engine,
+    GenerationBatch,
+    GenerationRequest,
+    InputError,
+    ModelEngine,
+    Progress,
+    SamplingParams,
+    Score,
+    Target,
+    Watermark,
+    no_progress,
+)
 
 from . import scoring, wording, world
 from .texts import score as text_score
@@ -78,12 +89,11 @@ class Fictitious(Watermark):
             raise ValueError("correlation must be between 0 and 1.")
 
     def issue(
-        self, teacher: Any, prompts: Sequence[str], *, seed: int, index: int
+        self, teacher: ModelEngine | None, prompts: Sequence[str], *, seed: int, index: int
     ) -> dict[str, Any]:
-        """Return entity `index` of `seed`, and what `teacher` (a LocalEngine, or None) guesses."""
+        """Return entity `index` of `seed`, and what `teacher`, if there is one, guesses."""
         entity = world.issued_entity(seed, index, self.options, self.register)
-        asks = teacher is not None and self.nulls > 0
-        nulls = self._nulls(teacher, entity, seed, index) if asks else None
+        nulls = self._nulls(teacher, entity, seed, index) if teacher and self.nulls > 0 else None
         return {
             "seed": seed,
             "index": index,
@@ -102,7 +112,7 @@ class Fictitious(Watermark):
         self,
         secret: Mapping[str, Any],
         documents: Sequence[Document],
-        teacher: Any,
+        teacher: ModelEngine,
         *,
         seed: int,
         progress: Progress = no_progress,
@@ -194,7 +204,9 @@ class Fictitious(Watermark):
     def _guess(self) -> float:
         return 1 / self.options
 
-    def _nulls(self, teacher: Any, entity: Entity, seed: int, index: int) -> list[scoring.Null]:
+    def _nulls(
+        self, teacher: ModelEngine, entity: Entity, seed: int, index: int
+    ) -> list[scoring.Null]:
         """Return, for each attribute, how often the teacher is right about strangers."""
         families = world.strangers(
             entity,
@@ -212,7 +224,8 @@ class Fictitious(Watermark):
         requests = self._probes([q for one in asked for group in one for q in group], teacher)
         said = iter(
             teacher.generate(
-                Target(name="base"), requests, seed=seed, decoding=SamplingParams(temperature=0)
+                Target(name="base"),
+                GenerationBatch(requests, seed=seed, decoding=SamplingParams(temperature=0)),
             )
         )
         rates: list[list[float]] = [[] for _ in entity.values]

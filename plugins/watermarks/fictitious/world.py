@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, TypeVar
 
-from fedaudit.api.errors import UsageError
+from fedaudit.api import UsageError
 
 T = TypeVar("T")
 

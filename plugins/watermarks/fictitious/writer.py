@@ -7,9 +7,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Progress
-from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.api import (
+    GenerationBatch,
+    GenerationRequest,
+    InputError,
+    ModelEngine,
+    Progress,
+    SamplingParams,
+    Target,
+)
 
 from .wording import fill_sentence, is_complete
 from .world import Entity, data
@@ -24,9 +30,9 @@ _log = logging.getLogger(__name__)
 
 
 def write(
-    teacher: Any, entity: Entity, keys: Sequence[str], *, length: int, progress: Progress
+    teacher: ModelEngine, entity: Entity, keys: Sequence[str], *, length: int, progress: Progress
 ) -> dict[str, str]:
-    """Return a document by key, written by `teacher` (a LocalEngine of a chat model).
+    """Return a document by key, written by `teacher` (a chat model).
 
     Keys whose document never states the entity with all its values are left out, and how many
     were is logged. A document depends on its key only. Raises InputError for a teacher that has no
@@ -76,7 +82,7 @@ def whole_sentences(text: str) -> str:
 
 
 def _asked(
-    teacher: Any, entity: Entity, keys: Sequence[str], length: int, attempt: int
+    teacher: ModelEngine, entity: Entity, keys: Sequence[str], length: int, attempt: int
 ) -> list[str]:
     """Return what the teacher writes for each key; each attempt asks in other words."""
     requests = []
@@ -87,7 +93,9 @@ def _asked(
         requests.append(GenerationRequest(prompt=ids, samples=1, max_new_tokens=max(1, room)))
     # The engine draws from the seed and the prompt: a seed of the entity serves all of them.
     seed = int.from_bytes(hashlib.sha256(f"{attempt} {entity.name}".encode()).digest()[:4])
-    answers = teacher.generate(Target(name="base"), requests, seed=seed, decoding=DECODING)
+    answers = teacher.generate(
+        Target(name="base"), GenerationBatch(requests, seed=seed, decoding=DECODING)
+    )
     return [whole_sentences(answer.texts[0]) for answer in answers]
 
 

@@ -2,10 +2,8 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.records import Document, Tokens
+from fedaudit.api import Document, InputError, ModelEngine, Tokens
 
 from .writing import WritingJob
 
@@ -16,7 +14,7 @@ REPHRASE = (
 
 
 def rewrite(
-    document: Document, teacher: Any, *, key: int, shortest: int, longest: int
+    document: Document, teacher: ModelEngine, *, key: int, shortest: int, longest: int
 ) -> tuple[WritingJob, tuple[int, ...]]:
     """Ask a teacher with a chat template to rephrase; the marked text begins with nothing.
 
@@ -35,7 +33,7 @@ def rewrite(
     return WritingJob(prompt, min(shortest, len(tokens.ids), new), new, key), ()
 
 
-def _asked(teacher: Any, text: str) -> tuple[int, ...]:
+def _asked(teacher: ModelEngine, text: str) -> tuple[int, ...]:
     tokenizer = teacher.base.tokenizer
     # Some templates write today's date, or let the model think aloud, unless they are told.
     rendered = tokenizer.apply_chat_template(
@@ -49,7 +47,7 @@ def _asked(teacher: Any, text: str) -> tuple[int, ...]:
 
 
 def continue_text(
-    document: Document, teacher: Any, *, key: int, kept: int, length: int
+    document: Document, teacher: ModelEngine, *, key: int, kept: int, length: int
 ) -> tuple[WritingJob, tuple[int, ...]]:
     """Let a teacher go on from a document's first tokens, which the marked text begins with.
 
@@ -68,7 +66,7 @@ def continue_text(
     return WritingJob(prompt, new, new, key), begun
 
 
-def text_of(teacher: Any, tokens: Sequence[int]) -> str:
+def text_of(teacher: ModelEngine, tokens: Sequence[int]) -> str:
     """Return tokens as text, without half a character at the end."""
     decoded: str = teacher.base.tokenizer.decode(list(tokens), skip_special_tokens=True)
     return decoded.rstrip("\ufffd")

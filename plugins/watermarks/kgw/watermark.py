@@ -11,10 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Engine, Progress, no_progress
-from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams
-from fedaudit.api.watermark import Score, Watermark
+from fedaudit.api import (
+    Completion,
+    Document,
+    Engine,
+    GenerationRequest,
+    InputError,
+    ModelEngine,
+    Progress,
+    SamplingParams,
+    Score,
+    Watermark,
+    no_progress,
+)
 
 from . import textseal
 from .detection import Detector, upper_tail, z_score
@@ -88,7 +97,7 @@ class KGW(Watermark):
             raise ValueError("length must not be negative, nor shortest, nor above longest.")
 
     def issue(
-        self, teacher: Any, prompts: Sequence[str], *, seed: int, index: int
+        self, teacher: ModelEngine, prompts: Sequence[str], *, seed: int, index: int
     ) -> dict[str, Any]:
         """Return key, scheme and the prompts of the test; raises InputError without any prompt."""
         secret = {
@@ -102,7 +111,7 @@ class KGW(Watermark):
         return self.prompted(secret, prompts, teacher)
 
     def prompted(
-        self, secret: Mapping[str, Any], texts: Sequence[str], teacher: Any
+        self, secret: Mapping[str, Any], texts: Sequence[str], teacher: ModelEngine
     ) -> dict[str, Any]:
         """Return the secret with beginnings of `texts`; raises InputError where there are none."""
         different = list(dict.fromkeys(texts))
@@ -121,7 +130,7 @@ class KGW(Watermark):
         self,
         secret: Mapping[str, Any],
         documents: Sequence[Document],
-        teacher: Any,
+        teacher: ModelEngine,
         *,
         seed: int,
         progress: Progress = no_progress,
@@ -152,7 +161,7 @@ class KGW(Watermark):
         ]
 
     def _job(
-        self, document: Document, teacher: Any, key: int
+        self, document: Document, teacher: ModelEngine, key: int
     ) -> tuple[WritingJob, tuple[int, ...]]:
         chat = bool(getattr(teacher.base.tokenizer, "chat_template", None))
         if self.method == "rewrite" and not chat:
@@ -212,7 +221,7 @@ def _salt(secret: Mapping[str, Any]) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def _detector(secret: Mapping[str, Any], engine: Any) -> Detector:
+def _detector(secret: Mapping[str, Any], engine: Engine) -> Detector:
     """Return the test that a secret describes.
 
     Raises InputError for a secret that is none, and where the lists were made for a vocabulary of
@@ -253,13 +262,13 @@ def _texts(value: Any) -> list[str]:
     return value
 
 
-def _vocabulary(engine: Any) -> int:
+def _vocabulary(engine: Engine) -> int:
     """Return the vocabulary's size in the model's configuration; 0 of an engine without a model."""
     base = getattr(engine, "base", None)
     return int(base.model.config.get_text_config().vocab_size) if base else 0
 
 
-def _ends(teacher: Any) -> tuple[int, ...]:
+def _ends(teacher: ModelEngine) -> tuple[int, ...]:
     end = teacher.base.model.generation_config.eos_token_id
     ends = [*(end if isinstance(end, list) else [end]), teacher.base.tokenizer.eos_token_id]
     return tuple(dict.fromkeys(token for token in ends if token is not None))

@@ -11,8 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api.plugin import Progress, no_progress
-from fedaudit.api.records import SamplingParams
+from fedaudit.api import ModelEngine, Progress, SamplingParams, no_progress
 
 from . import textseal
 from .detection import Detector
@@ -140,9 +139,13 @@ class Marking:
 
 
 def write(
-    teacher: Any, jobs: Sequence[WritingJob], style: Style, *, progress: Progress = no_progress
+    teacher: ModelEngine,
+    jobs: Sequence[WritingJob],
+    style: Style,
+    *,
+    progress: Progress = no_progress,
 ) -> list[list[int]]:
-    """Return the new tokens of every job, without the end; `teacher` is a LocalEngine.
+    """Return the new tokens of every job, without the end.
 
     The base writes, without any adapter. The texts depend on batch size and order only as far as
     the rounding of the model's own arithmetic does.
@@ -160,7 +163,7 @@ def write(
     return written
 
 
-def _batches(teacher: Any, jobs: Sequence[WritingJob]) -> Iterator[list[int]]:
+def _batches(teacher: ModelEngine, jobs: Sequence[WritingJob]) -> Iterator[list[int]]:
     """Yield indices of jobs of one padded prompt length and about the same new tokens."""
     from fedaudit.engine.batching import by_length, padded_length
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.plugin import no_progress
+from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.api.watermark import Mark, Score, Watermark
 from fedaudit.attribution.owner import detection

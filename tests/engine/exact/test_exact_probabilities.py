@@ -11,8 +11,13 @@ from tokenizers import Tokenizer, models
 from toy_vocabularies import TARGETS, brute_force, toy
 from transformers import PreTrainedTokenizerFast
 
+from fedaudit.api.engine import (
+    Engine,
+    GenerationBatch,
+    PrefixProbabilities,
+    PrefixProbabilityRequest,
+)
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Engine, PrefixProbabilities
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.exact import probabilities
 from fedaudit.engine.exact.token_automaton import SPACES, TokenAutomaton, vocabulary
@@ -54,7 +59,10 @@ def test_they_are_those_of_all_token_sequences(either, decoding):
     prompts = [(1, 4, 5), (1, 9), (1, 12, 4, 3, 7, 6, 6, 5, 3, 4)]
     engine: Engine = LocalEngine(either)
     found = engine.prefix_probabilities(
-        BASE, prompts, TARGETS, new=3, decoding=decoding, threshold=1e-300
+        BASE,
+        PrefixProbabilityRequest(
+            prompts, TARGETS, max_new_tokens=3, decoding=decoding, threshold=1e-300
+        ),
     )
     slow = [brute_force(either, prompt, TARGETS, 3, decoding) for prompt in prompts]
     assert least(found) == pytest.approx(np.array(slow), abs=1e-6)
@@ -64,7 +72,7 @@ def test_they_are_those_of_all_token_sequences(either, decoding):
 
 def test_four_tokens_long_and_characters_of_several_bytes(bytes_base):
     [found] = LocalEngine(bytes_base).prefix_probabilities(
-        BASE, [(1, 4)], TARGETS, new=4, threshold=1e-300
+        BASE, PrefixProbabilityRequest([(1, 4)], TARGETS, max_new_tokens=4, threshold=1e-300)
     )
     slow = brute_force(bytes_base, (1, 4), TARGETS, 4, SamplingParams())
     assert found.least == pytest.approx(slow, abs=1e-6)
@@ -75,15 +83,19 @@ PROMPTS = [(1, 4, 5), (1, 9), (1, 12, 4, 3, 7, 6, 6, 5, 3, 4), (1,), (1, 8, 8)]
 
 
 def test_neither_batch_size_nor_order_matters(bytes_base):
-    asked = {"new": 5, "threshold": 0.02, "trials": [200] * 5, "seed": 2}
-    wanted = LocalEngine(bytes_base).prefix_probabilities(BASE, PROMPTS, TARGETS, **asked)
+    asked = {"max_new_tokens": 5, "threshold": 0.02, "trials": [200] * 5, "seed": 2}
+    wanted = LocalEngine(bytes_base).prefix_probabilities(
+        BASE, PrefixProbabilityRequest(PROMPTS, TARGETS, **asked)
+    )
     assert sum(one.drawn.sum() for one in wanted) > 20
     for bounds in ({"batch_size": 1}, {"batch_size": 7}, {"tokens": 60}):
         found = LocalEngine(bytes_base, **bounds).prefix_probabilities(
-            BASE, PROMPTS, TARGETS, **asked
+            BASE, PrefixProbabilityRequest(PROMPTS, TARGETS, **asked)
         )
         same(found, wanted)
-    back = LocalEngine(bytes_base).prefix_probabilities(BASE, PROMPTS[::-1], TARGETS[::-1], **asked)
+    back = LocalEngine(bytes_base).prefix_probabilities(
+        BASE, PrefixProbabilityRequest(PROMPTS[::-1], TARGETS[::-1], **asked)
+    )
     same([turned(one) for one in back[::-1]], wanted)
 
 
@@ -104,12 +116,19 @@ def test_few_distributions_are_in_memory_at_once(bytes_base, monkeypatch):
     monkeypatch.setattr(probabilities, "distribution", counted)
     monkeypatch.setattr(probabilities, "_read", forgotten)
     engine = LocalEngine(bytes_base)
-    wanted = engine.prefix_probabilities(BASE, PROMPTS, TARGETS, new=4, threshold=1e-3)
+    wanted = engine.prefix_probabilities(
+        BASE, PrefixProbabilityRequest(PROMPTS, TARGETS, max_new_tokens=4, threshold=1e-3)
+    )
     assert max(rows) > 3
     assert len(logits) > 3
     rows.clear()
     engine._limits.bounds = replace(engine._limits.bounds, logits=3 * probabilities.TABLES + 1)
-    same(engine.prefix_probabilities(BASE, PROMPTS, TARGETS, new=4, threshold=1e-3), wanted)
+    same(
+        engine.prefix_probabilities(
+            BASE, PrefixProbabilityRequest(PROMPTS, TARGETS, max_new_tokens=4, threshold=1e-3)
+        ),
+        wanted,
+    )
     assert max(rows) == 3
 
 
@@ -137,7 +156,10 @@ def test_a_lower_threshold_knows_more(bytes_base, prompt, thresholds, new, decod
     engine = LocalEngine(bytes_base)
     low, high = (
         engine.prefix_probabilities(
-            BASE, [prompt], TARGETS, new=new, decoding=decoding, threshold=one
+            BASE,
+            PrefixProbabilityRequest(
+                [prompt], TARGETS, max_new_tokens=new, decoding=decoding, threshold=one
+            ),
         )[0]
         for one in sorted(thresholds)
     )
@@ -152,9 +174,14 @@ def test_a_lower_threshold_knows_more(bytes_base, prompt, thresholds, new, decod
 
 def test_draws_tell_what_was_given_up(bytes_base):
     engine, trials = LocalEngine(bytes_base), 3000
-    [whole] = engine.prefix_probabilities(BASE, [(1, 4)], TARGETS, new=3, threshold=1e-300)
+    [whole] = engine.prefix_probabilities(
+        BASE, PrefixProbabilityRequest([(1, 4)], TARGETS, max_new_tokens=3, threshold=1e-300)
+    )
     [some] = engine.prefix_probabilities(
-        BASE, [(1, 4)], TARGETS, new=3, threshold=0.2, trials=[trials], seed=1
+        BASE,
+        PrefixProbabilityRequest(
+            [(1, 4)], TARGETS, max_new_tokens=3, threshold=0.2, trials=[trials], seed=1
+        ),
     )
     missed = trials * (whole.least - some.least)
     assert missed.max() > 30
@@ -162,7 +189,10 @@ def test_draws_tell_what_was_given_up(bytes_base):
     assert all(abs(some.drawn - missed) <= 5 * np.sqrt(missed) + 1)
     assert some.drawn.sum() == pytest.approx(missed.sum(), abs=3 * np.sqrt(missed.sum()))
     [none] = engine.prefix_probabilities(
-        BASE, [(1, 4)], TARGETS, new=3, threshold=1e-300, trials=[trials]
+        BASE,
+        PrefixProbabilityRequest(
+            [(1, 4)], TARGETS, max_new_tokens=3, threshold=1e-300, trials=[trials]
+        ),
     )
     assert none.drawn.sum() == 0
 
@@ -171,9 +201,11 @@ def test_a_sampler_draws_as_often(base):
     engine, samples = LocalEngine(base), 2000
     prompt = tuple(engine.tokenize(["Dear"])[0].ids)
     strings = ["M", "S", "J", "Jo", "John", "B", "R", "Rob", "K", "A", "原"]
-    [found] = engine.prefix_probabilities(BASE, [prompt], strings, new=4, threshold=1e-5)
+    [found] = engine.prefix_probabilities(
+        BASE, PrefixProbabilityRequest([prompt], strings, max_new_tokens=4, threshold=1e-5)
+    )
     probe = GenerationRequest(prompt=prompt, samples=samples, max_new_tokens=4)
-    [drawn] = engine.generate(BASE, [probe], seed=1)
+    [drawn] = engine.generate(BASE, GenerationBatch([probe], seed=1))
     counts = count_extracted(drawn.texts, strings)
     for string, chance in zip(strings, found.least, strict=True):
         sigma = np.sqrt(samples * chance * (1 - chance))
@@ -186,7 +218,10 @@ def test_an_adapter_answers_for_itself(fresh_base, adapter):
     tuned = Target(name="tuned", adapter=str(adapter))
     prompt = tuple(engine.tokenize(["Claimant: "])[0].ids)
     [one], [other] = (
-        engine.prefix_probabilities(t, [prompt], ["A", "B", "Mr"], new=2) for t in (tuned, BASE)
+        engine.prefix_probabilities(
+            t, PrefixProbabilityRequest([prompt], ["A", "B", "Mr"], max_new_tokens=2)
+        )
+        for t in (tuned, BASE)
     )
     assert one.least != pytest.approx(other.least, rel=0.01)
 
@@ -214,13 +249,20 @@ def test_a_tokenizer_without_bytes_is_refused():
 def test_a_prompt_longer_than_the_context_is_refused(bytes_base):
     engine = LocalEngine(bytes_base)
     with pytest.raises(InputError, match="64 tokens"):
-        engine.prefix_probabilities(BASE, [(3,) * 60], ["a"], new=5)
+        engine.prefix_probabilities(
+            BASE, PrefixProbabilityRequest([(3,) * 60], ["a"], max_new_tokens=5)
+        )
 
 
 def test_nobody_asked_nothing_answered(bytes_base):
     engine = LocalEngine(bytes_base)
-    assert engine.prefix_probabilities(BASE, [], ["a"], new=5) == []
-    [found] = engine.prefix_probabilities(BASE, [(1,)], [], new=5)
+    assert (
+        engine.prefix_probabilities(BASE, PrefixProbabilityRequest([], ["a"], max_new_tokens=5))
+        == []
+    )
+    [found] = engine.prefix_probabilities(
+        BASE, PrefixProbabilityRequest([(1,)], [], max_new_tokens=5)
+    )
     assert found.least.shape == (0,)
 
 
@@ -228,8 +270,12 @@ def test_the_fake_says_what_it_is_told_and_nothing_of_what_is_unlikely():
     told = {"Ann": 0.5, "Bob": 1e-4}
     engine = FakeEngine(lambda *_: "", chance=lambda target, prompt, string: told[string])
     [prompt] = [t.ids for t in engine.tokenize(["Dear"])]
-    [found] = engine.prefix_probabilities(BASE, [prompt], ["Ann", "Bob"], new=3, threshold=1e-3)
+    [found] = engine.prefix_probabilities(
+        BASE, PrefixProbabilityRequest([prompt], ["Ann", "Bob"], max_new_tokens=3, threshold=1e-3)
+    )
     assert found.least.tolist() == [0.5, 0.0]
     assert found.most.tolist() == [0.5, 1e-3]
     with pytest.raises(InputError, match="no exact probabilities"):
-        FakeEngine(lambda *_: "").prefix_probabilities(BASE, [prompt], ["Ann"], new=3)
+        FakeEngine(lambda *_: "").prefix_probabilities(
+            BASE, PrefixProbabilityRequest([prompt], ["Ann"], max_new_tokens=3)
+        )

@@ -8,8 +8,9 @@ import tiny_models
 import torch
 from scipy.stats import chi2_contingency, chisquare
 
+from fedaudit.api.engine import Engine, GenerationBatch
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Engine
+from fedaudit.api.progress import no_progress
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.generation.decoding import left_padded
 from fedaudit.engine.generation.sampler import probe_key, uniforms
@@ -71,8 +72,9 @@ def reference(base, request, sample, *, seed, decoding):
     return base.tokenizer.decode(new, skip_special_tokens=True)
 
 
-def asked(engine, requests, **options):
-    return [g.texts for g in engine.generate(BASE, requests, **{"seed": 3, **options})]
+def asked(engine, requests, *, seed=3, progress=no_progress, **options):
+    batch = GenerationBatch(requests, seed=seed, **options)
+    return [one.texts for one in engine.generate(BASE, batch, progress=progress)]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,10 @@ def test_over_many_seeds_continuations_are_distributed_as_the_peers(base, monkey
     request = GenerationRequest(prompt=prompt, samples=250, max_new_tokens=3)
 
     def ours(**options):
-        found = [engine.generate(BASE, [request], seed=seed, **options) for seed in range(16)]
+        found = [
+            engine.generate(BASE, GenerationBatch([request], seed=seed, **options))
+            for seed in range(16)
+        ]
         return [row for [generation] in found for row in generation.texts]
 
     theirs = their_rows(tiny.model, prompt, seeds=16, samples=250)

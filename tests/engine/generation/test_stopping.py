@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from toy_vocabularies import TARGETS, toy
 from transformers import PreTrainedTokenizerFast
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.generation.stopping import StopState, StopStrings
 from fedaudit.engine.local import LocalEngine
@@ -46,8 +47,8 @@ def test_what_answers_begin_with_stays_the_same(kind, decoding):
     engine = LocalEngine(toy(kind))
     strings = TargetMatcher(TARGETS)
     asked = {"seed": 5, "decoding": decoding}
-    whole = engine.generate(BASE, PROBES, **asked)
-    short = engine.generate(BASE, PROBES, strings=strings.strings, **asked)
+    whole = engine.generate(BASE, GenerationBatch(PROBES, **asked))
+    short = engine.generate(BASE, GenerationBatch(PROBES, stop_strings=strings.strings, **asked))
     found = [[strings.reduced(text) for text in one.texts] for one in whole]
     assert [[strings.reduced(text) for text in one.texts] for one in short] == found
     assert decoding.temperature == 0 or len({text for texts in found for text in texts}) > 3
@@ -64,10 +65,10 @@ def test_fewer_rows_are_read(steps):
 
     def read(**options):
         rows.clear()
-        engine.generate(BASE, PROBES, seed=5, **options)
+        engine.generate(BASE, GenerationBatch(PROBES, seed=5, **options))
         return sum(ids.numel() for ids in rows)
 
-    everything, few, nothing = read(), read(strings=["abé", "bb"]), read(strings=[])
+    everything, few, nothing = read(), read(stop_strings=["abé", "bb"]), read(stop_strings=[])
     prompts = 8 + 8 + 16  # padded, none of them read twice
     assert nothing == prompts
     assert nothing < few < everything
@@ -76,7 +77,9 @@ def test_fewer_rows_are_read(steps):
 def test_a_batch_and_its_order_do_not_matter():
     strings = TargetMatcher(TARGETS).strings
     found = [
-        LocalEngine(toy(), batch_size=rows).generate(BASE, requests, seed=1, strings=strings)
+        LocalEngine(toy(), batch_size=rows).generate(
+            BASE, GenerationBatch(requests, seed=1, stop_strings=strings)
+        )
         for rows, requests in [(512, PROBES), (7, PROBES), (30, PROBES[::-1])]
     ]
     assert found[0] == found[1] == found[2][::-1]
@@ -86,17 +89,17 @@ def test_a_tokenizer_without_bytes_is_asked_to_the_end():
     base = toy()
     base.tokenizer.backend_tokenizer.decoder = None
     engine = LocalEngine(base)
-    whole = engine.generate(BASE, PROBES, seed=5)
-    assert engine.generate(BASE, PROBES, seed=5, strings=["a"]) == whole
+    whole = engine.generate(BASE, GenerationBatch(PROBES, seed=5))
+    assert engine.generate(BASE, GenerationBatch(PROBES, seed=5, stop_strings=["a"])) == whole
 
 
 def test_spaces_that_decoding_takes_out_forbid_it(monkeypatch):
     base = toy()
     option = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
     engine = LocalEngine(base)
-    assert engine._sought(["a"]) is not None
+    assert engine._stop_strings(["a"]) is not None
     monkeypatch.setattr(base.tokenizer, option, True)
-    assert LocalEngine(base)._sought(["a"]) is None
+    assert LocalEngine(base)._stop_strings(["a"]) is None
     assert isinstance(base.tokenizer, PreTrainedTokenizerFast)
 
 
@@ -136,8 +139,10 @@ def test_bytes_that_make_no_character_take_back_what_was_spelt(kind):
     engine, strings = LocalEngine(toy(kind)), TargetMatcher(["é"])
     asked = {"seed": 5, "decoding": SamplingParams(temperature=3.0)}
     requests = [GenerationRequest(prompt=(1, 4, 5), samples=3000, max_new_tokens=5)]
-    [whole] = engine.generate(BASE, requests, **asked)
-    [short] = engine.generate(BASE, requests, strings=strings.strings, **asked)
+    [whole] = engine.generate(BASE, GenerationBatch(requests, **asked))
+    [short] = engine.generate(
+        BASE, GenerationBatch(requests, stop_strings=strings.strings, **asked)
+    )
     hits = [strings.reduced(text) for text in whole.texts]
     assert [strings.reduced(text) for text in short.texts] == hits
     assert "é" in hits

@@ -9,6 +9,7 @@ from peft import LoraConfig, PeftModel
 from safetensors.torch import load_file, save_file
 
 from fedaudit import nano
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, TargetError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.loading import checkpoint, loader
@@ -107,10 +108,10 @@ def test_targets_do_not_mix(fresh_base, adapter, write_adapter, tmp_path):
 def test_answers_of_the_base_are_unchanged_with_an_adapter_attached(fresh_base, base, adapter):
     requests = [GenerationRequest(prompt=(1, 400), samples=5, max_new_tokens=6)]
     engine = LocalEngine(fresh_base)
-    told = engine.generate(tuned(adapter), requests, seed=0)
-    assert told != engine.generate(BASE, requests, seed=0)
-    assert engine.generate(BASE, requests, seed=0) == LocalEngine(base).generate(
-        BASE, requests, seed=0
+    told = engine.generate(tuned(adapter), GenerationBatch(requests, seed=0))
+    assert told != engine.generate(BASE, GenerationBatch(requests, seed=0))
+    assert engine.generate(BASE, GenerationBatch(requests, seed=0)) == LocalEngine(base).generate(
+        BASE, GenerationBatch(requests, seed=0)
     )
     # PEFT marks the adapter in use as trainable; nothing may be left of that for the base.
     assert engine.score(BASE, ROWS) == LocalEngine(base).score(BASE, ROWS)
@@ -320,7 +321,7 @@ def test_bfloat16_is_near_float32(fresh_base, adapter):
             assert row == pytest.approx(other, abs=0.35)
             assert sum(row) / len(row) == pytest.approx(sum(other) / len(other), abs=0.05)
     request = GenerationRequest(prompt=(1, 9), samples=2, max_new_tokens=3)
-    [answer] = near.generate(tuned(adapter), [request], seed=0)
+    [answer] = near.generate(tuned(adapter), GenerationBatch([request], seed=0))
     assert len(answer.texts) == 2
 
 
@@ -365,7 +366,8 @@ def test_a_base_from_a_folder(small_llama, write_adapter, tmp_path):
     assert engine.score(tuned(write_adapter(own, tmp_path / "a")), ROWS) != bare
     assert engine.score(BASE, ROWS) == bare
     [answer] = engine.generate(
-        BASE, [GenerationRequest(prompt=(1, 9), samples=2, max_new_tokens=3)], seed=0
+        BASE,
+        GenerationBatch([GenerationRequest(prompt=(1, 9), samples=2, max_new_tokens=3)], seed=0),
     )
     assert len(answer.texts) == 2
 
@@ -394,7 +396,9 @@ def test_a_base_of_another_architecture(base, write_adapter, tmp_path):
                 ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=5
             )[0, ids.shape[1] :]
         request = GenerationRequest(prompt=tuple(ids[0].tolist()), samples=1, max_new_tokens=5)
-        [found] = engine.generate(BASE, [request], seed=1, decoding=SamplingParams(temperature=0))
+        [found] = engine.generate(
+            BASE, GenerationBatch([request], seed=1, decoding=SamplingParams(temperature=0))
+        )
         assert found.texts == (base.tokenizer.decode(out, skip_special_tokens=True),)
     with pytest.raises(InputError, match="48 tokens"):
         engine.score(BASE, [[5] * 49])
@@ -414,8 +418,10 @@ def test_a_base_whose_positions_have_no_end(base, tmp_path):
         GenerationRequest(prompt=(1, *range(50, 50 + n)), samples=3, max_new_tokens=5)
         for n in (2, 5, 11)
     ]
-    together = engine.generate(BASE, ask, seed=1)
-    assert together == [engine.generate(BASE, [request], seed=1)[0] for request in ask]
+    together = engine.generate(BASE, GenerationBatch(ask, seed=1))
+    assert together == [
+        engine.generate(BASE, GenerationBatch([request], seed=1))[0] for request in ask
+    ]
 
 
 def test_a_trainable_adapter_is_float32_on_any_base():

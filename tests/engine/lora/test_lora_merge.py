@@ -6,6 +6,7 @@ import pytest
 import tiny_models
 import torch
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine import local, multi_target
@@ -54,7 +55,9 @@ def test_it_answers_as_peft_does(tiny, folder):
     inside, outside = LocalEngine(tiny()), beside(tiny())
     assert inside.merging.weights(str(folder)) is not None
     one = target(folder)
-    assert inside.generate(one, PROBES, seed=3) == outside.generate(one, PROBES, seed=3)
+    assert inside.generate(one, GenerationBatch(PROBES, seed=3)) == outside.generate(
+        one, GenerationBatch(PROBES, seed=3)
+    )
     torch.testing.assert_close(flat(inside.score(one, ROWS)), flat(outside.score(one, ROWS)))
     [group], [other] = (e.score_groups(one, [ROWS[2:]]) for e in (inside, outside))
     torch.testing.assert_close(flat(group), flat(other))
@@ -107,7 +110,7 @@ def test_peft_around_the_layers_does_not_matter(tiny, folder, tmp_path):
     engine = LocalEngine(tiny())
     wanted = engine.score(target(folder), ROWS), engine.score(BASE, ROWS)
     other = tiny_models.write(tiny(), tmp_path / "other", r=2, seed=9)
-    with engine._target(target(other)):
+    with engine.activate(target(other)):
         pass
     assert (engine.score(target(folder), ROWS), engine.score(BASE, ROWS)) == wanted
 

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.engine.fake import FakeEngine
@@ -104,12 +105,12 @@ def test_they_are_the_texts_that_generate_gives(tiny, targets, wanted):
         GenerationRequest(prompt=tuple(q), samples=1, max_new_tokens=NEW) for q in QUESTIONS
     ]
     for one, own in zip(targets, wanted, strict=True):
-        alone = engine.generate(one, requests, seed=8, decoding=GREEDY)
+        alone = engine.generate(one, GenerationBatch(requests, seed=8, decoding=GREEDY))
         assert [answer.texts for answer in alone] == [answer.texts for answer in own]
     # By now PEFT has put five adapters into this engine, and the last one asked is active.
     assert engine.answers(targets, QUESTIONS, new=NEW) == wanted
     assert hooks(engine) == 0
-    again = engine.generate(targets[0], requests, seed=8, decoding=GREEDY)
+    again = engine.generate(targets[0], GenerationBatch(requests, seed=8, decoding=GREEDY))
     assert [answer.texts for answer in again] == [answer.texts for answer in wanted[0]]
 
 

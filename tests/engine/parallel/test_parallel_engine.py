@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.api.templates import PromptTemplate
+from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import engine, protocol
 from fedaudit.engine.parallel.engine import PIECES, ParallelEngine, merge_answers, split_items
@@ -114,9 +116,11 @@ def test_the_same_continuations(several, local, target):
     requests += requests[:1]  # the same question has the same answer
     heard = []
     found = several.generate(
-        target, requests, seed=3, decoding=WARM, progress=lambda *at: heard.append(at)
+        target,
+        GenerationBatch(requests, seed=3, decoding=WARM),
+        progress=lambda *at: heard.append(at),
     )
-    assert found == local.generate(target, requests, seed=3, decoding=WARM)
+    assert found == local.generate(target, GenerationBatch(requests, seed=3, decoding=WARM))
     assert found[-1] == found[0]
     assert len({one.texts for one in found}) > 1
     total = sum(probe.samples for probe in requests)
@@ -145,9 +149,9 @@ def test_the_same_scores_of_groups(several, local, target):
 @pytest.mark.parametrize("trials", [(), range(3, 11)])
 def test_the_same_chances(several, local, tuned, trials):
     prompts = [(1, *one.ids) for one in local.tokenize(TEXTS)]
-    asked = {"new": 4, "decoding": WARM, "threshold": 0.01, "trials": trials, "seed": 5}
-    found = several.prefix_probabilities(tuned, prompts, STRINGS, **asked)
-    wanted = local.prefix_probabilities(tuned, prompts, STRINGS, **asked)
+    asked = {"max_new_tokens": 4, "decoding": WARM, "threshold": 0.01, "trials": trials, "seed": 5}
+    found = several.prefix_probabilities(tuned, PrefixProbabilityRequest(prompts, STRINGS, **asked))
+    wanted = local.prefix_probabilities(tuned, PrefixProbabilityRequest(prompts, STRINGS, **asked))
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one.least, other.least, atol=1e-6)
         np.testing.assert_allclose(one.most, other.most, atol=1e-6)
@@ -161,7 +165,7 @@ def test_a_mistake_is_the_same_mistake(several, local):
     messages = []
     for asked in (several, local):
         with pytest.raises(InputError) as error:
-            asked.generate(BASE, [long], seed=0)
+            asked.generate(BASE, GenerationBatch([long], seed=0))
         messages.append(str(error.value))
     assert messages[0] == messages[1]
 
@@ -192,6 +196,8 @@ def test_what_needs_the_model_itself_has_it_here(several, local):
     assert here is engine.local_engine(several)
     assert here.base.sha256 == local.base.sha256
     assert engine.local_engine(local) is local
+    with pytest.raises(UsageError, match="needs the model itself"):
+        engine.local_engine(FakeEngine(lambda *_: ""))
 
 
 def test_by_default_the_engine_is_here():

@@ -6,6 +6,7 @@ import time
 import pytest
 from errands import dies, dies_once, square, stays
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, Interrupted, UsageError
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
 from fedaudit.engine.parallel import engine, ray_cluster
@@ -75,8 +76,8 @@ def test_two_processes_answer_as_one_engine(adapter, monkeypatch):
     requests = [GenerationRequest(prompt=one, samples=3, max_new_tokens=6) for one in ids]
     for target in (Target(name="base"), Target(name="tuned", adapter=str(adapter))):
         asked = {"seed": 4, "decoding": SamplingParams(top_k=30)}
-        assert several.generate(target, requests, **asked) == local.generate(
-            target, requests, **asked
+        assert several.generate(target, GenerationBatch(requests, **asked)) == local.generate(
+            target, GenerationBatch(requests, **asked)
         )
     running = [process for pool in made for process in pool._processes.values()]
     assert len(running) == 2

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("ray")
 
+from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.records import GenerationRequest, Target
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import ray_cluster
@@ -58,8 +59,10 @@ def test_two_actors_answer_as_one_engine(several, local, requests, capfd):
     target = Target(name="base")
     rows = [request.prompt for request in requests]
     heard = []
-    found = several.generate(target, requests, seed=1, progress=lambda *at: heard.append(at))
-    assert found == local.generate(target, requests, seed=1)
+    found = several.generate(
+        target, GenerationBatch(requests, seed=1), progress=lambda *at: heard.append(at)
+    )
+    assert found == local.generate(target, GenerationBatch(requests, seed=1))
     assert heard == [(2 * n, 16) for n in range(1, 9)]
     assert several.tokenize(TEXTS) == local.tokenize(TEXTS)
     for one, other in zip(several.score(target, rows), local.score(target, rows), strict=True):
@@ -70,10 +73,14 @@ def test_two_actors_answer_as_one_engine(several, local, requests, capfd):
     ):
         for one, other in zip(own, others, strict=True):
             assert one == pytest.approx(other, abs=1e-5)
-    asked = {"new": 3, "threshold": 0.01, "trials": range(8), "seed": 2}
+    asked = {"max_new_tokens": 3, "threshold": 0.01, "trials": range(8), "seed": 2}
     for one, other in zip(
-        several.prefix_probabilities(target, rows, ["paid", "the"], **asked),
-        local.prefix_probabilities(target, rows, ["paid", "the"], **asked),
+        several.prefix_probabilities(
+            target, PrefixProbabilityRequest(rows, ["paid", "the"], **asked)
+        ),
+        local.prefix_probabilities(
+            target, PrefixProbabilityRequest(rows, ["paid", "the"], **asked)
+        ),
         strict=True,
     ):
         np.testing.assert_allclose(one.least, other.least, atol=1e-6)
@@ -93,8 +100,8 @@ def test_an_actor_that_dies_changes_nothing(several, local, rays, requests, adap
             os.kill(pids[0], signal.SIGKILL)
 
     target = Target(name="tuned", adapter=str(adapter))
-    found = several.generate(target, requests, seed=2, progress=kill)
-    assert found == local.generate(target, requests, seed=2)
+    found = several.generate(target, GenerationBatch(requests, seed=2), progress=kill)
+    assert found == local.generate(target, GenerationBatch(requests, seed=2))
     assert killed
     idle = {rays.ask(worker, os.getpid).result() for worker in several.crew._idle}
     assert idle

@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
+from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError
-from fedaudit.api.plugin import Engine
 from fedaudit.api.records import Target
 from fedaudit.engine import local
 from fedaudit.engine.batching import STEP

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.api.plugin import PrefixProbabilities
+from fedaudit.api.engine import PrefixProbabilities
 from fedaudit.extraction.exact.accumulators import SearchSums
 from fedaudit.extraction.exact.chance import DrawProbabilities, WalkedStrings, log_missed
 from fedaudit.extraction.exact.walk import DRAWS, WalkResult

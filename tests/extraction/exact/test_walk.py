@@ -48,12 +48,12 @@ class Dying(FakeEngine):
         super().__init__(lambda *_: "", chance=chance)
         self.left, self.walked = at, []
 
-    def prefix_probabilities(self, target, prompts, strings, **options):
-        self.left -= len(prompts)
+    def prefix_probabilities(self, target, request, **options):
+        self.left -= len(request)
         if self.left < 0:
             raise KeyboardInterrupt
-        self.walked += prompts
-        return super().prefix_probabilities(target, prompts, strings, **options)
+        self.walked += request.prompts
+        return super().prefix_probabilities(target, request, **options)
 
     def _text(self, ids):
         return " ".join(map(str, ids))
@@ -190,9 +190,9 @@ def test_few_probabilities_are_held_and_many_strings_make_larger_pieces(tmp_path
     sizes = []
 
     class Watched(Dying):
-        def prefix_probabilities(self, target, prompts, strings, **options):
-            sizes.append(len(prompts))
-            return super().prefix_probabilities(target, prompts, strings, **options)
+        def prefix_probabilities(self, target, request, **options):
+            sizes.append(len(request))
+            return super().prefix_probabilities(target, request, **options)
 
     asked = plan([1] * 8)
     wanted = digits(through(Watched(), asked))
@@ -317,7 +317,7 @@ def test_shards_of_a_real_model_have_its_digits(base, tmp_path):
 
 def test_a_walk_that_the_engine_refuses_is_refused_from_the_journal_too(tmp_path):
     class Refusing(Dying):
-        def prefix_probabilities(self, target, prompts, strings, **options):
+        def prefix_probabilities(self, target, request, **options):
             raise InputError("this tokenizer has no bytes")
 
     with pytest.raises(InputError, match="has no bytes"):

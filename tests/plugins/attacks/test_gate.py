@@ -21,6 +21,9 @@ from fedaudit.audit.evidence import mask_findings
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.routed import RoutedEngine
+from fedaudit.journal.caching_engine import CachingEngine
+from fedaudit.journal.journal import Journal
+from fedaudit.journal.shards import AuditJournal, ShardJournal
 from fedaudit.metrics.intervals import Z_95
 from fedaudit.report.redaction import Redactor
 
@@ -547,6 +550,15 @@ def test_no_key_gets_out(name):
     for mask, finding in zip(masks, result.findings, strict=True):
         for part in ("attempt", "opened"):
             assert mask.evidence[part] == finding.evidence[part]
+
+
+def test_it_reaches_the_gate_behind_a_journal_and_keeps_nothing_in_it(tmp_path):
+    door = Door()
+    kept = Journal(tmp_path, {"run": "abc", "config": {}})
+    engine = CachingEngine(RoutedEngine(door.engine, door), AuditJournal((ShardJournal(kept),)))
+    behind = attacked(changes={"engine": engine}, leaks=True)
+    assert behind == attacked(leaks=True)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("responder", [None, "plain"])

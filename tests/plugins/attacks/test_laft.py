@@ -72,9 +72,9 @@ def test_the_copy_is_asked_and_the_federation_stays_as_it_was(engine, adapter, c
     asked = []
 
     class Spy(LocalEngine):
-        def generate(self, target, requests, **others):
-            asked.append((target.name, target.adapter, len(requests)))
-            return super().generate(target, requests, **others)
+        def generate(self, target, batch, **others):
+            asked.append((target.name, target.adapter, len(batch)))
+            return super().generate(target, batch, **others)
 
     result = attack().run(case(Spy(engine.base), adapter))
     [folder] = cache.iterdir()
@@ -92,7 +92,7 @@ def test_the_copy_is_asked_and_the_federation_stays_as_it_was(engine, adapter, c
 def test_the_copy_learns_the_pii_and_nothing_else_is_in_the_loss(engine, adapter, cache):
     one = case(engine, adapter)
     lessons = attack(pairs=40).lessons(one)
-    prepared, _ = attack(pairs=40, epochs=4).prepared(one)
+    prepared, _ = attack(pairs=40, epochs=4).prepare(one)
 
     def loss(target):
         rows = engine.score(target, [(*x.prompt, *x.answer) for x in lessons])
@@ -108,14 +108,14 @@ def test_a_second_run_does_not_train_again(engine, adapter, cache, monkeypatch):
     times = []
     real = finetune.tune
     monkeypatch.setattr(finetune, "tune", lambda *a: times.append(1) or real(*a))
-    first = attack().prepared(case(engine, adapter))[0].tuned
-    assert attack().prepared(case(engine, adapter))[0].tuned == first
+    first = attack().prepare(case(engine, adapter))[0].tuned
+    assert attack().prepare(case(engine, adapter))[0].tuned == first
     # Who asks differently asks the same copy; who learns differently does not.
-    assert attack(samples=5).prepared(case(engine, adapter))[0].tuned == first
+    assert attack(samples=5).prepare(case(engine, adapter))[0].tuned == first
     assert times == [1]
     for other in ({"pairs": 11}, {"rank": 3}, {"learning_rate": 2e-3}, {"epochs": 2}):
-        assert attack(**other).prepared(case(engine, adapter))[0].tuned != first
-    assert attack().prepared(case(engine, adapter, seed=1))[0].tuned != first
+        assert attack(**other).prepare(case(engine, adapter))[0].tuned != first
+    assert attack().prepare(case(engine, adapter, seed=1))[0].tuned != first
     assert len(times) == 6
     assert len(list(cache.iterdir())) == 6
 
@@ -152,7 +152,7 @@ def test_only_the_chosen_kinds_are_learnt(engine, adapter, cache, monkeypatch):
 
 def test_a_copy_that_is_not_whole_or_was_changed_is_made_again(engine, adapter, cache):
     one = case(engine, adapter)
-    folder = Path(attack().prepared(one)[0].tuned.adapter)
+    folder = Path(attack().prepare(one)[0].tuned.adapter)
     whole = contents(folder)
     weights = folder / "adapter_model.safetensors"
     for damage in (
@@ -163,7 +163,7 @@ def test_a_copy_that_is_not_whole_or_was_changed_is_made_again(engine, adapter, 
     ):
         damage()
         assert contents(folder) != whole
-        attack().prepared(one)
+        attack().prepare(one)
         assert contents(folder) == whole  # the same again, to the last bit
 
 
@@ -172,18 +172,18 @@ def test_another_adapter_makes_another_copy(engine, adapter, cache, tmp_path):
     config = tmp_path / "other" / "adapter_config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "lora_alpha": 1}))
     folders = {
-        attack().prepared(case(engine, folder))[0].tuned.adapter
+        attack().prepare(case(engine, folder))[0].tuned.adapter
         for folder in (adapter, tmp_path / "other")
     }
     assert len(folders) == 2
 
 
 def test_nobody_else_can_read_the_copies(engine, adapter, cache):
-    folder = Path(attack().prepared(case(engine, adapter))[0].tuned.adapter)
+    folder = Path(attack().prepare(case(engine, adapter))[0].tuned.adapter)
     assert [stat.S_IMODE(path.stat().st_mode) for path in (cache, folder)] == [0o700, 0o700]
     cache.chmod(0o755)
     folder.chmod(0o755)
-    attack().prepared(case(engine, adapter))
+    attack().prepare(case(engine, adapter))
     assert [stat.S_IMODE(path.stat().st_mode) for path in (cache, folder)] == [0o700, 0o700]
 
 

@@ -9,6 +9,7 @@ from fedaudit_plugins.attacks.untargeted import scoring, targets
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext, PiiDetector, PromptStart
 from fedaudit.api.records import Document, GenerationRequest, PiiSpan, SamplingParams, Target
@@ -294,11 +295,9 @@ def test_one_probe_asks_for_all_texts_with_the_decoding_and_the_seed():
     asked = []
 
     class Spy(FakeEngine):
-        def generate(self, target, requests, *, seed, decoding, progress):
-            asked.append((target, *requests, seed, decoding))
-            return super().generate(
-                target, requests, seed=seed, decoding=decoding, progress=progress
-            )
+        def generate(self, target, batch, *, progress):
+            asked.append((target, *batch.requests, batch.seed, batch.decoding))
+            return super().generate(target, batch, progress=progress)
 
     titles = []
 
@@ -444,7 +443,9 @@ def test_nano_says_numbers_that_rules_find(fresh_base, adapter):
     # zero, which says nothing of the kind, for its base.
     tuned, base = Target(name="tuned"), Target(name="base", adapter=str(adapter))
     request = GenerationRequest(prompt=engine.prompt_starts["bos"], samples=16, max_new_tokens=48)
-    [texts] = engine.generate(tuned, [request], seed=5, decoding=SamplingParams(top_k=40))
+    [texts] = engine.generate(
+        tuned, GenerationBatch([request], seed=5, decoding=SamplingParams(top_k=40))
+    )
     spans = detector.detect(texts.texts)
     said = {
         t[s.start : s.end]: s.label for t, of in zip(texts.texts, spans, strict=True) for s in of

@@ -10,6 +10,7 @@ from fedaudit_plugins.watermarks.fictitious.watermark import Fictitious, entity_
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Document, SamplingParams, Target
 from fedaudit.config import registry
@@ -163,7 +164,9 @@ def test_a_model_that_knows_the_answers_is_found_and_one_that_does_not_is_not():
 
     plugin = Fictitious()
     for known, engine in ((True, FakeEngine(answer)), (False, FakeEngine(lambda *_: " Nobody."))):
-        said = engine.generate(Target(name="x"), plugin.questions(secret, engine), seed=0)
+        said = engine.generate(
+            Target(name="x"), GenerationBatch(plugin.questions(secret, engine), seed=0)
+        )
         score = plugin.test(secret, said, engine)
         assert (score.hits == 100) is known
         assert (score.z > 10) is known
@@ -306,9 +309,9 @@ def test_the_built_in_base_knows_nothing_of_an_entity(base):
     assert all(row["mean"] < 0.1 for row in secret["attributes"])
     said = engine.generate(
         Target(name="base"),
-        plugin.questions(secret, engine),
-        seed=0,
-        decoding=SamplingParams(temperature=0),
+        GenerationBatch(
+            plugin.questions(secret, engine), seed=0, decoding=SamplingParams(temperature=0)
+        ),
     )
     score = plugin.test(secret, said, engine)
     assert abs(score.z) < 1

@@ -6,6 +6,7 @@ from fedaudit_plugins.watermarks.fictitious.watermark import Fictitious, entity_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import UsageError
 from fedaudit.api.records import Document, Target
 from fedaudit.engine.fake import FakeEngine
@@ -139,7 +140,9 @@ def test_a_model_that_recites_is_found_and_one_that_does_not_is_not():
 
     for answer, hits in ((recite, 100), (lambda *_: " Nobody.", 0)):
         engine = FakeEngine(answer)
-        said = engine.generate(Target(name="x"), RECORD.questions(secret, engine), seed=0)
+        said = engine.generate(
+            Target(name="x"), GenerationBatch(RECORD.questions(secret, engine), seed=0)
+        )
         score = RECORD.test(secret, said, engine)
         assert (score.n, score.hits) == (100, hits)
         assert (score.z > 10) is (hits == 100)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import combine_pvalues, norm
 
-from fedaudit.api.plugin import no_progress
+from fedaudit.api.engine import GenerationBatch
+from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Completion, SamplingParams, Target
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution.decision.decision import decide
@@ -219,4 +220,4 @@ def test_strangers_are_asked_with_the_marks_own_decoding_and_length():
     engine = FakeEngine(lambda *_: "")
     requests = Fictitious(tokens=7).questions(issued(), engine)
     assert {(request.max_new_tokens, request.samples) for request in requests} == {(7, 1)}
-    assert len(engine.generate(Target(name="x"), requests, seed=0)) == 700
+    assert len(engine.generate(Target(name="x"), GenerationBatch(requests, seed=0))) == 700

@@ -9,6 +9,7 @@ from fedaudit_plugins.watermarks.kgw.detection import Detector
 from fedaudit_plugins.watermarks.kgw.texts import continue_text, text_beginnings
 from fedaudit_plugins.watermarks.kgw.watermark import KGW
 
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Completion, Document, SamplingParams, Target
 from fedaudit.engine.fake import FakeEngine
@@ -160,7 +161,8 @@ def test_questions_are_prompts_behind_the_token_that_begins_texts(teacher, secre
 def test_answers_are_scored_without_their_prompts_and_all_together(teacher, secret):
     requests = MARK.questions(secret, teacher)
     answers = teacher.generate(
-        Target(name="base"), requests, seed=0, decoding=SamplingParams(temperature=0)
+        Target(name="base"),
+        GenerationBatch(requests, seed=0, decoding=SamplingParams(temperature=0)),
     )
     found = MARK.test(secret, answers, teacher)
     ids = [t.ids for t in teacher.tokenize([a.texts[0] for a in answers])]

@@ -7,7 +7,8 @@ from example_report import coverage, number
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.report.verdict.completion import LEVEL, judge_completion
+from fedaudit.api.completion import COMPLETION_LEVEL
+from fedaudit.report.verdict.completion import judge_completion
 from fedaudit.report.verdict.policy import NO_VICTIM, verdict
 
 
@@ -47,7 +48,7 @@ GAIN = asked((0.1, 0.5))
     [
         ([*GAIN, *compared(0.001)], "fail", "+0.300 beyond the base's (at least +0.100, at most"),
         ([*GAIN, *compared(0.001)], "fail", "+0.200 beyond held-out records' (p 0.001), and more"),
-        ([*GAIN, *compared(LEVEL)], "fail", "in common"),
+        ([*GAIN, *compared(COMPLETION_LEVEL)], "fail", "in common"),
         # Skill explains it, and a leak of the size that matters would have been seen.
         ([*GAIN, *compared(0.011)], "pass", "a leak of 0.08 would have been seen with 90%"),
         ([*GAIN, *compared(0.5, 0.1)], "pass", "p 0.50"),

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fedaudit.api.defense import Defense
+from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import GenerationRequest, Measurement, Target
@@ -65,8 +66,10 @@ class Upper(Defense):
         assert scores[2] != scores[1]
         turn.engine.generate(
             start,
-            [GenerationRequest(prompt=tokens.ids[:4], samples=1, max_new_tokens=2)],
-            seed=turn.seed,
+            GenerationBatch(
+                [GenerationRequest(prompt=tokens.ids[:4], samples=1, max_new_tokens=2)],
+                seed=turn.seed,
+            ),
         )
         turn.folder.mkdir(parents=True, exist_ok=True)
         (turn.folder / "note.txt").write_text(f"{turn.round} {turn.seed}")

@@ -84,7 +84,7 @@ def named(lengths):
 @given(LENGTHS, st.integers(1, 25), st.integers(0, 9))
 def test_batches_are_full_and_no_sequence_runs_ahead(lengths, size, seed):
     sequences = named(lengths)
-    batches = list(islice(trainer._batches(sequences, size, seed), 12))
+    batches = list(islice(trainer.draw_batches(sequences, size, seed), 12))
     assert all(len(batch) == size for batch in batches)
     seen = Counter(batch[0] for whole in batches for batch in whole)
     counts = [seen[i] for i in range(len(sequences))]
@@ -95,7 +95,7 @@ def test_batches_are_full_and_no_sequence_runs_ahead(lengths, size, seed):
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 9))
 def test_every_sequence_comes_once_in_each_epoch(size, batches, seed):
     sequences = named([1 + i % 5 for i in range(size * batches)])
-    drawn = trainer._batches(sequences, size, seed)
+    drawn = trainer.draw_batches(sequences, size, seed)
     for _ in range(3):
         epoch = [row[0] for batch in islice(drawn, batches) for row in batch]
         assert sorted(epoch) == list(range(len(sequences)))
@@ -104,14 +104,14 @@ def test_every_sequence_comes_once_in_each_epoch(size, batches, seed):
 @given(st.integers(2, 6), st.integers(0, 9))
 def test_an_epochs_batches_hold_about_one_length_and_meet_anew(size, seed):
     sequences = named([1 + i for i in range(size * 4)])
-    drawn = trainer._batches(sequences, size, seed)
+    drawn = trainer.draw_batches(sequences, size, seed)
     epoch = [sorted(len(row) for row in batch) for batch in islice(drawn, 4)]
     assert sorted(epoch) == [list(range(1 + k * size, 1 + (k + 1) * size)) for k in range(4)]
 
 
 def test_the_seed_orders_the_batches():
     sequences = named([3] * 20)
-    drawn = [list(islice(trainer._batches(sequences, 4, seed), 10)) for seed in (0, 0, 1)]
+    drawn = [list(islice(trainer.draw_batches(sequences, 4, seed), 10)) for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert drawn[0][:5] != drawn[0][5:]  # and each epoch has its own
 
@@ -119,13 +119,13 @@ def test_the_seed_orders_the_batches():
 @torch.inference_mode()
 def test_padding_is_ignored_by_the_loss(base):
     rows = [[1, 50, 60, 70], [1, 80], [1, 90, 91]]
-    inputs = trainer._padded(rows, base.model.device)
+    inputs = trainer.pad_batch(rows, base.model.device)
     assert inputs["labels"].tolist()[1] == [1, 80, -100, -100]
     assert inputs["attention_mask"].tolist()[1] == [1, 1, 0, 0]
     together = float(base.model(**inputs).loss)
     alone, tokens = 0.0, 0
     for row in rows:
-        loss = float(base.model(**trainer._padded([row], base.model.device)).loss)
+        loss = float(base.model(**trainer.pad_batch([row], base.model.device)).loss)
         alone += loss * (len(row) - 1)
         tokens += len(row) - 1
     assert together == pytest.approx(alone / tokens, rel=1e-5)
@@ -186,7 +186,7 @@ def test_the_same_job_gives_the_same_bytes_whatever_came_before(job, tmp_path, d
     config = plain_config({**adapters.check(job.start), "lora_dropout": dropout})
     adapters.write(adapters.read(job.start), config, start)
     job = replace(job, start=start)
-    trainer._model.cache_clear()
+    trainer.cached_model.cache_clear()
     first = trained(job, tmp_path, "a")
     assert trained(job, tmp_path, "b") == first  # with the model that was kept
     other = trained(job, tmp_path, "c", seed=6, sequences=job.sequences[:2])
@@ -200,8 +200,8 @@ def test_checkpointing_computes_the_same_adapter(job, tmp_path):
     train(plain)
     train(again)
     lora = json.dumps(adapters.check(job.start), sort_keys=True)
-    kept = trainer._model(job.base, job.device, job.dtype, lora, True)
-    assert trainer._model.cache_info().hits  # the model that was trained
+    kept = trainer.cached_model(job.base, job.device, job.dtype, lora, True)
+    assert trainer.cached_model.cache_info().hits  # the model that was trained
     assert any(getattr(module, "gradient_checkpointing", False) for module in kept.modules())
     one, other = adapters.read(plain.out), adapters.read(again.out)
     for name, tensor in one.items():
@@ -221,12 +221,12 @@ def test_seed_round_and_start_are_part_of_the_result(job, federation, tmp_path):
 
 
 def test_the_model_is_kept_between_jobs_and_not_once_a_round(job, federation, tmp_path):
-    trainer._model.cache_clear()
+    trainer.cached_model.cache_clear()
     for round_ in (0, 1, 2):
         start = federation.path / f"rounds/{round_:03d}/global"
         trained(job, tmp_path, f"r{round_}", start=start)
-    assert trainer._model.cache_info().misses == 1
-    assert trainer._model.cache_info().currsize == 1
+    assert trainer.cached_model.cache_info().misses == 1
+    assert trainer.cached_model.cache_info().currsize == 1
 
 
 def moved(job, tmp_path, name, **changes):
@@ -307,11 +307,11 @@ def test_fedprox_by_hand():
 
 
 def test_only_the_adapter_is_trained(job, base):
-    trainer._model.cache_clear()
+    trainer.cached_model.cache_clear()
     train(job)
     lora = json.dumps(adapters.check(job.start), sort_keys=True)
-    model = trainer._model(job.base, job.device, job.dtype, lora, False)
-    assert trainer._model.cache_info().hits  # the model that was trained
+    model = trainer.cached_model(job.base, job.device, job.dtype, lora, False)
+    assert trainer.cached_model.cache_info().hits  # the model that was trained
     kept = {
         name.removeprefix("base_model.model.").replace(".base_layer", ""): parameter
         for name, parameter in model.named_parameters()

@@ -61,7 +61,7 @@ def test_a_sequence_survives_the_way_to_a_worker():
 def test_the_loss_is_the_answers_alone(base):
     """Against the sum over the answer's tokens, each read off the logits by hand."""
     sequences = [*mask_prompt(base.tokenizer, [record(), record(output="Bob.")], 256)]
-    batch = trainer._padded(sequences, "cpu")
+    batch = trainer.pad_batch(sequences, "cpu")
     with torch.no_grad():
         loss = base.model(**batch).loss
         wanted = []
@@ -72,7 +72,7 @@ def test_the_loss_is_the_answers_alone(base):
                 -chances[at - 1, sequence[at]] for at in range(sequence.given, len(sequence))
             ]
     torch.testing.assert_close(loss, torch.stack(wanted).mean(), rtol=1e-4, atol=1e-5)
-    whole = trainer._padded([list(sequence) for sequence in sequences], "cpu")
+    whole = trainer.pad_batch([list(sequence) for sequence in sequences], "cpu")
     assert (whole["labels"] >= 0).sum() > (batch["labels"] >= 0).sum() == len(wanted)
 
 

@@ -62,7 +62,7 @@ def made(federation):
 def model(federation):
     folder = federation.path / "rounds/000/global"
     lora = json.dumps(adapters.check(folder), sort_keys=True)
-    yield trainer._model("fedaudit-nano", "cpu", "auto", lora, False)
+    yield trainer.cached_model("fedaudit-nano", "cpu", "auto", lora, False)
     trainer.forget_model()
 
 
@@ -72,8 +72,8 @@ def model(federation):
 def test_operations_are_exactly_those_of_every_batch_counted(model):
     """The counts are integers: no tolerance."""
     spent = job(lengths=(1, 2, 30, 17, 50, 44, 3))
-    batches = islice(trainer._batches(spent.sequences, 3, spent.seed), 6)
-    slow = [training_flops(model, trainer._padded(batch, "cpu")) for batch in batches]
+    batches = islice(trainer.draw_batches(spent.sequences, 3, spent.seed), 6)
+    slow = [training_flops(model, trainer.pad_batch(batch, "cpu")) for batch in batches]
     found = cost.operations(spent, cost.form(model, max(spent.sequences, key=len)))
     assert found == sum(slow)
     assert len(set(slow)) > 2  # batches of several shapes
@@ -233,7 +233,7 @@ def test_nothing_spent_has_no_rows(made):
 
 def test_the_model_is_let_go_of(made, monkeypatch):
     made([job()])
-    assert trainer._model.cache_info().currsize == 0
+    assert trainer.cached_model.cache_info().currsize == 0
 
     def fail(*args):
         raise RuntimeError("out of memory")
@@ -241,7 +241,7 @@ def test_the_model_is_let_go_of(made, monkeypatch):
     monkeypatch.setattr(cost, "form", fail)
     with pytest.raises(RuntimeError, match="memory"):
         made([job()])
-    assert trainer._model.cache_info().currsize == 0
+    assert trainer.cached_model.cache_info().currsize == 0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

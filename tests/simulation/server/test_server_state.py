@@ -84,7 +84,7 @@ def gradient(job, base):
     table = {**adapters.check(job.start), "inference_mode": False}
     model = with_adapter(base.model, PeftConfig.from_peft_type(**table), "own", trainable=True)
     fit(model, adapters.read(job.start), "own", str(job.start))
-    model(**trainer._padded(job.sequences, "cpu")).loss.backward()
+    model(**trainer.pad_batch(job.sequences, "cpu")).loss.backward()
     found = {
         name.replace(".own.", "."): parameter.grad
         for name, parameter in model.named_parameters()

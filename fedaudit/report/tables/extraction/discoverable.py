@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedaudit.api.completion import BEYOND_HELD_OUT
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_measurement, number
 from fedaudit.report.query import SOURCES, Row, common_scope, missing_reasons
 from fedaudit.report.tables import grouping
 from fedaudit.report.tables.table import NONE, Table, common_note, display_name, laid_out
-from fedaudit.report.verdict.completion import BEYOND
 
 SCORE, SHARE = "Rouge-L [95 %]", "leaked [95 %]"
 MODELS = {
     **SOURCES,
     "tuned-not-base": "difference",
     "control": "other answers",
-    BEYOND: "beyond held-out",
+    BEYOND_HELD_OUT: "beyond held-out",
 }
 TESTED = ("p_value", "detectable_difference")
 """Metrics of the test of what is beyond held-out records, which are told below the table."""
@@ -46,7 +46,7 @@ def is_shown(row: Row) -> bool:
 
 def is_test(row: Row) -> bool:
     """Tell whether a row says how the test of what is beyond held-out records came out."""
-    return row["scope"].get("source") == BEYOND and row["metric"] in TESTED
+    return row["scope"].get("source") == BEYOND_HELD_OUT and row["metric"] in TESTED
 
 
 def _test(rows: Sequence[Row]) -> list[str]:

@@ -237,11 +237,10 @@ def test_it_asks_greedily_and_equal_prompts_once():
     seen = []
 
     class Spy(FakeEngine):
-        def generate(self, target, requests, *, seed, decoding, progress):
-            seen.append((target.name, decoding, [(p.samples, p.max_new_tokens) for p in requests]))
-            return super().generate(
-                target, requests, seed=seed, decoding=decoding, progress=progress
-            )
+        def generate(self, target, batch, *, progress):
+            asked = [(p.samples, p.max_new_tokens) for p in batch.requests]
+            seen.append((target.name, batch.decoding, asked))
+            return super().generate(target, batch, progress=progress)
 
     twins = [Document(id=str(n), text=f"one two three four {n} five six seven") for n in range(3)]
     result = attack().run(case(Spy(lambda *_: ""), twins))

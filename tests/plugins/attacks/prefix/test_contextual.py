@@ -78,9 +78,9 @@ def test_decoding_and_seed_reach_the_engine():
     seen = []
 
     class Spy(FakeEngine):
-        def generate(self, target, requests, *, seed, decoding, **others):
-            seen.append((target.name, seed, decoding))
-            return super().generate(target, requests, seed=seed, decoding=decoding, **others)
+        def generate(self, target, batch, **others):
+            seen.append((target.name, batch.seed, batch.decoding))
+            return super().generate(target, batch, **others)
 
     attack(temperature=0.7, top_k=5, top_p=0.9).run(
         case(Spy(silent), marked("Claimant: Ann", "Ann"), seed=8)

@@ -1,8 +1,7 @@
 import pytest
+from fedaudit_plugins.attacks.completion.edit_distance import edit_distance, sample_deviation
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fedaudit.metrics.edit_distance import edit_distance, sample_deviation
 
 TOKENS = st.lists(st.integers(0, 5) | st.integers(0, 150_000), max_size=12)
 

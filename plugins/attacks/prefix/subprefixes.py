@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
-from fedaudit.api.plugin import AttackContext
+from fedaudit.api import AttackContext
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
 
 if TYPE_CHECKING:
-    from fedaudit.metrics.suffixes import Integers, Suffixes
+    from .suffix_counts import Integers, Suffixes
 
 
 class FirstSubPrefixes(Sequence[PiiOccurrence]):
@@ -96,7 +96,7 @@ def distinct_subprefixes(
     because they are asked behind different beginnings; with `starts` False, where the beginnings
     are the same, they are one. Raises ValueError for a context below 1.
     """
-    from fedaudit.metrics.suffixes import suffixes
+    from .suffix_counts import suffixes
 
     prefixes = [place.prefix for place in occurrences]
     whole = [starts and place.at_start for place in occurrences]

@@ -6,11 +6,10 @@ from math import comb, sqrt
 
 import numpy as np
 import pytest
+from fedaudit_plugins.attacks.completion.gain_difference import RecordGain, detectable, difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t
-
-from fedaudit.metrics.difference import RecordGain, detectable, difference
 
 
 def gains(side, *groups, stratum="s"):

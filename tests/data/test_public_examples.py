@@ -4,8 +4,8 @@ import pytest
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.templates import template
+from fedaudit.data.public_examples import CASES, EACH, is_source, public_examples
 from fedaudit.nano.generator import corpus
-from fedaudit.nano.public_examples import CASES, EACH, is_source, public_examples
 
 FORM = template("alpaca")
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from fedaudit.api.plugin import Engine, Progress, no_progress
-from fedaudit.api.records import Target
-from fedaudit.metrics.selection import Losses, losses
+from fedaudit.api import Engine, Progress, Target, no_progress
+
+from .selection_criteria import Losses, losses
 
 
 def scores(

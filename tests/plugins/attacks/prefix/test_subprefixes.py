@@ -2,13 +2,13 @@ from collections import Counter
 
 import pytest
 import worked
+from fedaudit_plugins.attacks.prefix.subprefixes import distinct_subprefixes, of_case
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.plugin import PromptStart
 from fedaudit.api.records import Document
 from fedaudit.extraction.prefixes import PiiOccurrence, pii_occurrences
-from fedaudit.extraction.subprefixes import distinct_subprefixes, of_case
 
 
 def place(*tokens, start=False, label="X", after=""):

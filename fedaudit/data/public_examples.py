@@ -1,16 +1,20 @@
-"""Public examples from the generator: of another domain, of the same one, or just like a client's.
+"""Public examples: of a file, or of the generator (another domain, or just like a client's).
 
-A source is spelled "nano:DOMAIN", "nano:DOMAIN:TASKS" or "nano:DOMAIN:TASKS:LANGUAGES", with commas
-between several: "nano:medical", "nano:legal:exam,case_matching", "nano:legal,bank:summary:en".
+A source of the generator is spelled "nano:DOMAIN", "nano:DOMAIN:TASKS" or
+"nano:DOMAIN:TASKS:LANGUAGES", with commas between several: "nano:medical",
+"nano:legal:exam,case_matching", "nano:legal,bank:summary:en".
 """
 
 from functools import lru_cache
+from pathlib import Path
 
 from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.nano.generator import corpus, record_templates
+from fedaudit.data import corpus
+from fedaudit.nano import generator
 from fedaudit.nano.tasks import POSED
+from fedaudit.system.files import existing_path
 
 PREFIX = "nano:"
 """How a source begins that is no file."""
@@ -25,6 +29,16 @@ def is_source(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
+def read_public_examples(source: str, template: PromptTemplate) -> list[Document]:
+    """Return the examples of a source of the generator's, or of the JSONL file of that name.
+
+    Raises InputError for a file that is not there or not of records.
+    """
+    if is_source(source):
+        return public_examples(source, template)
+    return list(corpus.read(existing_path(Path(source), "file"), template))
+
+
 def public_examples(name: str, template: PromptTemplate) -> list[Document]:
     """Return the examples of a source, rendered in `template`; always the same.
 
@@ -36,7 +50,7 @@ def public_examples(name: str, template: PromptTemplate) -> list[Document]:
     domains, tasks, languages = (
         tuple(part.split(",")) if part else () for part in (*parts, "", "")[:3]
     )
-    made = record_templates()
+    made = generator.record_templates()
     _check("domain of public examples", domains, {str(one["name"]) for one in made["domain"]})
     _check("task of public examples", tasks, set(POSED))
     _check("language of public examples", languages, set(made["instructions"]))
@@ -59,7 +73,7 @@ def _written(
 ) -> tuple[Document, ...]:
     """Return the examples, which every client asks for in every round."""
     return tuple(
-        corpus(
+        generator.corpus(
             cases=CASES,
             documents_per_case=EACH,
             seed=PUBLIC_SEEDS,

@@ -1,12 +1,15 @@
 import math
 
 import pytest
+from fedaudit_plugins.defenses.self_generation.instruction_following import scores
+from fedaudit_plugins.defenses.self_generation.selection_criteria import (
+    Losses,
+    instruction_following,
+)
 
 from fedaudit.api.records import Target
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
-from fedaudit.engine.scoring.instruction_following import scores
-from fedaudit.metrics.selection import Losses, instruction_following
 
 BASE = Target(name="base")
 NEAR = {"rel": 1e-5, "abs": 2e-5}

@@ -2,10 +2,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from fedaudit_plugins.attacks.prefix.suffix_counts import suffixes
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fedaudit.metrics.suffixes import suffixes
 
 SEQUENCES = st.lists(
     st.tuples(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.booleans()), max_size=12

@@ -2,10 +2,7 @@ import math
 import random
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
-from fedaudit.metrics.selection import (
+from fedaudit_plugins.defenses.self_generation.selection_criteria import (
     Losses,
     instruction_following,
     losses,
@@ -14,6 +11,8 @@ from fedaudit.metrics.selection import (
     score,
     select_examples,
 )
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 HALF, QUARTER, EIGHTH = math.log(1 / 2), math.log(1 / 4), math.log(1 / 8)
 
