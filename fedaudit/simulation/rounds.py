@@ -226,7 +226,9 @@ def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
     """Return what a client's defence goes on to in a round."""
     if not (defense := local_round.follow_up_defense(run.defenses)):
         return None
-    seeds = {n: seed_of(run.config.seed, number, f"{client}/{n}") for n in defense.further}
+    seeds = {
+        n: seed_of(run.config.seed, number, f"{client}/{n}") for n in defense.auxiliary_adapters
+    }
     return FollowUpTraining(
         defense=defense,
         documents=run.documents[client],

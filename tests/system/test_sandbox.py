@@ -12,7 +12,7 @@ from fedaudit.system import landlock, sandbox
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
 
 
 def attempt(name, asked=None, **limits):

@@ -127,7 +127,7 @@ class BatchSearch:
 
     def go(self, asked: SearchRequest) -> None:
         """Walk to the end, the latest branches first, so that few caches are held."""
-        begun = SearchBranches.begun([probe_key(asked.seed, prompt) for prompt in asked.prompts])
+        begun = SearchBranches.start([probe_key(asked.seed, prompt) for prompt in asked.prompts])
         levels = list(self._next(*_prefilled(self.model, asked.prompts), begun, 0))
         while levels:
             level = levels.pop()

@@ -57,7 +57,7 @@ class RunningSequences:
         return RunningSequences(*map(np.concatenate, zip(mine, theirs, strict=True)))
 
     @staticmethod
-    def begun(
+    def start(
         work: SamplingJob, batch: Sequence[SampleRange], first: int, group: Integers, row: Integers
     ) -> "RunningSequences":
         """Return all samples of a batch before their first draw, in order, counted from `first`."""
