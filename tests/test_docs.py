@@ -65,3 +65,9 @@ def test_links_to_pages_of_ours_lead_somewhere(page):
             headings = re.findall(r"(?m)^#+ (.+)$", path.read_text("utf-8"))
             slugs = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
             assert anchor in slugs, f"{page.name} links to {target}"
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text("utf-8")
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index)) | {"README.md"}
+    assert linked == {path.name for path in (ROOT / "docs").glob("*.md")}
