@@ -39,6 +39,22 @@ def test_modules_and_functions_that_a_page_names_are_there(name):
     assert missing(text) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_to_import_are_there(page):
+    wrong = []
+    for name in re.findall(r"\b(fedaudit(?:\.[A-Za-z_]\w*)+)", page.read_text("utf-8")):
+        parts = name.split(".")
+        path, rest = ROOT / parts[0], parts[1:]
+        while rest and (path / rest[0]).is_dir():
+            path = path / rest.pop(0)
+        if rest and (path / f"{rest[0]}.py").is_file():
+            path = path / f"{rest.pop(0)}.py"
+        code = (path / "__init__.py" if path.is_dir() else path).read_text("utf-8")
+        if not all(re.search(rf"\b{member}\b", code) for member in rest):
+            wrong.append(name)
+    assert not wrong
+
+
 def test_what_is_missing_is_found():
     assert missing("`engine/local.py:LocalEngine.generate`, `engine/`, `plugins/attacks/`") == []
     wrong = "`engine/local.py:LocalEngine.answer`, `engine/probing.py:ask`, `probes/`"
