@@ -1,4 +1,4 @@
-"""What one attacker finds of several victims: asked once of each model, and heard against each."""
+"""What one attacker finds of several victims: asked once of each model, and compared with each."""
 
 from collections.abc import Mapping
 

@@ -22,7 +22,7 @@ VARIANCE_DRAWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesignSettings:
-    """How a round's sets were drawn, as whoever decides is told; 0 where nobody says."""
+    """How a round's sets were drawn, for whoever decides; 0 where that is not known."""
 
     protocol: str = PAIRS
     others: int = 0
@@ -98,7 +98,7 @@ class PairDesign:
 
     @property
     def settings(self) -> DesignSettings:
-        """What whoever decides is told."""
+        """What whoever decides gets to know."""
         return DesignSettings(others=self.others, pairs=self.pairs, limit=self.limit)
 
     @property
@@ -177,7 +177,7 @@ class SharedDesign:
 
     @property
     def settings(self) -> DesignSettings:
-        """What whoever decides is told."""
+        """What whoever decides gets to know."""
         rule = self.rule
         return DesignSettings(
             protocol=SHARED,

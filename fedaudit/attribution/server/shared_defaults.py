@@ -10,7 +10,7 @@ from fedaudit.metrics.attribution import shared_law, shared_rule
 from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 DIGITS = 4
-"""Decimals to which a ratio of weights is rounded, upwards: the owner is told it."""
+"""Decimals to which a ratio of weights is rounded, upwards: the owner gets it."""
 
 
 def ratio(weights: Mapping[str, float]) -> float:

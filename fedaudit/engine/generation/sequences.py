@@ -36,7 +36,7 @@ class RunningSequences:
 
     keys: npt.NDArray[np.uint64]
     numbers: Integers
-    """Which sample of its probe each is."""
+    """Which sample of its request each is."""
     group: Integers
     row: Integers
     """Row of the last logits that each draws from."""

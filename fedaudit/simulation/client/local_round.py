@@ -45,7 +45,7 @@ def follow_up_defense(defenses: Sequence[Defense]) -> Defense | None:
 
 
 def train(job: ClientTraining) -> float:
-    """Train as the job says, then do its sequel; return the loss of the shared adapter."""
+    """Train as the job says, then its follow-up; return the loss of the shared adapter."""
     loss = trainer.train(job)
     if job.sequel:
         _go_on(job, job.sequel)

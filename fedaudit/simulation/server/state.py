@@ -111,7 +111,7 @@ def collect_states(
     examples: Mapping[str, float],
     chosen: Sequence[str],
 ) -> State:
-    """Return the server's state after round `number`, told by the clients `chosen` for it."""
+    """Return the server's state after round `number`, of what the `chosen` clients sent."""
     return aggregator.collect_states(
         state,
         [adapters.read_state(client_state_path(out, number, who)) for who in chosen],
