@@ -150,7 +150,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
 
 
 def _remembered(run: Run, number: int, client: str) -> tuple[Path, Path] | None:
-    """Return the files of what server and client remember as the round begins, where both do."""
+    """Return the files of the server's and the client's state at the round's begin, if any."""
     if not run.aggregator.stateful_clients:
         return None
     return memory.of_server(run.out, number - 1), memory.client_state_path(run.out, number, client)

@@ -35,7 +35,7 @@ one anew from the system, which took two to three times as long (glibc, 112,000 
 
 @dataclass(frozen=True, slots=True)
 class PrefilledRows:
-    """Rows that the model has read, and what it remembers of them."""
+    """Rows that the model has read, with their keys and values."""
 
     cache: DynamicCache
     mask: torch.Tensor
