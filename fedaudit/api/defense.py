@@ -194,7 +194,7 @@ class Defense(Plugin):
         return None
 
     def auxiliary_data(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
-        """Return what a client trains each of its `auxiliary_adapters` adapters on in this round.
+        """Return what a client trains each of its `auxiliary_adapters` on in this round.
 
         It is asked once the shared adapter is trained. Each further adapter then starts from the
         round's global one, is trained in the ordinary steps, and goes to `upload` under its name;
