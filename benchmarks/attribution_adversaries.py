@@ -25,7 +25,7 @@ import federations
 import numpy as np
 from federations import Federation, federation
 
-from fedaudit.attribution.decision.decision import Verdict, verdicts
+from fedaudit.attribution.decision.decision import ClientVerdict, verdicts
 from fedaudit.attribution.scores import RoundScores, Scores
 from fedaudit.metrics.attribution import subset_design
 from fedaudit.metrics.attribution.exposure import exposure
@@ -153,7 +153,7 @@ def _made_up(way: str, law: str) -> Federation:
 
 
 def _outcome(
-    found: dict[tuple[str, str], Verdict], truth: dict[str, str]
+    found: dict[tuple[str, str], ClientVerdict], truth: dict[str, str]
 ) -> tuple[float, float, float, float]:
     names = {name for name, _ in found}
     hiding = [(who, "m0") for who, mark in truth.items() if mark == "m0" and who in names]

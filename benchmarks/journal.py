@@ -82,7 +82,7 @@ def audit(place: Path, requests: int, samples: int, often: int) -> dict[str, flo
         manner,
         TargetMatcher(TARGETS),
     )
-    heard = HitCounter(truth, samples).listen(answers)
+    heard = HitCounter(truth, samples).update(answers)
     kept.close()
     return {
         "known": known,

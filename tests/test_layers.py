@@ -1,8 +1,8 @@
-"""Imports point one way and in no circles, packages are shipped, modules and folders stay small."""
+"""Imports point one way, modules and folders stay small, and one concept has one name."""
 
 import ast
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +26,59 @@ LAYERS = [
 PLUGINS_KEEP_OUT = {"__main__", "cli", "config", "reproduction", "simulation"}
 HEAVY = {"torch", "transformers", "peft"}
 LARGEST_MODULE, LARGEST_FOLDER = 300, 18
+
+
+def renamed(table: str) -> dict[str, str]:
+    """Return the pairs of a table of `old>new` words."""
+    return dict(pair.split(">") for pair in table.split())
+
+
+# Words for concepts that have another name now: of classes, of functions and methods that others
+# can call, of modules. CONTRIBUTING.md says how to find a name.
+OLD_CLASSES = renamed("""
+Answered>MaskedSequence Apart>ScatteredQuery Asked>ScoredQuestion Attached>AdapterCache
+Attributed>AttributionResult Audited>AuditTarget Beginning>PromptStart Bounds>AdaptiveBatchLimits
+Branches>SharedPrefixRows Case>AttackContext Chances>PrefixProbabilities Children>ProcessBackend
+Continued>Continuation Copies>CopiedPrefixRows Course>DecodeLoop Crew>WorkerPool
+Decoding>SamplingParams Deployed>Deployment Drawing>SamplingJob Drawn>OutputBuffer
+Engines>ProcessBackend Facts>EngineInfo Found>SearchTotals Generation>Completion
+Heard>HitCounter Hit>Match Job>ClientTraining Kept>AuditJournal KeptEngine>CachingEngine
+Limits>BatchLimits Listening>StopState Lost>WorkerDied Manner>QueryParams Memory>ResponseCache
+Needed>BudgetCurve NoRoomError>BatchTooLargeError Order>EngineConfig Part>ShardJournal
+Party>ClientData Piece>SampleRange Preparing>PrefixAttack Probe>GenerationRequest Question>Query
+RespondingEngine>RoutedEngine Room>BatchLimits Sampled>ClientSample
+Samples>RunningSequences Scored>ScoredResult Seen>RoundRecord Sequel>FollowUpTraining
+Sharing>AttackContext Sought>StopStrings SpreadEngine>ParallelEngine Staff>WorkerBackend
+Stream>JournalPass Strings>TargetMatcher Suspicion>ClientScore Tally>ExtractionResult
+Trial>AttributionContext Truth>TargetSet Turn>TrainedClient View>ModelView Walk>SearchConfig
+Wish>ProtocolConfig
+""")
+OLD_FUNCTIONS = renamed("""
+answered>execute begins_with>prefix_probabilities beginnings>prompt_starts begun>start
+collect>collect_states drawing>sampling_params fact>record_fact fills>fill_candidates
+forecast>dry_run framed>build_report further>auxiliary_adapters globally>global_model
+guesses>sample_controls learned>loss_mask limits>caveats listen>update marked>watermark_plugin
+material>auxiliary_data notes>caveats offers>has_candidates parting>search planting>watermarking
+remember>client_state remembers>stateful_clients resets>merges_each_round sought>stop_strings
+spelling>token_automaton story>summary sweep>remove_stale_temp_files told>describe
+trial>plaintext tried>attack_summaries unknown>unknown_name_error window>context_window
+""")
+OLD_MODULES = renamed("""
+alone>local_baseline answering>caching_engine apart>routed asking>sampling attached>active
+attributor>attribution beginning>prompt_start blend>composition chance>null_distribution
+changes>rekeying children>process_pool course>decoding crew>worker_pool exhausted>memory
+expectation>measurements forecast>dry_run framed>run_header globally>global_model gradient>influence
+grouped>shared_prefix headers>header_features hookspecs>hooks interfaces>plugin invented>surrogates
+keeping>shards leakage>privacy_utility learned>loss_mask lessons>training_examples lines>grouping
+marking>watermarking marks>watermark_keys material>datasets matrix>cross_client measure>detection
+merging>merge mixed>multi parting>search planting>watermarking probable>findings
+remembered>kv_cache resuming>resume room>batching rows>measurements running>z_by_round
+sealed>encryption several>multi_target sought>stopping spelling>token_automaton spread>engine
+story>summary sweeps>budget_sweep together>attack_runner trial>plaintext tried>attacks
+tuning>finetune turns>local_round views>keyed walking>walk
+""")
+SAME_NAME: dict[str, str] = {}
+"""Classes that may be defined twice, and why."""
 
 RANK = {room: rank for rank, rooms in enumerate(reversed(LAYERS)) for room in rooms}
 FOLDERS = {"fedaudit": "fedaudit", "fedaudit_plugins": "plugins", "fedaudit_profiles": "profiles"}
@@ -195,3 +248,40 @@ def test_a_package_says_what_its_modules_are():
         silent += [f"{package}.{n}" for n in below if not {f"`{n}`", f"`{n}/`"} & set(text.split())
                    and f"`{n}`:" not in text and f"`{n}/`:" not in text]  # fmt: skip
     assert not silent
+
+
+def defined(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    """Yield classes, and functions and methods that others can call: not those within functions."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                yield node
+            if not isinstance(node, ast.FunctionDef):
+                waiting.append(node)
+
+
+def test_no_two_classes_have_one_name():
+    places: dict[str, list[str]] = defaultdict(list)
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name)
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert twice.keys() == SAME_NAME.keys(), twice
+
+
+def test_old_words_are_gone():
+    leaves = {name: name.rpartition(".")[2] for name in NAMES}
+    old = [f"{name}: {OLD_MODULES[leaf]}" for name, leaf in leaves.items() if leaf in OLD_MODULES]
+    for name, tree in TREES.items():
+        for node in defined(tree):
+            words = OLD_CLASSES if isinstance(node, ast.ClassDef) else OLD_FUNCTIONS
+            if node.name in words:
+                old.append(f"{name}.{node.name}: {words[node.name]}")
+    assert not old
+
+
+def test_the_checks_of_names_see_methods_and_no_inner_functions():
+    code = "class A:\n def b(self):\n  def c(): pass\n  class D: pass\nif x:\n def e(): pass\n"
+    assert {node.name for node in defined(ast.parse(code))} == {"A", "b", "e"}

@@ -22,8 +22,8 @@ a new minor one). No module here imports anything else of fedaudit, nor torch.
   nothing else.
 * `templates`: Prompt templates: how instruction, input and output become the text that is trained
   on.
-* `watermark`: What a watermark is: it marks documents so that a model trained on them can be told
-  by it.
+* `watermark`: What a watermark is: it marks documents so that a model trained on them is
+  recognised.
 
 Beside the list, a plugin may use the kits in `KITS`: packages that save it work. They may change in
 any release, and the change log then says so. Everything else is internal.

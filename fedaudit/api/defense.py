@@ -160,17 +160,17 @@ KeyChange = Literal["rotate", "add", "revoke"]
 class Defense(Plugin):
     """What a federation does against leaks; every stage that is not overridden changes nothing.
 
-    In the order in which the stages come: `prepare` and `private` once, `train`, `material` and
-    `upload` at each client in each round, `server` at the server, `deploy` after the last round,
-    `responder` whenever the deployed model is asked.
+    In the order in which the stages come: `prepare` and `private` once, `train`, `auxiliary_data`
+    and `upload` at each client in each round, `server` at the server, `deploy` after the last
+    round, `responder` whenever the deployed model is asked.
     """
 
     needs_annotation: ClassVar[bool] = False
     """Whether `prepare` or `private` must know where the PII is."""
 
     @property
-    def further(self) -> tuple[str, ...]:
-        """The names of the adapters that `material` is for."""
+    def auxiliary_adapters(self) -> tuple[str, ...]:
+        """The names of the adapters that `auxiliary_data` is for."""
         return ()
 
     def check(self, template: PromptTemplate) -> None:
@@ -195,8 +195,8 @@ class Defense(Plugin):
         """
         return None
 
-    def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
-        """Return what a client trains each of its `further` adapters on in this round.
+    def auxiliary_data(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
+        """Return what a client trains each of its `auxiliary_adapters` on in this round.
 
         It is asked once the shared adapter is trained. Each further adapter then starts from the
         round's global one, is trained in the ordinary steps, and goes to `upload` under its name;

@@ -24,7 +24,7 @@ State = Mapping[str, Update]
 
 @dataclass(frozen=True, kw_only=True)
 class AttackContext:
-    """What an attack is given: an engine, a model and its base, and one party's own data."""
+    """What an attack is given: an engine, a model and its base, and one client's own data."""
 
     engine: Engine
     tuned: Target
@@ -45,7 +45,7 @@ class AttackContext:
     progress: Callable[[str], Progress] = field(default=lambda title: no_progress)
 
     def with_start(self, prompt: Sequence[int], *, at_start: bool) -> tuple[int, ...]:
-        """Return `prompt` behind the beginning that the target expects there."""
+        """Return `prompt` behind the start that the target expects there."""
         name = self.beginning.start if at_start else self.beginning.middle
         return (*self.engine.prompt_starts[name], *prompt)
 
@@ -74,7 +74,7 @@ class Attack(Plugin, ABC):
     once: ClassVar[bool] = False
     """Whether it brings its own keys: it is then run once, not under every kind of key."""
     compares: ClassVar[bool] = False
-    """Whether it compares what it finds with records that nobody trained on, `Case.held_out`."""
+    """Whether it compares what it finds with `held_out`: records that nobody trained on."""
 
     @abstractmethod
     def run(self, case: AttackContext) -> Result:
@@ -104,7 +104,7 @@ class Aggregator(Plugin, ABC):
     def step(
         self, start: Update, updates: Sequence[Update], weights: Sequence[float], state: State
     ) -> tuple[Update, State]:
-        """Return the next global adapter and what the server remembers for its next round.
+        """Return the next global adapter and the server's state for its next round.
 
         `state` is empty in the first round. It is kept in the federation's folder, so that a run
         resumes with it. A rule without memory only has `aggregate`.
@@ -112,7 +112,7 @@ class Aggregator(Plugin, ABC):
         return self.aggregate(start, updates, weights), {}
 
     def difference(self, start: Update, trained: Update) -> Update:
-        """Return a client's update: what secure aggregation adds up, and what it is told by.
+        """Return a client's update: what secure aggregation adds up, and what tells clients apart.
 
         `start` is the global adapter of the round and `trained` the client's. By default it is the
         difference of their tensors, A and B apart.
@@ -131,13 +131,13 @@ class Aggregator(Plugin, ABC):
         """Return what a client adds to its gradient at every step of a round; None adds nothing.
 
         It is asked where `stateful_clients`, for the shared adapter only. `state` is what the
-        server remembers and `own` what this client does; each is empty until there is something.
+        server keeps and `own` what this client does; each is empty until there is something.
         The gradient is corrected after it was clipped and before the optimizer uses it.
         """
         return None
 
     def client_state(self, own: State, gradient: Update) -> State:
-        """Return what a client remembers after a round in place of its `own` state.
+        """Return a client's state after a round, in place of its `own`.
 
         `gradient` is the mean of its gradients over the steps of the round, in float32, each as it
         was before the correction.
@@ -152,7 +152,7 @@ class Aggregator(Plugin, ABC):
         weights: Sequence[float],
         everybody: Sequence[float],
     ) -> State:
-        """Return what the server remembers once the round's clients have told what changed.
+        """Return the server's state once the round's clients have sent what changed in theirs.
 
         `state` is what `step` returned; `before` and `after` are the clients' own states, in the
         order of `weights`, their example counts. `everybody` has the example counts of all clients

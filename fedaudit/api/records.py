@@ -71,8 +71,8 @@ class Tokens:
 class GenerationRequest:
     """A question to the model: continue `prompt` `samples` times.
 
-    Sample i of a probe draws its randomness from (seed of the run, prompt, i) and nothing else, so
-    equal prompts must be one probe with more samples, not several probes.
+    Sample i of a request draws its randomness from (seed of the run, prompt, i) and nothing
+    else, so equal prompts must be one request with more samples, not several.
     """
 
     prompt: tuple[int, ...]
@@ -105,7 +105,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The continuations of one probe, in sample order, as text without the prompt."""
+    """The continuations of one request, in sample order, as text without the prompt."""
 
     texts: tuple[str, ...]
     tokens: tuple[tuple[int, ...], ...] = ()

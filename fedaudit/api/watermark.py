@@ -1,4 +1,4 @@
-"""What a watermark is: it marks documents so that a model trained on them can be told by it."""
+"""What a watermark is: it marks documents so that a model trained on them is recognised."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.attribution.server.round_designs import Settings, check_settings
+from fedaudit.attribution.server.round_designs import DesignSettings, check_settings
 from fedaudit.config.options import build
 from fedaudit.federation import adapters
 from fedaudit.federation.manifest import BaseModel
@@ -36,7 +36,7 @@ class ClientEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEstimates(Settings):
+class RoundEstimates(DesignSettings):
     """One round, and how its sets were drawn."""
 
     round: int

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.watermark import Score
-from fedaudit.attribution.server.round_designs import Settings, check_settings
+from fedaudit.attribution.server.round_designs import DesignSettings, check_settings
 from fedaudit.config.options import build
 from fedaudit.system.files import atomic_text, check_version, read_json
 
@@ -17,7 +17,7 @@ SCHEMA_VERSION = "1.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundScores(Settings):
+class RoundScores(DesignSettings):
     """One round: by mark, the score of the global adapter and that of every client's estimate."""
 
     round: int

@@ -56,7 +56,7 @@ def mask_results(
 
     That is limits, reasons, scopes, labels, ids, and evidence that is declared safe. Case and white
     space do not matter, and parts of words count. Strings shorter than LEAST, labels and `names`,
-    which the audit itself gives to parties and keys, stay.
+    which the audit itself gives to clients and keys, stay.
     """
     said: dict[str, None] = {}
     for result in results:

@@ -202,8 +202,8 @@ def load(
             f"(SHA-256 {known.sha256[:12]}, not {audited.base_sha256[:12]})."
         )
     if kept:
-        kept.fact("the base's SHA-256", known.sha256)
-        kept.fact("the base's dtype", known.dtype)
+        kept.record_fact("the base's SHA-256", known.sha256)
+        kept.record_fact("the base's dtype", known.dtype)
     return engine, known.sha256
 
 
@@ -248,6 +248,6 @@ def resumption_facts(kept: AuditJournal | None) -> dict[str, Any]:
     if kept is None:
         return {}
     shards = (
-        {"shards": kept.recheck.table(), "doubts": kept.recheck.limits()} if kept.recheck else {}
+        {"shards": kept.recheck.table(), "doubts": kept.recheck.caveats()} if kept.recheck else {}
     )
     return {"resumed_from": kept.resumed, "earlier": kept.spent, **shards}

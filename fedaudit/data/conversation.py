@@ -68,7 +68,7 @@ class Conversation:
     """The names of what else there is beside the turns' texts."""
 
     @property
-    def answered(self) -> bool:
+    def has_answer(self) -> bool:
         """Tell whether the assistant says anything, be it an empty text."""
         return any(one.assistant for one in self.exchanges)
 

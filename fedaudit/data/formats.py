@@ -158,7 +158,7 @@ def _of_turns(
                 f"{where}: {name!r} and {names[role]!r} are both what is trained on, and differ; "
                 "keep one."
             )
-    if not talk.answered:
+    if not talk.has_answer:
         raise InputError(f"{where}: nobody answers in {name!r}. {_explicit()}")
     return pieces
 

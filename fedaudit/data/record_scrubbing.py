@@ -100,7 +100,7 @@ def mask_record(marked: MarkedRecord, written: Substitute, chosen: Chosen) -> Ma
 def readable_strings(record: CorpusRecord, fields: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything of a scrubbed record in which personal data may still stand.
 
-    Names of fields and numbers are left as they were; ids, tasks and groups are told of apart.
+    Names of fields and numbers are left as they were; ids, tasks and groups are counted apart.
     """
     fixed = record.content.fixed
     for name, value in fields.items():

@@ -75,7 +75,7 @@ class ScrubResult:
 
 
 def check(order: ScrubRequest) -> None:
-    """Raise UsageError or InputError for what can be told before anything is read or written."""
+    """Raise UsageError or InputError for what can be found before anything is read or written."""
     if order.style not in masking.STYLES:
         raise unknown_name_error("style", order.style, masking.STYLES)
     if order.only and order.excluding:

@@ -13,7 +13,7 @@ The only package that imports torch with its modules.
 * `training/`: Fine-tuning of adapters, and gradients of losses.
 * `batching`: Which rows go through the model together; no torch needed.
 * `embeddings`: Document embeddings: the mean of a model's last hidden states.
-* `fake`: An engine without a model, for tests of plugins: it says what it is told to say.
+* `fake`: An engine without a model, for tests of plugins: it gives the answers of a function.
 * `flops`: Floating-point operations of a model, counted by torch while the model runs.
 * `hidden_states`: Hidden states: what the base makes of a prompt, before it makes words of it.
 * `local`: The engine for a model in this process: CUDA, bfloat16 or CPU.

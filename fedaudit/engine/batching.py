@@ -16,7 +16,7 @@ STEP = 8
 
 @dataclass(frozen=True, slots=True)
 class SampleRange:
-    """Samples first..last-1 of the probe at `index`."""
+    """Samples first..last-1 of the request at `index`."""
 
     index: int
     first: int
@@ -33,7 +33,7 @@ def sample_batches(
 ) -> Iterator[list[SampleRange]]:
     """Yield batches of at most `rows` samples and `tokens` tokens, longest prompts first.
 
-    Probes of one padded length and one number of new tokens share a batch. The longest come
+    Requests of one padded length and one number of new tokens share a batch. The longest come
     first, so that memory that does not suffice shows at once.
     """
     for (length, new), whole in length_buckets(requests):

@@ -75,7 +75,7 @@ def _alike(batch: Sequence[int], lengths: Sequence[int], rows: int) -> list[list
 
 
 def _beginning(model: PreTrainedModel, begin: Sequence[int], room: Capacity) -> DynamicCache:
-    """Return what the model remembers of what all prompts begin with."""
+    """Return keys and values of what all prompts begin with."""
 
     def read(_: list[SampleRange]) -> DynamicCache:
         cache = DynamicCache(config=model.config)

@@ -36,7 +36,7 @@ class Capacity:
 
 
 def generate_all(model: PreTrainedModel, work: SamplingJob, room: Capacity) -> Iterator[Answered]:
-    """Yield the samples of all probes, in the order in which they end.
+    """Yield the samples of all requests, in the order in which they end.
 
     What memory does not suffice for is begun again, fewer at once; what has ended counts.
     """
@@ -83,7 +83,7 @@ def _until_full(
 def generate_together(
     model: PreTrainedModel, work: SamplingJob, adapters: multi.MultiLora, room: Capacity
 ) -> Iterator[Answered]:
-    """Yield the samples of all probes under each of `adapters`: adapter by adapter in a batch."""
+    """Yield the samples of all requests under each of `adapters`: adapter by adapter in a batch."""
 
     def draw(part: list[SampleRange]) -> list[list[int]]:
         everyone = part * adapters.count

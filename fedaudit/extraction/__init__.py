@@ -16,11 +16,12 @@ Attacks subclass `prefix_attack.PrefixAttack`.
   each leak.
 * `matcher`: The strings that answers are looked through for, and answers as what they say of
   these.
-* `multi_victim`: What one attacker finds of several victims: asked once of each model, and heard
-  against each.
+* `multi_victim`: What one attacker finds of several victims: asked once of each model, and
+  compared with each.
 * `prefix_attack`: Extraction by prefixes: ask the tuned model and its base the same, and score
   what they say.
-* `prefixes`: What stands before personal data in a party's own documents (FedPII, section 4.1).
+* `prefixes`: What stands before personal data in a client's own documents (FedPII, section
+  4.1).
 * `query_budget`: As much of a plan as a budget of prefixes pays for.
 * `query_plan`: What an attack asks, in which order: one question a distinct prompt.
 * `recombination`: Strings that look like some others and are nobody's: made of the pieces of a

@@ -1,4 +1,4 @@
-"""What one attacker finds of several victims: asked once of each model, and heard against each."""
+"""What one attacker finds of several victims: asked once of each model, and compared with each."""
 
 from collections.abc import Mapping
 
@@ -74,5 +74,5 @@ def _heard(
     heard = {victim: HitCounter(truth, attack.samples) for victim, truth in truths.items()}
     for answer in sampling.ask_plan(case, target, plan, attack.query_params, among):
         for one in heard.values():
-            one.listen((answer,))
+            one.update((answer,))
     return heard

@@ -185,7 +185,7 @@ class PrefixAttack(Attack):
     ) -> HitCounter:
         among = TargetMatcher([*truth.labels, *truth.control])
         answers = sampling.ask_plan(case, target, asked, self.query_params, among)
-        return HitCounter(truth, self.samples).listen(answers)
+        return HitCounter(truth, self.samples).update(answers)
 
     def _of_kind(self, document: Document) -> Document:
         if document.pii is None:

@@ -1,4 +1,4 @@
-"""What stands before personal data in a party's own documents (FedPII, section 4.1)."""
+"""What stands before personal data in a client's own documents (FedPII, section 4.1)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

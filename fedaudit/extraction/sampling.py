@@ -138,7 +138,7 @@ class _Asking:
         return (*own, looked_for)
 
     def through(self, plan: QueryPlan, told: Progress, total: int) -> Iterator[_Heard]:
-        """Yield what is heard in the order of the plan, from one journal or from each shard's."""
+        """Yield the answers in the order of the plan, from one journal or from each shard's."""
         kept = self.case.kept
         if kept is None:
             yield from self._part(plan, Shard(), None, told, total)

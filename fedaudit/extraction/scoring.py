@@ -30,7 +30,7 @@ class HitCounter:
         strings = [*truth.labels, *truth.control]
         self._matcher, self._strict = Matcher(strings), StrictMatcher(strings)
 
-    def listen(self, answers: Iterable[Answer]) -> "HitCounter":
+    def update(self, answers: Iterable[Answer]) -> "HitCounter":
         """Take in answers, in whatever order they come."""
         for start, question, texts in answers:
             for draw, text in enumerate(texts):

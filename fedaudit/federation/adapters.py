@@ -150,7 +150,7 @@ def read_state(path: Path) -> dict[str, dict[str, "torch.Tensor"]]:
 
 
 def write_state(state: Mapping[str, Mapping[str, "torch.Tensor"]], path: Path) -> None:
-    """Write what a server remembers, whole or not at all; no file when it remembers nothing."""
+    """Write a server's or client's state, whole or not at all; no file for an empty one."""
     if not state:
         return
     from safetensors.torch import save_file

@@ -25,7 +25,7 @@ class BaseModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestClient:
-    """A party of the federation."""
+    """A client of the federation."""
 
     id: str
     examples: int

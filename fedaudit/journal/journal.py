@@ -83,7 +83,7 @@ class Journal:
         self._passes[name] += 1
         return JournalPass(self, name, self._passes[name] - 1)
 
-    def fact(self, name: str, value: str) -> None:
+    def record_fact(self, name: str, value: str) -> None:
         """Note what is known of the run late; InputError where the journal says otherwise."""
         facts = self.header.setdefault("facts", {})
         if facts.setdefault(name, value) != value:

@@ -73,10 +73,10 @@ class AuditJournal:
     recheck: SpotCheck | None = None
     """What asks a part of them again, of shards."""
 
-    def fact(self, name: str, value: str) -> None:
+    def record_fact(self, name: str, value: str) -> None:
         """Note what is known of the run late; raises InputError where a journal says otherwise."""
         for part in self.parts:
-            part.journal.fact(name, value)
+            part.journal.record_fact(name, value)
 
     @property
     def answers(self) -> int:

@@ -99,7 +99,7 @@ class SpotCheck:
             )
         ]
 
-    def limits(self) -> list[str]:
+    def caveats(self) -> list[str]:
         """Return what a reader should know of the shards, in words."""
         if self.share == 0:
             return ["No answer of the shards was asked again (--recheck 0): they are believed."]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fedaudit.api.records import Measurement
-from fedaudit.judge.verdicts import Verdict
+from fedaudit.judge.verdicts import JudgeVerdict
 
 SHARES = {
     "judge_win": ("win",),
@@ -17,7 +17,7 @@ NONE = "the judge gave no verdict that could be read"
 NOTHING = "there was nothing to judge"
 
 
-def rows(verdicts: Sequence[Verdict], scope: Mapping[str, object]) -> list[Measurement]:
+def rows(verdicts: Sequence[JudgeVerdict], scope: Mapping[str, object]) -> list[Measurement]:
     """Return the shares of win, tie, lose and win or tie, and of malformed, with Wilson intervals.
 
     The first four are of the comparisons that have a verdict, the last of all. `scope` says which

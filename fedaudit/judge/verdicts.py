@@ -31,7 +31,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class JudgeVerdict:
     """How the answer stands against the reference, and both mean scores, from 1 to 10."""
 
     outcome: Outcome
@@ -39,7 +39,7 @@ class Verdict:
     reference: float | None = None
 
 
-MALFORMED = Verdict(outcome="malformed")
+MALFORMED = JudgeVerdict(outcome="malformed")
 
 
 def judge_all(
@@ -49,7 +49,7 @@ def judge_all(
     cache: JudgementCache | None = None,
     workers: int = 4,
     progress: Progress = no_progress,
-) -> list[Verdict]:
+) -> list[JudgeVerdict]:
     """Return the verdict of every comparison, in order; `workers` questions are asked at a time.
 
     Equal questions are asked once, and none that the cache answers. An answer that cannot be read
@@ -108,7 +108,7 @@ def _judgement(
     return None
 
 
-def verdict(first: Judgement | None, second: Judgement | None) -> Verdict:
+def verdict(first: Judgement | None, second: Judgement | None) -> JudgeVerdict:
     """Return the verdict of two judgements: the answer stood first, then second.
 
     It wins with the higher mean over both orders and all aspects; equal means are a tie.
@@ -120,4 +120,4 @@ def verdict(first: Judgement | None, second: Judgement | None) -> Verdict:
     lead = math.fsum((*answer, *(-score for score in reference)))
     # Scores such as 7.1 are no binary fractions: a rounding error is no lead.
     outcome: Outcome = "tie" if abs(lead) < 1e-9 else "win" if lead > 0 else "lose"
-    return Verdict(outcome=outcome, answer=means[0], reference=means[1])
+    return JudgeVerdict(outcome=outcome, answer=means[0], reference=means[1])

@@ -135,7 +135,7 @@ def _frequencies(place: Path, config: Simulation, audit: Audit) -> list[Measurem
 
     Of each attack, and of what the tuned model said and its base did not.
     """
-    defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
+    defenses = [registry.create("defense", *chosen) for chosen in config.defense_plugins()]
     clients = open_federation(place).manifest.clients
     found = datasets.client_documents(config, place, clients, defenses).values()
     texts = [document.text for own in found for document in own.prepared]

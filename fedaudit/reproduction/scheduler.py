@@ -18,7 +18,7 @@ BROKEN = (
 
 
 def default_jobs(scale: str, tasks: Sequence[VariantTask]) -> int:
-    """Return how many run at a time unless told: one a core with the small models of nano on CPU.
+    """Return how many run at a time by default: one a core with the small models of nano on CPU.
 
     One where a GPU or a Ray cluster does the work, or where models are large.
     """
@@ -48,7 +48,7 @@ def run_tasks(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[Var
 
 
 def _at_once(tasks: Sequence[VariantTask], jobs: int, watch: Watch) -> list[VariantOutcome]:
-    """Run tasks in processes; each trains its clients one after the other, unless told."""
+    """Run tasks in processes; each trains its clients one after the other by default."""
     waiting: dict[Path, list[int]] = {}
     for index, task in enumerate(tasks):
         waiting.setdefault(task.place, []).append(index)

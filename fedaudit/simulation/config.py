@@ -218,15 +218,15 @@ class Simulation:
         """Return the aggregation plugin's name and its options."""
         return _plugin(self.aggregation, "fedavg")
 
-    def secured(self) -> tuple[str, dict[str, Any]]:
+    def secure_aggregation_plugin(self) -> tuple[str, dict[str, Any]]:
         """Return the secure aggregation plugin's name, empty for none, and its options."""
         return _plugin(self.secure_aggregation, "")
 
-    def marked(self) -> tuple[str, dict[str, Any]]:
+    def watermark_plugin(self) -> tuple[str, dict[str, Any]]:
         """Return the watermark plugin's name, empty for none, and its options."""
         return _plugin(self.watermark.plugin, "")
 
-    def defended(self) -> list[tuple[str, dict[str, Any]]]:
+    def defense_plugins(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the name and options of every defence plugin."""
         return [_plugin(defense, "") for defense in self.defenses]
 

@@ -151,7 +151,7 @@ def _responding(
 
     Where several do, it is the first of them.
     """
-    for defense, (name, options) in zip(run.defenses, run.config.defended(), strict=True):
+    for defense, (name, options) in zip(run.defenses, run.config.defense_plugins(), strict=True):
         found = {
             client: responder
             for client in state.parties

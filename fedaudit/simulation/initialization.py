@@ -72,7 +72,7 @@ def documents(config: Simulation) -> list[Document]:
 def unread_caveats(config: Simulation) -> list[str]:
     """Return the limits of what is not read in the files of records that the settings name."""
     named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
-    named += [str(options.get("source", "")) for _, options in config.defended()]
+    named += [str(options.get("source", "")) for _, options in config.defense_plugins()]
     form, result = template(config.template), []
     for path in dict.fromkeys(Path(name) for name in named if name and Path(name).is_file()):
         found: Counter[str] = Counter()
@@ -262,7 +262,7 @@ def _manifest(
 
 
 def _secure(config: Simulation) -> dict[str, Any] | None:
-    name, options = config.secured()
+    name, options = config.secure_aggregation_plugin()
     if not name:
         return None
     chosen = registry.create("secure aggregation", name, options)

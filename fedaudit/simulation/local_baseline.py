@@ -108,7 +108,7 @@ def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
         folder=place / local_round.TURN,
         adapters={
             name: (place / name, rounds.seed_of(run.config.seed, number, f"{who}/{name}"))
-            for name in defense.further
+            for name in defense.auxiliary_adapters
         },
     )
 

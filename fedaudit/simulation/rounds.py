@@ -150,7 +150,7 @@ def _jobs(run: Run, current: Manifest, number: int) -> Iterator[ClientTraining]:
 
 
 def _remembered(run: Run, number: int, client: str) -> tuple[Path, Path] | None:
-    """Return the files of what server and client remember as the round begins, where both do."""
+    """Return the files of the server's and the client's state at the round's begin, if any."""
     if not run.aggregator.stateful_clients:
         return None
     return memory.of_server(run.out, number - 1), memory.client_state_path(run.out, number, client)
@@ -226,7 +226,9 @@ def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
     """Return what a client's defence goes on to in a round."""
     if not (defense := local_round.follow_up_defense(run.defenses)):
         return None
-    seeds = {n: seed_of(run.config.seed, number, f"{client}/{n}") for n in defense.further}
+    seeds = {
+        n: seed_of(run.config.seed, number, f"{client}/{n}") for n in defense.auxiliary_adapters
+    }
     return FollowUpTraining(
         defense=defense,
         documents=run.documents[client],

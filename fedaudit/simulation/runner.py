@@ -159,10 +159,10 @@ def prepare(config: Simulation, out: Path) -> Run:
     llm_judge.check(config)
     name, options = config.aggregator()
     aggregator = registry.create("aggregation", name, options)
-    marking, marks = config.marked()
+    marking, marks = config.watermark_plugin()
     if marking:
         registry.create("watermark", marking, marks)
-    defenses = [registry.create("defense", *chosen) for chosen in config.defended()]
+    defenses = [registry.create("defense", *chosen) for chosen in config.defense_plugins()]
     for defense in defenses:
         defense.check(template(config.template))
     names = [defense.name for defense in defenses]
@@ -191,7 +191,7 @@ def prepare(config: Simulation, out: Path) -> Run:
 
 def _secured(config: Simulation, defenses: Sequence[Defense]) -> SecureAggregation | None:
     """Return the secure aggregation asked for, once everything it needs is known to be there."""
-    name, options = config.secured()
+    name, options = config.secure_aggregation_plugin()
     if not name:
         return None
     secure: SecureAggregation = registry.create("secure aggregation", name, options)

@@ -19,11 +19,11 @@ class FedMit(SelfGeneration):
     paper: ClassVar[str] = "FewFedPIT, arXiv:2403.06131, section 4.3"
 
     @property
-    def further(self) -> tuple[str, ...]:
+    def auxiliary_adapters(self) -> tuple[str, ...]:
         """The adapter that is sent; the one that was trained on private data alone only selects."""
         return (MIXED,)
 
-    def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
+    def auxiliary_data(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
         """Return the client's documents and the examples that were made up and kept."""
         return {MIXED: [*turn.documents, *self.synthetic(turn)]}
 

@@ -39,11 +39,11 @@ class FewFedPit(SelfGeneration):
             raise ValueError("alpha must be from 0 to 1.")
 
     @property
-    def further(self) -> tuple[str, ...]:
+    def auxiliary_adapters(self) -> tuple[str, ...]:
         """The public adapter; none where it would have no part in what is sent."""
         return () if self.alpha == 1 else (PUBLIC,)
 
-    def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
+    def auxiliary_data(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
         """Return the examples that were made up and kept."""
         return {PUBLIC: self.synthetic(turn)}
 
@@ -63,7 +63,7 @@ class FewFedPit(SelfGeneration):
 
     def deploy(self, finished: FinishedFederation) -> Result:
         """Return what the filters dropped, or that nothing was made up."""
-        if not self.further:
+        if not self.auxiliary_adapters:
             return Result(limits=(f"{self.name}: alpha is 1, so no example was made up.",))
         found = super().deploy(finished)
         told = (

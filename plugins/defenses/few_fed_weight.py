@@ -58,7 +58,7 @@ class FewFedWeight(Defense):
             raise ValueError("answer_tokens must be at least 1.")
 
     @property
-    def further(self) -> tuple[str, ...]:
+    def auxiliary_adapters(self) -> tuple[str, ...]:
         """The adapter that is sent; the one that was trained on private data alone only weighs."""
         return (WEIGHTED,)
 
@@ -67,7 +67,7 @@ class FewFedWeight(Defense):
         usable_documents(documents, 1)
         return list(documents)
 
-    def material(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
+    def auxiliary_data(self, turn: TrainedClient) -> Mapping[str, Sequence[Document]]:
         """Return the client's documents, and pseudo-labelled ones drawn by their weights."""
         from .self_generation.instruction_following import scores
 

@@ -5,7 +5,7 @@ from datetime import date
 
 from fedaudit.pii.checksums import is_id_card, is_luhn
 
-from .rules import TELEPHONE, Rule
+from .rules import TELEPHONE, DetectionRule
 
 _PROVINCES = "1[1-5]|2[1-3]|3[1-7]|4[1-6]|5[0-4]|6[1-5]"
 _SCHEMES = re.compile(
@@ -45,7 +45,7 @@ def check_bank_card(text: str) -> bool | None:
     return None if len(number) >= 16 else False
 
 
-ID_CARD = Rule(
+ID_CARD = DetectionRule(
     label="ID_CARD",
     patterns=(
         (r"(?<![0-9A-Za-z])[1-9]\d{5}([ -]?)[12]\d{7}\1\d{3}[0-9Xx](?![0-9A-Za-z])", 1.0),
@@ -55,7 +55,7 @@ ID_CARD = Rule(
     context=("身份证", "身分证", "证件", "公民身份", "id card", "identity", "id number", "id no"),
 )
 
-PHONE_NUMBER = Rule(
+PHONE_NUMBER = DetectionRule(
     label="PHONE_NUMBER",
     patterns=(
         (
@@ -67,7 +67,7 @@ PHONE_NUMBER = Rule(
     context=TELEPHONE.context,
 )
 
-BANK_CARD = Rule(
+BANK_CARD = DetectionRule(
     label="BANK_CARD",
     patterns=(
         (r"(?<![0-9A-Za-z])\d{14,19}(?![0-9A-Za-z])", 0.2),

@@ -16,7 +16,7 @@ def accept_match(_text: str) -> bool | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class DetectionRule:
     """Regular expressions with their scores, a check of what they match, and words before it.
 
     Written with ASCII lookarounds: between a digit and a Han character no word ends.
@@ -29,7 +29,7 @@ class Rule:
     context: tuple[str, ...] = ()
 
 
-EMAIL_ADDRESS = Rule(
+EMAIL_ADDRESS = DetectionRule(
     label="EMAIL_ADDRESS",
     patterns=(
         (
@@ -42,7 +42,7 @@ EMAIL_ADDRESS = Rule(
     ),
 )
 
-TELEPHONE = Rule(
+TELEPHONE = DetectionRule(
     label="PHONE_NUMBER",
     patterns=(
         # In groups, as numbers are written; invented ones are in no numbering plan.
@@ -59,7 +59,7 @@ TELEPHONE = Rule(
 )
 
 
-def recognizer(rule: Rule) -> "PatternRecognizer":
+def recognizer(rule: DetectionRule) -> "PatternRecognizer":
     """Return the Presidio recognizer that applies `rule` to texts of any language."""
     from presidio_analyzer import Pattern, PatternRecognizer
 

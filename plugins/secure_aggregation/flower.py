@@ -57,7 +57,7 @@ class Flower(SecureAggregation):
     threshold: int = 5
     clipping: float = 0.0
     """Values are cut to [-clipping, clipping]; 0 takes the largest absolute value of the updates,
-    which no party of a real run knows: there it is agreed on beforehand."""
+    which nobody in a real run knows: there it is agreed on beforehand."""
     shares: float = 1.0
     """The fraction of a cohort that holds shares of a client's keys."""
     reconstruction: float = 0.5

@@ -95,7 +95,7 @@ def client_app(folder: Path) -> Any:
     from flwr.client import ClientApp, NumPyClient
     from flwr.client.mod import secaggplus_mod
 
-    class Party(NumPyClient):  # type: ignore[misc]
+    class FlowerClient(NumPyClient):  # type: ignore[misc]
         def __init__(self, number: int) -> None:
             self.number = number
 
@@ -110,7 +110,7 @@ def client_app(folder: Path) -> Any:
             return [vector], 1, {}
 
     def client(context: Any) -> Any:
-        return Party(int(context.node_config["partition-id"])).to_client()
+        return FlowerClient(int(context.node_config["partition-id"])).to_client()
 
     return ClientApp(client_fn=client, mods=[secaggplus_mod])
 

@@ -63,8 +63,8 @@ def test_variants_name_installed_attacks_and_clients_that_exist(name):
                 assert registry.create("attack", attack)
             for way in variant.attribution:
                 assert way == PROTOCOL or registry.create("attribution", way)
-            if config.marked()[0]:
-                assert registry.create("watermark", *config.marked())
+            if config.watermark_plugin()[0]:
+                assert registry.create("watermark", *config.watermark_plugin())
 
 
 @pytest.mark.parametrize("name", SHIPPED)

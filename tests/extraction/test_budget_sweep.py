@@ -208,9 +208,9 @@ def test_shards_of_the_questions_merge():
     case, made = worked.case(worked.engine(sometimes)), attack("superset", samples=5)
     asked, truth = made.plan(case), truth_of(case)
     every = list(sampling.ask_plan(case, case.tuned, asked, made.query_params))
-    whole = HitCounter(truth, 5).listen(every)
+    whole = HitCounter(truth, 5).update(every)
     random.Random(0).shuffle(every)
-    parts = [HitCounter(truth, 5).listen(every[shard::3]) for shard in range(3)]
+    parts = [HitCounter(truth, 5).update(every[shard::3]) for shard in range(3)]
     for part in parts[1:]:
         parts[0].needed.merge(part.needed)
     assert parts[0].needed.needed == whole.needed.needed

@@ -344,7 +344,7 @@ def _shards(folder: Path) -> None:
         stream = made.stream("a pass")
         stream.add(b"p" * 16, 2, {"a": [1, 2], "b": "text"})
         stream.add(b"q" * 16, 1, [[0.5, None]])
-        made.fact("the base's SHA-256", "0" * 64)
+        made.record_fact("the base's SHA-256", "0" * 64)
         made.finish()
 
 

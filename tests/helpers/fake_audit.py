@@ -118,7 +118,7 @@ def replace(put, log, chance):
 
     def load(audited, form, request, kept=None):
         if kept:
-            kept.fact("the base's SHA-256", "0" * 64)
+            kept.record_fact("the base's SHA-256", "0" * 64)
         return Engine(chance, Path(log)), "0" * 64
 
     put(pipeline, "load", load)

@@ -19,7 +19,7 @@ from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation import adapters, manifest, secure_sums
 from fedaudit.federation import watermark_keys as marks_file
 from fedaudit.metrics.attribution import shared_sets, subset_design
-from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 from fedaudit.system.files import sha256
 
 A = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
@@ -165,7 +165,7 @@ def stored(folder, updates, shares, secure, number):
     """Write the sums of every participant's design and of all; returns the members by file."""
     wanted = {tuple(sorted(updates))}
     if secure.get("protocol") == "shared":
-        rule = Rule(
+        rule = SharedSetsRule(
             participants=len(updates),
             queries=secure["sets"],
             threshold=secure["threshold"],

@@ -92,7 +92,7 @@ def test_equal_passes_have_their_own_answers(tmp_path):
 
 def test_nothing_is_written_before_the_first_answer(tmp_path):
     made = Journal(tmp_path / "out", HEADER)
-    made.fact("base", "1")
+    made.record_fact("base", "1")
     made.stream("pass").next(piece(0), ROOM)
     made.close()
     assert not (tmp_path / "out").exists()
@@ -174,13 +174,13 @@ def test_other_questions_than_were_asked_are_refused(tmp_path):
 
 def test_late_facts_must_be_the_same(tmp_path):
     made = Journal(tmp_path, HEADER)
-    made.fact("the base", "1" * 64)
+    made.record_fact("the base", "1" * 64)
     made.stream("pass").add(piece(0), 1, 0)
     made.close()
     found = load(tmp_path, write=False)
-    found.fact("the base", "1" * 64)
+    found.record_fact("the base", "1" * 64)
     with pytest.raises(InputError, match=r"the base is 2{16} now, 1{16} then"):
-        found.fact("the base", "2" * 64)
+        found.record_fact("the base", "2" * 64)
 
 
 def test_the_time_of_all_processes_is_counted(tmp_path, monkeypatch):

@@ -101,7 +101,7 @@ def test_none_is_asked_where_none_is_wanted():
     recheck.check(stream(), b"piece", [0, 7], model, [0, 1])
     recheck.finish()
     assert model.asked == []
-    assert recheck.limits() == [
+    assert recheck.caveats() == [
         "No answer of the shards was asked again (--recheck 0): they are believed."
     ]
 
@@ -127,7 +127,7 @@ def test_a_forgery_is_named_on_the_same_device_only():
             everything(recheck, device, said)
     recheck = SpotCheck(1, HERE)
     recheck.check(stream(device="cuda:0"), b"piece", said, Model(), range(4))
-    [line] = recheck.limits()
+    [line] = recheck.caveats()
     assert "4 of 4 questions were asked again, and 1 answered otherwise, on another dev" in line
 
 
@@ -143,7 +143,7 @@ def test_shards_stand_in_their_order():
     for number in (10, 2, 1):
         recheck.check(stream(shard=f"{number}/10"), b"piece", [0], Model(), [0])
     assert [row["shard"] for row in recheck.table()] == ["1/10", "2/10", "10/10"]
-    assert recheck.limits()[0] == (
+    assert recheck.caveats()[0] == (
         "Shard 1/10: 1 of 1 questions were asked again and answered alike; were 5% of them forged, "
         "that would have been seen with a chance of 100.0%."
     )

@@ -12,7 +12,7 @@ from fedaudit.api.errors import InputError, TargetError
 from fedaudit.judge.cache import JudgementCache
 from fedaudit.judge.endpoint import Endpoint, EndpointClient
 from fedaudit.judge.measurements import rows
-from fedaudit.judge.verdicts import Comparison, Verdict, judge_all, verdict
+from fedaudit.judge.verdicts import Comparison, JudgeVerdict, judge_all, verdict
 from fedaudit.metrics.intervals import wilson
 
 KEY = "sk-secret-4711-key"
@@ -41,13 +41,13 @@ def test_both_orders_are_asked_and_really_swapped():
         ("Who sues?", "Ann Lee", "The landlord"),
         ("Who sues?", "The landlord", "Ann Lee"),
     ]
-    assert found == Verdict(outcome="lose", answer=7, reference=10)
+    assert found == JudgeVerdict(outcome="lose", answer=7, reference=10)
 
 
 def test_a_judge_that_likes_what_stands_first_makes_a_tie():
     reply = 200, {}, chat(scored(9, 4))
     with Server(lambda request: reply).running() as server, asking(server) as client:
-        assert judge_all(client, [ONE]) == [Verdict(outcome="tie", answer=6.5, reference=6.5)]
+        assert judge_all(client, [ONE]) == [JudgeVerdict(outcome="tie", answer=6.5, reference=6.5)]
 
 
 def test_the_mean_by_hand():
@@ -56,7 +56,7 @@ def test_the_mean_by_hand():
     The answer has (32 + 20) / 8, the reference (30 + 20) / 8.
     """
     found = verdict(((8, 7, 9, 8), (6, 8, 8, 8)), ((5, 5, 5, 5), (4, 6, 5, 5)))
-    assert found == Verdict(outcome="win", answer=6.5, reference=6.25)
+    assert found == JudgeVerdict(outcome="win", answer=6.5, reference=6.25)
     # 0.1 + 0.2 is not 0.3 in binary: such a difference is none
     level = verdict(((1.1, 1.2, 5, 5), (1.3, 1, 5, 5)), ((5, 5, 5, 5),) * 2)
     assert level.outcome == "tie"
@@ -126,7 +126,7 @@ def test_malformed_twice_is_counted_as_such_and_not_kept(tmp_path):
     place = tmp_path / "verdicts.jsonl"
     with Server(reply).running() as server, asking(server) as client:
         [found] = judge_all(client, [ONE], cache=JudgementCache(place))
-        assert found == Verdict(outcome="malformed")
+        assert found == JudgeVerdict(outcome="malformed")
         assert len(server.requests) == 3
         judge_all(client, [ONE], cache=JudgementCache(place))
         assert len(server.requests) == 5  # only the malformed one, twice
@@ -254,7 +254,7 @@ def test_an_error_wakes_those_that_wait():
 
 def outcomes(win=0, tie=0, lose=0, malformed=0):
     counts = {"win": win, "tie": tie, "lose": lose, "malformed": malformed}
-    return [Verdict(outcome=name) for name, count in counts.items() for _ in range(count)]
+    return [JudgeVerdict(outcome=name) for name, count in counts.items() for _ in range(count)]
 
 
 def test_rates_by_hand():

@@ -40,7 +40,7 @@ def test_controls_are_of_the_very_federation_that_they_are_compared_with():
 )
 def test_alphas_are_what_their_names_say_and_nothing_else_differs(scale, name, alpha):
     config = of(scale, name)
-    [(plugin, options)] = config.defended()
+    [(plugin, options)] = config.defense_plugins()
     made = registry.create("defense", plugin, options)
     assert (plugin, made.alpha) == ("few_fed_pit", alpha)
     assert made.keep == 16
@@ -57,7 +57,7 @@ def test_every_variant_can_be_trained(scale, variant):
     assert isinstance(config, Simulation)
     name, options = config.aggregator()
     registry.create("aggregation", name, options)
-    for plugin in config.defended():
+    for plugin in config.defense_plugins():
         registry.create("defense", *plugin)
     for attack in variant.attacks:
         registry.create("attack", attack, variant.options.get(attack))
@@ -66,8 +66,8 @@ def test_every_variant_can_be_trained(scale, variant):
 def test_only_the_choice_differs_where_it_is_studied():
     for name, method in (("by PPL", "perplexity"), ("by IFD", "ifd"), ("by Rand", "random")):
         for scale in ("nano", "paper"):
-            [(plugin, options)] = of(scale, name).defended()
-            [(_, wanted)] = of(scale, "FewFedPIT").defended()
+            [(plugin, options)] = of(scale, name).defense_plugins()
+            [(_, wanted)] = of(scale, "FewFedPIT").defense_plugins()
             made = registry.create("defense", plugin, options)
             assert made.selection == method
             assert replace(made, selection="ifs") == registry.create("defense", plugin, wanted)
@@ -79,7 +79,7 @@ def test_public_examples_are_of_the_domain_that_they_should_be():
 
     own = set(of("nano", "FedAvg").records.domains)
     for name, like in (("+OOD", False), ("+SIMD", True), ("+IDEAL", True)):
-        [(_, options)] = of("nano", name).defended()
+        [(_, options)] = of("nano", name).defense_plugins()
         found = public_examples(options["source"], template("alpaca"))
         assert len(found) >= 16
         assert (set(options["source"].split(":")[1].split(",")) <= own) == like
@@ -89,7 +89,7 @@ def test_public_examples_are_of_the_domain_that_they_should_be():
 
 
 def _source(name):
-    [(_, options)] = of("nano", name).defended()
+    [(_, options)] = of("nano", name).defense_plugins()
     return options["source"]
 
 
@@ -109,7 +109,7 @@ def test_the_papers_federations():
     training = silo.training
     assert (training.rank, training.batch_size, training.epochs, training.steps) == (16, 8, 1, 0)
     assert (training.decay, training.learning_rate) == ("cosine", 3e-4)
-    [(_, options)] = silo.defended()
+    [(_, options)] = silo.defense_plugins()
     made = registry.create("defense", "few_fed_pit", options)
     assert (made.candidates, made.keep, made.shown, made.demonstrations) == (32, 16, 8, 4)
     assert (made.tries, made.similarity, made.alpha, made.selection) == (3, 0.7, 0.5, "ifs")

@@ -18,7 +18,7 @@ ALPHA = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ClientVerdict:
     """Whether one client is flagged by one mark, and why."""
 
     z: float
@@ -103,7 +103,7 @@ def verdicts(
     threshold: float = stouffer.THRESHOLD,
     alpha: float = ALPHA,
     up_to: float = 1.0,
-) -> dict[Pair, Verdict]:
+) -> dict[Pair, ClientVerdict]:
     """Return whom `decide` flags by which mark, without what a report says beside it.
 
     p-values above `up_to` (`alpha` at least) may be too low, but not down to it: that is faster,
@@ -117,7 +117,7 @@ def verdicts(
     chances = chances_of(scores, z, up_to=max(up_to, alpha))
     p = [chances[pair].p_value(z[pair]) for pair in pairs]
     return {
-        pair: Verdict(
+        pair: ClientVerdict(
             z=z[pair],
             chance=chances[pair],
             p_value=own,

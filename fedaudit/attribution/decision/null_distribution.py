@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from fedaudit.metrics.attribution.contamination import Answer, Law, Mixture
+    from fedaudit.metrics.attribution.contamination import Law, Mixture, TestResponse
 
 Pair = tuple[str, str]
 """A client and a mark."""
@@ -144,7 +144,7 @@ def _laws(
     client: str,
     shown: Sequence[Mapping[tuple[int, str], float]],
     spreads: Sequence[float],
-    answers: "Sequence[Answer]",
+    answers: "Sequence[TestResponse]",
 ) -> "list[tuple[Law, ...]]":
     """Return the laws of what a client's Z takes from others, under each of the marks."""
     if not shown:

@@ -1,4 +1,4 @@
-"""A bundle: what an accused party's expert needs to compute a decision again, in one folder.
+"""A bundle: what an accused client's expert needs to compute a decision again, in one folder.
 
 The estimates, the opened marks, the published commitments, the scores and the report, under fixed
 names, and bundle.json with the SHA-256 of every file.

@@ -38,7 +38,7 @@ def score(
     """Return the scores of every round of `estimates`; those that are `known` are not asked again.
 
     A known score of a round whose estimates were made anew is none of them.
-    `keep` is told the scores so far after every round, so that nothing is lost by an interruption.
+    `keep` gets the scores so far after every round, so that nothing is lost by an interruption.
     Raises InputError when `known` are of another run or of other marks.
     """
     found = _begun(estimates, marks, known)
@@ -104,7 +104,7 @@ def _digest(estimates: Estimates, one: RoundEstimates) -> str:
 
 
 def _digits(mark: Mark) -> str:
-    """Return four digits of a mark's SHA-256: one mistake in 65,536 passes, and no key is told.
+    """Return four digits of a mark's SHA-256: one mistake in 65,536 passes; no key is shown.
 
     Settings that the mark does not name count as the plugin has them: they decide the scores, too.
     """

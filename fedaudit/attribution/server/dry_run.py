@@ -28,7 +28,7 @@ def describe_plan(plan: SumPlan, marks: Sequence[Mark], machine: "Machine | None
     if not numbers:
         return ["Every round has been asked for already: nothing would be asked."]
     dimension = estimation.update_dimension(plan)
-    how = "; ".join(dict.fromkeys(own.told() for own in plan.designs.values()))
+    how = "; ".join(dict.fromkeys(own.describe() for own in plan.designs.values()))
     found = [
         f"{plan.queries} sums in rounds {', '.join(map(str, numbers))}: {how}, by "
         f"{plan.secure.name} secure aggregation with threshold {plan.secure.threshold}, limit "

@@ -17,7 +17,7 @@ from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.attribution.server.query_plan import SumPlan
-from fedaudit.attribution.server.round_designs import PAIRS, Settings
+from fedaudit.attribution.server.round_designs import PAIRS, DesignSettings
 from fedaudit.config.options import build
 from fedaudit.federation import commitments
 from fedaudit.federation.commitments import canonical
@@ -27,7 +27,13 @@ from fedaudit.system.files import atomic_text, read_regular, sha256
 from fedaudit.system.locks import locked
 
 NAME = "ledger.jsonl"
-OLDER = {**asdict(Settings()), "others": None, "pairs": None, "limit": None, "threshold": None}
+OLDER = {
+    **asdict(DesignSettings()),
+    "others": None,
+    "pairs": None,
+    "limit": None,
+    "threshold": None,
+}
 """What a log says of a round's settings where it says nothing."""
 
 

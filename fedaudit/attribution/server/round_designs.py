@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.metrics.attribution import shared_sets, subset_design
 from fedaudit.metrics.attribution.combinations import Combination, Members
-from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 from fedaudit.metrics.attribution.shared_sets import SharedSets
 from fedaudit.metrics.attribution.subset_design import Design
 
@@ -21,8 +21,8 @@ VARIANCE_DRAWS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How a round's sets were drawn, as whoever decides is told; 0 where nobody says."""
+class DesignSettings:
+    """How a round's sets were drawn, for whoever decides; 0 where that is not known."""
 
     protocol: str = PAIRS
     others: int = 0
@@ -40,11 +40,11 @@ class Settings:
     ratio: float = 1.0
     """The largest weight in their sums over the smallest."""
 
-    def rule(self, participants: int) -> Rule | None:
+    def rule(self, participants: int) -> SharedSetsRule | None:
         """Return the rule that shared sets are drawn by; None for pairs."""
         if self.protocol != SHARED:
             return None
-        return Rule(
+        return SharedSetsRule(
             participants=participants,
             queries=self.sets - 1,
             threshold=self.threshold,
@@ -54,15 +54,15 @@ class Settings:
         )
 
 
-SETTINGS = tuple(Settings.__dataclass_fields__)
+SETTINGS = tuple(DesignSettings.__dataclass_fields__)
 
 
-def settings_of(record: Settings) -> dict[str, Any]:
+def settings_of(record: DesignSettings) -> dict[str, Any]:
     """Return the settings in a record that has more than them."""
     return {name: getattr(record, name) for name in SETTINGS}
 
 
-def check_settings(record: Settings, participants: int, where: str) -> None:
+def check_settings(record: DesignSettings, participants: int, where: str) -> None:
     """Raise InputError for settings that no round of so many participants was asked by."""
     if record.protocol not in PROTOCOLS:
         raise InputError(f"{where} was asked for by an unknown protocol, {record.protocol!r}.")
@@ -77,7 +77,7 @@ def check_settings(record: Settings, participants: int, where: str) -> None:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairDesign:
     """The paper's: K pairs of sets for each client."""
 
     designs: tuple[Design, ...]
@@ -97,9 +97,9 @@ class Pairs:
         return len(self.designs[0].include)
 
     @property
-    def settings(self) -> Settings:
-        """What whoever decides is told."""
-        return Settings(others=self.others, pairs=self.pairs, limit=self.limit)
+    def settings(self) -> DesignSettings:
+        """What whoever decides gets to know."""
+        return DesignSettings(others=self.others, pairs=self.pairs, limit=self.limit)
 
     @property
     def asked(self) -> int:
@@ -146,26 +146,26 @@ class Pairs:
         """Return what tells these sets from others, in whatever order the clients are."""
         return {"designs": sorted(self.table(), key=lambda one: str(one["target"]))}
 
-    def like(self, table: Sequence[Mapping[str, Any]]) -> "Pairs":
+    def like(self, table: Sequence[Mapping[str, Any]]) -> "PairDesign":
         """Return the sets of a log's `table`, by the same settings."""
         designs = tuple(
             Design(str(one["target"]), _members(one["include"]), _members(one["exclude"]))
             for one in table
         )
-        return Pairs(designs, self.limit, self.participants)
+        return PairDesign(designs, self.limit, self.participants)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return in words what was asked for."""
         return f"{self.pairs} pairs for each client, {self.others} others in a set"
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedDesign:
     """Ours: a few sets of half the clients, of which every client's estimate is made."""
 
     targets: tuple[str, ...]
     found: SharedSets
-    rule: Rule
+    rule: SharedSetsRule
 
     others: ClassVar[int] = 0
     pairs: ClassVar[int] = 0
@@ -176,10 +176,10 @@ class Shared:
         return self.found.tries
 
     @property
-    def settings(self) -> Settings:
-        """What whoever decides is told."""
+    def settings(self) -> DesignSettings:
+        """What whoever decides gets to know."""
         rule = self.rule
-        return Settings(
+        return DesignSettings(
             protocol=SHARED,
             limit=rule.limit,
             sets=rule.sets,
@@ -232,12 +232,12 @@ class Shared:
         """Return what tells these sets from others."""
         return {"protocol": SHARED, **self.table()}
 
-    def like(self, table: Mapping[str, Any]) -> "Shared":
+    def like(self, table: Mapping[str, Any]) -> "SharedDesign":
         """Return the sets of a log's `table`, by the same settings."""
         sets = SharedSets(self.found.participants, _members(table["sets"]), self.tries)
-        return Shared(self.targets, sets, self.rule)
+        return SharedDesign(self.targets, sets, self.rule)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return in words what was asked for."""
         half = self.rule.participants // 2
         if self.rule.whole:
@@ -245,7 +245,7 @@ class Shared:
         return f"{self.rule.sets} sets of {half} clients, shared by all estimates"
 
 
-RoundDesign = Pairs | Shared
+RoundDesign = PairDesign | SharedDesign
 
 
 def _members(sets: Sequence[Sequence[str]]) -> tuple[Members, ...]:

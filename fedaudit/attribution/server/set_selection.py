@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from fedaudit.api.errors import UsageError
 from fedaudit.attribution.server import defaults, shared_defaults
 from fedaudit.attribution.server.defaults import ProtocolSettings
-from fedaudit.attribution.server.round_designs import SHARED, Pairs, RoundDesign, Shared
+from fedaudit.attribution.server.round_designs import SHARED, PairDesign, RoundDesign, SharedDesign
 from fedaudit.federation.manifest import Manifest
 from fedaudit.metrics.attribution import shared_rule, shared_sets, subset_design
 from fedaudit.metrics.attribution.exposure import exposure
-from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 Weights = Mapping[str, float]
 Kind = tuple[int, bool, float]
@@ -52,7 +52,7 @@ def pairs(
 ) -> dict[int, RoundDesign]:
     """Return pairs of sets for every participant of the rounds, in the order of the clients."""
 
-    def drawn(number: int) -> Pairs:
+    def drawn(number: int) -> PairDesign:
         who = found.rounds[number].participants
         own = [
             subset_design.draw(
@@ -69,13 +69,13 @@ def pairs(
             for target in _in_order(found, number)
         ]
         tries = sum(one.tries for one in own)
-        return Pairs(tuple(one.design for one in own), settings.limit, len(who), tries)
+        return PairDesign(tuple(one.design for one in own), settings.limit, len(who), tries)
 
     return {number: _told(number, drawn) for number in numbers}
 
 
 def shared(
-    found: Manifest, rules: Mapping[int, Rule], seed: int, own: Weights
+    found: Manifest, rules: Mapping[int, SharedSetsRule], seed: int, own: Weights
 ) -> dict[int, RoundDesign]:
     """Return the sets that each round's estimates share.
 
@@ -83,7 +83,7 @@ def shared(
     again for that would make the law depend on who is who.
     """
 
-    def drawn(number: int) -> Shared:
+    def drawn(number: int) -> SharedDesign:
         who, rule = found.rounds[number].participants, rules[number]
         sets = shared_sets.draw_by(rule, who, seed=seed, number=number)
         weights = {name: own[name] for name in who}
@@ -93,7 +93,7 @@ def shared(
                 f"With the round's own sum, whose weights are the clients', {rule.sets} shared "
                 f"sets give away the update of {min(known.determined)}: ask for fewer (--sets)."
             )
-        return Shared(tuple(_in_order(found, number)), sets, rule)
+        return SharedDesign(tuple(_in_order(found, number)), sets, rule)
 
     return {number: _told(number, drawn) for number in rules}
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from fedaudit.api.errors import UsageError
 from fedaudit.attribution.server.defaults import ProtocolSettings
 from fedaudit.metrics.attribution import shared_law, shared_rule
-from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 DIGITS = 4
-"""Decimals to which a ratio of weights is rounded, upwards: the owner is told it."""
+"""Decimals to which a ratio of weights is rounded, upwards: the owner gets it."""
 
 
 def ratio(weights: Mapping[str, float]) -> float:
@@ -23,10 +23,10 @@ def ratio(weights: Mapping[str, float]) -> float:
 
 def rules(
     settings: ProtocolSettings, kinds: Mapping[int, tuple[int, bool, float]]
-) -> dict[int, Rule]:
+) -> dict[int, SharedSetsRule]:
     """Return the rule of each round, of its participants, everybody's sum and ratio of weights."""
     return {
-        number: Rule(
+        number: SharedSetsRule(
             participants=count,
             queries=settings.sets or shared_rule.half(count, whole=whole),
             threshold=settings.threshold,
@@ -72,7 +72,7 @@ def _limited(
     return replace(wanted, limit=limit, told=(*wanted.told, told))
 
 
-def _limit(rule: Rule) -> float:
+def _limit(rule: SharedSetsRule) -> float:
     try:
         rule.check()
     except UsageError:  # drawing says it, and of which round

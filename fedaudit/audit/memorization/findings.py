@@ -15,7 +15,7 @@ MOST = 100
 LABEL = "TEXT"
 
 SAFE = ("document", "victim", "attacker", "category", "training", "generated")
-"""What of the evidence names a text and its parties, or draws its outline, and quotes nothing."""
+"""What of the evidence names a text and its clients, or draws its outline, and quotes nothing."""
 
 CELLS = 20
 """How wide the picture of a text is."""

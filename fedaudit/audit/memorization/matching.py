@@ -89,7 +89,9 @@ def continue_prefixes(
         for prompt in prompts
     ]
     given = engine.generate(
-        target, GenerationBatch(requests, seed=seed, decoding=protocol.drawing()), progress=progress
+        target,
+        GenerationBatch(requests, seed=seed, decoding=protocol.sampling_params()),
+        progress=progress,
     )
     said = {
         (prompt, suffix): answer.texts[0 if greedy else at]

@@ -95,7 +95,7 @@ def _ratio(
 ) -> Measurement:
     """Return the row of a ratio beside the base's; without an estimate it says why.
 
-    A weighted mean is no count of hits: only the number of prefixes behind it is told.
+    A weighted mean is no count of hits: only the number of prefixes behind it is given.
     """
     if rate.estimate is None:
         return Measurement.missing(

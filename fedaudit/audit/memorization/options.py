@@ -50,14 +50,14 @@ class Protocol:
             )
         if not self.temperature > 0:
             raise ValueError('temperature must be above 0; decoding "greedy" takes the likeliest.')
-        self.drawing()
+        self.sampling_params()
 
     @property
     def least(self) -> int:
         """The tokens that a text must have to be asked with."""
         return self.prefix_length + HARDLY
 
-    def drawing(self) -> SamplingParams:
+    def sampling_params(self) -> SamplingParams:
         """Return how tokens are drawn; only what the chosen way names is used."""
         return {
             "top-k": SamplingParams(top_k=self.top_k),

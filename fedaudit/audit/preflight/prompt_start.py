@@ -20,7 +20,7 @@ LONGEST = 32
 
 @dataclass(frozen=True, slots=True)
 class PromptStartScores:
-    """The chosen beginnings, and the mean log-likelihood of the known PII under each."""
+    """The chosen prompt starts, and the mean log-likelihood of the known PII under each."""
 
     chosen: PromptStart
     start: Mapping[str, float]
@@ -38,7 +38,7 @@ class PromptStartScores:
 def choose_prompt_start(
     engine: Engine, target: Target, places: Sequence[PiiOccurrence]
 ) -> PromptStartScores:
-    """Return the beginnings under which `target` finds the auditor's own PII likeliest.
+    """Return the prompt starts under which `target` finds the auditor's own PII likeliest.
 
     Without known PII of a kind, a text begins as the tokenizer begins it and a crop bare.
     """
@@ -77,7 +77,7 @@ def _best(scores: Mapping[str, float], otherwise: str) -> str:
 
 
 def _preference(name: str) -> int:
-    """Order beginnings so that of two equals the ordinary one is chosen."""
+    """Order prompt starts so that of two equals the ordinary one is chosen."""
     return ("bos", "bare", "template").index(name)
 
 

@@ -126,7 +126,7 @@ def attribute(
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
     known = pipeline.check(request)
     if dry_run:
-        return sums_options.told(
+        return sums_options.print_dry_run(
             sums_options.planned(rounds, request.wish), known.marks, request.machine, helpers
         )
     place = report_folder(out, Path("runs") / "attribute" / pipeline.name_of(request, known), json)

@@ -66,7 +66,7 @@ def estimate(
     entries = ledger.check(planned, estimation.identity(planned.federation), logs)
     again = [one.round for one in entries if one.round in planned.designs]
     if dry_run:
-        return sums_options.told(
+        return sums_options.print_dry_run(
             planned, (), None, helpers, ledger.describe_releases(planned.federation, again)
         )
     with progress_bars(quiet) as bar:

@@ -93,7 +93,7 @@ def planned(rounds: Path, wish: "ProtocolConfig", *, secret: bool = False) -> "S
     )
 
 
-def told(
+def print_dry_run(
     plan: "SumPlan", marks: Any, machine: Any, colluding: Sequence[str], more: Sequence[str] = ()
 ) -> int:
     """Print what a plan would ask and give away."""

@@ -35,7 +35,7 @@ one anew from the system, which took two to three times as long (glibc, 112,000 
 
 @dataclass(frozen=True, slots=True)
 class PrefilledRows:
-    """Rows that the model has read, and what it remembers of them."""
+    """Rows that the model has read, with their keys and values."""
 
     cache: DynamicCache
     mask: torch.Tensor
@@ -108,7 +108,7 @@ class BatchSearch:
 
     def go(self, request: PrefixProbabilityRequest) -> None:
         """Walk to the end, the latest branches first, so that few caches are held."""
-        begun = SearchBranches.begun(
+        begun = SearchBranches.start(
             [probe_key(request.seed, prompt) for prompt in request.prompts]
         )
         levels = list(self._next(*_prefilled(self.model, request.prompts), begun, 0))

@@ -68,7 +68,7 @@ class SearchBranches:
         return len(self.mass)
 
     @classmethod
-    def begun(cls, keys: Sequence[int]) -> "SearchBranches":
+    def start(cls, keys: Sequence[int]) -> "SearchBranches":
         """Return a branch for each prompt, which has spelt nothing yet."""
         count = len(keys)
         return cls(

@@ -7,6 +7,6 @@
 * `sequences`: Samples that are being drawn: what each says next, and which have ended.
 * `shared_prefix`: Many samples of one prompt as a tree: what they share is read, kept and
   computed once.
-* `stopping`: Strings that are sought at the beginning of answers: when it is settled which one
+* `stopping`: Strings that an answer may begin with: when it is settled which one
   stands there.
 """

@@ -152,7 +152,7 @@ class DecodeLoop:
         group, owner = shared_prefix.group_samples(sizes, self._most)
         prompts = [self._work.requests[piece.index].prompt for piece in batch]
         logits, mask, cache = prefill(self._model, prompts)
-        new = RunningSequences.begun(self._work, batch, self.drawn.add(batch), group, owner[group])
+        new = RunningSequences.start(self._work, batch, self.drawn.add(batch), group, owner[group])
         new = self.drawn.draw(new, logits)
         first = self._rows.join(cache, mask, owner)
         new.row[:] += first

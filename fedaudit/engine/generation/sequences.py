@@ -36,7 +36,7 @@ class RunningSequences:
 
     keys: npt.NDArray[np.uint64]
     numbers: Integers
-    """Which sample of its probe each is."""
+    """Which sample of its request each is."""
     group: Integers
     row: Integers
     """Row of the last logits that each draws from."""
@@ -57,7 +57,7 @@ class RunningSequences:
         return RunningSequences(*map(np.concatenate, zip(mine, theirs, strict=True)))
 
     @staticmethod
-    def begun(
+    def start(
         work: SamplingJob, batch: Sequence[SampleRange], first: int, group: Integers, row: Integers
     ) -> "RunningSequences":
         """Return all samples of a batch before their first draw, in order, counted from `first`."""

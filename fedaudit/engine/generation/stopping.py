@@ -1,4 +1,4 @@
-"""Strings that are sought at the beginning of answers: when it is settled which one stands there.
+"""Strings that an answer may begin with: when it is settled which one stands there.
 
 An answer that has begun with "Th" may still become "Thomas"; one that has begun with "Tz" will not,
 and need not be drawn to its end where nothing else of it counts. White space that leads an answer

@@ -1,7 +1,7 @@
 """Scoring groups of sequences that begin alike: what a group shares is read once.
 
 The answers are those of scoring each sequence by itself, to rounding. Every row is padded to a
-length that follows from its group's beginning and from its own rest, so neither the batch nor the
+length that follows from its group's prefix and from its own rest, so neither the batch nor the
 other groups matter.
 """
 
@@ -71,7 +71,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class PrefilledPrefixes:
-    """Beginnings that the model has read: their scores, and what it remembers of them."""
+    """Prefixes that the model has read: their scores, keys and values."""
 
     row: Mapping[int, int]
     """Row of each group."""
@@ -122,7 +122,7 @@ def log_probabilities(
 
 
 def _batches(lengths: Sequence[int], bounds: BatchLimits) -> Iterator[list[int]]:
-    """Yield the indices of beginnings of one padded length."""
+    """Yield the indices of prefixes of one padded length."""
     for batch in by_length(lengths, min(bounds.tokens, bounds.logits)):
         for start in range(0, len(batch), bounds.rows):
             yield batch[start : start + bounds.rows]
@@ -140,7 +140,7 @@ def _chunks(
 
 
 def _read(model: PreTrainedModel, begins: Mapping[int, tuple[int, ...]]) -> PrefilledPrefixes:
-    """Read beginnings of one padded length, all but their last token, in one forward."""
+    """Read prefixes of one padded length, all but their last token, in one forward."""
     width = padded_length(max(map(len, begins.values())) - 1)
     ids, mask = left_padded([*begins.values()], width + 1, model.device)
     mask, cache = mask[:, :-1], DynamicCache(config=model.config)

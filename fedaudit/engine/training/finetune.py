@@ -1,4 +1,4 @@
-"""Tuning a copy of a model on short lessons: a new LoRA adapter stacked on the one it has.
+"""Tuning a copy of a model on short examples: a new LoRA adapter stacked on the one it has.
 
 The copy is one PEFT adapter, [A_old; A_new] and [B_old, B_new], whose product is the sum of both.
 Only the new part is trained, so the old one stays what it was to the last bit.

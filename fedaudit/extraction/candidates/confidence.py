@@ -1,6 +1,6 @@
 """How far an attacker may believe its candidates, learnt from strings whose truth it knows.
 
-Other parties' strings were trained on as the attacker's own were. So its own strings that come out
+Other members' strings were trained on as the attacker's own were. So its own strings that come out
 behind prompts of other documents are what a true candidate looks like, and what else comes out
 that begins like one of its own, the model's slips, what a false one looks like.
 """

@@ -1,7 +1,7 @@
 """Where the attacker's own prompts and strings are at home: a string asked for there proves little.
 
 A model that learnt a document says its PII behind its own prefix more readily than elsewhere. What
-the attacker may compare with other parties' strings is what its own do behind foreign prompts.
+the attacker may compare with other members' strings is what its own do behind foreign prompts.
 """
 
 from collections import defaultdict

@@ -2,10 +2,10 @@
 
 * `accumulators`: What walks find of some strings, added up over prefixes: one piece of a plan, or
   all of it.
-* `chance`: How likely strings are to be found: by one model, asked with every prefix any number
-  of times.
 * `estimator`: Extraction without sampling noise: for an auditor, who knows the targets, it can be
   computed.
+* `expected_coverage`: How likely strings are to be found: by one model, asked with every prefix
+  any number of times.
 * `findings`: Findings of an exact walk: the targets that may come out, and how many samples that
   takes.
 * `measurements`: Expected coverage and efficiency for any number of samples, from one walk of

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fedaudit.api.records import Finding, Severity
-from fedaudit.extraction.exact.chance import log_missed
+from fedaudit.extraction.exact.expected_coverage import log_missed
 from fedaudit.extraction.exact.measurements import PROBABILITIES
 from fedaudit.extraction.exact.sources import ExactSources
 from fedaudit.extraction.leak_tests import LeakTests

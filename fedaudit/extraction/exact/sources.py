@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedaudit.extraction.exact.chance import (
+from fedaudit.extraction.exact.expected_coverage import (
     DrawProbabilities,
     ExpectedCoverage,
     WalkedStrings,

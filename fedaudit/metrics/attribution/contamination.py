@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedaudit.metrics.attribution import shared_law, stouffer, subset_design
-from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 Array = npt.NDArray[np.float64]
 
@@ -31,7 +31,7 @@ STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TestResponse:
     """How a test's answer grows with what an estimate holds, as shares of a marked client's score.
 
     The marked client that shows most is meant, where there are several.
@@ -63,7 +63,11 @@ class Answer:
 Leak = tuple[int, Array]
 """The first step of a grid, and the probabilities from there on."""
 
-LAWS = (Answer(-np.inf, -np.inf), Answer(0.0, 0.0), *(Answer(h, 1.0) for h in (0.35, 0.5, 0.75)))
+LAWS = (
+    TestResponse(-np.inf, -np.inf),
+    TestResponse(0.0, 0.0),
+    *(TestResponse(h, 1.0) for h in (0.35, 0.5, 0.75)),
+)
 """In proportion, in proportion but never below nothing, and at once from a share on.
 
 The least share is for estimates that hold 0.4, the usual limit: what is seen of the marked client
@@ -93,7 +97,7 @@ class Mixture:
     limit: float = 0.0
     """The most that the estimate may hold of another's update, with or without its weight; 0 where
     there is none."""
-    rule: Rule | None = None
+    rule: SharedSetsRule | None = None
     """How the sets were drawn that the round's estimates share; None where these are pairs."""
 
     def draws(self) -> Array:
@@ -174,7 +178,7 @@ def laws_of(
     mixtures: Sequence[Mixture],
     shown: Sequence[Sequence[Sequence[float]]],
     spreads: Sequence[float],
-    answers: Sequence[Answer] = LAWS,
+    answers: Sequence[TestResponse] = LAWS,
 ) -> list[tuple[Law, ...]]:
     """Return `laws` under each of several marks, which share the client's estimates.
 
@@ -195,7 +199,7 @@ def laws_of(
 
 
 def _leaks(
-    draws: Array, shown: Array, scales: Array, answers: Sequence[Answer]
+    draws: Array, shown: Array, scales: Array, answers: Sequence[TestResponse]
 ) -> Iterator[list[Leak]]:
     """Yield the law of one round's leak under each of the answers, by mark."""
     most = shown.max(axis=1)
@@ -238,7 +242,7 @@ def _designs(others: int, pairs: int, limit: float, weights: tuple[float, ...]) 
 
 
 @lru_cache(maxsize=256)
-def _shared(rule: Rule, weights: tuple[float, ...]) -> Designs:
+def _shared(rule: SharedSetsRule, weights: tuple[float, ...]) -> Designs:
     """Return the same of sets that a round shares."""
     draws = min(DRAWS, NUMBERS // len(weights))
     return _ordered(shared_law.coefficients(rule, draws) * weights)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fedaudit.api.errors import UsageError
 from fedaudit.metrics.attribution import shared_sets
-from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 Array = npt.NDArray[np.float64]
 
@@ -29,7 +29,7 @@ STEP = 0.1
 
 
 @lru_cache(maxsize=64)
-def systems(rule: Rule) -> tuple[Array, ...]:
+def systems(rule: SharedSetsRule) -> tuple[Array, ...]:
     """Return c of whole rounds drawn by a rule, each [clients, clients], by seeded simulation.
 
     Row i is what the estimate of client i holds of each other client's update, 0 of its own. The
@@ -51,7 +51,7 @@ def systems(rule: Rule) -> tuple[Array, ...]:
     return tuple(found)
 
 
-def coefficients(rule: Rule, draws: int) -> Array:
+def coefficients(rule: SharedSetsRule, draws: int) -> Array:
     """Return about that many draws of an estimate's c, [draws, clients - 1]; none without systems.
 
     A client's estimate is as likely any of a system's, and its coefficients any client's.
@@ -66,7 +66,7 @@ def coefficients(rule: Rule, draws: int) -> Array:
     return rng.permutation(found)  # so that of equally strong ones each is as likely
 
 
-def drawn(rule: Rule, rng: np.random.Generator) -> Array | None:
+def drawn(rule: SharedSetsRule, rng: np.random.Generator) -> Array | None:
     """Return c of one round, [clients, clients], its clients permuted; None without systems."""
     known = systems(rule)
     if not known:
@@ -76,7 +76,7 @@ def drawn(rule: Rule, rng: np.random.Generator) -> Array | None:
 
 
 @lru_cache(maxsize=64)
-def lowest_limit(rule: Rule) -> float | None:
+def lowest_limit(rule: SharedSetsRule) -> float | None:
     """Return the lowest limit, from the rule's own on, that sets can keep; None for none up to 1.
 
     Above the rule's own it is a multiple of STEP. By seeded search, whoever takes part.

@@ -7,7 +7,7 @@ from fedaudit.api.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class SharedSetsRule:
     """How the sets of a round are drawn, whoever takes part in it."""
 
     participants: int

@@ -16,7 +16,7 @@ import numpy as np
 from fedaudit.api.errors import UsageError
 from fedaudit.metrics.attribution.combinations import Combination
 from fedaudit.metrics.attribution.exposure import exposure
-from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
 STARTS = 50
 """Systems that a search for an admissible one begins with before it is given up."""
@@ -58,7 +58,7 @@ class SharedSets:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SetSearch:
     """What one search came to."""
 
     rows: np.ndarray
@@ -191,7 +191,7 @@ def draw(
     seed, the round and the set of participants. Raises UsageError where no sets can be, see
     `check`, and where none are found.
     """
-    rule = Rule(
+    rule = SharedSetsRule(
         participants=len(participants),
         queries=queries,
         threshold=threshold,
@@ -202,7 +202,9 @@ def draw(
     return draw_by(rule, participants, seed=seed, number=number)
 
 
-def draw_by(rule: Rule, participants: Sequence[str], *, seed: int, number: int) -> SharedSets:
+def draw_by(
+    rule: SharedSetsRule, participants: Sequence[str], *, seed: int, number: int
+) -> SharedSets:
     """Return the same by a rule of as many participants."""
     names = sorted(participants)
     if len(set(names)) < len(names):
@@ -219,13 +221,13 @@ def draw_by(rule: Rule, participants: Sequence[str], *, seed: int, number: int) 
     raise UsageError(_refusal(tries, rule, best))
 
 
-def possible(rule: Rule) -> bool:
+def possible(rule: SharedSetsRule) -> bool:
     """Return whether N - 1 coefficients within the limit can have the strength of the floor."""
     most = (rule.participants - 1) * (rule.limit / rule.ratio) ** 2
     return bool(most >= floor(rule.participants, rule.queries) * rule.ratio**2 * (1 - TOLERANCE))
 
 
-def searches(rule: Rule, rng: np.random.Generator, starts: int) -> Iterator[Found]:
+def searches(rule: SharedSetsRule, rng: np.random.Generator, starts: int) -> Iterator[SetSearch]:
     """Yield what so many searches for admissible sets come to, the clients not yet permuted."""
     starts = starts if possible(rule) else min(starts, 1)
     names = [str(at) for at in range(rule.participants)]
@@ -236,10 +238,10 @@ def searches(rule: Rule, rng: np.random.Generator, starts: int) -> Iterator[Foun
         loose = is_accepted(rows, rule.queries, ratio=rule.ratio)
         loose = loose and _smallest(_named(rows, names), rule.threshold) >= rule.threshold
         good = loose and is_accepted(rows, rule.queries, rule.limit, rule.ratio)
-        yield Found(rows, tries, float(np.abs(masks(rows)).max()), good, loose)
+        yield SetSearch(rows, tries, float(np.abs(masks(rows)).max()), good, loose)
 
 
-def _refusal(tries: int, rule: Rule, best: float) -> str:
+def _refusal(tries: int, rule: SharedSetsRule, best: float) -> str:
     told = (
         f"None of {tries:,} systems of {rule.queries} shared sets keeps every other client's share "
         f"within {rule.limit:g}, the masks' strength at "
@@ -255,7 +257,7 @@ def _refusal(tries: int, rule: Rule, best: float) -> str:
 
 
 def _searched(
-    rows: np.ndarray, rule: Rule, rng: np.random.Generator, heat: float
+    rows: np.ndarray, rule: SharedSetsRule, rng: np.random.Generator, heat: float
 ) -> tuple[np.ndarray, int]:
     """Return rows that miss limit and floor by less, and how many systems were looked at."""
     rows, halves = rows.copy(), len(rows) - bool(rows[-1].all())

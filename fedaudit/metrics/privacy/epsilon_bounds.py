@@ -8,6 +8,8 @@ privacy only so many of these guesses can be right.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 from scipy.optimize import brentq
@@ -18,8 +20,13 @@ from fedaudit.metrics.privacy.roc import Roc, hull
 HIGHEST = 60.0
 """Bounds above this are reported as this: e^60 is beyond any count of canaries."""
 
-Test = Callable[["Guesses", float, float, float], float]
-"""Of guesses, epsilon, delta and level: below 0 where the claim is refuted."""
+
+class ClaimTest(Protocol):
+    """A test of a claim: below 0 where it is refuted; it grows with epsilon."""
+
+    def __call__(self, guesses: "Guesses", epsilon: float, delta: float, level: float) -> float:
+        """Return how far the guesses are from refuting (epsilon, delta) at a level."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +128,7 @@ def best_threshold(
     others: Sequence[float],
     delta: float,
     level: float = 0.05,
-    test: Test = one_run_test,
+    test: ClaimTest = one_run_test,
 ) -> EpsilonBound:
     """Return the best bound over all thresholds on the scores, each at its share of the level.
 
@@ -141,7 +148,7 @@ def best_threshold(
     each, value, best = level / len(vertices), 0.0, tried[0]
     for one in tried:
         if test(one, value, delta, each) < 0:  # only then its own bound is higher
-            value, best = _boundary(lambda epsilon, one=one: test(one, epsilon, delta, each)), one
+            value, best = _boundary(partial(test, one, delta=delta, level=each)), one
     return EpsilonBound(value=value, guesses=best, searched=len(vertices))
 
 

@@ -109,7 +109,7 @@ def verdict_sentence(report: Row, checked: RecheckedVerdict = FINE) -> list[str]
     unfinished = UNFINISHED.get(report["status"])
     found = _attacks(report)
     tried = [answers for answers, some in found if some]
-    # What is not judged is told of only where it is all that there is.
+    # What is not judged is mentioned only where it is all that there is.
     tried = [answers for answers in tried if answers is not OWN_ANSWERS] or tried
     answers = tried[0] if len(tried) == 1 else ANSWERS
     if _attribution(report):

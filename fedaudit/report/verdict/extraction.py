@@ -110,7 +110,7 @@ class Leak:
 
 
 def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ()) -> list[Leak]:
-    """Return what was judged of every attack, metric and pair of parties.
+    """Return what was judged of every attack, metric and pair of clients.
 
     That is the set of targets that only the victim has where an attack knows it, else all of them.
     Tests come from the rows of the attack, or else from its counts. `measurements` are totals.

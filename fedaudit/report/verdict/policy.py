@@ -60,7 +60,7 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     answers to training prompts are nearer to the true ones.
 
     What comes out under a right key (scope.key "right") is meant to and is not judged, nor is what
-    was tried on the attacker's own records (scope.records "own"), which is no other party's; where
+    was tried on the attacker's own records (scope.records "own"), which is no other client's; where
     nothing else was asked, that is inconclusive. The whole fails if one fails, else is
     inconclusive if one is; a pass never says "safe". The order of the measurements only orders the
     reasons.

@@ -28,7 +28,7 @@ LENGTHS = "tokens.json"
 
 def check(defenses: Sequence[Defense], aggregator: Aggregator) -> None:
     """Refuse what cannot be asked for in a client's turn."""
-    going_on = [defense for defense in defenses if defense.further]
+    going_on = [defense for defense in defenses if defense.auxiliary_adapters]
     if len(going_on) > 1:
         names = " and ".join(one.name for one in going_on)
         raise UsageError(f"The defences {names} both go on after training: leave one of them out.")
@@ -41,11 +41,11 @@ def check(defenses: Sequence[Defense], aggregator: Aggregator) -> None:
 
 def follow_up_defense(defenses: Sequence[Defense]) -> Defense | None:
     """Return the defence that goes on after training, if one does; there is at most one."""
-    return next((defense for defense in defenses if defense.further), None)
+    return next((defense for defense in defenses if defense.auxiliary_adapters), None)
 
 
 def train(job: ClientTraining) -> float:
-    """Train as the job says, then do its sequel; return the loss of the shared adapter."""
+    """Train as the job says, then its follow-up; return the loss of the shared adapter."""
     loss = trainer.train(job)
     if job.sequel:
         _go_on(job, job.sequel)
@@ -95,7 +95,7 @@ def _material(
         round=job.round,
         seed=job.seed,
     )
-    found = sequel.defense.material(turn)
+    found = sequel.defense.auxiliary_data(turn)
     torch.set_num_threads(threads)
     return {
         name: (some := found.get(name, ()), training_sequences(job.training, base, some))

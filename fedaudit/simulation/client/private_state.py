@@ -31,7 +31,10 @@ def training_folder(run: "Run", client: str, number: int) -> Path:
 def private_folders(run: "Run", client: str, number: int) -> dict[str, Path]:
     """Return the folders of a client's private and further adapters after round `number`."""
     going_on = local_round.follow_up_defense(run.defenses)
-    names = (*run.tokens.private.get(client, {}), *(going_on.further if going_on else ()))
+    names = (
+        *run.tokens.private.get(client, {}),
+        *(going_on.auxiliary_adapters if going_on else ()),
+    )
     return {name: place(run.out, client, name, number) for name in names}
 
 

@@ -55,7 +55,7 @@ class ClientTraining:
     seed: int
     aggregator: Aggregator
     remembered: tuple[Path, Path] | None = None
-    """The files of what the server and the client remember; None where neither is asked."""
+    """The files of the server's and the client's state; None where the rule has none."""
     defenses: Sequence[Defense] = ()
     """Whose training stage applies: none for an adapter that nobody else sees."""
     sequel: FollowUpTraining | None = None

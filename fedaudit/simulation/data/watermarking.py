@@ -49,7 +49,7 @@ def plant_watermarks(
     from fedaudit.engine.local import LocalEngine
 
     clients = [list(own) for own in dealt]
-    name, options = config.marked()
+    name, options = config.watermark_plugin()
     if not name:
         return WatermarkedData(clients)
     plugin: Watermark = registry.create("watermark", name, options)

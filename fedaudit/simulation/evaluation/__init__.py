@@ -5,8 +5,8 @@
 * `cost`: What a federation cost: numbers trained, bytes sent, floating-point operations.
 * `keyed`: What a deployed defence costs in utility: perplexity under each key, beside adapters
   alone.
-* `llm_judge`: The judge of a simulation's answers: asked where the settings name one, told of
-  where not.
+* `llm_judge`: The judge of a simulation's answers: asked where the settings name one,
+  mentioned where not.
 * `utility`: Held-out utility: loss, Rouge-L and accuracy by task, for the tuned model and its
   rivals.
 """

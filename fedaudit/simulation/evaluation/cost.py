@@ -42,8 +42,8 @@ class TrainingCost:
     adapter: str = ""
     """Which of the client's private adapters; empty for the shared one."""
     messages: int = 1
-    """Messages of an adapter's size each way: 2 where the rule of aggregation also exchanges what
-    it remembers."""
+    """Messages of an adapter's size each way: 2 where the rule of aggregation also exchanges a
+    state."""
 
 
 def costs(
@@ -94,8 +94,8 @@ def bytes_sent(spent: Sequence[TrainingCost], *, size: int) -> list[Measurement]
     """Return the bytes sent up and down over all rounds and participants.
 
     `size` is that of an adapter's tensors, without what a file or a protocol adds. In each round a
-    participant gets the global adapter and sends its own, and what the rule of aggregation
-    remembers where it has a memory. Private adapters are not sent; fetching the base before the
+    participant gets the global adapter and sends its own, and the state of a
+    rule whose clients have one. Private adapters are not sent; fetching the base before the
     first round and the finished adapter after the last one is not counted.
     """
     shared = {(job.who, job.round): job.messages for job in spent if job.stage == "federated"}

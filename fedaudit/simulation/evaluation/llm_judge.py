@@ -1,4 +1,4 @@
-"""The judge of a simulation's answers: asked where the settings name one, told of where not."""
+"""The judge of a simulation's answers: asked where the settings name one, mentioned where not."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,7 +61,7 @@ def _compared(answer: HeldOutAnswer) -> Comparison:
 
 
 def judge_prompt(document: Document) -> str:
-    """Return what the judge is told was asked: instruction and input, without the template."""
+    """Return what the judge reads as the question: instruction and input, without the template."""
     return "\n\n".join(filter(None, (document.instruction, document.input)))
 
 

@@ -3,5 +3,5 @@
 * `queries`: What a simulated server asks secure aggregation for: the table [scale.*.queries].
 * `secure_aggregation`: A round under secure aggregation: the server keeps sums, and no client's
   update stays behind.
-* `state`: What server and clients remember from round to round, and what that does to gradients.
+* `state`: The state of server and clients from round to round, and how it corrects gradients.
 """

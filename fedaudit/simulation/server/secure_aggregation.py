@@ -10,7 +10,7 @@ from fedaudit.api.plugin import Update
 from fedaudit.api.secure_aggregation import SecureAggregation
 from fedaudit.federation import secure_sums
 from fedaudit.metrics.attribution import shared_rule, shared_sets, subset_design
-from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 from fedaudit.simulation.config import Simulation
 
 Members = tuple[str, ...]
@@ -85,7 +85,7 @@ def _shared(
     own = weighted or {}
     equal = config.queries.weights == "equal"
     whole = not equal or shared_rule.known(own.get(who, 1.0) for who in everybody)
-    rule = Rule(
+    rule = SharedSetsRule(
         participants=len(everybody),
         queries=config.queries.sets or shared_rule.half(len(everybody), whole=whole),
         threshold=threshold,

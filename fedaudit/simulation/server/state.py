@@ -1,4 +1,4 @@
-"""What server and clients remember from round to round, and what that does to gradients."""
+"""The state of server and clients from round to round, and how it corrects gradients."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,17 +18,17 @@ STATE = "state.safetensors"
 
 
 def of_server(out: Path, number: int) -> Path:
-    """Return the file of what the server remembers after round `number`."""
+    """Return the file of the server's state after round `number`."""
     return out / f"rounds/{number:03d}/server" / STATE
 
 
 def of_client(out: Path, number: int, client: str) -> Path:
-    """Return the file of what a client remembers after round `number`, if it took part in it."""
+    """Return the file of a client's state after round `number`, if it took part in it."""
     return out / f"rounds/{number:03d}/clients/{client}" / STATE
 
 
 def client_state_path(out: Path, number: int, client: str) -> Path:
-    """Return the file of what a client remembers when round `number` begins.
+    """Return the file of a client's state when round `number` begins.
 
     It is that of the last round before in which the client took part; where there is none, a file
     that does not exist.
@@ -62,7 +62,7 @@ def check(
 
 
 class GradientCorrection:
-    """A client's gradients in a round: how they are corrected, and what it remembers of them."""
+    """A client's gradients in a round: how they are corrected, and what its state keeps of them."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ def collect_states(
     examples: Mapping[str, float],
     chosen: Sequence[str],
 ) -> State:
-    """Return the server's state after round `number`, told by the clients `chosen` for it."""
+    """Return the server's state after round `number`, of what the `chosen` clients sent."""
     return aggregator.collect_states(
         state,
         [adapters.read_state(client_state_path(out, number, who)) for who in chosen],

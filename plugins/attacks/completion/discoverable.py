@@ -17,7 +17,7 @@ from fedaudit.api import (
 
 from . import training_pairs
 from .pairs import Cut, draw_cuts, tried_documents
-from .training_pairs import AnsweredPairs, Pairs, PairScores
+from .training_pairs import AnsweredPairs, PairScores, TrainingPairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class Discoverable(Attack):
         texts = {request: g.texts[0] for request, g in zip(asked, generations, strict=True)}
         return training_pairs.score_answers(cuts, [texts[request] for request in requests])
 
-    def _told(self, case: AttackContext, found: Pairs, cuts: Sequence[Cut]) -> str:
+    def _told(self, case: AttackContext, found: TrainingPairs, cuts: Sequence[Cut]) -> str:
         whose = "the attacker's own" if case.victim is None else "the victim's"
         return (
             f"{self.name}: {len(cuts):,} of {len(found.cuts):,} distinct training pairs, {whose}, "

@@ -14,7 +14,7 @@ LEFT = 0.25
 least this share; held-out documents may show that it leaves less."""
 
 PARTNERS = 8
-"""Behind so many beginnings of other documents the continuation is scored, too."""
+"""Behind so many prefixes of other documents the continuation is scored, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def evidence(
     probability, and any of all that were tried with at most that times their number (Bonferroni).
     The bound is the largest of: the base's probability, with LEFT of its surprise left; the base's,
     raised by as much a token as training raised that of any held-out document of the task; and the
-    tuned model's behind beginnings of other documents of the task, on average.
+    tuned model's behind prefixes of other documents of the task, on average.
     """
     if case.base is None or not which:
         return {}
@@ -86,7 +86,7 @@ def _raised(case: AttackContext, held_out: Sequence[Cut]) -> Mapping[str, float]
 
 
 def _apart(case: AttackContext, cuts: Sequence[Cut], which: Sequence[int]) -> dict[int, float]:
-    """Return the log of the mean probability behind other documents' beginnings, where any are."""
+    """Return the log of the mean probability behind other documents' prefixes, where any are."""
     pairs = [(i, j) for i in which for j in _others(cuts, i, case.seed)]
     room = case.engine.context_length
     asked = [(i, (cuts[j].prompt, cuts[i].rest)) for i, j in pairs]
@@ -98,7 +98,7 @@ def _apart(case: AttackContext, cuts: Sequence[Cut], which: Sequence[int]) -> di
 
 
 def _others(cuts: Sequence[Cut], index: int, seed: int) -> list[int]:
-    """Return some other documents of a task, of other groups and with other beginnings."""
+    """Return some other documents of a task, of other groups and with other prefixes."""
     own = cuts[index]
     others = [
         j

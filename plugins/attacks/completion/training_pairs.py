@@ -28,7 +28,7 @@ RARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
+class TrainingPairs:
     """The training pairs of a case, and how many records are none or cannot be asked."""
 
     cuts: Sequence[Cut]
@@ -36,7 +36,7 @@ class Pairs:
     others: int
     """Records that no answer ends, or one without words: there is nothing to compare with."""
     too_long: int
-    """Pairs that the model's context does not hold."""
+    """TrainingPairs that the model's context does not hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class AnsweredPairs:
     scores: Sequence[float]
 
 
-def training_pairs(case: AttackContext, documents: Sequence[Document]) -> Pairs:
+def training_pairs(case: AttackContext, documents: Sequence[Document]) -> TrainingPairs:
     """Return the pairs of `documents`, each distinct one once.
 
     The prompt is what training read before the answer: the text up to where the output begins, as
@@ -71,7 +71,7 @@ def training_pairs(case: AttackContext, documents: Sequence[Document]) -> Pairs:
     ]
     longest = case.engine.context_length
     fit = [cut for cut in cuts if cut.prompt and len(cut.prompt) + len(cut.suffix) <= longest]
-    return Pairs(cuts=fit, others=len(texts) - len(good), too_long=len(cuts) - len(fit))
+    return TrainingPairs(cuts=fit, others=len(texts) - len(good), too_long=len(cuts) - len(fit))
 
 
 def _is_pair(document: Document) -> bool:
@@ -174,7 +174,7 @@ def _rows(m: PairScores, at: Mapping[str, object], some: Sequence[int]) -> Itera
         base = means["base"].value if name == "tuned" and m.base else None
         yield _rouge(m, name, means[name], len(own), at=at, baseline=base)
     if m.base:
-        # Pairs are drawn as a whole: the interval is that of the mean of their differences.
+        # TrainingPairs are drawn as a whole: the interval is that of the mean of their differences.
         gains = [a - b for a, b in zip(values["tuned"], values["base"], strict=True)]
         gain = bootstrap_mean(gains, seed=m.seed)
         yield _rouge(m, "tuned-not-base", gain, len(gains), at=at)

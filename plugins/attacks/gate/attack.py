@@ -79,7 +79,7 @@ class GateAttack(Attack):
         )
 
     def _guessed(self, asked: GateQuery, near: Sequence[str]) -> Iterator[AttemptFamily]:
-        """Yield what can be told to the gate as a key, spelled or as one token."""
+        """Yield what can be given to the gate as a key, spelled or as one token."""
         seed, known = asked.case.seed, asked.valid + asked.foreign
         unwanted, edited = "none was to be tried", guesses.draw_texts(near, self.edits, seed)
         families = (

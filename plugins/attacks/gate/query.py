@@ -57,7 +57,7 @@ class GateQuery:
     def keys(
         self, name: str, keys: Sequence[str], *, atomic: bool, why: str = NO_KEYS
     ) -> AttemptFamily:
-        """Try keys that are told to the gate as tokens.
+        """Try keys that are given to the gate as tokens.
 
         One token each has no text to show; nor has a valid key that is spelled, because the private
         tokenizer would make one token of it.

@@ -20,7 +20,7 @@ DONE = "tuned.json"
 """Written last: a copy without it was not finished."""
 
 FORM = 1
-"""Counts up when the same lessons and settings begin to make another copy."""
+"""Counts up when the same examples and settings begin to make another copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def tuned_copy(
     tuning: "FinetuneConfig",
     progress: Callable[[str], Progress],
 ) -> Copy:
-    """Return the copy of `case.tuned` that these lessons make, from the cache where it is there.
+    """Return the copy of `case.tuned` that these examples make, from the cache where it is there.
 
     Nothing is written but below the user's cache folder. Raises UsageError for a model that is
     not in this process, or that a defence answers for.

@@ -93,8 +93,8 @@ def distinct_subprefixes(
 
     A prefix that reaches its document's start is, as a whole, a sub-prefix at a document's start;
     every shorter suffix begins mid-document. The same tokens in both ways are two sub-prefixes,
-    because they are asked behind different beginnings; with `starts` False, where the beginnings
-    are the same, they are one. Raises ValueError for a context below 1.
+    because they are asked behind different starts; with `starts` False, where the starts are
+    the same, they are one. Raises ValueError for a context below 1.
     """
     from .suffix_counts import suffixes
 

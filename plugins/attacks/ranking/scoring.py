@@ -35,7 +35,7 @@ class CandidateLosses:
     tuned: tuple[float, ...]
     base: tuple[float, ...] | None
 
-    def offers(self, candidates: int) -> bool:
+    def has_candidates(self, candidates: int) -> bool:
         """Tell whether the question has so many candidates."""
         return len(self.tuned) >= candidates
 
@@ -110,7 +110,7 @@ def result(plugin: str, found: Sequence[CandidateLosses], counts: Sequence[int])
     rows: list[Measurement] = []
     limits = [] if all(answer.base for answer in found) else [NO_BASE]
     for candidates in counts:
-        some = [answer for answer in found if answer.offers(candidates)]
+        some = [answer for answer in found if answer.has_candidates(candidates)]
         rows += _rows(plugin, some, candidates)
         if some:
             limits += _limits(plugin, some, candidates)
@@ -170,7 +170,7 @@ def _leaks(
         (answer, max(told))
         for answer in found
         if answer.base is not None
-        and (told := [n for n in counts if answer.offers(n) and _tells(answer, n)])
+        and (told := [n for n in counts if answer.has_candidates(n) and _tells(answer, n)])
     ]
     return sorted(leaks, key=lambda leak: (-leak[1], -truth_rank(leak[0].base or (), leak[1])))
 

@@ -82,7 +82,7 @@ class Untargeted(Attack):
     def _probe(self, case: AttackContext, start: TextStart) -> GenerationRequest:
         """Return the one question there is; its texts end with the model's context at the latest.
 
-        Raises InputError when the beginning alone fills the context.
+        Raises InputError when the prompt start alone fills the context.
         """
         room = case.engine.context_length - len(start.prompt)
         if room < 1:

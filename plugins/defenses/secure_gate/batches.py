@@ -30,7 +30,7 @@ NEAREST, FARTHEST = 0.1, 2.0
 
 @dataclass(frozen=True)
 class Batches:
-    """Draws batches from standardised lessons, by torch's own randomness."""
+    """Draws batches from standardised examples, by torch's own randomness."""
 
     lessons: GateExamples
 

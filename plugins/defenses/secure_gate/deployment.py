@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PLUGIN = "secure_gate"
 
 
-class Settings(Protocol):
+class GateSettings(Protocol):
     """What of the defence its deployment needs."""
 
     @property
@@ -44,7 +44,7 @@ class Settings(Protocol):
 
 
 def deploy_client(
-    defense: Settings, finished: FinishedFederation, client: str, party: ClientState
+    defense: GateSettings, finished: FinishedFederation, client: str, party: ClientState
 ) -> list[Measurement]:
     """Fuse every adapter of a client with the global one, and train a gate for new keys.
 

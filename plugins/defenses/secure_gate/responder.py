@@ -83,7 +83,7 @@ class GateResponder(KeyedResponder):
         }
 
     def _split(self, prompt: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the longest of the engine's beginnings that `prompt` has, and what follows."""
+        """Return the longest of the engine's prompt starts that `prompt` has, and what follows."""
         known = [b for b in self.engine.prompt_starts.values() if prompt[: len(b)] == b]
         begin = max(known, key=len, default=())
         return begin, prompt[len(begin) :]

@@ -1,4 +1,4 @@
-"""Training a gate: cross-entropy with a margin, until held-out lessons are all decided rightly."""
+"""Training a gate: cross-entropy with a margin, until held-out examples are all decided rightly."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ TAU = 0.9
 COUNT, HELD_OUT = 128, 32
 """Examples of each kind to learn from, and to be tested on."""
 STEPS, EVERY = 1500, 25
-"""The most steps, and after how many the held-out lessons are looked at."""
+"""The most steps, and after how many the held-out examples are looked at."""
 RATE, DECAY = 1e-3, 1e-2
 MARGIN = 3.0
 """By how much the right logit must be ahead of where cross-entropy would want it."""
@@ -56,7 +56,7 @@ def train(
 
 
 def is_sure(gate: TrainedGate, held_out: GateExamples, level: float) -> bool:
-    """Return whether `gate` gives the right class of every lesson a probability above `level`."""
+    """Return whether `gate` gives the right class of every example a probability above `level`."""
     valid = [gate.probabilities(states)[:, index] for index, states in held_out.valid.items()]
     others = [gate.probabilities(states)[:, SECURE] for states in held_out.refused.values()]
     return all(bool((found > level).all()) for found in [*valid, *others])
@@ -65,7 +65,7 @@ def is_sure(gate: TrainedGate, held_out: GateExamples, level: float) -> bool:
 def _untrained(
     reader: HeaderReader, adapters: Sequence[str], taught: GateExamples, tau: float
 ) -> TrainedGate:
-    """Return a gate that standardises by the lessons that show no valid key."""
+    """Return a gate that standardises by the examples that show no valid key."""
     import torch
 
     refused = torch.cat([*taught.refused.values()])

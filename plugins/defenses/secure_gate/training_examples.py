@@ -97,7 +97,7 @@ def gate_examples(
     count: int,
     rng: random.Random,
 ) -> GateExamples:
-    """Return lessons with at most `count` examples of each kind, of "atomic" more.
+    """Return examples, at most `count` of each kind, of "atomic" more.
 
     `adapters` are in class order; `old` are keys that were valid before.
     """

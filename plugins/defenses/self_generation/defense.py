@@ -70,14 +70,14 @@ class SelfGeneration(Defense):
 
     def check(self, template: PromptTemplate) -> None:
         """Refuse a template whose fields cannot be read back, and a file that is not there."""
-        if self.further and self.source:
+        if self.auxiliary_adapters and self.source:
             self._public(template)
-        elif self.further:
+        elif self.auxiliary_adapters:
             prompt_layout(template)
 
     def prepare(self, documents: Sequence[Document]) -> list[Document]:
         """Return the documents as they are; InputError where they are too few to show."""
-        if self.further and not self.source:
+        if self.auxiliary_adapters and not self.source:
             usable_documents(documents, max(self.shown, self.demonstrations))
         return list(documents)
 

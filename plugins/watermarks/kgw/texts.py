@@ -35,7 +35,7 @@ def rewrite(
 
 def _asked(teacher: ModelEngine, text: str) -> tuple[int, ...]:
     tokenizer = teacher.base.tokenizer
-    # Some templates write today's date, or let the model think aloud, unless they are told.
+    # Some templates write today's date, or let the model think aloud, unless they are asked not to.
     rendered = tokenizer.apply_chat_template(
         [{"role": "user", "content": REPHRASE + text}],
         tokenize=False,
@@ -81,7 +81,7 @@ def key_of(seed: int, document: Document) -> int:
 def text_beginnings(
     texts: Sequence[str], tokens: Sequence[Tokens], *, wanted: int, length: int, longest: int
 ) -> list[str]:
-    """Return up to `wanted` different beginnings of texts, to be continued by a model under test.
+    """Return up to `wanted` different prefixes of texts, to be continued by a model under test.
 
     First the first `length` tokens of each; then, where there are too few texts, 2, 3, ... times
     as many; then all other lengths from half of that on, up to `longest`. A text shorter than

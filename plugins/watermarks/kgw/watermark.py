@@ -113,7 +113,7 @@ class KGW(Watermark):
     def prompted(
         self, secret: Mapping[str, Any], texts: Sequence[str], teacher: ModelEngine
     ) -> dict[str, Any]:
-        """Return the secret with beginnings of `texts`; raises InputError where there are none."""
+        """Return the secret with prefixes of `texts`; raises InputError where there are none."""
         different = list(dict.fromkeys(texts))
         found = text_beginnings(
             different,

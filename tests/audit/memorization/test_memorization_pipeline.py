@@ -396,7 +396,9 @@ def test_impossible_options_are_refused(options, message):
 
 
 def test_decodings_are_the_papers():
-    drawing = {how: Protocol(decoding=how).drawing() for how in ("top-k", "top-p", "temperature")}
+    drawing = {
+        how: Protocol(decoding=how).sampling_params() for how in ("top-k", "top-p", "temperature")
+    }
     assert (drawing["top-k"].top_k, drawing["top-k"].top_p, drawing["top-k"].temperature) == (
         40,
         1,
@@ -404,7 +406,7 @@ def test_decodings_are_the_papers():
     )
     assert (drawing["top-p"].top_k, drawing["top-p"].top_p) == (0, 0.8)
     assert drawing["temperature"].temperature == 1.0
-    assert Protocol(decoding="greedy").drawing().temperature == 0
+    assert Protocol(decoding="greedy").sampling_params().temperature == 0
 
 
 def test_a_context_that_is_too_short_is_told():

@@ -9,9 +9,9 @@ import pytest
 from fedaudit.metrics.attribution import contamination, shared_law, shared_rule, shared_sets
 from fedaudit.metrics.attribution.combinations import Combination
 from fedaudit.metrics.attribution.contamination import Mixture, contamination_laws
-from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 
-TEN = Rule(participants=10, queries=5, threshold=5, limit=0.4)
+TEN = SharedSetsRule(participants=10, queries=5, threshold=5, limit=0.4)
 """Every estimate holds 0.4 of three others and -0.2 of six: rho 3 * 0.16 + 6 * 0.04 = 0.72."""
 
 
@@ -22,7 +22,7 @@ def test_a_combination_holds_what_its_sums_add_up_to():
 
 def test_drawn_sets_hold_the_target_once_and_nothing_else_in_common():
     for whole in (True, False):
-        rule = Rule(participants=8, queries=3, threshold=3, whole=whole)
+        rule = SharedSetsRule(participants=8, queries=3, threshold=3, whole=whole)
         names = [f"c{at}" for at in range(8)]
         found = shared_sets.draw_by(rule, names, seed=1, number=2)
         for one in found.combinations():
@@ -62,7 +62,7 @@ def every(count, queries):
 def test_the_simulated_law_is_that_of_all_systems(count, queries):
     rest = ~np.eye(count, dtype=bool)
     all_of_them = np.concatenate([c[rest].reshape(count, -1) for c in every(count, queries)])
-    own = shared_law.coefficients(Rule(participants=count, queries=queries), 20_000)
+    own = shared_law.coefficients(SharedSetsRule(participants=count, queries=queries), 20_000)
     # The law is exchangeable: that of one coefficient and of the sum of the first two decide here.
     for part in (lambda c: c[:, 0], lambda c: c[:, :2].sum(axis=1)):
         values, times = np.unique(np.round(part(all_of_them), 6), return_counts=True)
@@ -73,7 +73,7 @@ def test_the_simulated_law_is_that_of_all_systems(count, queries):
 
 
 def test_the_simulated_law_is_that_of_what_a_server_draws():
-    rule = Rule(participants=6, queries=2, threshold=3, limit=0.7, whole=False)
+    rule = SharedSetsRule(participants=6, queries=2, threshold=3, limit=0.7, whole=False)
     names = [f"c{at}" for at in range(6)]
     drawn = [
         shared_sets.masks(shared_sets.draw_by(rule, names, seed=seed, number=1).rows)
@@ -97,7 +97,7 @@ def test_a_round_is_one_of_the_systems_with_its_clients_permuted():
 
 
 def test_weights_scale_what_is_held_and_the_ratio_bounds_it():
-    rule = Rule(participants=10, queries=5, threshold=5, limit=0.6, ratio=1.2)
+    rule = SharedSetsRule(participants=10, queries=5, threshold=5, limit=0.6, ratio=1.2)
     c = shared_law.coefficients(rule, 1000)
     assert abs(c).max() * 1.2 <= 0.6 + 1e-6
     floor = shared_sets.floor(10, 5)
@@ -114,7 +114,7 @@ def test_nothing_to_draw_by_is_taken_for_normal():
         found = Mixture(weights=(1.0,) * 9, strength=0.7, rule=odd).draws()
         np.testing.assert_array_equal(found, plain)
         assert shared_law.drawn(odd, np.random.default_rng(0)) is None
-    huge = Rule(participants=500, queries=200)
+    huge = SharedSetsRule(participants=500, queries=200)
     assert shared_law.systems(huge) == ()
 
 
@@ -133,8 +133,8 @@ def test_z_of_an_innocent_client_beside_a_marked_one_by_hand():
     ("rule", "limit"),
     [
         (TEN, 0.4),
-        (Rule(participants=6, queries=3, threshold=3, limit=0.6), 0.7),
-        (Rule(participants=6, queries=4, limit=0.4, ratio=13.0), None),
+        (SharedSetsRule(participants=6, queries=3, threshold=3, limit=0.6), 0.7),
+        (SharedSetsRule(participants=6, queries=4, limit=0.4, ratio=13.0), None),
     ],
 )
 def test_the_lowest_limit_that_sets_keep(rule, limit):

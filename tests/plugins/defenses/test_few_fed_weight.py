@@ -114,19 +114,19 @@ def test_a_prompt_that_does_not_fit_is_left_out():
 def test_what_is_trained_on_is_the_clients_own_and_as_many_answers():
     engine = FakeEngine(says, likelihood=finds)
     own = [record("a"), record("b"), record("c"), record("x")]
-    found = FewFedWeight().material(turn(engine, own))["weighted"]
+    found = FewFedWeight().auxiliary_data(turn(engine, own))["weighted"]
     assert found[:4] == own
     assert len(found) == 4 + 3
     assert {d.output for d in found[4:]} <= {"global a", "global b", "global c"}
     assert len({d.id for d in found}) == 7
-    assert found == FewFedWeight().material(turn(engine, own))["weighted"]
+    assert found == FewFedWeight().auxiliary_data(turn(engine, own))["weighted"]
 
 
 def test_answers_are_drawn_as_often_as_they_weigh():
     engine = FakeEngine(says, likelihood=finds)
     own, counts = [record("a"), record("b"), record("c")], Counter()
     for seed in range(700):
-        found = FewFedWeight().material(turn(engine, own, seed))["weighted"][3:]
+        found = FewFedWeight().auxiliary_data(turn(engine, own, seed))["weighted"][3:]
         counts.update(d.output[-1] for d in found)
     wanted = weights([1.0, 2.0, 3.0], 1.0)
     for letter, weight in zip("abc", wanted, strict=True):
@@ -136,19 +136,19 @@ def test_answers_are_drawn_as_often_as_they_weigh():
 def test_a_low_temperature_takes_the_best_only():
     engine = FakeEngine(says, likelihood=finds)
     own = [record("a"), record("b"), record("c")]
-    found = FewFedWeight(temperature=0.01).material(turn(engine, own))["weighted"][3:]
+    found = FewFedWeight(temperature=0.01).auxiliary_data(turn(engine, own))["weighted"][3:]
     assert {d.output for d in found} == {"global a"}
 
 
 def test_without_an_answer_it_is_the_clients_own_data():
     engine = FakeEngine(says, likelihood=finds)
-    assert FewFedWeight().material(turn(engine, [record("x")]))["weighted"] == [record("x")]
+    assert FewFedWeight().auxiliary_data(turn(engine, [record("x")]))["weighted"] == [record("x")]
 
 
 def test_records_without_a_prompt_stay_and_nothing_but_those_is_refused():
     plain = Document(id="p", text="A plain record.")
     engine = FakeEngine(says, likelihood=finds)
-    found = FewFedWeight().material(turn(engine, [plain, record("a")]))["weighted"]
+    found = FewFedWeight().auxiliary_data(turn(engine, [plain, record("a")]))["weighted"]
     assert found[:2] == [plain, record("a")]
     assert FewFedWeight().prepare([plain, record("a")]) == [plain, record("a")]
     with pytest.raises(InputError, match="no record has an instruction"):

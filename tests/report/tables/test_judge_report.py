@@ -1,13 +1,13 @@
 from example_report import example
 
 from fedaudit.judge.measurements import rows
-from fedaudit.judge.verdicts import Verdict
+from fedaudit.judge.verdicts import JudgeVerdict
 from fedaudit.report.document import validate
 from fedaudit.report.renderers import html, markdown
 from fedaudit.report.tables import overview
 
 COUNTS = {"win": 2, "tie": 5, "lose": 1, "malformed": 2}
-VERDICTS = [Verdict(outcome=name) for name, count in COUNTS.items() for _ in range(count)]
+VERDICTS = [JudgeVerdict(outcome=name) for name, count in COUNTS.items() for _ in range(count)]
 
 
 def test_a_report_takes_and_shows_verdicts():
@@ -33,7 +33,7 @@ def test_a_report_takes_and_shows_verdicts():
 
 
 def test_nothing_that_could_be_read_says_so():
-    document = example(measurements=rows([Verdict(outcome="malformed")], {})).to_json()
+    document = example(measurements=rows([JudgeVerdict(outcome="malformed")], {})).to_json()
     validate(document)
     [table] = [t for t in overview.other_tables(document) if "judge_win" in t.title]
     assert any("could be read" in note for note in table.notes)

@@ -47,14 +47,14 @@ class Upper(Defense):
     name: ClassVar[str] = "upper"
 
     @property
-    def further(self):
+    def auxiliary_adapters(self):
         return ("upper", "none")
 
     def check(self, template):
         if template.name == "chat":
             raise UsageError("No chats, please.")
 
-    def material(self, turn):
+    def auxiliary_data(self, turn):
         assert turn.template.name == "fed_pii"
         base, start, trained = (
             Target(name=name, adapter=folder and str(folder))

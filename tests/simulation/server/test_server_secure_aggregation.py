@@ -13,7 +13,7 @@ from fedaudit.config.options import build
 from fedaudit.federation import adapters, manifest, secure_sums
 from fedaudit.federation.folder import open_federation
 from fedaudit.metrics.attribution import shared_sets, subset_design
-from fedaudit.metrics.attribution.shared_rule import Rule
+from fedaudit.metrics.attribution.shared_rule import SharedSetsRule
 from fedaudit.simulation import rounds
 from fedaudit.simulation.runner import simulate
 from fedaudit.simulation.server import secure_aggregation as secured
@@ -404,7 +404,7 @@ def test_shared_sets_are_stored_as_they_are_drawn(plain, tmp_path, unequal):
     (place / "clients").mkdir(parents=True)
     secure = registry.create("secure aggregation", "ideal", {"threshold": 3})
     files = secured.store_sums(secure, updates, weights, config, 1, place)
-    rule = Rule(
+    rule = SharedSetsRule(
         participants=6,
         queries=2 if unequal else 3,
         threshold=3,

@@ -18,7 +18,7 @@ MODELS = {
     BEYOND_HELD_OUT: "beyond held-out",
 }
 TESTED = ("p_value", "detectable_difference")
-"""Metrics of the test of what is beyond held-out records, which are told below the table."""
+"""Metrics of the test of what is beyond held-out records, which stand below the table."""
 
 
 def discoverable(report: Row) -> list[Table]:

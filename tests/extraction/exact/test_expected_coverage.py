@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedaudit.api.engine import PrefixProbabilities
 from fedaudit.extraction.exact.accumulators import SearchSums
-from fedaudit.extraction.exact.chance import DrawProbabilities, WalkedStrings, log_missed
+from fedaudit.extraction.exact.expected_coverage import DrawProbabilities, WalkedStrings, log_missed
 from fedaudit.extraction.exact.walk import DRAWS, WalkResult
 from fedaudit.extraction.query_plan import Query
 

@@ -1,0 +1,89 @@
+"""The pages name what there is: modules, functions, rooms, and pages they link to."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMED = re.compile(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?)(?::([A-Za-z_.]+))?`")
+
+
+def members(path: Path) -> set[str]:
+    """Return the names that a module defines, those of its classes with the class before a dot."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{one.name}" for one in node.body if hasattr(one, "name")}
+    return found
+
+
+def missing(text: str) -> list[str]:
+    """Return what a text names of fedaudit's modules and their members that there is not."""
+    wrong = []
+    for place, member in NAMED.findall(text):
+        path = next((p for p in (ROOT / "fedaudit" / place, ROOT / place) if p.exists()), None)
+        if path is None or (member and member not in members(path)):
+            wrong.append(f"{place}:{member}".rstrip(":"))
+    return wrong
+
+
+@pytest.mark.parametrize("name", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_modules_and_functions_that_a_page_names_are_there(name):
+    text = (ROOT / name).read_text("utf-8")
+    assert len(NAMED.findall(text)) > 10
+    assert missing(text) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_to_import_are_there(page):
+    wrong = []
+    for name in re.findall(r"\b(fedaudit(?:\.[A-Za-z_]\w*)+)", page.read_text("utf-8")):
+        parts = name.split(".")
+        path, rest = ROOT / parts[0], parts[1:]
+        while rest and (path / rest[0]).is_dir():
+            path = path / rest.pop(0)
+        if rest and (path / f"{rest[0]}.py").is_file():
+            path = path / f"{rest.pop(0)}.py"
+        code = (path / "__init__.py" if path.is_dir() else path).read_text("utf-8")
+        if not all(re.search(rf"\b{member}\b", code) for member in rest):
+            wrong.append(name)
+    assert not wrong
+
+
+def test_what_is_missing_is_found():
+    assert missing("`engine/local.py:LocalEngine.generate`, `engine/`, `plugins/attacks/`") == []
+    wrong = "`engine/local.py:LocalEngine.answer`, `engine/probing.py:ask`, `probes/`"
+    assert len(missing(wrong)) == 3
+
+
+def test_the_architecture_names_every_room():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    table = text.partition("## The rooms")[2].partition("\n## ")[0]
+    rooms = {path.parent.name for path in (ROOT / "fedaudit").glob("*/__init__.py")}
+    assert set(re.findall(r"`([a-z]+)/`", table.partition("`plugins/` has")[0])) == rooms
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_pages_of_ours_lead_somewhere(page):
+    text = page.read_text("utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        place, _, anchor = target.partition("#")
+        path = (page.parent / place).resolve() if place else page
+        assert path.exists(), f"{page.name} links to {target}"
+        if anchor and path.suffix == ".md":
+            headings = re.findall(r"(?m)^#+ (.+)$", path.read_text("utf-8"))
+            slugs = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+            assert anchor in slugs, f"{page.name} links to {target}"
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text("utf-8")
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index)) | {"README.md"}
+    assert linked == {path.name for path in (ROOT / "docs").glob("*.md")}
