@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--place", type=Path)
     options = parser.parse_args()
     if options.place:
-        found = audit(options.place, options.requests, options.samples, options.often)
+        found = audit(options.place, options.probes, options.samples, options.often)
         print(json.dumps(found))
         return
     with tempfile.TemporaryDirectory() as place:

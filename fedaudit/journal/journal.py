@@ -22,7 +22,9 @@ from fedaudit.journal.encryption import NAME, AnswerRecord
 from fedaudit.system.files import atomic_text, make_folder, open_regular, raise_unwritable
 
 FILE, KEY = header.FILE, "journal.key"
-FIRST = b"fedaudit journal 1\n"
+FIRST = b"fedaudit journal 2\n"
+EARLIER = (b"fedaudit journal 1\n",)
+"""How journals of earlier versions begin: what they call their questions is not known any more."""
 SYNC = 5.0
 """Seconds after which what was written must be on the disk itself; it is a file's at once."""
 
@@ -274,6 +276,11 @@ def _read(file: BinaryIO, place: Path, write: bool) -> Journal | None:
     first = next(encryption.frames(file, held=header.LARGEST), None) if start == FIRST else None
     if first is None:
         file.close()
+        if start in EARLIER:
+            raise InputError(
+                f"{place / FILE} is of an earlier version of fedaudit, which cannot be gone on "
+                "with: finish it with that version, or remove it and begin again."
+            )
         if not FIRST.startswith(start.rstrip(b"\0")):
             raise InputError(f"{place / FILE} is no journal of this version of fedaudit.")
         if write:  # stopped before there was anything to keep

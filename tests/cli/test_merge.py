@@ -233,7 +233,7 @@ def test_of_many_missing_shards_a_few_are_named(here, run):
 
 
 def test_only_what_can_be_shared_out_is_repeated(here, run):
-    said = {"run": "r", "config": {}, "shard": "1/1", "words": ["scrub", "a"]}
+    said = {"run": "r", "config": {}, "shard": "1/1", "request": {"kind": "scrub"}}
     made = journal.Journal(Path("part"), said)
     made.finish()
     run.refused(3, "merge", "part", says="part is of the command 'scrub', which has no shards")
@@ -255,7 +255,7 @@ def test_answers_to_other_questions_stop_all_attacks(run, sharded, monkeypatch):
     words = (*AUDITS["verbatim"], "--attack", "contextual", "--set", "contextual.context=4")
     parts = sharded(words, 2)
     # As if what one of them asks had changed: the other could go on.
-    monkeypatch.setattr(fake_audit.answering, "ROOM", 300)
+    monkeypatch.setattr(fake_audit.caching_engine, "ROOM", 300)
     run.refused(3, "merge", *parts, says="holds answers to other questions than this audit asks")
 
 

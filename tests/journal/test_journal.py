@@ -149,7 +149,7 @@ def test_whatever_is_cut_off_the_pieces_before_it_stay(tmp_path, data):
 
 def lengths(raw):
     """Return where the header and each record end, read as the documentation says."""
-    place, ends = len(b"fedaudit journal 1\n"), []
+    place, ends = len(b"fedaudit journal 2\n"), []
     while place < len(raw):
         place += 20 + int.from_bytes(raw[place : place + 4], "little")
         ends.append(place)
@@ -323,8 +323,8 @@ def test_a_file_that_the_system_lets_grow_no_further(tmp_path):
 def test_the_header_is_plain_for_a_person_to_read(tmp_path):
     begun(tmp_path)
     raw = (tmp_path / FILE).read_bytes()
-    assert raw.startswith(b"fedaudit journal 1\n")
-    start = len(b"fedaudit journal 1\n") + 20
+    assert raw.startswith(b"fedaudit journal 2\n")
+    start = len(b"fedaudit journal 2\n") + 20
     said = json.loads(raw[start : lengths(raw)[0]])
     key = blake2b(bytes.fromhex((tmp_path / KEY).read_text()), digest_size=8).hexdigest()
     assert said == {**HEADER, "key": key}
@@ -354,3 +354,14 @@ def test_a_header_that_says_other_things_is_refused(tmp_path, said):
     (tmp_path / KEY).write_text("00" * 32)
     with pytest.raises(InputError, match="is no journal of this version"):
         load(tmp_path, write=False)
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_a_journal_of_an_earlier_version_is_refused_and_stays(tmp_path, write):
+    begun(tmp_path)
+    path = tmp_path / FILE
+    path.write_bytes(path.read_bytes().replace(b"fedaudit journal 2", b"fedaudit journal 1", 1))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"journal\.bin is of an earlier version of fedaudit"):
+        load(tmp_path, write=write)
+    assert path.read_bytes() == before
