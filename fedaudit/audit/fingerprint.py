@@ -50,9 +50,9 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
         "adapter's SHA-256": adapter,
         "version": __version__,
     }
-    found = {"files": [hashes[path] for path in files], "base": audited.base, "adapter": adapter}
+    subject = {"files": [hashes[path] for path in files], "base": audited.base, "adapter": adapter}
     return RunFingerprint(
-        run=run_id({**wanted, **found}),
+        run=run_id({**wanted, **subject}),
         settings=table,
         facts=dict(_flat("", json.loads(json.dumps(facts, default=str)))),
         adapter_sha256=adapter,

@@ -183,8 +183,8 @@ class AuditSession:
                     journal=journal,
                 ).run()
         except ResultError as error:
-            asked = "" if journal.merged else " The answers are kept: --resume goes on with them."
-            raise type(error)(f"{error}{asked}") from error
+            hint = "" if journal.merged else " The answers are kept: --resume goes on with them."
+            raise type(error)(f"{error}{hint}") from error
         except (KeyboardInterrupt, Interrupted) as error:
             if journal.merged:
                 raise Interrupted("Interrupted; the shards are as they were.") from error
