@@ -69,10 +69,10 @@ class Sloppy(Attack):
 
 
 def probe(case):
-    from fedaudit.api.records import Probe
+    from fedaudit.api.records import GenerationRequest
 
     prompt = case.engine.tokenize(["The claimant"])[0].ids
-    return Probe(prompt=prompt, samples=1, max_new_tokens=4)
+    return GenerationRequest(prompt=prompt, samples=1, max_new_tokens=4)
 
 
 @hookimpl
