@@ -6,6 +6,8 @@
 * `verification/`: Reports checked against their measurements and files.
 * `access`: The ways in which one model is asked: as it is, or as deployed and under each kind of
   key.
+* `attack_pipeline`: `fedaudit extract` and `fedaudit infer`: attacks by one attacker, on one
+  victim or on anybody.
 * `attack_runner`: Several attacks on one case: answers are shared, and what the attacks found is
   compared.
 * `cross_client`: Every client of a federation as attacker on every other one (FedPII, section 5.3
@@ -18,10 +20,13 @@
 * `fingerprint`: What makes two runs the same: settings, data, and what is audited.
 * `merge`: The shards of one audit as one: their journals together hold every answer.
 * `pipeline`: From a request to a report: what every command that attacks a model has in common.
-* `request`: Requests: what `fedaudit extract` and `fedaudit infer` are asked to do, and what both
+* `request`: Requests: what `fedaudit extract` and `fedaudit infer` are asked to do, and what all
   have.
 * `result_contract`: What a plugin may return: checked as it returns, so that no audit ends with
   what no report holds.
 * `resume`: Going on with an audit that was stopped, and what a stopped audit leaves.
+* `session`: An audit and its folder: run it, go on with it, share it out and merge it.
+* `stored_request`: A request as JSON and back: a journal holds it, so whoever has its folder can go
+  on or merge.
 * `target`: What is under audit: from --target, --adapter and --round to a base and an adapter.
 """

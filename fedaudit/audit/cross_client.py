@@ -3,24 +3,22 @@
 What an attacker asks is asked once, of each model, and heard against every victim.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Document
-from fedaudit.api.templates import template
-from fedaudit.audit import attack_runner, environment, evidence, pipeline
-from fedaudit.audit import fingerprint as identity
-from fedaudit.audit.access import ModelView, fingerprint, model_views
-from fedaudit.audit.inputs.clients import ClientData
+from fedaudit.audit import attack_runner, evidence, pipeline
+from fedaudit.audit.access import ModelView, model_views
+from fedaudit.audit.attack_pipeline import CONTEXT, prepare
+from fedaudit.audit.inputs.clients import check_count
 from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
-from fedaudit.audit.pipeline import CONTEXT, Audit, Watcher, no_watcher
+from fedaudit.audit.pipeline import AuditPipeline, AuditResults
 from fedaudit.audit.preflight import prompt_start
-from fedaudit.audit.request import AuditRequest
+from fedaudit.audit.request import CrossClientRequest
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.extraction import multi_victim, scoring
@@ -31,34 +29,12 @@ from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import share_responses
 from fedaudit.extraction.targets import TargetSet
-from fedaudit.federation.folder import unchecked_caveats
-from fedaudit.journal.shards import AuditJournal
 
 if TYPE_CHECKING:
-    from fedaudit.report.redaction import Redactor
-
-BUDGET = 10_000
-"""The paper's: so many random prefixes of each attacker."""
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.parallel.engine import ParallelEngine
 
 NOTHING_TO_ASK = "the attacker has no PII with text before it, so there is nothing to ask"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrossClientRequest(AuditRequest):
-    """What `fedaudit extract --matrix` was asked to do."""
-
-    command: ClassVar[str] = "extract"
-    purpose: ClassVar[str] = "extraction"
-
-    attacks: tuple[str, ...] = ("contextual",)
-    clients: tuple[ClientData, ...]
-    budget: int = BUDGET
-    """How many prefixes of each attacker are asked, drawn at random from those of a multiset."""
-
-    @property
-    def own(self) -> Path:
-        """The documents of the first client, by which the federation is found."""
-        return Path(self.clients[0].path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +52,7 @@ def check(request: CrossClientRequest) -> AuditTarget:
     Raises UsageError for an attack that asks no prefixes, and for a deployed defence unless
     somebody is named whose model everybody asks.
     """
+    check_count(request.clients)
     audited = pipeline.check(request)
     _attacks(request)
     if audited.deployment and request.client is None:
@@ -96,65 +73,56 @@ def _attacks(request: CrossClientRequest) -> list[PrefixAttack]:
     return made
 
 
-def run(
-    request: CrossClientRequest,
-    redactor: Callable[[], "Redactor"],
-    watch: Watcher = no_watcher,
-    kept: AuditJournal | None = None,
-) -> Audit:
-    """Audit every pair of clients and return one report; `kept` is what earlier runs were told."""
-    from fedaudit.report.run_header import build_report
+@dataclass(kw_only=True)
+class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
+    """Every pair of clients, in one report."""
 
-    started = datetime.now(UTC)
-    attacks, audited = _attacks(request), check(request)
-    form = audited.federation.template if audited.federation else template(request.template)
-    files = {one.name: read(Path(one.path), form, request) for one in request.clients}
-    control = read(request.control, form, request) if request.control else None
-    everybody = _together(files)
-    engine, base_sha256 = pipeline.load(audited, form, request, kept)
-    memory, ways = attack_runner.response_cache(attacks), model_views(engine, audited, request.keys)
-    results: list[Result] = []
-    found: dict[str, Any] = {}
-    begun: prompt_start.PromptStartScores | None = None
-    for view in ways:
-        begun = begun or prompt_start.choose_prompt_start(
-            view.engine, view.tuned, pii_occurrences(view.engine, everybody.documents, CONTEXT)
+    check = staticmethod(check)
+    _clients: dict[str, InputFile] = field(init=False)
+    _control: InputFile | None = field(init=False)
+    _everybody: InputFile = field(init=False)
+
+    def read_inputs(self) -> Sequence[InputFile]:
+        """Read the documents of all clients."""
+        request, form = self.request, self.form
+        self._clients = {
+            client.name: read(Path(client.path), form, request) for client in request.clients
+        }
+        self._control = read(request.control, form, request) if request.control else None
+        self._everybody = _together(self._clients)
+        return [*self._clients.values(), *([self._control] if self._control else [])]
+
+    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+        """Make every attack for every client, under every kind of key."""
+        request, everybody = self.request, self._everybody
+        attacks = _attacks(request)
+        memory = attack_runner.response_cache(attacks)
+        views = model_views(engine, self.audited, request.keys)
+        results: list[Result] = []
+        measured: dict[str, Any] = {}
+        start: prompt_start.PromptStartScores | None = None
+        for view in views:
+            start = start or prompt_start.choose_prompt_start(
+                view.engine, view.tuned, pii_occurrences(view.engine, everybody.documents, CONTEXT)
+            )
+            case, before = prepare(
+                view, self.audited, everybody, None, request, self.watch, begun=start
+            )
+            case = replace(case, control=self._control.documents if self._control else ())
+            case = share_responses(case, memory, self.journal)
+            results += _everybody(attacks, case, self._clients, request.budget, view)
+            measured = measured or before
+        self.finish_asking()
+        names = [*self._clients, *(str(value) for view in views for value in view.scope.values())]
+        results = evidence.mask_results(results, everybody.documents, self.redactor, names)
+        asked = attack_runner.count_queries(results, memory, views)
+        return AuditResults(
+            results=results, spent={"queries": _queries(attacks, asked)}, **measured
         )
-        case, measured = pipeline.prepare(
-            view, audited, everybody, None, request, watch, begun=begun
-        )
-        case = replace(case, control=control.documents if control else ())
-        results += _everybody(
-            attacks, share_responses(case, memory, kept), files, request.budget, view
-        )
-        found = found or measured
-    if kept:
-        kept.asked()
-    names = [*files, *(str(value) for view in ways for value in view.scope.values())]
-    results = evidence.mask_results(results, everybody.documents, redactor, names)
-    report = build_report(
-        command=request.command,
-        name=identity.identity(request, audited),
-        config={**identity.settings(request), "round": audited.round},
-        started=started,
-        **pipeline.resumption_facts(kept),
-        base=audited.base,
-        adapter=str(audited.adapter) if audited.adapter else None,
-        sha256=fingerprint(audited) or base_sha256,
-        base_sha256=base_sha256,
-        **found,
-        spent={"queries": _queries(attacks, attack_runner.count_queries(results, memory, ways))},
-        environment=environment.describe(request.device),
-        data=[file.row() for file in (*files.values(), *([control] if control else []))],
-        seeds={request.purpose: request.seed},
-        measurements=[row for result in results for row in result.measurements],
-        findings=evidence.mask_findings([f for one in results for f in one.findings], redactor),
-        limits=[limit for result in results for limit in result.limits]
-        + unchecked_caveats(audited.federation)
-        + reading_caveats(list(files.values())),
-    )
-    revealed = tuple(leak for result in results for leak in result.revealed)
-    return Audit(report=report, revealed=revealed, audited=audited)
+
+    def caveats(self) -> list[str]:
+        """Return what reading the clients' files leaves open."""
+        return reading_caveats(list(self._clients.values()))
 
 
 def _queries(attacks: Sequence[PrefixAttack], asked: int | None) -> int | None:

@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
-from fedaudit.audit.access import fingerprint
+from fedaudit.audit import access
+from fedaudit.audit.inputs import held_out
 from fedaudit.audit.inputs.other_members import member_files
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
@@ -21,7 +22,57 @@ FREE = ("batch_size", "workers", "device", "engine")
 """Settings that change no result, but by rounding: a run may go on with others."""
 
 
-def settings(request: "AuditRequest") -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFingerprint:
+    """What a run is known by."""
+
+    run: str
+    """Its id: it goes on under the same one with other settings that change no result."""
+    settings: Mapping[str, Any]
+    """The request as the report holds it."""
+    facts: Mapping[str, str]
+    """All that the answers follow from, by name, as JSON: another run differs in some."""
+    adapter_sha256: str | None
+    """Of what is audited; None for a base alone."""
+
+
+def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFingerprint:
+    """Return what a run is known by; reads every file of documents once, and the adapter's."""
+    files = _files(request, audited)
+    clients = [Path(client.path) for client in request.participants]
+    hashes = {path: sha256(path) for path in dict.fromkeys((*files, *clients))}
+    table, adapter = _settings(request), access.fingerprint(audited)
+    wanted = {key: value for key, value in table.items() if key not in FREE}
+    facts = {
+        **wanted,
+        "data": {str(path): digest for path, digest in hashes.items()},
+        "base": audited.base,
+        "adapter's SHA-256": adapter,
+        "version": __version__,
+    }
+    subject = {"files": [hashes[path] for path in files], "base": audited.base, "adapter": adapter}
+    return RunFingerprint(
+        run=run_id({**wanted, **subject}),
+        settings=table,
+        facts=dict(_flat("", json.loads(json.dumps(facts, default=str)))),
+        adapter_sha256=adapter,
+    )
+
+
+def run_id(config: Mapping[str, Any]) -> str:
+    """Return a short name for a run: the fingerprint of its settings."""
+    text = json.dumps(config, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def describe_changes(now: Mapping[str, str], then: Mapping[str, str]) -> str:
+    """Return what differs between two runs, in words; empty where nothing does."""
+    names = [name for name in {**then, **now} if now.get(name) != then.get(name)]
+    told = [f"{name} is {_short(now, name)}, not {_short(then, name)}" for name in names[:3]]
+    return ", ".join(told) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _settings(request: "AuditRequest") -> dict[str, Any]:
     """Return a request as the report and its fingerprint hold it."""
     attacks = {
         name: asdict(registry.create("attack", name, request.options.get(name)))
@@ -33,45 +84,6 @@ def settings(request: "AuditRequest") -> dict[str, Any]:
     return {**table, **paths, "members": list(map(str, request.members)), "attacks": attacks}
 
 
-def identity(request: "AuditRequest", audited: AuditTarget) -> str:
-    """Return the run's id: the fingerprint of its settings, its data and what it audits.
-
-    It goes on under the same id with other settings that change no result.
-    """
-    files = [sha256(path) for path in _files(request, audited)]
-    wanted = {key: value for key, value in settings(request).items() if key not in FREE}
-    table = {**wanted, "files": files, "base": audited.base}
-    return run_id({**table, "adapter": fingerprint(audited)})
-
-
-def run_id(config: Mapping[str, Any]) -> str:
-    """Return a short name for a run: the fingerprint of its settings."""
-    text = json.dumps(config, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def run_facts(request: "AuditRequest", audited: AuditTarget) -> dict[str, str]:
-    """Return all that the answers of a run follow from, by name: another run differs in some."""
-    table = {key: value for key, value in settings(request).items() if key not in FREE}
-    files = [*_files(request, audited), *_clients(request)]
-    found = {
-        **table,
-        "data": {str(path): sha256(path) for path in files},
-        "base": audited.base,
-        "adapter's SHA-256": fingerprint(audited),
-        "version": __version__,
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
-    return dict(_flat("", plain))
-
-
-def describe_changes(now: Mapping[str, str], then: Mapping[str, str]) -> str:
-    """Return what differs between two runs, in words; empty where nothing does."""
-    names = [name for name in {**then, **now} if now.get(name) != then.get(name)]
-    told = [f"{name} is {_short(now, name)}, not {_short(then, name)}" for name in names[:3]]
-    return ", ".join(told) + (f", and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 def _short(table: Mapping[str, str], name: str) -> str:
     value = table.get(name)
     return "absent" if value is None else value if len(value) <= 60 else f"{value[:12]}…"
@@ -79,15 +91,9 @@ def _short(table: Mapping[str, str], name: str) -> str:
 
 def _files(request: "AuditRequest", audited: AuditTarget) -> list[Path]:
     """Return every file of documents that an audit reads, but those of a matrix's clients."""
-    from fedaudit.audit.inputs import held_out
-
     members = member_files(request, audited).values()
     unseen = held_out.held_out_path(request, audited)
     return [p for p in (request.own, request.others, *members, request.control, unseen) if p]
-
-
-def _clients(request: "AuditRequest") -> list[Path]:
-    return [Path(one.path) for one in getattr(request, "clients", ())]
 
 
 def _flat(above: str, table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,73 +1,37 @@
 """The shards of one audit as one: their journals together hold every answer."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import InputError, UsageError
-from fedaudit.audit import environment, fingerprint
-from fedaudit.audit.target import AuditTarget
+from fedaudit.audit import environment
+from fedaudit.audit.fingerprint import RunFingerprint, describe_changes
+from fedaudit.audit.resume import stored_shard
+from fedaudit.audit.stored_request import from_table
 from fedaudit.journal import journal
-from fedaudit.journal.journal import FILE, Journal
-from fedaudit.journal.shards import AuditJournal, ShardJournal, shard
-from fedaudit.journal.spot_checks import SHARE, SpotCheck
+from fedaudit.journal.journal import FILE
+from fedaudit.journal.shards import AuditJournal, ShardJournal
+from fedaudit.journal.spot_checks import SpotCheck
 
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
 
-ASIDE = ("--out", "--json", "--shard", "--device", "--engine", "--part", "--recheck")
-"""Options of a shard's command that the merged audit has of its own; each takes a value."""
-COMMANDS = ("extract", "infer", "memorize")
-"""What can be shared out: a journal from elsewhere has no other command repeated."""
-FLAGS = ("--resume", "--reveal", "--quiet")
 
+def read_shards(places: Sequence[Path]) -> list[ShardJournal]:
+    """Return the shards in some folders in their order, all of them and each once.
 
-@contextmanager
-def merged_journals(
-    request: "AuditRequest", audited: AuditTarget, places: Sequence[Path], share: float = SHARE
-) -> Iterator[AuditJournal]:
-    """Give all answers of the shards in some folders, of which a `share` is asked again.
-
-    Raises InputError where a shard is missing, there twice, not finished or of another audit than
-    the others, and where what is audited has changed since.
+    Raises InputError where one is missing, there twice, not finished or of another audit than the
+    others, and UsageError for no folder at all.
     """
-    parts = _parts(places)
-    differing = fingerprint.describe_changes(
-        fingerprint.run_facts(request, audited), parts[0].journal.header.get("config", {})
-    )
-    if differing:
-        raise InputError(f"What was asked of {places[0]} has changed since: {differing}.")
-    recheck = SpotCheck(share, environment.machine_facts(request.device))
-    yield AuditJournal(tuple(parts), merged=True, recheck=recheck)
-
-
-def words(places: Sequence[Path]) -> list[str]:
-    """Return the command of the whole audit, without where it writes to.
-
-    Raises InputError for a journal that says another command.
-    """
-    command, *rest = _parts(places)[0].journal.header.get("words") or [""]
-    if command not in COMMANDS:
-        raise InputError(f"{places[0]} is of the command {command!r}, which has no shards.")
-    given, found = iter(rest), [command]
-    for word in given:
-        if word in ASIDE:
-            next(given, None)
-        elif word not in FLAGS and not word.startswith(tuple(f"{name}=" for name in ASIDE)):
-            found.append(word)
-    return found
-
-
-def _parts(places: Sequence[Path]) -> list[ShardJournal]:
-    """Return the shards in their order, all of them and each once."""
     if not places:
         raise UsageError("Name the folders of all shards.")
     parts = [_part(place) for place in places]
     first = parts[0]
     for part, place in zip(parts, places, strict=True):
         table, other = part.journal.header, first.journal.header
-        differing = fingerprint.describe_changes(
+        differing = describe_changes(
             {**table.get("config", {}), **table.get("facts", {})},
             {**other.get("config", {}), **other.get("facts", {})},
         )
@@ -76,6 +40,34 @@ def _parts(places: Sequence[Path]) -> list[ShardJournal]:
         if part.shard.of != first.shard.of:
             raise InputError(f"{place} is shard {part.shard}, and {places[0]} {first.shard}.")
     return _each_once(parts)
+
+
+def merged_request(parts: Sequence[ShardJournal], device: str) -> "AuditRequest":
+    """Return what the whole audit is asked, here and on a `device` of this machine.
+
+    Raises InputError for a journal that holds no request.
+    """
+    kept = parts[0].journal
+    request = from_table(kept.header.get("request", {}), kept.place)
+    return replace(request, device=device, engine="local")
+
+
+def merged_journals(
+    request: "AuditRequest",
+    fingerprint: RunFingerprint,
+    parts: Sequence[ShardJournal],
+    share: float,
+) -> AuditJournal:
+    """Return all answers of the shards, of which a `share` is asked again.
+
+    Raises InputError where what is audited has changed since.
+    """
+    first = parts[0].journal
+    differing = describe_changes(fingerprint.facts, first.header.get("config", {}))
+    if differing:
+        raise InputError(f"What was asked of {first.place} has changed since: {differing}.")
+    recheck = SpotCheck(share, environment.machine_facts(request.device))
+    return AuditJournal(tuple(parts), merged=True, recheck=recheck)
 
 
 def _each_once(parts: Sequence[ShardJournal]) -> list[ShardJournal]:
@@ -94,16 +86,15 @@ def _each_once(parts: Sequence[ShardJournal]) -> list[ShardJournal]:
 
 
 def _part(place: Path) -> ShardJournal:
-    found: Journal | None = journal.load(place, write=False)
-    if found is None:
+    kept = journal.load(place, write=False)
+    if kept is None:
         raise InputError(f"{place} holds no shard: there is no {FILE} in it.")
-    if found.header.get("shard") is None:
+    if kept.header.get("shard") is None:
         raise InputError(f"{place} holds a whole audit's answers, not a shard's.")
-    if not found.finished:
+    if not kept.finished:
         raise InputError(
-            f"Shard {found.header['shard']} in {place} is not finished: go on with --resume."
+            f"Shard {kept.header['shard']} in {place} is not finished: go on with --resume."
         )
-    try:
-        return ShardJournal(found, shard(found.header["shard"]))
-    except UsageError:
-        raise InputError(f"{place} is of a shard that cannot be: it says no i/n.") from None
+    part = stored_shard(kept)
+    assert part is not None
+    return ShardJournal(kept, part)

@@ -1,27 +1,25 @@
 """From a request to a report: what every command that attacks a model has in common."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from fedaudit.api.errors import InputError, NoEffectError, UsageError
-from fedaudit.api.plugin import AttackContext, Result
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Result
 from fedaudit.api.progress import Progress, no_progress
-from fedaudit.api.records import Target
 from fedaudit.api.templates import PromptTemplate, template
-from fedaudit.audit import attack_runner, environment, evidence
-from fedaudit.audit.access import ModelView, fingerprint, model_views
-from fedaudit.audit.fingerprint import identity, settings
+from fedaudit.audit import environment, evidence
+from fedaudit.audit.fingerprint import RunFingerprint
 from fedaudit.audit.inputs import held_out
-from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
-from fedaudit.audit.inputs.other_members import ALONE, check_files, member_files
-from fedaudit.audit.preflight import adapter_effect, prompt_start
+from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.inputs.other_members import check_files
 from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.config import registry
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.extraction.prefixes import pii_occurrences
 from fedaudit.federation.folder import unchecked_caveats
 from fedaudit.journal.shards import AuditJournal
 from fedaudit.system.files import existing_path
@@ -32,8 +30,7 @@ if TYPE_CHECKING:
     from fedaudit.report.document import Report
     from fedaudit.report.redaction import Redactor
 
-CONTEXT = 50
-"""Tokens of context with which the prompt's beginning is measured."""
+R = TypeVar("R", bound=AuditRequest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +42,19 @@ class Audit:
     audited: AuditTarget
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResults:
+    """What the attacks of an audit found, fit to be seen, and what was measured before them."""
+
+    results: Sequence[Result]
+    effect: Mapping[str, Any]
+    """What the adapter changes."""
+    beginning: Mapping[str, Any] | None
+    """How prompts begin."""
+    spent: Mapping[str, int | None]
+    """What the attacks took of the budget."""
+
+
 Watcher = Callable[[str], Progress]
 
 
@@ -53,11 +63,93 @@ def no_watcher(_title: str) -> Progress:
     return no_progress
 
 
+@dataclass(kw_only=True)
+class AuditPipeline(ABC, Generic[R]):
+    """One run of an audit; each kind of request says what it reads, measures and warns of."""
+
+    request: R
+    audited: AuditTarget
+    fingerprint: RunFingerprint
+    redactor: "Callable[[], Redactor]"
+    watch: Watcher = no_watcher
+    journal: AuditJournal | None = None
+    """The answers that earlier runs were given; it gets those of this one."""
+
+    @staticmethod
+    @abstractmethod
+    def check(request: Any) -> AuditTarget:
+        """Return what is audited, after every check that needs no model."""
+
+    @abstractmethod
+    def read_inputs(self) -> Sequence[InputFile]:
+        """Read the documents; return the files that the report names."""
+
+    @abstractmethod
+    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+        """Ask the model and return what comes of it, masked; `finish_asking` between the two."""
+
+    @abstractmethod
+    def caveats(self) -> Sequence[str]:
+        """Return what a reader should know of the inputs, after what the attacks say."""
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings as the report holds them."""
+        return {**self.fingerprint.settings, "round": self.audited.round}
+
+    @property
+    def form(self) -> PromptTemplate:
+        """The template of the documents: the federation's own, or the one asked for."""
+        federation = self.audited.federation
+        return federation.template if federation else template(self.request.template)
+
+    def finish_asking(self) -> None:
+        """Say that everything was asked; raises PartAsked where that is one shard's part."""
+        if self.journal:
+            self.journal.asked()
+
+    def run(self) -> Audit:
+        """Audit: cheap checks first, then the model, then the attacks."""
+        from fedaudit.report.run_header import build_report
+
+        started = datetime.now(UTC)
+        files = self.read_inputs()
+        engine, base_sha256 = load(self.audited, self.form, self.request, self.journal)
+        measured = self.measure(engine)
+        results, audited = measured.results, self.audited
+        findings = [finding for result in results for finding in result.findings]
+        report = build_report(
+            command=self.request.command,
+            name=self.fingerprint.run,
+            config=self.config(),
+            started=started,
+            **_resumption_facts(self.journal),
+            base=audited.base,
+            adapter=str(audited.adapter) if audited.adapter else None,
+            sha256=self.fingerprint.adapter_sha256 or base_sha256,
+            base_sha256=base_sha256,
+            effect=measured.effect,
+            beginning=measured.beginning,
+            spent=measured.spent,
+            environment=environment.describe(self.request.device),
+            data=[file.row() for file in files],
+            seeds={self.request.purpose: self.request.seed},
+            measurements=[row for result in results for row in result.measurements],
+            findings=evidence.mask_findings(findings, self.redactor),
+            limits=[
+                *(limit for result in results for limit in result.limits),
+                *unchecked_caveats(audited.federation),
+                *self.caveats(),
+            ],
+        )
+        revealed = tuple(leak for result in results for leak in result.revealed)
+        return Audit(report=report, revealed=revealed, audited=audited)
+
+
 def check(request: AuditRequest) -> AuditTarget:
     """Return what is audited, after every check that needs no model.
 
     Raises UsageError for unknown plugins and options and for an attack that is named twice,
-    InputError for files that are not there.
+    InputError for files that are not there and for clients of one name.
     """
     for place, name in enumerate(request.attacks):
         registry.create("attack", name, request.options.get(name))
@@ -71,106 +163,15 @@ def check(request: AuditRequest) -> AuditTarget:
         if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
     check_files(request)
-    return _resolved(request)
-
-
-def _resolved(request: AuditRequest) -> AuditTarget:
+    for name, count in Counter(client.name for client in request.participants).items():
+        if count > 1:
+            raise InputError(f"Two clients are called {name}: each needs a name of its own.")
     audited = resolve(
         request.target, request.adapter, request.round, request.own, request.client, request.others
     )
     if request.keys and not audited.deployment:
         raise UsageError("--key goes with a federation whose model answers through a defence.")
     return audited
-
-
-def run(
-    request: AuditRequest,
-    redactor: Callable[[], "Redactor"],
-    watch: Watcher = no_watcher,
-    kept: AuditJournal | None = None,
-) -> Audit:
-    """Audit what `request` names: cheap checks first, then the model, then the attacks.
-
-    `kept` has the answers that earlier runs were given, and gets those of this one.
-    """
-    from fedaudit.report.run_header import build_report
-
-    started = datetime.now(UTC)
-    attacks = [
-        registry.create("attack", name, request.options.get(name)) for name in request.attacks
-    ]
-    audited = _resolved(request)
-    form = audited.federation.template if audited.federation else template(request.template)
-    attacker = read(request.own, form, request)
-    victim = read(request.others, form, request) if request.others else None
-    tried = [attacker, *([victim] if victim else [])]
-    apart = held_out.read(request, audited, form, tried)
-    members = {
-        name: read(path, form, request) for name, path in member_files(request, audited).items()
-    }
-    control = read(request.control, form, request) if request.control else None
-    files = [*tried, *members.values(), *([control] if control else [])]
-    engine, base_sha256 = load(audited, form, request, kept)
-    results: list[Result] = []
-    found: dict[str, Any] = {}
-    begun: prompt_start.PromptStartScores | None = None
-    everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
-    memory, ways = (
-        attack_runner.response_cache(everywhere),
-        model_views(engine, audited, request.keys),
-    )
-    tries = attack_runner.AttackTries(alone=len(attacks) == 1)
-    for view in ways:
-        # Prompts begin alike under every key, as the first view's adapter expects it.
-        begun = begun or prompt_start.choose_prompt_start(
-            view.engine, view.tuned, pii_occurrences(view.engine, attacker.documents, CONTEXT)
-        )
-        case, measured = prepare(view, audited, attacker, victim, request, watch, begun=begun)
-        case = replace(
-            case,
-            members={name: own.documents for name, own in members.items()},
-            control=control.documents if control else (),
-        )
-        case = apart.given(case) if apart else case
-        results += map(view.within, attack_runner.run(everywhere, case, memory, tries, kept))
-        results += [view.under_no_key.within(tries.make(attack, case)) for attack in once]
-        once = []
-        found = found or measured
-    tries.check()
-    if kept:
-        kept.asked()
-    documents = [one for file in files for one in file.documents]
-    names = [str(value) for view in ways for value in view.scope.values()]
-    results = evidence.mask_results(results, documents, redactor, names)
-    report = build_report(
-        command=request.command,
-        name=identity(request, audited),
-        config={**settings(request), "round": audited.round},
-        started=started,
-        **resumption_facts(kept),
-        base=audited.base,
-        adapter=str(audited.adapter) if audited.adapter else None,
-        sha256=fingerprint(audited) or base_sha256,
-        base_sha256=base_sha256,
-        **found,
-        spent={"queries": attack_runner.count_queries(results, memory, ways)},
-        environment=environment.describe(request.device),
-        data=[file.row() for file in (*files, *([apart.file] if apart else []))],
-        seeds={request.purpose: request.seed},
-        measurements=[row for result in results for row in result.measurements],
-        findings=evidence.mask_findings(
-            [f for result in results for f in result.findings], redactor
-        ),
-        limits=[
-            *(limit for result in results for limit in result.limits),
-            *unchecked_caveats(audited.federation),
-            *(apart.limits if apart else ()),
-            *reading_caveats(files),
-            *([ALONE] if victim and not members else []),
-        ],
-    )
-    revealed = tuple(leak for result in results for leak in result.revealed)
-    return Audit(report=report, revealed=revealed, audited=audited)
 
 
 def load(
@@ -207,43 +208,7 @@ def load(
     return engine, known.sha256
 
 
-def prepare(
-    view: ModelView,
-    audited: AuditTarget,
-    attacker: InputFile,
-    victim: InputFile | None,
-    request: AuditRequest,
-    watch: Watcher,
-    *,
-    begun: prompt_start.PromptStartScores,
-) -> tuple[AttackContext, dict[str, Any]]:
-    """Return the case for the attacks, and what was measured of the target before any of them."""
-    base = Target(name="base")
-    changed = None
-    if audited.adapter:
-        try:
-            changed = adapter_effect.measure(view.engine, view.tuned, base, attacker.documents)
-        except NoEffectError:
-            # Some adapter of several may do nothing; the one that a right key opens must not.
-            if not view.scope or view.authorised:
-                raise
-    case = AttackContext(
-        engine=view.engine,
-        tuned=view.tuned,
-        base=base if audited.adapter else None,
-        attacker=attacker.documents,
-        victim=victim.documents if victim else None,
-        seed=request.seed,
-        beginning=begun.chosen,
-        detector=registry.create(
-            "detector", request.detector, request.options.get(request.detector)
-        ),
-        progress=watch,
-    )
-    return case, {"effect": adapter_effect.table(changed), "beginning": begun.table()}
-
-
-def resumption_facts(kept: AuditJournal | None) -> dict[str, Any]:
+def _resumption_facts(kept: AuditJournal | None) -> dict[str, Any]:
     """Return what a report says of the runs that this one goes on with."""
     if kept is None:
         return {}

@@ -1,4 +1,4 @@
-"""Requests: what `fedaudit extract` and `fedaudit infer` are asked to do, and what both have."""
+"""Requests: what `fedaudit extract` and `fedaudit infer` are asked to do, and what all have."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -6,14 +6,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fedaudit.audit.inputs.clients import ClientData
+
+BUDGET = 10_000
+"""The paper's: so many random prefixes of each attacker (FedPII, section 5.3)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest(ABC):
-    """What a command was asked to do; each command adds the files that it takes."""
+    """What a command was asked to do; each command adds the files that it takes.
 
+    Raises ValueError for a number that is too small.
+    """
+
+    kind: ClassVar[str]
+    """By what name a journal holds it."""
     command: ClassVar[str]
     purpose: ClassVar[str]
     """What the report's seed seeds."""
+    least: ClassVar[Mapping[str, int]] = {"batch_size": 0}
+    """The smallest value of each number that has one."""
 
     attacks: tuple[str, ...]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -39,10 +51,20 @@ class AuditRequest(ABC):
     engine: str = "local"
     """Where the model is asked: "local[:N]" on this machine, "ray[:N]" on a Ray cluster."""
 
+    def __post_init__(self) -> None:
+        for name, smallest in self.least.items():
+            if getattr(self, name) < smallest:
+                raise ValueError(f"{name} must be {smallest} or more.")
+
     @property
     @abstractmethod
     def own(self) -> Path:
         """The attacker's own documents."""
+
+    @property
+    def participants(self) -> tuple[ClientData, ...]:
+        """The clients that take part, where they are more than an attacker and a victim."""
+        return ()
 
     @property
     def others(self) -> Path | None:
@@ -59,6 +81,7 @@ class AuditRequest(ABC):
 class ExtractionRequest(AuditRequest):
     """What `fedaudit extract` was asked to do."""
 
+    kind: ClassVar[str] = "extract"
     command: ClassVar[str] = "extract"
     purpose: ClassVar[str] = "extraction"
 
@@ -84,9 +107,35 @@ class ExtractionRequest(AuditRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CrossClientRequest(AuditRequest):
+    """What `fedaudit extract --matrix` was asked to do."""
+
+    kind: ClassVar[str] = "cross_client"
+    command: ClassVar[str] = "extract"
+    purpose: ClassVar[str] = "extraction"
+    least: ClassVar[Mapping[str, int]] = {"batch_size": 0, "budget": 1}
+
+    attacks: tuple[str, ...] = ("contextual",)
+    clients: tuple[ClientData, ...]
+    budget: int = BUDGET
+    """How many prefixes of each attacker are asked, drawn at random from those of a multiset."""
+
+    @property
+    def own(self) -> Path:
+        """The documents of the first client, by which the federation is found."""
+        return Path(self.clients[0].path)
+
+    @property
+    def participants(self) -> tuple[ClientData, ...]:
+        """All clients: each is the attacker once."""
+        return self.clients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceRequest(AuditRequest):
     """What `fedaudit infer` was asked to do."""
 
+    kind: ClassVar[str] = "infer"
     command: ClassVar[str] = "infer"
     purpose: ClassVar[str] = "inference"
 

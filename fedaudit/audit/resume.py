@@ -1,6 +1,5 @@
 """Going on with an audit that was stopped, and what a stopped audit leaves."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -9,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit import environment
-from fedaudit.audit import fingerprint as identity
-from fedaudit.audit.access import fingerprint
+from fedaudit.audit.fingerprint import RunFingerprint, describe_changes
+from fedaudit.audit.stored_request import from_table, to_table
 from fedaudit.audit.target import AuditTarget
 from fedaudit.journal import journal
 from fedaudit.journal.journal import FILE, Journal
-from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal
+from fedaudit.journal.shards import AuditJournal, Shard, ShardJournal, shard
 
 if TYPE_CHECKING:
     from fedaudit.audit.request import AuditRequest
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 @contextmanager
 def open_journal(
     request: "AuditRequest",
-    audited: AuditTarget,
+    fingerprint: RunFingerprint,
     place: Path,
     *,
     resume: bool = False,
-    shard: Shard | None = None,
+    part: Shard | None = None,
 ) -> Iterator[AuditJournal]:
     """Give what an audit into `place` keeps: its journal there, or a new one.
 
@@ -36,46 +35,69 @@ def open_journal(
     audit or shard, and for an unfinished one that is not to be resumed.
     """
     header = {
-        "run": identity.identity(request, audited),
-        "command": request.command,
-        "config": identity.run_facts(request, audited),
-        "shard": str(shard) if shard else None,
-        "words": sys.argv[1:],
+        "run": fingerprint.run,
+        "request": to_table(request),
+        "config": fingerprint.facts,
+        "shard": str(part) if part else None,
         "device": environment.machine_facts(request.device),
     }
     begun = (place / FILE).exists() or was_stopped(place)  # perhaps before it was told anything
-    found = journal.load(place, write=True)
+    kept = journal.load(place, write=True)
     try:
-        if found is not None:
-            _check(found, header, resume=resume)
+        if kept is not None:
+            _check(kept, header, resume=resume)
         elif resume and not begun:
-            raise UsageError(f"There is no unfinished audit in {place} to resume.")
-        found = found or Journal(place, header)
-        yield AuditJournal((ShardJournal(found, shard or Shard()),))
+            raise _nothing(place)
+        kept = kept or Journal(place, header)
+        yield AuditJournal((ShardJournal(kept, part or Shard()),))
     finally:
-        if found is not None:
-            found.close()
+        if kept is not None:
+            kept.close()
 
 
-def _check(found: Journal, header: Mapping[str, Any], *, resume: bool) -> None:
+def stored_run(place: Path) -> tuple["AuditRequest", Shard | None]:
+    """Return what was asked of the audit whose journal is in a folder, and of which shard.
+
+    Raises UsageError where there is no journal, and InputError for one that holds no request.
+    """
+    kept = journal.load(place, write=False)
+    if kept is None:
+        raise _nothing(place)
+    return from_table(kept.header.get("request", {}), place), stored_shard(kept)
+
+
+def stored_shard(kept: Journal) -> Shard | None:
+    """Return the shard that a journal is of; None for a whole audit, InputError for no shard."""
+    name = kept.header.get("shard")
+    try:
+        return None if name is None else shard(name)
+    except UsageError:
+        raise InputError(f"{kept.place} is of a shard that cannot be: it says no i/n.") from None
+
+
+def _nothing(place: Path) -> UsageError:
+    return UsageError(f"There is no unfinished audit in {place} to resume.")
+
+
+def _check(kept: Journal, header: Mapping[str, Any], *, resume: bool) -> None:
     """Refuse the journal of another audit, and one that nobody asked to go on with."""
-    differing = identity.describe_changes(header["config"], found.header.get("config", {}))
+    differing = describe_changes(header["config"], kept.header.get("config", {}))
     if differing:
         raise InputError(
-            f"{found.place} holds the answers of another audit: {differing}. Choose another "
-            f"--out, or remove {found.path}."
+            f"{kept.place} holds the answers of another audit: {differing}. Choose another "
+            f"--out, or remove {kept.path}."
         )
-    if header["shard"] != found.header.get("shard"):
+    if header["shard"] != kept.header.get("shard"):
         whole = "a whole audit"
         raise InputError(
-            f"{found.place} holds the answers of {_shard(found.header['shard'], whole)}, not of "
+            f"{kept.place} holds the answers of {_shard(kept.header['shard'], whole)}, not of "
             f"{_shard(header['shard'], whole)}: choose another --out."
         )
     if not resume:
-        state = "finished: fedaudit merge puts shards together" if found.finished else "unfinished"
+        state = "finished: fedaudit merge puts shards together" if kept.finished else "unfinished"
         raise InputError(
-            f"{found.place} holds this very audit, {state}. Go on with --resume, or remove "
-            f"{found.path} to begin again."
+            f"{kept.place} holds this very audit, {state}. Go on with --resume, or remove "
+            f"{kept.path} to begin again."
         )
 
 
@@ -92,7 +114,11 @@ def was_stopped(place: Path) -> bool:
 
 
 def interrupted_report(
-    request: "AuditRequest", audited: AuditTarget, started: datetime, kept: AuditJournal
+    request: "AuditRequest",
+    audited: AuditTarget,
+    fingerprint: RunFingerprint,
+    started: datetime,
+    kept: AuditJournal,
 ) -> "Report":
     """Return the report of an audit that was stopped: no numbers, and how to go on."""
     from fedaudit.report.run_header import build_report
@@ -101,12 +127,12 @@ def interrupted_report(
     return build_report(
         status="interrupted",
         command=request.command,
-        name=identity.identity(request, audited),
-        config={**identity.settings(request), "round": audited.round},
+        name=fingerprint.run,
+        config={**fingerprint.settings, "round": audited.round},
         started=started,
         base=audited.base,
         adapter=str(audited.adapter) if audited.adapter else None,
-        sha256=fingerprint(audited),
+        sha256=fingerprint.adapter_sha256,
         resumed_from=kept.resumed,
         environment=environment.describe(request.device),
         data=[],

@@ -19,9 +19,7 @@ from fedaudit.cli.options import (
     Json,
     Key,
     Out,
-    Parts,
     Quiet,
-    RecheckHere,
     Resume,
     Reveal,
     Round,
@@ -110,8 +108,6 @@ def extract(
     engine: Engine = "local",
     shard: Shard = None,
     resume: Resume = False,
-    part: Parts = None,
-    recheck: RecheckHere = 1.0,
     quiet: Quiet = False,
 ) -> int:
     """Pull personal data out of a model and say how much of it training put there.
@@ -147,18 +143,15 @@ def extract(
         raise UsageError(f"What is {more[0]}? Every file stands behind an option.")
     files = [*(clients or ()), *(more or ())]
     shown: dict[str, Any] = {"out": out, "json": json, "reveal": reveal, "quiet": quiet}
-    shown |= {"resume": resume, "shard": shard, "parts": part or (), "recheck": recheck}
+    shown |= {"resume": resume, "shard": shard}
     if matrix:
         _everybody(
             {"--prefixes": prefixes, "--victim": victim, "--member": member, "--held-out": held_out}
         )
         return _every_pair(asked, files, budget, **shown)
     own = _one(prefixes, files, budget)
-    estimators.check(chosen, options, victim=victim)
     from fedaudit.audit.request import ExtractionRequest
 
-    if victim is None and (member or control):
-        raise UsageError(f"{'--member' if member else '--control'} goes with --victim.")
     request = ExtractionRequest(
         prefixes=own, victim=victim, members=tuple(member or ()), held_out=held_out, **asked
     )
@@ -169,16 +162,12 @@ def _every_pair(
     asked: Mapping[str, Any], files: Sequence[Path], budget: int | None, **shown: Any
 ) -> int:
     """Audit every client as attacker on every other one."""
-    from fedaudit.audit import cross_client
     from fedaudit.audit.inputs.clients import list_clients
+    from fedaudit.audit.request import BUDGET, CrossClientRequest
 
     clients = list_clients(asked["target"], files)
-    request = cross_client.CrossClientRequest(
-        clients=clients, budget=budget or cross_client.BUDGET, **asked
-    )
-    return attacking.run_audit(
-        request, by=cross_client, clients=[client.name for client in clients], **shown
-    )
+    request = CrossClientRequest(clients=clients, budget=budget or BUDGET, **asked)
+    return attacking.run_audit(request, **shown)
 
 
 def _everybody(named: Mapping[str, object]) -> None:

@@ -16,9 +16,7 @@ from fedaudit.cli.options import (
     Json,
     Key,
     Out,
-    Parts,
     Quiet,
-    RecheckHere,
     Resume,
     Reveal,
     Round,
@@ -60,8 +58,6 @@ def infer(
     engine: Engine = "local",
     shard: Shard = None,
     resume: Resume = False,
-    part: Parts = None,
-    recheck: RecheckHere = 1.0,
     quiet: Quiet = False,
 ) -> int:
     """Mask personal data in sentences and see how often the model picks it among candidates.
@@ -98,6 +94,4 @@ def infer(
         quiet=quiet,
         resume=resume,
         shard=shard,
-        parts=part or (),
-        recheck=recheck,
     )

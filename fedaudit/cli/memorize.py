@@ -17,9 +17,7 @@ from fedaudit.cli.options import (
     Engine,
     Json,
     Out,
-    Parts,
     Quiet,
-    RecheckHere,
     Resume,
     Reveal,
     Round,
@@ -112,8 +110,6 @@ def memorize(
     engine: Engine = "local",
     shard: Shard = None,
     resume: Resume = False,
-    part: Parts = None,
-    recheck: RecheckHere = 1.0,
     quiet: Quiet = False,
 ) -> int:
     """Measure whose texts a federation's model continues, word for word or in idea, and for whom.
@@ -121,8 +117,6 @@ def memorize(
     Options of the scorer of paraphrases and of the detector, which then finds entities, are set as
     --set NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
     """
-    from fedaudit.audit.memorization import pipeline as measure
-
     options = _options(set_, (detector, paraphraser))
     protocol = {
         "sample": sample,
@@ -157,16 +151,12 @@ def memorize(
     request = _request(run or [], clients or [], target, protocol, asked)
     return run_audit(
         request,
-        by=measure,
-        clients=[client.name for client in request.clients],
         out=out,
         json=json,
         reveal=reveal,
         quiet=quiet,
         resume=resume,
         shard=shard,
-        parts=part or (),
-        recheck=recheck,
     )
 
 

@@ -9,7 +9,6 @@ from fedaudit.cli.options import Device, Json, Out, Quiet, Recheck, Reveal
 
 
 def merge(
-    context: typer.Context,
     parts: Annotated[
         list[Path], typer.Argument(metavar="PART PART ...", help="The folders of all shards.")
     ],
@@ -25,14 +24,10 @@ def merge(
     The data and the model are read again from where the shards read them. What a shard has asked is
     asked again of a random sample alone, to see that the shard holds what the model says.
     """
-    from fedaudit.audit import merge
-    from fedaudit.cli.exit_handling import invoke_command
+    from fedaudit.audit.session import AuditSession
+    from fedaudit.cli.audit_runner import run_session
 
-    command, *given = merge.words(parts)
-    words = [command, "--device", device, "--recheck", str(recheck)]
-    words += [word for part in parts for word in ("--part", str(part))]
-    words += [w for name, to in (("--out", out), ("--json", json)) if to for w in (name, str(to))]
-    words += [name for name, on in (("--reveal", reveal), ("--quiet", quiet)) if on]
-    # The shard's own words last: among them may be a "--", behind which nothing is an option.
-    words += given
-    return invoke_command(context.find_root().command, words)
+    session = AuditSession.merge(
+        parts, out, recheck=recheck / 100, device=device, copy=json, reveal=reveal
+    )
+    return run_session(session, quiet=quiet)

@@ -81,13 +81,6 @@ Shard = Annotated[
         "--shard", metavar="I/N", help="Ask only part I of N; `merge` puts the parts together."
     ),
 ]
-
-Parts = Annotated[
-    list[Path] | None,
-    typer.Option("--part", help="A shard whose answers are merged.", hidden=True),
-]
-
-
 Recheck = Annotated[
     float,
     typer.Option(
@@ -97,10 +90,6 @@ Recheck = Annotated[
         min=0,
         max=100,
     ),
-]
-RecheckHere = Annotated[
-    float,
-    typer.Option("--recheck", min=0, max=100, hidden=True, help="As in merge, which gives it."),
 ]
 
 

@@ -6,11 +6,15 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, Union
 
 from fedaudit.api.errors import UsageError, unknown_name_error
 
 T = TypeVar("T")
+
+_SPELT: dict[Any, Any] = {float: int | float, Path: str | Path}
+"""Of what types a value may be that stands for another: TOML and JSON have no paths."""
 
 
 def build(cls: type[T], table: Mapping[str, Any], what: str) -> T:
@@ -53,6 +57,8 @@ def _fit(hint: Any, value: Any, what: str) -> Any:
         return value
     if not _accepts(hint, value):
         raise _wrong_type(hint, value, what)
+    if hint is Path:
+        return Path(value)
     return _finite(value, what) if hint is float else value
 
 
@@ -90,8 +96,8 @@ def _accepts(hint: Any, value: Any) -> bool:
         return hint is Any or value is None
     if isinstance(value, bool):
         return hint is bool
-    if hint is float:
-        return isinstance(value, int | float)
+    if hint in _SPELT:
+        return isinstance(value, _SPELT[hint])
     wide = isinstance(hint, type) and dataclasses.is_dataclass(hint)
     return isinstance(value, Mapping | hint if wide else hint)
 

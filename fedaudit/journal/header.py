@@ -26,10 +26,9 @@ class JournalHeader:
     run: str
     config: Mapping[str, str]
     """What the answers depend on, by name, as JSON spells it."""
-    command: str = ""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """What was asked of the audit, as `fedaudit.audit.stored_request` reads it."""
     shard: str | None = None
-    words: tuple[str, ...] = ()
-    """The command line of the audit."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What the answers depend on and was known late."""
     device: str | None = None

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import template
-from fedaudit.audit import cross_client, pipeline
 from fedaudit.audit.inputs.clients import list_clients
 from fedaudit.audit.pipeline import Audit, Watcher
-from fedaudit.audit.request import ExtractionRequest
+from fedaudit.audit.request import CrossClientRequest, ExtractionRequest
+from fedaudit.audit.session import run_audit
 from fedaudit.config import registry
 from fedaudit.config.profile import Variant
 from fedaudit.data import corpus
@@ -38,14 +38,14 @@ def audit_variant(
         return
     common = _common(variant, place, config)
     if variant.matrix:
-        request = cross_client.CrossClientRequest(clients=list_clients(str(place), ()), **common)
-        yield cross_client.run(request, lambda: redactor, watch).report
+        request = CrossClientRequest(clients=list_clients(str(place), ()), **common)
+        yield run_audit(request, redactor, watch).report
     elif variant.clients:
         yield from _each(variant, place, config, common, redactor, watch)
     else:
         own = place / f"data/{variant.attacker}.jsonl"
         asked = ExtractionRequest(prefixes=own, victim=_victims(variant, place, config), **common)
-        audit = pipeline.run(asked, lambda: redactor, watch)
+        audit = run_audit(asked, redactor, watch)
         extra = _frequencies(place, config, audit) if config.defenses else ()
         yield replace(audit.report, measurements=[*audit.report.measurements, *extra])
 
@@ -119,7 +119,7 @@ def _each(
             common = {**common, **_alone(variant, place, config, client)}
             request = ExtractionRequest(prefixes=data, client=asked, **common)
             where = {"client": client, **({"records": name} if name else {})}
-            yield _within(where, pipeline.run(request, lambda: redactor, watch).report)
+            yield _within(where, run_audit(request, redactor, watch).report)
 
 
 def _alone(variant: Variant, place: Path, config: Simulation, client: str) -> dict[str, str]:

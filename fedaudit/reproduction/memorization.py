@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from fedaudit.api.errors import TooShortError
 from fedaudit.audit import environment
-from fedaudit.audit.memorization import measurements, pipeline
+from fedaudit.audit.memorization import measurements
 from fedaudit.audit.memorization.clients import client_files
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.pipeline import Watcher
+from fedaudit.audit.session import run_audit
 from fedaudit.config.options import build
 from fedaudit.config.profile import Variant
 from fedaudit.simulation.config import Simulation
@@ -45,7 +46,7 @@ def measure_memorization(
     )
     started = datetime.now(UTC)
     try:
-        yield pipeline.run(request, lambda: redactor, watch).report
+        yield run_audit(request, redactor, watch).report
     except TooShortError as error:
         yield _unmeasured(variant.name, request, started, str(error))
 

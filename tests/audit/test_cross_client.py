@@ -14,8 +14,10 @@ from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document, PiiSpan, Target
 from fedaudit.audit import cross_client
 from fedaudit.audit.access import ModelView
-from fedaudit.audit.cross_client import Attacker, CrossClientRequest, attack_all
+from fedaudit.audit.cross_client import Attacker, attack_all
 from fedaudit.audit.inputs.clients import ClientData, list_clients
+from fedaudit.audit.request import CrossClientRequest
+from fedaudit.audit.session import run_audit
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation import manifest as manifests
@@ -302,7 +304,7 @@ def test_only_attacks_that_ask_prefixes(federation):
 
 
 def test_the_audit_of_a_federation(federation):
-    audit = cross_client.run(request(federation), lambda: Redactor(bytes(32)))
+    audit = run_audit(request(federation), Redactor(bytes(32)))
     report = audit.report.to_json()
     validate(report)
     rows = [r for r in report["measurements"] if r["metric"] == "coverage"]
@@ -321,32 +323,33 @@ def test_the_audit_of_a_federation(federation):
 
 
 def test_its_id_follows_from_every_clients_file(federation, tmp_path):
-    from fedaudit.audit.fingerprint import identity
+    from fedaudit.audit.fingerprint import compute_fingerprint
 
     one = request(federation)
     audited = cross_client.check(one)
     other = replace(
         one, clients=(one.clients[0], ClientData(name="c1", path=one.clients[1].path, sha256="0"))
     )
-    assert identity(one, audited) == identity(request(federation), audited)
-    assert len({identity(x, audited) for x in (one, other, replace(one, budget=21))}) == 3
+
+    def identity(asked):
+        return compute_fingerprint(asked, audited).run
+
+    assert identity(one) == identity(request(federation))
+    assert len({identity(x) for x in (one, other, replace(one, budget=21))}) == 3
 
 
 def test_nobody_has_pii(federation, tmp_path):
     bare = Document(id="d", text="There is nothing personal in this sentence.", pii=())
     files = [lines(tmp_path / f"{n}.jsonl", bare) for n in "xy"]
     with pytest.raises(InputError, match="No client's documents hold PII"):
-        cross_client.run(
-            request(federation, clients=list_clients(None, files)), lambda: Redactor(bytes(32))
-        )
+        run_audit(request(federation, clients=list_clients(None, files)), Redactor(bytes(32)))
 
 
 def test_a_tuned_copy_is_made_for_each_attacker(federation, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     options = {"laft": {"samples": 1, "pairs": 4, "rank": 2, "new_tokens": 2}}
-    audit = cross_client.run(
-        request(federation, attacks=("laft",), options=options, budget=5),
-        lambda: Redactor(bytes(32)),
+    audit = run_audit(
+        request(federation, attacks=("laft",), options=options, budget=5), Redactor(bytes(32))
     )
     assert len(list((tmp_path / "fedaudit/tuned").iterdir())) == 2
     told = [limit for limit in audit.report.limits if "tuned on 4 pairs" in limit]
@@ -365,7 +368,7 @@ def test_a_kind_of_pii_that_one_client_lacks_ends_no_matrix(federation, tmp_path
     def audited(labels):
         options = {"laft": {**small, "labels": labels}}
         one = request(federation, clients=clients, attacks=("laft",), options=options)
-        rows = cross_client.run(one, lambda: Redactor(bytes(32))).report.measurements
+        rows = run_audit(one, Redactor(bytes(32))).report.measurements
         return {
             (r.scope["attacker"], r.scope["victim"]): r.n if r.value is not None else r.reason
             for r in rows

@@ -3,8 +3,9 @@
 import pytest
 
 from fedaudit.api.errors import UsageError
-from fedaudit.audit.pipeline import check, run
+from fedaudit.audit.attack_pipeline import check
 from fedaudit.audit.request import ExtractionRequest
+from fedaudit.audit.session import run_audit
 from fedaudit.engine.local import LocalEngine
 from fedaudit.report.document import validate
 from fedaudit.report.redaction import Redactor
@@ -35,7 +36,7 @@ def audited(federation, monkeypatch):
             target=str(federation.path),
             device="cpu",
         )
-        report = run(request, lambda: Redactor(bytes(range(32)))).report
+        report = run_audit(request, Redactor(bytes(range(32)))).report
         return report, list(asked)
 
     return audit

@@ -50,9 +50,9 @@ def test_an_audit_goes_on_with_another_engine(tmp_path):
         ExtractionRequest(prefixes=tmp_path / "a.jsonl", engine=engine)
         for engine in ("local", "ray:2", "local:2")
     ]
-    facts = [fingerprint.run_facts(request, audited) for request in requests]
-    assert facts[0] == facts[1] == facts[2]
-    assert len({fingerprint.identity(request, audited) for request in requests}) == 1
+    found = [fingerprint.compute_fingerprint(request, audited) for request in requests]
+    assert found[0].facts == found[1].facts == found[2].facts
+    assert len({one.run for one in found}) == 1
 
 
 def test_a_federation_is_the_same_wherever_it_was_trained():

@@ -237,8 +237,9 @@ def test_broken_records_are_refused(run, sharded, packed):
     "head",
     [
         lambda header: [],
-        lambda header: {**header, "words": [1]},
-        lambda header: {**header, "words": None},
+        lambda header: {**header, "request": [1]},
+        lambda header: {**header, "request": None},
+        lambda header: {**header, "words": ["extract"]},
         lambda header: {**header, "config": {"seed": 7}},
         lambda header: {**header, "facts": 7},
         lambda header: {**header, "shard": "7/2"},
@@ -270,6 +271,8 @@ def test_a_shard_cannot_turn_the_check_off(run, sharded):
     parts = sharded("one attack")
     for part in parts:
         forged(
-            part, fewer, lambda header: {**header, "words": [*header["words"], "--recheck", "0"]}
+            part,
+            fewer,
+            lambda header: {**header, "request": {**header["request"], "recheck": 0.0}},
         )
-    run.refused(3, "merge", *parts, "--recheck", "100", says="does not hold what the model")
+    run.refused(3, "merge", *parts, "--recheck", "100", says="holds no request")

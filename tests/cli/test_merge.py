@@ -233,7 +233,7 @@ def test_of_many_missing_shards_a_few_are_named(here, run):
 
 
 def test_only_what_can_be_shared_out_is_repeated(here, run):
-    said = {"run": "r", "config": {}, "shard": "1/1", "words": ["scrub", "a"]}
+    said = {"run": "r", "config": {}, "shard": "1/1", "request": {"kind": "scrub"}}
     made = journal.Journal(Path("part"), said)
     made.finish()
     run.refused(3, "merge", "part", says="part is of the command 'scrub', which has no shards")

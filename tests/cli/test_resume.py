@@ -268,6 +268,16 @@ def test_there_must_be_something_to_resume(stopped, refused):
     assert not (stopped / "new").exists()
 
 
+def test_the_folder_of_an_earlier_version_is_named(stopped, refused, tmp_path):
+    here = tmp_path / "here"
+    shutil.copytree(stopped, here)
+    path = here / "again" / journal.FILE
+    path.write_bytes(path.read_bytes().replace(journal.FIRST, journal.EARLIER[0], 1))
+    says = r"again/journal\.bin is of an earlier version of fedaudit.*remove it and begin again"
+    refused(3, "--out", "again", "--resume", cwd=here, says=says)
+    refused(3, "--out", "again", cwd=here, says=says)
+
+
 def test_a_damaged_journal_goes_on_from_where_it_is_whole(stopped, tmp_path):
     here = tmp_path / "here"
     shutil.copytree(stopped, here)

@@ -34,7 +34,12 @@ from fedaudit.attribution.owner import scoring
 from fedaudit.attribution.owner.worker_pool import DetectionJob, DetectionPool, Machine
 from fedaudit.attribution.pipeline import participants, truth_of
 from fedaudit.attribution.server import dry_run, estimation, ledger, query_plan, sums_log
-from fedaudit.audit import deployment, merge
+from fedaudit.audit import deployment, merge, resume, stored_request
+from fedaudit.audit.fingerprint import compute_fingerprint
+from fedaudit.audit.inputs.clients import read_clients
+from fedaudit.audit.memorization.request import MemorizationRequest
+from fedaudit.audit.request import CrossClientRequest, ExtractionRequest
+from fedaudit.audit.session import PIPELINES
 from fedaudit.audit.target import resolve
 from fedaudit.cli.simulate import settings
 from fedaudit.config import profile, registry
@@ -331,14 +336,23 @@ def _read_records(folder: Path) -> None:
 
 
 def _shards(folder: Path) -> None:
-    words = ["extract", "--prefixes", "own.jsonl", "--target", "fedaudit-nano"]
-    for number in (1, 2):
+    own = [folder / f"{name}.jsonl" for name in ("a", "b")]
+    for path in own:
+        path.write_text('{"text": "Ann Lee of York", "pii": []}\n')
+    clients = read_clients([(path.stem, path) for path in own])
+    nano: dict[str, Any] = {"target": "fedaudit-nano", "options": {"superset": {"samples": 3}}}
+    requests = (
+        ExtractionRequest(prefixes=own[0], victim=own[1], attacks=("superset",), **nano),
+        ExtractionRequest(prefixes=own[0], victim=own[1], attacks=("superset",), **nano),
+        MemorizationRequest(clients=clients, **nano),
+        CrossClientRequest(clients=clients, attacks=("superset",), **nano),
+    )
+    for number, request in enumerate(requests, 1):
         header = {
             "run": "0" * 12,
-            "command": "extract",
+            "request": stored_request.to_table(request),
             "config": {"seed": "0", "attacks.superset.samples": "3", "prefixes": '"own.jsonl"'},
-            "shard": f"{number}/2",
-            "words": words,
+            "shard": f"{number}/2" if number < 3 else None,
         }
         made = Journal(folder / str(number), header)
         stream = made.stream("a pass")
@@ -350,7 +364,12 @@ def _shards(folder: Path) -> None:
 
 def _read_shards(folder: Path) -> None:
     places = [folder / "1", folder / "2"]
-    merge.words(places)
+    asked = [
+        merge.merged_request(merge.read_shards(places), "cpu"),
+        *(resume.stored_run(folder / name)[0] for name in ("1", "3", "4")),
+    ]
+    for request in asked:
+        compute_fingerprint(request, PIPELINES[type(request)].check(request))
     for place in places:
         found = journal.load(place, write=False)
         assert found is not None
@@ -552,7 +571,10 @@ MANIFEST = {f"fed/{manifest.NAME}": structured}
 LORA = {f"lora/{adapters.CONFIG}": structured, f"lora/{adapters.WEIGHTS}": tensors}
 JSON = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 BASE = {**{f"base/{name}": structured for name in JSON}, "base/model.safetensors": tensors}
-JOURNAL = {"1/journal.bin": journals, "1/journal.key": mutations.flipped}
+JOURNAL = {
+    **{f"{number}/journal.bin": journals for number in (1, 3, 4)},
+    "1/journal.key": mutations.flipped,
+}
 BUNDLE = tuple(
     f"bundle/{name}"
     for name in (bundle.NAME, bundle.MARKS, bundle.SCORES, bundle.REPORT, bundle.COMMITMENTS)

@@ -1,6 +1,6 @@
 """Who takes part in a federation whose clients' documents are at hand."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,14 +30,25 @@ def list_clients(target: str | None, files: Sequence[Path]) -> tuple[ClientData,
         named = {str(path): path for path in files}
         if len(named) < len(files):
             raise InputError("A client's file is named twice: each client needs its own.")
-    if len(named) < 2:
+    check_count(named)
+    return read_clients(list(named.items()))
+
+
+def check_count(clients: Collection[object]) -> None:
+    """Raise InputError unless there is somebody to attack for every client."""
+    if len(clients) < 2:
         raise InputError("A matrix needs two clients or more: with one there is nobody to attack.")
-    for path in named.values():
+
+
+def read_clients(files: Sequence[tuple[str, Path]]) -> tuple[ClientData, ...]:
+    """Return the clients of named files, with what the files hold now.
+
+    Raises InputError for a file that is none.
+    """
+    for _, path in files:
         if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")
-    return tuple(
-        ClientData(name=name, path=str(path), sha256=sha256(path)) for name, path in named.items()
-    )
+    return tuple(ClientData(name=name, path=str(path), sha256=sha256(path)) for name, path in files)
 
 
 def _of_federation(target: str | None) -> dict[str, Path]:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.audit.inputs.clients import ClientData
+from fedaudit.audit.inputs.clients import ClientData, read_clients
 from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.target import RUNS
 from fedaudit.data import corpus
 from fedaudit.federation.folder import is_federation, latest, open_federation
-from fedaudit.system.files import existing_path, sha256
+from fedaudit.system.files import existing_path
 
 
 def client_files(place: Path | None, files: Sequence[Path]) -> tuple[ClientData, ...]:
@@ -22,14 +22,13 @@ def client_files(place: Path | None, files: Sequence[Path]) -> tuple[ClientData,
     """
     named = [(path.stem, path) for path in files] if files else _of_federation(place)
     for _, path in named:
-        if not existing_path(path, "file").is_file():
-            raise InputError(f"{path} is no regular file; a JSONL file is needed.")
+        existing_path(path, "file")  # samefile would say it in other words
     for name, path in named:
         if sum(path.samefile(other) for _, other in named) > 1:
             raise InputError(f"{path} is named twice: each client ({name}) needs its own file.")
     if len({name for name, _ in named}) < len(named):
         named = [(str(path), path) for _, path in named]
-    return tuple(ClientData(name=name, path=str(path), sha256=sha256(path)) for name, path in named)
+    return read_clients(named)
 
 
 def _of_federation(place: Path | None) -> list[tuple[str, Path]]:

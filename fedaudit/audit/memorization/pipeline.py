@@ -5,19 +5,16 @@ suffix of k (Udsa et al. 2025, "Exploring cross-client memorization of training 
 language models for federated learning"). `fedaudit.metrics.overlap` says what is like what.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.errors import InputError, TooShortError, UsageError
 from fedaudit.api.plugin import Paraphraser, PiiDetector, Result
 from fedaudit.api.records import Measurement, Target
-from fedaudit.api.templates import template
-from fedaudit.audit import environment, evidence, pipeline
-from fedaudit.audit import fingerprint as identity
-from fedaudit.audit.access import fingerprint
-from fedaudit.audit.inputs.files import reading_caveats
+from fedaudit.audit import evidence, pipeline
+from fedaudit.audit.inputs.files import InputFile, reading_caveats
 from fedaudit.audit.memorization import (
     comparison,
     findings,
@@ -32,19 +29,18 @@ from fedaudit.audit.memorization.matching import Clients, ModelContinuations
 from fedaudit.audit.memorization.measurements import ModelMatches
 from fedaudit.audit.memorization.options import Protocol
 from fedaudit.audit.memorization.request import MemorizationRequest
-from fedaudit.audit.pipeline import Audit, Watcher, no_watcher
+from fedaudit.audit.pipeline import AuditPipeline, AuditResults, Watcher
 from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.extraction.prefixes import PiiOccurrence
-from fedaudit.federation.folder import unchecked_caveats
 from fedaudit.journal.caching_engine import CachingEngine
-from fedaudit.journal.shards import AuditJournal
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 from fedaudit.metrics.overlap.sentences import has_han
 
 if TYPE_CHECKING:
-    from fedaudit.report.redaction import Redactor
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.parallel.engine import ParallelEngine
 
 KNOWN = 32
 """Tokens of a known text by which the prompts' beginning is chosen."""
@@ -75,78 +71,88 @@ def check(request: MemorizationRequest) -> AuditTarget:
     return audited
 
 
-def run(
-    request: MemorizationRequest,
-    redactor: Callable[[], "Redactor"],
-    watch: Watcher = no_watcher,
-    kept: AuditJournal | None = None,
-) -> Audit:
-    """Measure what `request` names and return the report; `kept` is what earlier runs were told."""
-    from fedaudit.report.run_header import build_report
+@dataclass(kw_only=True)
+class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
+    """Whose texts the model continues, of all clients together."""
 
-    started, audited = datetime.now(UTC), check(request)
-    form = audited.federation.template if audited.federation else template(request.template)
-    files = {one.name: read(one, form) for one in request.clients}
-    texts = {client: file.documents for client, file in files.items()}
-    name = identity.identity(request, audited)
-    engine, base_sha256 = pipeline.load(audited, form, request, kept)
-    request, shortened = prefix_length.choose_prefix_length(request, texts, engine, form)
-    clients = {
-        client: splits.sample_splits(own, engine, form, request.protocol, seed=request.seed)
-        for client, own in texts.items()
-    }
-    if not any(one.parts for one in clients.values()):
-        raise TooShortError(prefix_length.too_short(texts.values(), engine, form, request.protocol))
-    models = _models(audited, request)
-    changed = None
-    if audited.adapter:
-        every = [document for own in texts.values() for document in own]
-        changed = adapter_effect.measure(engine, models[0], Target(name="base"), every)
-    begun = prompt_start.choose_prompt_start(engine, models[0], _known(clients))
-    begin = engine.prompt_starts[begun.chosen.start]
-    asked = CachingEngine(engine, kept) if kept else engine
-    heard = matching.continue_all(
-        asked, models, clients, request.protocol, begin=begin, seed=request.seed, watch=watch
-    )
-    if kept:
-        kept.asked()
-    found, notes = _found(heard, clients, request, watch)
-    measurements = memorization_rows.rows(found, clients, request.protocol, engine)
-    answers = {one.heard.source: one.answers for one in found}
-    examples = findings.examples(answers["tuned"], answers.get("base"))
-    leaks, revealed = findings.findings(examples, compared="base" in answers)
-    limits = [*shortened, *_limits(clients, request, measurements, len(examples)), *notes]
-    result = Result(measurements=tuple(measurements), findings=tuple(leaks), limits=tuple(limits))
-    [shown] = evidence.replace_hashed_ids([result], redactor)
-    report = build_report(
-        command=request.command,
-        name=name,
-        config={
-            **identity.settings(request),
-            "round": audited.round,
-            "sentences": splitter(),
-        },
-        started=started,
-        **pipeline.resumption_facts(kept),
-        base=audited.base,
-        adapter=str(audited.adapter) if audited.adapter else None,
-        sha256=fingerprint(audited) or base_sha256,
-        base_sha256=base_sha256,
-        effect=adapter_effect.table(changed),
-        beginning=begun.table(),
-        spent=_spent(clients, request.protocol),
-        environment=environment.describe(request.device),
-        data=[file.row() for file in files.values()],
-        seeds={request.purpose: request.seed},
-        measurements=shown.measurements,
-        findings=evidence.mask_findings(shown.findings, redactor),
-        limits=[
-            *shown.limits,
-            *unchecked_caveats(audited.federation),
-            *reading_caveats(list(files.values())),
-        ],
-    )
-    return Audit(report=report, revealed=tuple(revealed), audited=audited)
+    check = staticmethod(check)
+    _files: dict[str, InputFile] = field(init=False)
+    _shortened: list[str] = field(init=False)
+
+    def read_inputs(self) -> Sequence[InputFile]:
+        """Read the documents of all clients."""
+        self._files = {client.name: read(client, self.form) for client in self.request.clients}
+        return list(self._files.values())
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings, the prefix as long as it was chosen to be."""
+        protocol = asdict(self.request.protocol)
+        return {**super().config(), "protocol": protocol, "sentences": splitter()}
+
+    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+        """Have every prefix continued and compare with what the clients have."""
+        texts = {client: file.documents for client, file in self._files.items()}
+        self.request, self._shortened = prefix_length.choose_prefix_length(
+            self.request, texts, engine, self.form
+        )
+        request, protocol = self.request, self.request.protocol
+        clients = {
+            client: splits.sample_splits(own, engine, self.form, protocol, seed=request.seed)
+            for client, own in texts.items()
+        }
+        if not any(one.parts for one in clients.values()):
+            raise TooShortError(
+                prefix_length.too_short(texts.values(), engine, self.form, protocol)
+            )
+        models = _models(self.audited, request)
+        changed = None
+        if self.audited.adapter:
+            every = [document for own in texts.values() for document in own]
+            changed = adapter_effect.measure(engine, models[0], Target(name="base"), every)
+        start = prompt_start.choose_prompt_start(engine, models[0], _known(clients))
+        heard = matching.continue_all(
+            CachingEngine(engine, self.journal) if self.journal else engine,
+            models,
+            clients,
+            protocol,
+            begin=engine.prompt_starts[start.chosen.start],
+            seed=request.seed,
+            watch=self.watch,
+        )
+        self.finish_asking()
+        matches, notes = _found(heard, clients, request, self.watch)
+        result = self._result(
+            matches, clients, memorization_rows.rows(matches, clients, protocol, engine), notes
+        )
+        return AuditResults(
+            results=evidence.replace_hashed_ids([result], self.redactor),
+            effect=adapter_effect.table(changed),
+            beginning=start.table(),
+            spent=_spent(clients, protocol),
+        )
+
+    def _result(
+        self,
+        matches: Sequence[ModelMatches],
+        clients: Clients,
+        rows: Sequence[Measurement],
+        notes: Sequence[str],
+    ) -> Result:
+        """Return what was measured, the texts that were drawn, and what is to be said of both."""
+        answers = {one.heard.source: one.answers for one in matches}
+        examples = findings.examples(answers["tuned"], answers.get("base"))
+        leaks, revealed = findings.findings(examples, compared="base" in answers)
+        limits = [*self._shortened, *_limits(clients, self.request, rows, len(examples)), *notes]
+        return Result(
+            measurements=tuple(rows),
+            findings=tuple(leaks),
+            limits=tuple(limits),
+            revealed=tuple(revealed),
+        )
+
+    def caveats(self) -> list[str]:
+        """Return what reading the clients' files leaves open."""
+        return reading_caveats(list(self._files.values()))
 
 
 def _models(audited: AuditTarget, request: MemorizationRequest) -> list[Target]:

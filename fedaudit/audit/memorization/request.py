@@ -1,5 +1,6 @@
 """What `fedaudit memorize` is asked to do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -13,8 +14,10 @@ from fedaudit.audit.request import AuditRequest
 class MemorizationRequest(AuditRequest):
     """What `fedaudit memorize` was asked to do."""
 
+    kind: ClassVar[str] = "memorize"
     command: ClassVar[str] = "memorize"
     purpose: ClassVar[str] = "memorization"
+    least: ClassVar[Mapping[str, int]] = {"batch_size": 0, "workers": 0}
 
     attacks: tuple[str, ...] = ()
     clients: tuple[ClientData, ...]
@@ -28,3 +31,8 @@ class MemorizationRequest(AuditRequest):
     def own(self) -> Path:
         """The documents of the first client, by which the federation is found."""
         return Path(self.clients[0].path)
+
+    @property
+    def participants(self) -> tuple[ClientData, ...]:
+        """All clients whose texts are looked for."""
+        return self.clients

@@ -87,11 +87,11 @@ def test_the_run_is_another_with_other_held_out_records(files, tmp_path):
     named = tmp_path / "held.jsonl"
     file(named, document("y"))
     wish = request(files, named)
-    first = fingerprint.identity(wish, NANO), fingerprint.run_facts(wish, NANO)
+    first = fingerprint.compute_fingerprint(wish, NANO)
     file(named, document("z"))
-    second = fingerprint.identity(wish, NANO), fingerprint.run_facts(wish, NANO)
-    assert first[0] != second[0]
-    assert f"data.{named}" in fingerprint.describe_changes(second[1], first[1])
+    second = fingerprint.compute_fingerprint(wish, NANO)
+    assert first.run != second.run
+    assert f"data.{named}" in fingerprint.describe_changes(second.facts, first.facts)
 
 
 def test_only_attacks_that_compare_take_it(files):

@@ -1,0 +1,161 @@
+"""`fedaudit extract` and `fedaudit infer`: attacks by one attacker, on one victim or on anybody."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.errors import NoEffectError, UsageError
+from fedaudit.api.plugin import AttackContext, Result
+from fedaudit.api.records import Target
+from fedaudit.audit import attack_runner, evidence, pipeline
+from fedaudit.audit.access import ModelView, model_views
+from fedaudit.audit.inputs import held_out
+from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
+from fedaudit.audit.inputs.other_members import ALONE, member_files
+from fedaudit.audit.pipeline import AuditPipeline, AuditResults, Watcher
+from fedaudit.audit.preflight import adapter_effect, prompt_start
+from fedaudit.audit.request import AuditRequest, ExtractionRequest
+from fedaudit.audit.target import AuditTarget
+from fedaudit.config import registry
+from fedaudit.extraction import estimator_choice
+from fedaudit.extraction.prefixes import pii_occurrences
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.parallel.engine import ParallelEngine
+
+CONTEXT = 50
+"""Tokens of context with which the prompt's beginning is measured."""
+
+
+def check(request: AuditRequest) -> AuditTarget:
+    """Return what is audited, after every check that needs no model.
+
+    Raises UsageError where there is no victim for what goes with one.
+    """
+    if isinstance(request, ExtractionRequest):
+        estimator_choice.check(request.attacks, request.options, victim=request.victim)
+        if request.victim is None and (request.members or request.control):
+            option = "--member" if request.members else "--control"
+            raise UsageError(f"{option} goes with --victim.")
+    return pipeline.check(request)
+
+
+@dataclass(kw_only=True)
+class AttackPipeline(AuditPipeline[AuditRequest]):
+    """All attacks of a request on one attacker's documents."""
+
+    check = staticmethod(check)
+    _attacker: InputFile = field(init=False)
+    _victim: InputFile | None = field(init=False)
+    _held_out: held_out.HeldOut | None = field(init=False)
+    _members: dict[str, InputFile] = field(init=False)
+    _control: InputFile | None = field(init=False)
+
+    def read_inputs(self) -> Sequence[InputFile]:
+        """Read the documents of everybody who was named."""
+        request, form = self.request, self.form
+        self._attacker = read(request.own, form, request)
+        self._victim = read(request.others, form, request) if request.others else None
+        tried = [self._attacker, *([self._victim] if self._victim else [])]
+        self._held_out = held_out.read(request, self.audited, form, tried)
+        files = member_files(request, self.audited).items()
+        self._members = {name: read(path, form, request) for name, path in files}
+        self._control = read(request.control, form, request) if request.control else None
+        return [*self._files, *([self._held_out.file] if self._held_out else [])]
+
+    @property
+    def _files(self) -> list[InputFile]:
+        """All documents but those held out."""
+        named = [self._attacker, self._victim, *self._members.values(), self._control]
+        return [file for file in named if file]
+
+    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+        """Make every attack under every kind of key."""
+        request, audited = self.request, self.audited
+        attacks = [
+            registry.create("attack", name, request.options.get(name)) for name in request.attacks
+        ]
+        results: list[Result] = []
+        measured: dict[str, Any] = {}
+        start: prompt_start.PromptStartScores | None = None
+        everywhere, once = ([a for a in attacks if a.once == flag] for flag in (False, True))
+        memory = attack_runner.response_cache(everywhere)
+        views = model_views(engine, audited, request.keys)
+        tries = attack_runner.AttackTries(alone=len(attacks) == 1)
+        for view in views:
+            # Prompts begin alike under every key, as the first view's adapter expects it.
+            start = start or prompt_start.choose_prompt_start(
+                view.engine,
+                view.tuned,
+                pii_occurrences(view.engine, self._attacker.documents, CONTEXT),
+            )
+            case, before = prepare(
+                view, audited, self._attacker, self._victim, request, self.watch, begun=start
+            )
+            case = self._with_others(case)
+            everywhere_results = attack_runner.run(everywhere, case, memory, tries, self.journal)
+            results += map(view.within, everywhere_results)
+            results += [view.under_no_key.within(tries.make(attack, case)) for attack in once]
+            once = []
+            measured = measured or before
+        tries.check()
+        self.finish_asking()
+        documents = [document for file in self._files for document in file.documents]
+        names = [str(value) for view in views for value in view.scope.values()]
+        results = evidence.mask_results(results, documents, self.redactor, names)
+        queries = attack_runner.count_queries(results, memory, views)
+        return AuditResults(results=results, spent={"queries": queries}, **measured)
+
+    def _with_others(self, case: AttackContext) -> AttackContext:
+        """Return a case with the documents of members, strangers and nobody."""
+        case = replace(
+            case,
+            members={name: file.documents for name, file in self._members.items()},
+            control=self._control.documents if self._control else (),
+        )
+        return self._held_out.given(case) if self._held_out else case
+
+    def caveats(self) -> list[str]:
+        """Return what held-out records, the files and missing members leave open."""
+        return [
+            *(self._held_out.limits if self._held_out else ()),
+            *reading_caveats(self._files),
+            *([ALONE] if self._victim and not self._members else []),
+        ]
+
+
+def prepare(
+    view: ModelView,
+    audited: AuditTarget,
+    attacker: InputFile,
+    victim: InputFile | None,
+    request: AuditRequest,
+    watch: Watcher,
+    *,
+    begun: prompt_start.PromptStartScores,
+) -> tuple[AttackContext, dict[str, Any]]:
+    """Return the case for the attacks, and what was measured of the target before any of them."""
+    base = Target(name="base")
+    changed = None
+    if audited.adapter:
+        try:
+            changed = adapter_effect.measure(view.engine, view.tuned, base, attacker.documents)
+        except NoEffectError:
+            # Some adapter of several may do nothing; the one that a right key opens must not.
+            if not view.scope or view.authorised:
+                raise
+    case = AttackContext(
+        engine=view.engine,
+        tuned=view.tuned,
+        base=base if audited.adapter else None,
+        attacker=attacker.documents,
+        victim=victim.documents if victim else None,
+        seed=request.seed,
+        beginning=begun.chosen,
+        detector=registry.create(
+            "detector", request.detector, request.options.get(request.detector)
+        ),
+        progress=watch,
+    )
+    return case, {"effect": adapter_effect.table(changed), "beginning": begun.table()}

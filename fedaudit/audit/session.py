@@ -1,0 +1,263 @@
+"""An audit and its folder: run it, go on with it, share it out and merge it.
+
+AuditSession(request, Path("part1"), shard="1/2").run()
+AuditSession.resume(Path("part1")).run()
+AuditSession.merge([Path("part1"), Path("part2")], Path("whole")).run()
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import FedauditError, InputError, Interrupted, ResultError, UsageError
+from fedaudit.audit import merge, resume
+from fedaudit.audit.attack_pipeline import AttackPipeline
+from fedaudit.audit.cross_client import CrossClientPipeline
+from fedaudit.audit.fingerprint import compute_fingerprint
+from fedaudit.audit.memorization.pipeline import MemorizationPipeline
+from fedaudit.audit.memorization.request import MemorizationRequest
+from fedaudit.audit.pipeline import Audit, AuditPipeline, Watcher, no_watcher
+from fedaudit.audit.request import (
+    AuditRequest,
+    CrossClientRequest,
+    ExtractionRequest,
+    InferenceRequest,
+)
+from fedaudit.audit.target import RUNS, AuditTarget
+from fedaudit.journal.journal import FILE
+from fedaudit.journal.shards import AuditJournal, PartAsked, ShardJournal
+from fedaudit.journal.shards import shard as parse_shard
+from fedaudit.journal.spot_checks import SHARE
+from fedaudit.report.document import Report, read, write
+from fedaudit.report.redaction import Redactor, key_for
+from fedaudit.system.files import atomic_text, check_target, existing_parent, make_folder
+from fedaudit.system.locks import locked
+
+LOCK = ".lock"
+"""The file in an output folder by which a second process notices the first one."""
+REPORT, REVEALED = "report.json", "revealed.jsonl"
+PIPELINES: Mapping[type[AuditRequest], type[AuditPipeline[Any]]] = {
+    ExtractionRequest: AttackPipeline,
+    InferenceRequest: AttackPipeline,
+    CrossClientRequest: CrossClientPipeline,
+    MemorizationRequest: MemorizationPipeline,
+}
+
+
+def run_audit(request: AuditRequest, redactor: Redactor, watch: Watcher = no_watcher) -> Audit:
+    """Return an audit of which nothing is kept: no answers, and no report in a folder."""
+    pipeline = PIPELINES[type(request)]
+    audited = pipeline.check(request)
+    return pipeline(
+        request=request,
+        audited=audited,
+        fingerprint=compute_fingerprint(request, audited),
+        redactor=lambda: redactor,
+        watch=watch,
+    ).run()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedShards:
+    """Finished shards in their order, and the share of their questions that is asked again."""
+
+    parts: Sequence[ShardJournal]
+    recheck: float
+
+
+class AuditSession:
+    """One audit and the folder that it writes into; before it runs, nothing is written there.
+
+    Raises UsageError and InputError for a request that cannot be met, and for a folder that holds
+    something else.
+    """
+
+    def __init__(
+        self,
+        request: AuditRequest,
+        folder: Path | None = None,
+        *,
+        shard: str | None = None,
+        resume: bool = False,
+        shards: MergedShards | None = None,
+        copy: Path | None = None,
+        reveal: bool = False,
+        redactor: Redactor | None = None,
+    ) -> None:
+        """Check what is asked, and where it goes to: into `folder`, or one below `runs/`.
+
+        `shard` is i/n, for a part of the questions; `resume` goes on with what is in the folder;
+        `shards` are merged. `copy` is a further file for the report; `reveal` puts the plain text
+        of the leaks into the folder. Without a `redactor` the user's key masks them.
+        """
+        self.shard = parse_shard(shard) if shard else None
+        if self.shard and (copy or reveal):
+            raise UsageError("One shard has no report: --json and --reveal go with fedaudit merge.")
+        self.request, self.reveal = request, reveal
+        self._copy, self._resume, self._shards = copy, resume, shards
+        self._pipeline = PIPELINES[type(request)]
+        self.audited: AuditTarget = self._pipeline.check(request)
+        self.fingerprint = compute_fingerprint(request, self.audited)
+        self.folder = folder or self._default_folder()
+        self._check_folder()
+        key, note = (redactor.key, "") if redactor else key_for(self.folder if folder else RUNS)
+        self._redactor = redactor or Redactor(key)
+        self.notes = [*self._target_notes(), *([note] if note else [])]
+        """What the user should know before it runs."""
+
+    @classmethod
+    def resume(cls, folder: Path, **options: Any) -> "AuditSession":
+        """Return the session that goes on with what was stopped in a folder, a shard of it too.
+
+        `options` are those of a session. Raises UsageError where no answer was kept, and
+        InputError for a folder of an earlier version or with no request in its journal.
+        """
+        request, part = resume.stored_run(folder)
+        return cls(request, folder, shard=str(part) if part else None, resume=True, **options)
+
+    @classmethod
+    def merge(
+        cls,
+        folders: Sequence[Path],
+        folder: Path | None = None,
+        *,
+        recheck: float = SHARE,
+        device: str = "auto",
+        **options: Any,
+    ) -> "AuditSession":
+        """Return the session that makes one report of the shards in some folders.
+
+        Of each shard a share `recheck` of the questions is asked again, on a `device`; `options`
+        are those of a session. Raises InputError where a shard is missing, there twice, not
+        finished or of another audit, and for one that holds no request.
+        """
+        parts = merge.read_shards(folders)
+        request = merge.merged_request(parts, device)
+        return cls(request, folder, shards=MergedShards(parts=parts, recheck=recheck), **options)
+
+    def run(self, watching: AbstractContextManager[Watcher] | None = None) -> Audit | None:
+        """Ask what has no answer yet and write the report; return None for a shard alone.
+
+        `watching` gives what hears of progress, around all that is asked. Raises Interrupted where
+        it was stopped: what was answered is kept, for `resume`.
+        """
+        busy = f"Another process is auditing into {self.folder}."
+        with locked(self.folder / LOCK, busy), self._open_journal() as journal:
+            try:
+                audit = self._measure(journal, watching or nullcontext(no_watcher))
+            except PartAsked:
+                journal.finish()
+                if resume.was_stopped(self.folder):
+                    (self.folder / REPORT).unlink()
+                return None
+            self._save(audit.report)
+            if self.reveal:
+                _write_revealed(audit.revealed, self.folder / REVEALED)
+            if not journal.merged:
+                journal.remove()
+        return audit
+
+    def _open_journal(self) -> AbstractContextManager[AuditJournal]:
+        if self._shards:
+            parts, share = self._shards.parts, self._shards.recheck
+            return nullcontext(merge.merged_journals(self.request, self.fingerprint, parts, share))
+        return resume.open_journal(
+            self.request, self.fingerprint, self.folder, resume=self._resume, part=self.shard
+        )
+
+    def _measure(self, journal: AuditJournal, watching: AbstractContextManager[Watcher]) -> Audit:
+        """Audit; what is stopped leaves a report that says so, and what it was answered."""
+        started = datetime.now(UTC)
+        try:
+            with watching as watch:
+                return self._pipeline(
+                    request=self.request,
+                    audited=self.audited,
+                    fingerprint=self.fingerprint,
+                    redactor=lambda: self._redactor,
+                    watch=watch,
+                    journal=journal,
+                ).run()
+        except ResultError as error:
+            hint = "" if journal.merged else " The answers are kept: --resume goes on with them."
+            raise type(error)(f"{error}{hint}") from error
+        except (KeyboardInterrupt, Interrupted) as error:
+            if journal.merged:
+                raise Interrupted("Interrupted; the shards are as they were.") from error
+            if not (self.folder / REPORT).exists() or resume.was_stopped(self.folder):
+                with suppress(FedauditError):  # the disk may be full
+                    self._save(
+                        resume.interrupted_report(
+                            self.request, self.audited, self.fingerprint, started, journal
+                        )
+                    )
+            raise Interrupted(f"{_reason(error)} {_next_step(journal)}") from error
+
+    def _save(self, report: Report) -> None:
+        for path in (self.folder / REPORT, self._copy):
+            if path is not None:
+                make_folder(path.parent)
+                write(report, path)
+
+    def _default_folder(self) -> Path:
+        part = f"-{self.shard.number}-of-{self.shard.of}" if self.shard else ""
+        return RUNS / self.request.command / f"{self.fingerprint.run}{part}"
+
+    def _check_folder(self) -> None:
+        """Refuse a folder that holds another run's report, and files that cannot be written.
+
+        Of a run that was stopped, the journal tells whether it is another.
+        """
+        folder = self.folder
+        if folder.is_file():
+            raise InputError(f"{folder} is a file; --out needs a folder.")
+        path = folder / REPORT
+        stopped = (folder / FILE).exists() and resume.was_stopped(folder)
+        if path.exists() and not stopped and read(path)["run"]["id"] != self.fingerprint.run:
+            raise InputError(
+                f"{folder} holds another run's report; choose another --out or remove it."
+            )
+        if (folder / "federation.json").exists():
+            raise InputError(f"{folder} is a federation's folder; choose another --out.")
+        copy = [self._copy] if self._copy else []
+        for file in copy:
+            if file.is_dir():
+                raise InputError(f"{file} is a folder; --json needs a file.")
+        for file in (path, folder / REVEALED, *copy):
+            check_target(file)
+        for above in (folder, *(file.parent for file in copy)):
+            existing_parent(above)
+
+    def _target_notes(self) -> Iterator[str]:
+        """Yield what the user should know of what is audited."""
+        audited = self.audited
+        where = audited.federation.path if audited.federation else audited.base
+        if clients := self.request.participants:
+            yield f"Auditing {where}: {', '.join(client.name for client in clients)}."
+        elif audited.found and audited.federation:
+            which = "written last" if audited.last else "of the data"
+            yield f"Auditing {where}, the federation {which}."
+        if audited.deployment:
+            yield f"Asking what {audited.deployment} deployed, by key."
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, Interrupted) else "Interrupted."
+
+
+def _next_step(journal: AuditJournal) -> str:
+    """Say how many answers are kept, and how to go on."""
+    if not journal.answers:
+        return "No answer was kept: the same command begins again."
+    count = journal.answers
+    kept = "1 answer is kept." if count == 1 else f"{count:,} answers are kept."
+    return f"{kept} The same command with --resume goes on."
+
+
+def _write_revealed(leaks: Iterable[Mapping[str, str]], path: Path) -> None:
+    lines = (json.dumps(dict(leak), ensure_ascii=False) + "\n" for leak in leaks)
+    atomic_text(path, "".join(lines), mode=0o600)

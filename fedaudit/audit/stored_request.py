@@ -1,0 +1,111 @@
+"""A request as JSON and back: a journal holds it, so whoever has its folder can go on or merge.
+
+A folder may come from somebody else: what is read is a request as this version writes it, and
+nothing beside it. What it names (files, a model, plugins) is checked as that of any request.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.audit.inputs.clients import ClientData, read_clients
+from fedaudit.audit.memorization.request import MemorizationRequest
+from fedaudit.audit.request import (
+    AuditRequest,
+    CrossClientRequest,
+    ExtractionRequest,
+    InferenceRequest,
+)
+from fedaudit.config.options import build
+
+KINDS: Mapping[str, type[AuditRequest]] = {
+    kind.kind: kind
+    for kind in (ExtractionRequest, CrossClientRequest, InferenceRequest, MemorizationRequest)
+}
+"""What can be gone on with and shared out, by the name in a journal."""
+SHOWN = 200
+"""Characters that an error repeats of what it refuses."""
+
+
+def to_table(request: AuditRequest) -> dict[str, Any]:
+    """Return a request as JSON holds it: its kind, and its fields by name.
+
+    Of a client's file only the name and the path are held. Raises UsageError for an option that
+    JSON has no word for, and for a path that is no text.
+    """
+    named = {field.name: _plain(getattr(request, field.name)) for field in fields(request)}
+    try:
+        table: dict[str, Any] = json.loads(
+            json.dumps({"kind": request.kind, **named}, allow_nan=False)
+        )
+        _check_text(table)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"A request with such an option cannot be kept: {error}.") from None
+    return table
+
+
+def from_table(table: Mapping[str, Any], place: Path) -> AuditRequest:
+    """Return the request that the journal in the folder `place` holds.
+
+    Raises InputError for anything but what `to_table` returns, and for a client's file that is no
+    longer there.
+    """
+    kind = table.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"{place} is of the command {kind!r:.{SHOWN}}, which has no shards.")
+    try:
+        _check_text(table)
+        request = _built(KINDS[kind], {name: v for name, v in table.items() if name != "kind"})
+        if to_table(request) != table:
+            raise UsageError("something is missing, or written in another way")
+    except (UsageError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{place} holds no request as this version of fedaudit keeps it: {error!s:.{SHOWN}}"
+        ) from None
+    return replace(request, **_clients(request))
+
+
+def _built(kind: type[AuditRequest], table: dict[str, Any]) -> AuditRequest:
+    clients = table.get("clients")
+    if isinstance(clients, list):
+        rows = [{**row, "sha256": ""} if isinstance(row, dict) else row for row in clients]
+        table = {**table, "clients": rows}
+    return build(kind, table, "request")
+
+
+def _clients(request: AuditRequest) -> dict[str, Any]:
+    """Return the clients with what their files hold now, whatever somebody says they held."""
+    named = [(client.name, Path(client.path)) for client in request.participants]
+    return {"clients": read_clients(named)} if named else {}
+
+
+def _plain(value: Any) -> Any:
+    """Return what a request holds as JSON has it."""
+    if isinstance(value, ClientData):
+        return {"name": value.name, "path": value.path}
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _check_text(value: Any) -> None:
+    """Raise ValueError where a string cannot be a path or shown: with a zero, or half a pair."""
+    if isinstance(value, str):
+        os.fsencode(value)
+        if "\0" in value:
+            raise ValueError("a text with a zero in it")
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            _check_text(key)
+            _check_text(one)
+    elif isinstance(value, list):
+        for one in value:
+            _check_text(one)

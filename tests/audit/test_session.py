@@ -1,0 +1,191 @@
+"""An audit from Python: shared out, stopped and gone on with, and merged, without the command."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import fake_audit
+import pytest
+
+from fedaudit.api.errors import InputError, Interrupted, UsageError
+from fedaudit.audit.inputs.clients import list_clients
+from fedaudit.audit.memorization.options import Protocol
+from fedaudit.audit.memorization.request import MemorizationRequest
+from fedaudit.audit.request import CrossClientRequest, ExtractionRequest, InferenceRequest
+from fedaudit.audit.session import AuditSession, run_audit
+from fedaudit.audit.stored_request import to_table
+from fedaudit.journal import journal
+from fedaudit.report.document import validate
+from fedaudit.report.redaction import Redactor
+
+MODEL = {"target": "fedaudit-nano", "adapter": "lora"}
+OWN, VICTIM = Path("own.jsonl"), Path("victim.jsonl")
+REDACTOR = Redactor(bytes(range(32)))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Return a folder with the documents and an adapter; the model costs nothing."""
+    fake_audit.written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
+    return tmp_path
+
+
+def extraction(**changes):
+    options = {"contextual": {"context": 4}}
+    asked = {"prefixes": OWN, "victim": VICTIM, "options": options, **MODEL}
+    return ExtractionRequest(**{**asked, **changes})
+
+
+def text(folder):
+    """Return a report without its times, what it went on with, and what was asked again."""
+    table = json.loads((Path(folder) / "report.json").read_text())
+    validate(table)
+    count = len(table["run"].pop("shards", []))
+    table["limits"] = table["limits"][: len(table["limits"]) - count]
+    return re.sub(r'"(seconds|started|finished|resumed_from)": [^,}]*', "", json.dumps(table))
+
+
+def every_request():
+    """Return a request of each kind."""
+    clients = list_clients(None, [OWN, VICTIM])
+    return {
+        "extract": extraction(),
+        "infer": InferenceRequest(data=OWN, options={"ranking": {"candidates": (3,)}}, **MODEL),
+        "cross_client": CrossClientRequest(clients=clients, budget=30, **MODEL),
+        "memorize": MemorizationRequest(
+            clients=clients, protocol=Protocol(prefix_length=4, new_tokens=9), **MODEL
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", ["extract", "infer", "cross_client", "memorize"])
+def test_shards_run_and_merged_are_the_audit(here, kind):
+    request = every_request()[kind]
+    whole = AuditSession(request, Path("whole"), redactor=REDACTOR).run()
+    for number in (1, 2):
+        shard = AuditSession(request, Path(f"part{number}"), shard=f"{number}/2")
+        assert shard.run() is None
+        assert not (shard.folder / "report.json").exists()
+    merged = AuditSession.merge([Path("part2"), Path("part1")], Path("merged"), redactor=REDACTOR)
+    assert to_table(merged.request) == to_table(request)
+    assert merged.run().report.measurements == whole.report.measurements
+    assert text("merged") == text("whole")
+
+
+LIBRARY = """
+import os, sys
+from pathlib import Path
+import fake_audit
+from fedaudit.audit.request import ExtractionRequest
+from fedaudit.audit.session import AuditSession
+fake_audit.replace(setattr, "log", fake_audit.Chances("SIGKILL", 9))
+request = ExtractionRequest(
+    prefixes=Path("own.jsonl"), victim=Path("victim.jsonl"), target="fedaudit-nano", adapter="lora",
+    attacks=("superset", "contextual"), options={"contextual": {"context": 4}},
+)
+AuditSession(request, Path("killed"), shard=sys.argv[1] if sys.argv[1:] else None).run()
+"""
+
+
+def killed(*words):
+    """Run an audit in a process of its own, which is killed in the middle of it."""
+    helpers = str(Path(fake_audit.__file__).parent)
+    code = f"import sys; sys.path.insert(0, {helpers!r})\n{LIBRARY}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert journal.load(Path("killed"), write=False).known > 0
+
+
+def test_a_killed_audit_goes_on_from_its_folder_alone(here):
+    killed()
+    session = AuditSession.resume(Path("killed"), redactor=REDACTOR)
+    audit = session.run()
+    assert audit.report.run["resumed_from"] == session.fingerprint.run
+    assert AuditSession(session.request, Path("whole"), redactor=REDACTOR).run()
+    assert text("killed") == text("whole")
+    assert [path.name for path in Path("killed").iterdir()] == ["report.json"]
+
+
+def test_a_killed_shard_goes_on_as_that_shard(here):
+    killed("2/2")
+    session = AuditSession.resume(Path("killed"))
+    assert str(session.shard) == "2/2"
+    assert session.run() is None
+    assert AuditSession(session.request, Path("part1"), shard="1/2").run() is None
+    merged = AuditSession.merge([Path("part1"), Path("killed")], Path("merged"), redactor=REDACTOR)
+    merged.run()
+    AuditSession(session.request, Path("whole"), redactor=REDACTOR).run()
+    assert text("merged") == text("whole")
+
+
+def test_what_is_interrupted_raises_and_goes_on(here, monkeypatch):
+    with monkeypatch.context() as patched:
+        fake_audit.replace(patched.setattr, "log", fake_audit.Chances("SIGINT", 4))
+        with pytest.raises(Interrupted, match="answers are kept"):
+            AuditSession(extraction(), Path("out")).run()
+    stopped = json.loads(Path("out/report.json").read_text())
+    assert (stopped["status"], stopped["measurements"]) == ("interrupted", [])
+    assert AuditSession.resume(Path("out")).run().report.measurements
+    with pytest.raises(UsageError, match="no unfinished audit in out to resume"):
+        AuditSession.resume(Path("out"))
+
+
+def test_an_audit_that_is_kept_nowhere_is_the_same(here):
+    kept = AuditSession(extraction(), Path("out"), redactor=REDACTOR).run()
+    before = set(here.iterdir())
+    audit = run_audit(extraction(), REDACTOR)
+    assert audit.report.measurements == kept.report.measurements
+    assert audit.report.run["id"] == kept.report.run["id"]
+    assert set(here.iterdir()) == before
+
+
+def test_nothing_is_written_before_it_runs(here):
+    before = set(here.iterdir())
+    session = AuditSession(extraction())
+    assert session.folder == Path("runs/extract") / session.fingerprint.run
+    assert set(here.iterdir()) == before
+
+
+def test_another_runs_report_stays(here):
+    AuditSession(extraction(), Path("out")).run()
+    with pytest.raises(InputError, match="holds another run's report"):
+        AuditSession(extraction(seed=1), Path("out"))
+
+
+@pytest.mark.parametrize("wish", [{"copy": Path("r.json")}, {"reveal": True}])
+def test_a_shard_has_no_report_to_copy(here, wish):
+    with pytest.raises(UsageError, match="One shard has no report"):
+        AuditSession(extraction(), shard="1/2", **wish)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"victim": None, "control": VICTIM}, "--control goes with --victim"),
+        ({"victim": None, "members": (VICTIM,)}, "--member goes with --victim"),
+        ({"victim": None, "options": {"contextual": {"estimator": "exact"}}}, "--victim"),
+        ({"attacks": ("nobody",)}, "nobody"),
+    ],
+)
+def test_a_request_is_checked_without_the_command_too(here, changes, says):
+    with pytest.raises(UsageError, match=says):
+        AuditSession(extraction(**changes))
+
+
+def test_what_changed_since_a_shard_is_named(here):
+    parts = [Path("part1"), Path("part2")]
+    for number, part in enumerate(parts, 1):
+        AuditSession(extraction(), part, shard=f"{number}/2").run()
+    with VICTIM.open("a") as file:
+        file.write("\n")
+    merged = AuditSession.merge(parts, Path("merged"))
+    with pytest.raises(InputError, match=r"has changed since: data\.victim\.jsonl is"):
+        merged.run()
+    assert not Path("merged").exists()
