@@ -23,6 +23,23 @@ E = TypeVar("E", bound="Engine")
 
 
 @dataclass(frozen=True, slots=True)
+class TokenStatistics:
+    """What a model says of every token of one text but the first, in order."""
+
+    log_probability: Sequence[float]
+    """The natural-log probability of the token."""
+    mean: Sequence[float]
+    """That of a token drawn there by the model, on average: minus the entropy."""
+    deviation: Sequence[float]
+    """The standard deviation of the same."""
+    first: Sequence[bool]
+    """Whether no other token is more likely there."""
+
+    def __len__(self) -> int:
+        return len(self.log_probability)
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationBatch:
     """Prompts that are continued in the same way; hashable, whatever sequences it is made of."""
 
@@ -130,6 +147,11 @@ class Engine(Protocol):
         self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
     ) -> list[LogProbabilities]:
         """Score every sequence as `score` does, to rounding; reads what a group shares once."""
+
+    def token_statistics(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> list[TokenStatistics]:
+        """Return, for each sequence, how every token but the first stands among all others."""
 
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
@@ -241,6 +263,12 @@ class EngineWrapper:
     ) -> list[LogProbabilities]:
         """Score every sequence of every group."""
         return self.engine.score_groups(target, groups, progress=progress)
+
+    def token_statistics(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> list[TokenStatistics]:
+        """Return how every token of every sequence stands among all others."""
+        return self.engine.token_statistics(target, sequences, progress=progress)
 
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress

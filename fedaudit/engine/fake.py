@@ -1,5 +1,6 @@
 """An engine without a model, for tests of plugins: it says what it is told to say."""
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,6 +10,7 @@ from fedaudit.api.engine import (
     PrefixProbabilities,
     PrefixProbabilityRequest,
     TokenRows,
+    TokenStatistics,
 )
 from fedaudit.api.errors import InputError
 from fedaudit.api.progress import Progress, no_progress
@@ -93,6 +95,20 @@ class FakeEngine:
                 for i in range(1, len(s))
             ]
             for s in sequences
+        ]
+
+    def token_statistics(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> list[TokenStatistics]:
+        """Say of every token that a drawn one has -1 on average, with a deviation of 1."""
+        return [
+            TokenStatistics(
+                log_probability=row,
+                mean=[-1.0] * len(row),
+                deviation=[1.0] * len(row),
+                first=[one > -math.log(2) for one in row],
+            )
+            for row in self.score(target, sequences, progress=progress)
         ]
 
     def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:

@@ -1,8 +1,8 @@
 """The engine for a model in this process: CUDA, bfloat16 or CPU."""
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from transformers import PreTrainedModel
@@ -13,6 +13,7 @@ from fedaudit.api.engine import (
     PrefixProbabilities,
     PrefixProbabilityRequest,
     TokenRows,
+    TokenStatistics,
 )
 from fedaudit.api.errors import InputError
 from fedaudit.api.progress import Progress, no_progress
@@ -29,11 +30,13 @@ from fedaudit.engine.lora import adapter
 from fedaudit.engine.lora.active import AdapterCache
 from fedaudit.engine.lora.merge import MergedWeights
 from fedaudit.engine.memory import BatchSizeFinder
-from fedaudit.engine.scoring import shared_prefix
+from fedaudit.engine.scoring import log_likelihood, shared_prefix
 from fedaudit.engine.small_model import few_threads, is_small
 
 if TYPE_CHECKING:
     from peft import PeftModel
+
+T = TypeVar("T")
 
 LOGITS = 2**26
 """The most logits that scoring holds at once (256 MB in float32)."""
@@ -140,17 +143,30 @@ class LocalEngine:
         self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
     ) -> LogProbabilities:
         """Score every sequence; raises InputError for one that does not fit the context."""
+        return self._measured(target, sequences, log_likelihood.log_probabilities, progress)
+
+    def token_statistics(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> list[TokenStatistics]:
+        """Measure every token; raises InputError for a sequence that does not fit the context."""
+        return self._measured(target, sequences, log_likelihood.token_statistics, progress)
+
+    def _measured(
+        self,
+        target: Target,
+        sequences: TokenRows,
+        measure: Callable[[PreTrainedModel, TokenRows], list[T]],
+        progress: Progress,
+    ) -> list[T]:
+        """Return what `measure` says of each sequence."""
         for sequence in sequences:
             self._check_length(len(sequence), 0)
-        scores: LogProbabilities = [[] for _ in sequences]
-        done = 0
+        found: dict[int, T] = {}
         with self.asked(target) as model:
-            for indices, found in scheduler.score_all(model, sequences, self.reading):
-                for index, row in zip(indices, found, strict=True):
-                    scores[index] = row
-                done += len(indices)
-                progress(done, len(sequences))
-        return scores
+            for indices, rows in scheduler.score_all(model, sequences, self.reading, measure):
+                found |= zip(indices, rows, strict=True)
+                progress(len(found), len(sequences))
+        return [found[index] for index in range(len(sequences))]
 
     def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
         """Score every sequence under every target; their adapters stand in the batch together.

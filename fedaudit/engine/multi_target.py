@@ -14,6 +14,7 @@ from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.lora import adapter, multi
 from fedaudit.engine.lora.merge import MergedWeights
 from fedaudit.engine.memory import free_memory, is_out_of_memory
+from fedaudit.engine.scoring import log_likelihood
 
 MANY = 32
 """Questions from which on small adapters are merged in turn: their rows fill a batch."""
@@ -73,7 +74,9 @@ def score_for_targets(
     for which, target in enumerate(targets if left else ()):
         with engine.asked(target) as model:
             some = [sequences[index] for index in left]
-            for indices, rows in scheduler.score_all(model, some, engine.reading):
+            for indices, rows in scheduler.score_all(
+                model, some, engine.reading, log_likelihood.log_probabilities
+            ):
                 yield [(which, left[index]) for index in indices], rows
 
 

@@ -13,6 +13,7 @@ from fedaudit.api.engine import (
     PrefixProbabilities,
     PrefixProbabilityRequest,
     TokenRows,
+    TokenStatistics,
 )
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import (
@@ -69,6 +70,21 @@ class RoutedEngine(EngineWrapper):
             return self._once(
                 ("score", one.adapter, tuple(cleaned)),
                 lambda: self.engine.score(one, cleaned, progress=told),
+            )
+
+        return _by_adapter(target, routed, ask, progress)
+
+    def token_statistics(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> list[TokenStatistics]:
+        """Measure what the responder leaves of every sequence, from its second token on."""
+        routed = self._routed(target, sequences)
+
+        def ask(one: Target, some: Sequence[int], told: Progress) -> list[TokenStatistics]:
+            cleaned = [routed[i].prompt for i in some]
+            return self._once(
+                ("statistics", one.adapter, tuple(cleaned)),
+                lambda: self.engine.token_statistics(one, cleaned, progress=told),
             )
 
         return _by_adapter(target, routed, ask, progress)

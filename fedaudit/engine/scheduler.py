@@ -1,7 +1,8 @@
 """All of some work, batch by batch, each as large as memory allows."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from transformers import PreTrainedModel
 
@@ -23,6 +24,8 @@ from fedaudit.engine.generation.sequences import Answered, SamplingJob
 from fedaudit.engine.lora import multi
 from fedaudit.engine.memory import BatchSizeFinder, free_memory, is_out_of_memory
 from fedaudit.engine.scoring import log_likelihood, shared_prefix
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +99,15 @@ def generate_together(
 
 
 def score_all(
-    model: PreTrainedModel, sequences: Sequence[Sequence[int]], room: Capacity
-) -> Iterator[tuple[list[int], list[list[float]]]]:
-    """Yield indices of sequences and their scores."""
+    model: PreTrainedModel,
+    sequences: Sequence[Sequence[int]],
+    room: Capacity,
+    measure: Callable[[PreTrainedModel, list[Sequence[int]]], list[S]],
+) -> Iterator[tuple[list[int], list[S]]]:
+    """Yield indices of sequences and what `measure` says of them, a batch at a time."""
 
-    def read(part: list[SampleRange]) -> list[list[float]]:
-        return log_likelihood.log_probabilities(
-            model, [sequences[one.index] or (0,) for one in part]
-        )
+    def read(part: list[SampleRange]) -> list[S]:
+        return measure(model, [sequences[one.index] or (0,) for one in part])
 
     lengths = [max(1, len(sequence)) for sequence in sequences]
     for batch in by_length(lengths, room.tokens):

@@ -15,6 +15,7 @@ from fedaudit.api.engine import (
     GenerationBatch,
     LogProbabilities,
     TokenRows,
+    TokenStatistics,
 )
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, GenerationRequest, Target
@@ -25,6 +26,8 @@ FIRST = 2**14
 """Tokens of a first piece, written or read, which is kept at once."""
 ROUNDING = 1e-3
 """By so much a log-probability may be above 0."""
+NUMBERS = (float, float, float, bool)
+"""What a text's statistics are lists of."""
 ROOM = 2**18
 """Tokens of the largest piece."""
 
@@ -86,6 +89,33 @@ class CachingEngine(EngineWrapper):
         )
         return [
             _zeros(sequence) if answer is None else answer
+            for sequence, answer in zip(sequences, answers, strict=True)
+        ]
+
+    def token_statistics(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> list[TokenStatistics]:
+        """Measure every token of every sequence."""
+
+        def ask(some: TokenRows, told: Progress) -> list[Any]:
+            found = self.engine.token_statistics(target, some, progress=told)
+            return [
+                [list(one.log_probability), list(one.mean), list(one.deviation), list(one.first)]
+                for one in found
+            ]
+
+        answers = self._through(
+            ("statistics", *_who(target)),
+            sequences,
+            prompts=sequences,
+            sizes=list(map(len, sequences)),
+            counts=[len(NUMBERS)] * len(sequences),
+            ask=ask,
+            fits=_measured,
+            progress=progress,
+        )
+        return [
+            _none_of(sequence) if answer is None else TokenStatistics(*answer)
             for sequence, answer in zip(sequences, answers, strict=True)
         ]
 
@@ -210,6 +240,23 @@ def _scored(sequence: Sequence[int], answer: Any) -> bool:
         isinstance(answer, list)
         and len(answer) == max(0, len(sequence) - 1)
         and all(type(one) is float and one <= ROUNDING for one in answer)
+    )
+
+
+def _none_of(sequence: Sequence[int]) -> TokenStatistics:
+    """Return what stands for the statistics of another shard's text."""
+    zeros = _zeros(sequence)
+    return TokenStatistics(zeros, zeros, zeros, [False] * len(zeros))
+
+
+def _measured(sequence: Sequence[int], answer: Any) -> bool:
+    """Tell whether an answer is what is kept of a text's statistics."""
+    if not isinstance(answer, list) or len(answer) != len(NUMBERS):
+        return False
+    most = max(0, len(sequence) - 1)
+    return all(
+        isinstance(row, list) and len(row) == most and {type(one) for one in row} <= {kind}
+        for row, kind in zip(answer, NUMBERS, strict=True)
     )
 
 

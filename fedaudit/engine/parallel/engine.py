@@ -21,6 +21,7 @@ from fedaudit.api.engine import (
     PrefixProbabilities,
     PrefixProbabilityRequest,
     TokenRows,
+    TokenStatistics,
 )
 from fedaudit.api.errors import UsageError
 from fedaudit.api.progress import Progress, no_progress
@@ -116,6 +117,13 @@ class ParallelEngine:
         """Score every sequence of every group; a group keeps together."""
         sizes = list(map(len, groups))
         return self._spread("score_groups", (target,), sizes, _select(groups), progress)
+
+    def token_statistics(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> list[TokenStatistics]:
+        """Measure every token; raises InputError for a sequence that does not fit the context."""
+        sizes = [1] * len(sequences)
+        return self._spread("token_statistics", (target,), sizes, _select(sequences), progress)
 
     def prefix_probabilities(
         self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from transformers import PreTrainedModel
 
+from fedaudit.api.engine import TokenStatistics
 from fedaudit.api.errors import InputError
 from fedaudit.engine.batching import padded_length
 from fedaudit.engine.generation.sampler import NO_NUMBERS
@@ -14,7 +15,31 @@ from fedaudit.engine.generation.sampler import NO_NUMBERS
 def log_probabilities(
     model: PreTrainedModel, sequences: Sequence[Sequence[int]]
 ) -> list[list[float]]:
-    """Return ln p(token | tokens before it) for every token but the first of each sequence.
+    """Return ln p(token | tokens before it) for every token but the first of each sequence."""
+    logits, following = _read(model, sequences)
+    scores = of_following(logits, following)
+    return [
+        row[: max(0, len(sequence) - 1)].tolist()
+        for row, sequence in zip(scores.cpu(), sequences, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def token_statistics(
+    model: PreTrainedModel, sequences: Sequence[Sequence[int]]
+) -> list[TokenStatistics]:
+    """Return how every token but the first of each sequence stands among all tokens."""
+    logits, following = _read(model, sequences)
+    return [
+        _statistics(row[: max(0, len(sequence) - 1)], tokens[: max(0, len(sequence) - 1)])
+        for row, tokens, sequence in zip(logits, following, sequences, strict=True)
+    ]
+
+
+def _read(
+    model: PreTrainedModel, sequences: Sequence[Sequence[int]]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return logits (rows, length, vocabulary) and the tokens that follow (rows, length).
 
     The sequences have one padded length; padding is behind, where causal attention never looks.
     Softmax runs in float32 whatever the model's dtype.
@@ -24,12 +49,24 @@ def log_probabilities(
     for row, sequence in enumerate(sequences):
         ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.long)
     ids = ids.to(model.device)
-    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-    scores = of_following(logits, ids[:, 1:])
-    return [
-        row[: max(0, len(sequence) - 1)].tolist()
-        for row, sequence in zip(scores.cpu(), sequences, strict=True)
-    ]
+    return model(input_ids=ids, use_cache=False).logits[:, :-1], ids[:, 1:]
+
+
+def _statistics(logits: torch.Tensor, tokens: torch.Tensor) -> TokenStatistics:
+    """Return the statistics of one text: logits (length, vocabulary), tokens (length,)."""
+    scores = torch.log_softmax(logits.float(), dim=-1)
+    if bool(scores.isnan().any()):
+        raise InputError(NO_NUMBERS)
+    chances = scores.exp()
+    mean = torch.linalg.vecdot(chances, scores)
+    variance = (chances * (scores - mean[:, None]).square()).sum(-1)
+    chosen = scores.gather(-1, tokens[:, None]).squeeze(-1)
+    return TokenStatistics(
+        log_probability=chosen.tolist(),
+        mean=mean.tolist(),
+        deviation=variance.sqrt().tolist(),
+        first=(chosen >= scores.amax(-1)).tolist() if len(tokens) else [],
+    )
 
 
 def of_following(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

@@ -5,29 +5,17 @@ All work on natural-log probabilities of a text's tokens (all but the first) und
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from fedaudit.api.engine import TokenStatistics
 
 Array = npt.NDArray[np.float64]
 
 LOWEST = 0.2
 """The share of tokens that Min-K % looks at, as published."""
 SMOOTHING = 1e-12
-
-
-@dataclass(frozen=True, slots=True)
-class TokenStatistics:
-    """What a model says of each token of a text, in order, all but the first."""
-
-    log_probability: Sequence[float]
-    mean: Sequence[float]
-    """The mean log-probability of a token drawn there by the model: minus the entropy."""
-    deviation: Sequence[float]
-    """The standard deviation of the same."""
-    first: Sequence[bool]
-    """Whether the token is the most likely one there."""
 
 
 def loss(log_probabilities: Sequence[float]) -> float:

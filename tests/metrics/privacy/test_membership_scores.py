@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedaudit.api.engine import TokenStatistics
 from fedaudit.metrics.privacy import membership_scores
-from fedaudit.metrics.privacy.membership_scores import TokenStatistics
 
 LOGS = st.lists(st.floats(-30, -1e-6), min_size=1, max_size=40)
 
