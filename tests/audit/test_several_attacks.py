@@ -19,9 +19,9 @@ def audited(federation, monkeypatch):
     asked = []
     generate = LocalEngine.generate
 
-    def spied(self, target, requests, **options):
-        asked.extend((target.name, probe.prompt, probe.samples) for probe in requests)
-        return generate(self, target, requests, **options)
+    def spied(self, target, batch, **options):
+        asked.extend((target.name, probe.prompt, probe.samples) for probe in batch.requests)
+        return generate(self, target, batch, **options)
 
     monkeypatch.setattr(LocalEngine, "generate", spied)
 

@@ -230,9 +230,9 @@ def test_everything_is_greedy_without_a_temperature_and_drawn_by_the_seed_at_one
     def temperatures(**recipe):
         asked, generate = [], FakeEngine.generate
 
-        def noting(self, target, requests, *, seed, decoding, **more):
-            asked.append((decoding.temperature, seed))
-            return generate(self, target, requests, seed=seed, decoding=decoding, **more)
+        def noting(self, target, batch, **more):
+            asked.append((batch.decoding.temperature, batch.seed))
+            return generate(self, target, batch, **more)
 
         with monkeypatch.context() as patched:
             patched.setattr(FakeEngine, "generate", noting)
