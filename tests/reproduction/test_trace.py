@@ -54,7 +54,7 @@ def requests(monkeypatch):
         )
         return SimpleNamespace(report=report, revealed=())
 
-    monkeypatch.setattr(audits.extract, "run", run)
+    monkeypatch.setattr(audits, "run_audit", run)
     return asked
 
 
