@@ -206,7 +206,7 @@ def test_what_is_measured_is_the_variants_to_say(
     federation, small, monkeypatch, table, adapter, number
 ):
     asked = []
-    monkeypatch.setattr(memorization.pipeline, "run", lambda r, *_: asked.append(r) or Done())
+    monkeypatch.setattr(memorization, "run_audit", lambda r, *_: asked.append(r) or Done())
     variant = parse({**PROFILE, "study": [{"name": "a", "memorize": {}, **table}], "claims": []})
     assert list(
         memorization.measure_memorization(variant.study[0], federation.path, small, None, None)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.progress import no_progress
+from fedaudit.api.plugin import no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.config.profile import Variant, parse
 from fedaudit.report.redaction import Redactor
@@ -54,7 +54,7 @@ def requests(monkeypatch):
         )
         return SimpleNamespace(report=report, revealed=())
 
-    monkeypatch.setattr(audits.pipeline, "run", run)
+    monkeypatch.setattr(audits, "run_audit", run)
     return asked
 
 
