@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.plugin import no_progress
+from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.config.profile import Variant, parse
 from fedaudit.report.redaction import Redactor
