@@ -66,6 +66,7 @@ from fedaudit.api.engine import (
     PrefixProbabilities,
     PrefixProbabilityRequest,
     TokenRows,
+    TokenStatistics,
     unwrap_engine,
 )
 from fedaudit.api.errors import (
@@ -180,6 +181,7 @@ __all__ = [
     "TargetError",
     "TextPiece",
     "TokenRows",
+    "TokenStatistics",
     "Tokens",
     "TrainedClient",
     "TrainingSession",

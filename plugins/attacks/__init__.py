@@ -15,6 +15,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
     from .completion.verbatim import Verbatim
     from .gate.attack import GateAttack
     from .laft.attack import Laft
+    from .membership.attack import Membership
     from .prefix.contextual import Contextual
     from .prefix.frequency import Frequency
     from .prefix.superset import Superset
@@ -27,6 +28,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
         Frequency,
         GateAttack,
         Laft,
+        Membership,
         Ranking,
         Superset,
         Untargeted,

@@ -84,6 +84,7 @@ def test_scores_are_those_of_the_chosen_adapter(inner):
     gated, plain = Target(name="t", heading="key b"), Target(name="t", adapter="B")
     assert engine.score(gated, ids) == inner.score(plain, ids)
     assert engine.score_groups(gated, [ids, ids[:1]]) == inner.score_groups(plain, [ids, ids[:1]])
+    assert engine.token_statistics(gated, ids) == inner.token_statistics(plain, ids)
 
 
 def test_keys_that_open_the_same_adapter_cost_one_answer(inner):

@@ -252,6 +252,7 @@ def used(engine, told=None):
         engine.generate(worked.BASE, GenerationBatch(requests[::-1], seed=1)),
         engine.score(worked.TUNED, rows),
         engine.score_groups(worked.TUNED, [rows[2:4], [], rows[4:]]),
+        engine.token_statistics(worked.TUNED, rows),
     ]
 
 

@@ -25,6 +25,8 @@ from fedaudit.report.tables.extraction.untargeted import untargeted_tables
 from fedaudit.report.tables.extraction.verbatim import is_shown as in_verbatim
 from fedaudit.report.tables.extraction.verbatim import verbatim
 from fedaudit.report.tables.inference import inference
+from fedaudit.report.tables.membership import is_shown as in_membership
+from fedaudit.report.tables.membership import membership
 from fedaudit.report.tables.table import NONE, Table, format_cell, laid_out, shorten
 from fedaudit.report.tables.utility import under_keys, utility
 
@@ -33,7 +35,10 @@ HOLDS = {True: "yes", False: "no", None: "cannot tell"}
 MOST_OTHERS = 100
 
 KINDS = frozenset(
-    {"extraction", "utility", "cost", "probability", "defense", "attribution", "memorization"}
+    {
+        *("extraction", "utility", "cost", "probability", "defense", "attribution"),
+        *("memorization", "membership"),
+    }
 )
 """What kinds of rows tables know; a plugin may have its own."""
 TELLING = ("outputs", "outputs_of_base", "p_value")
@@ -60,6 +65,7 @@ def attack_tables(report: Row) -> list[Table]:
         *overlaps(report),
         *untargeted_tables(report),
         *inference(report),
+        *membership(report),
         *category_tables(report),
         *evidence(whole),
     )
@@ -83,7 +89,7 @@ def unshown_rows_table(report: Row) -> list[Table]:
     rows = [
         row
         for row in measurements.other_rows(report)
-        if not in_verbatim(row) and not in_discoverable(row)
+        if not in_verbatim(row) and not in_discoverable(row) and not in_membership(row)
     ]
     table = Table(
         title="Other measurements",

@@ -135,6 +135,15 @@ def test_the_same_scores(several, local, target):
         assert one == pytest.approx(other, abs=1e-5)
 
 
+def test_the_same_statistics(several, local, target):
+    rows = [(1, *one.ids) for one in local.tokenize(TEXTS)]
+    found = several.token_statistics(target, rows)
+    for one, other in zip(found, local.token_statistics(target, rows), strict=True):
+        for name in ("log_probability", "mean", "deviation"):
+            assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-5)
+        assert one.first == other.first
+
+
 def test_the_same_scores_of_groups(several, local, target):
     rows = [(1, *one.ids) for one in local.tokenize(TEXTS)]
     groups = [rows[:3], [], rows[2:4], [rows[5]], [rows[6]], rows[6:7], rows[6:], rows[:1]]

@@ -1,3 +1,4 @@
+import math
 import random
 
 import pytest
@@ -50,6 +51,33 @@ def test_scores_are_a_log_softmax_in_float64_on_the_same_logits(base):
     # One row that needs no padding: only the softmax itself is in float32.
     [found] = log_probabilities(base.model, [sequence])
     assert found == pytest.approx(wanted, rel=1e-6, abs=5e-6)
+
+
+def test_how_tokens_stand_among_all_others(base, engine, sequences):
+    found = engine.token_statistics(BASE, sequences)
+    assert [len(one) for one in found] == [max(0, len(s) - 1) for s in sequences]
+    for one, sequence in zip(found, sequences, strict=True):
+        if len(sequence) < 2:
+            continue
+        with torch.inference_mode():
+            logits = base.model(torch.tensor([sequence]), use_cache=False).logits[0].double()
+        for at, token in enumerate(sequence[1:]):
+            chances = torch.softmax(logits[at], -1).tolist()
+            logs = [math.log(p) for p in chances]
+            mean = math.fsum(p * log for p, log in zip(chances, logs, strict=True))
+            spread = math.fsum(p * (g - mean) ** 2 for p, g in zip(chances, logs, strict=True))
+            assert one.log_probability[at] == pytest.approx(logs[token], **NEAR)
+            assert one.mean[at] == pytest.approx(mean, **NEAR)
+            assert one.deviation[at] == pytest.approx(math.sqrt(spread), rel=1e-4, abs=1e-4)
+            assert one.first[at] == (max(chances) == chances[token])
+
+
+def test_the_most_likely_token_is_first(base, engine):
+    row = [5, 9, 30]
+    with torch.inference_mode():
+        best = int(base.model(torch.tensor([row]), use_cache=False).logits[0, -1].argmax())
+    [best_of, other] = engine.token_statistics(BASE, [[*row, best], [*row, (best + 1) % 1000]])
+    assert (best_of.first[-1], other.first[-1]) == (True, False)
 
 
 def test_the_mean_is_the_models_own_loss(base, engine):

@@ -1,0 +1,169 @@
+import math
+import random
+
+import pytest
+
+from fedaudit.api import AttackContext, Document, InputError, Target, UsageError
+from fedaudit.config import registry
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.metrics.privacy import membership_scores, roc
+from fedaudit.report.number_format import format_measurement
+from fedaudit.report.tables.membership import membership as tables
+
+TUNED, BASE = Target(name="tuned", adapter="x"), Target(name="base")
+WORDS = [f"w{n}" for n in range(200)]
+
+
+def documents(name, count, seed, words=WORDS, length=12):
+    rng = random.Random(seed)
+    return [
+        Document(id=f"{name}{n}", text=" ".join(rng.choices(words, k=length)), group=f"{name}{n}")
+        for n in range(count)
+    ]
+
+
+MEMBERS, OTHERS = documents("m", 100, 1), documents("o", 100, 2)
+KNOWN = {one.text for one in MEMBERS}
+
+
+def likelihood(gain):
+    """Return a model that knows every word of members by `gain` nats better when tuned."""
+    words = {tuple(text.split()[:3]): text for text in KNOWN}
+
+    def score(target, token, before):
+        noise = random.Random(f"{token}{before}").gauss(0, 0.5)
+        member = tuple((before + token).split()[:3])[:3] in words or len(before.split()) < 3
+        return -3 + noise + (gain if member and target.name == "tuned" else 0)
+
+    return score
+
+
+def attack(**options):
+    return registry.create("attack", "membership", options)
+
+
+def case(gain=0.0, **changes):
+    engine = FakeEngine(lambda *_: "", likelihood=likelihood(gain))
+    given = {"engine": engine, "tuned": TUNED, "base": BASE, "attacker": MEMBERS, "victim": None}
+    return AttackContext(**{**given, "held_out": OTHERS, **changes})
+
+
+def rows(result):
+    return {(r.metric, r.scope["score"], r.scope.get("fpr")): r for r in result.measurements}
+
+
+def test_every_score_is_that_of_its_definition():
+    asked = case(0.4)
+    found = rows(attack().run(asked))
+    ids = {one.text: asked.engine.tokenize([one.text])[0].ids for one in (*MEMBERS, *OTHERS)}
+    values = {}
+    for one in (*MEMBERS, *OTHERS):
+        [statistics] = asked.engine.token_statistics(TUNED, [ids[one.text]])
+        [base] = asked.engine.score(BASE, [ids[one.text]])
+        own = statistics.log_probability
+        values[one.text] = {
+            "loss": membership_scores.loss(own),
+            "zlib": membership_scores.zlib_ratio(own, one.text),
+            "reference": membership_scores.reference_ratio(own, base),
+            "min_k": membership_scores.min_k(own),
+            "min_k++": membership_scores.min_k_plus_plus(statistics),
+            "error_zone": membership_scores.error_zone(own, base, statistics.first),
+        }
+    for name in ("loss", "zlib", "reference", "min_k", "min_k++", "error_zone"):
+        ours, theirs = ([values[one.text][name] for one in some] for some in (MEMBERS, OTHERS))
+        row, wanted = found["auc", name, None], roc.auc(ours, theirs)
+        assert (row.value, row.low, row.high) == (wanted.value, wanted.low, wanted.high)
+        assert (row.n, row.chance) == (100, 0.5)
+        assert row.scope == {
+            "score": name, "source": "tuned", "records": "own", "members": 100, "others": 100,
+        }  # fmt: skip
+        rate = found["tpr", name, 0.01]
+        assert rate.value == roc.tpr_at_fpr(ours, theirs, 0.01).value
+        assert rate.hits == round(100 * rate.value)
+    assert found["auc", "reference", None].value == 1
+    assert found["auc", "loss", None].low > 0.5
+
+
+def test_without_a_leak_every_interval_holds_one_half():
+    found = rows(attack().run(case(0.0)))
+    areas = [row for (metric, _, _), row in found.items() if metric == "auc"]
+    assert len(areas) == 7
+    # Intervals of 95 %: all seven of one seed hold it.
+    assert all(row.low <= 0.5 <= row.high for row in areas)
+
+
+def test_a_rate_needs_as_many_others_as_it_has_steps():
+    found = rows(attack().run(case(0.4, held_out=OTHERS[:99])))
+    assert found["tpr", "loss", 0.01].value is None
+    assert "99 held-out records show no false positive rate of 0.01" in (
+        found["tpr", "loss", 0.01].reason
+    )
+    assert "0.001" in found["tpr", "loss", 0.001].reason
+
+
+def test_sets_that_differ_in_their_texts_alone_are_refused():
+    later = documents("o", 100, 3, words=[f"w{n}" for n in range(100, 300)])
+    result = attack().run(case(0.4, held_out=later))
+    found = rows(result)
+    assert found["auc", "text", None].low > 0.5
+    assert found["auc", "loss", None].value is None
+    assert "differ in their texts alone" in found["auc", "loss", None].reason
+    forced = rows(attack(shifted=True).run(case(0.4, held_out=later)))
+    assert forced["auc", "loss", None].value is not None
+
+
+def test_few_groups_are_not_compared_by_their_texts():
+    result = attack().run(case(0.4, held_out=OTHERS[:19]))
+    assert "20 groups" in rows(result)["auc", "text", None].reason
+    assert any("texts alone tell the sets apart is not known" in one for one in result.limits)
+
+
+def test_without_a_base_two_scores_are_missing():
+    found = rows(attack().run(case(0.4, base=None)))
+    assert found["auc", "loss", None].value is not None
+    for name in ("reference", "error_zone"):
+        assert found["auc", name, None].reason == "there is no base to compare with"
+
+
+def test_a_record_counts_once_and_a_short_one_not():
+    twice = [*MEMBERS, *MEMBERS, Document(id="s", text="one two"), OTHERS[0]]
+    result = attack().run(case(0.4, attacker=twice))
+    found = rows(result)["auc", "loss", None]
+    assert (found.scope["members"], found.scope["others"]) == (101, 99)
+    assert "1 records were passed over" in result.limits[0]
+
+
+def test_nothing_to_compare_with():
+    with pytest.raises(InputError, match="name some with --held-out"):
+        attack().run(case(held_out=None))
+    with pytest.raises(InputError, match="and 0 of 0 held-out ones have 8 tokens"):
+        attack().run(case(held_out=MEMBERS))
+
+
+@pytest.mark.parametrize("options", [{"shortest": 1}, {"tokens": 7}])
+def test_options_that_cannot_be(options):
+    with pytest.raises(UsageError, match="at least"):
+        attack(**options)
+
+
+def test_the_table_has_a_line_a_score():
+    result = attack().run(case(0.4))
+    row_of = [{name: getattr(row, name) for name in row.__slots__} for row in result.measurements]
+    [table] = tables({"measurements": row_of})
+    assert table.columns == ("score", "AUC [95 %]", "balanced", "TPR at 1.0 %", "TPR at 0.1 %")
+    lines = {line[0]: line for line in table.rows}
+    assert lines["loss, less the base's"][1].startswith("1 [")
+    assert lines["the texts alone"][3] == "-"
+    loss = rows(result)["tpr", "loss", 0.01]
+    assert lines["loss"][3] == format_measurement(
+        {"metric": "tpr", "value": loss.value, "low": loss.low, "high": loss.high}
+    )
+    assert any("Not measured: 100 held-out records" in note for note in table.notes)
+
+
+def test_the_gain_of_a_leak_is_the_area_of_a_shift():
+    # Means over 11 tokens of noise 0.5: a shift of d nats is d / (0.5 / sqrt(11)) deviations.
+    found = rows(attack().run(case(0.15)))["auc", "loss", None]
+    shift = 0.15 / (0.5 / math.sqrt(11))
+    expected = 0.5 * (1 + math.erf(shift / 2))
+    assert found.low - 0.05 <= expected <= found.high + 0.05
