@@ -93,8 +93,8 @@ class FLForensics(Attributor):
         from fedaudit.engine.parallel.engine import local_engine
         from fedaudit.engine.training import influence
 
-        engine = local_engine(trial.engine)
         rounds = list(plaintext.readable_rounds(trial.rounds, self.name))
+        engine = local_engine(trial.engine)
         texts = self._texts(trial)
         column = {client: index for index, client in enumerate(everybody)}
         found = np.zeros((len(texts), len(everybody)))
