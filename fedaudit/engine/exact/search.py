@@ -194,15 +194,10 @@ def _launched(given_up: SearchBranches, found: SearchTotals) -> tuple[Integers, 
 
     Their number is Poisson with mean trials times mass.
     """
-    from scipy.special import pdtr, pdtrik
-
     mean = found.trials[given_up.prompts] * given_up.mass
     uniform = _uniform(given_up.keys, _LAUNCH)
     some = np.flatnonzero(uniform > np.exp(-mean))
-    # The number at a quantile: the least whose distribution function reaches it.
-    counts = np.ceil(pdtrik(uniform[some], mean[some]))
-    counts += pdtr(counts, mean[some]) < uniform[some]
-    out = np.repeat(some, counts.astype(np.int64))
+    out = np.repeat(some, _poisson(uniform[some], mean[some]))
     which = np.arange(len(out)) - np.searchsorted(out, out)
     one = given_up[out]
     return out, SearchBranches(
@@ -212,6 +207,17 @@ def _launched(given_up: SearchBranches, found: SearchTotals) -> tuple[Integers, 
         drawn=np.ones(len(out), dtype=np.bool_),
         keys=splitmix64(one.keys + (which.astype(np.uint64) + np.uint64(1)) * _DRAW),
     )
+
+
+def _poisson(uniform: Floats, mean: Floats) -> Integers:
+    """Return the numbers at quantiles: the least whose distribution function reaches each."""
+    if not len(uniform):  # as always without trials: then no scipy is needed
+        return np.zeros(0, dtype=np.int64)
+    from scipy.special import pdtr, pdtrik
+
+    counts = np.ceil(pdtrik(uniform, mean))
+    counts += pdtr(counts, mean) < uniform
+    return np.asarray(counts, dtype=np.int64)
 
 
 def _uniform(keys: Keys, salt: np.uint64) -> Floats:
