@@ -19,6 +19,7 @@ from fedaudit.api.engine import PrefixProbabilities
 from fedaudit.api.records import SamplingParams
 from fedaudit.engine.exact.token_automaton import Integers, TokenAutomaton
 from fedaudit.engine.generation.sampler import probabilities, splitmix64
+from fedaudit.engine.transfer import to_device
 
 Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
@@ -121,7 +122,7 @@ class SearchTotals:
 
 def distribution(logits: torch.Tensor, walk: SearchConfig) -> torch.Tensor:
     """Return what tokens are drawn from, float64 (rows, tokens in the spelling's order)."""
-    order = torch.as_tensor(walk.spelling.words.order, device=logits.device)
+    order = to_device(walk.spelling.words.order, logits.device)
     if walk.decoding.temperature == 0:
         likeliest = logits.float().argmax(dim=-1, keepdim=True)
         return (order[None] == likeliest).double()
@@ -182,7 +183,7 @@ def _token(sums: torch.Tensor, branches: SearchBranches) -> Integers:
     found = np.full(len(branches), -1, dtype=np.int64)
     rows = np.flatnonzero(branches.drawn)
     if len(rows):
-        wanted = torch.as_tensor(_uniform(branches.keys[rows], _DRAW), device=sums.device)
+        wanted = to_device(_uniform(branches.keys[rows], _DRAW), sums.device)
         places = torch.searchsorted(sums[rows, 1:].contiguous(), wanted[:, None], right=True)
         token = places.squeeze(-1).cpu().numpy()
         found[rows] = np.where(token < sums.shape[1] - 1, token, -1)
@@ -227,6 +228,6 @@ def _uniform(keys: Keys, salt: np.uint64) -> Floats:
 
 def _taken(table: torch.Tensor, rows: Integers, columns: Integers) -> Floats:
     """Return the numbers at (row, column)."""
-    row, column = (torch.as_tensor(one, device=table.device) for one in (rows, columns))
+    row, column = (to_device(one, table.device) for one in (rows, columns))
     taken: Floats = table[row, column].cpu().numpy()
     return taken

@@ -10,6 +10,8 @@ from torch.nn.functional import pad
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import CacheLayerMixin
 
+from fedaudit.engine.transfer import to_device
+
 Integers = npt.NDArray[np.int64]
 
 
@@ -87,7 +89,7 @@ class KVCache(Cache):
     def __init__(self, read: DynamicCache, mask: torch.Tensor, owner: Integers, room: int) -> None:
         """Take the prompts as read; group i continues prompt owner[i] with `room` entries."""
         width, self.device = mask.shape[1], mask.device
-        chosen = torch.as_tensor(owner, device=mask.device)
+        chosen = to_device(owner, mask.device)
         self.rows = [_layer(layer, chosen, room) for layer in read.layers]
         super().__init__(layers=[*self.rows])
         self.used = np.full(len(owner), width)
@@ -119,9 +121,9 @@ class KVCache(Cache):
         self.position += 1
         slots = int(counts.max())
         places = CachePositions(
-            group=torch.as_tensor(group, device=self.device),
-            entry=torch.as_tensor(entry, device=self.device),
-            slot=torch.as_tensor(group * slots + rank, device=self.device),
+            group=to_device(group, self.device),
+            entry=to_device(entry, self.device),
+            slot=to_device(group * slots + rank, self.device),
             groups=len(counts),
             slots=slots,
             length=int(self.used.max()),
@@ -132,14 +134,14 @@ class KVCache(Cache):
 
     def leave(self, stay: Integers) -> None:
         """Forget all groups but those of `stay`, which are counted anew, in their order."""
-        chosen = torch.as_tensor(stay, device=self.device)
+        chosen = to_device(stay, self.device)
         for layer in self.rows:
             layer.leave(chosen)
         self.used, self.position = self.used[stay], self.position[stay]
 
     def mask(self, places: CachePositions, dtype: torch.dtype) -> torch.Tensor:
         """Return what is added to scores, (groups, 1, slots, length): 0 where a row sees a key."""
-        seen = torch.as_tensor(self.seen[:, : places.length], device=self.device)
+        seen = to_device(self.seen[:, : places.length], self.device)
         shape = (places.groups * places.slots, places.length)
         # Slots without a row see all: their answers are not read, but must be finite.
         added = torch.zeros(shape, device=self.device, dtype=dtype)

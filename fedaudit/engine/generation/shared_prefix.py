@@ -16,6 +16,7 @@ import torch
 from transformers import AttentionInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
 
 from fedaudit.engine.generation.kv_cache import CachePositions, Integers, KVCache
+from fedaudit.engine.transfer import to_device
 
 NAME = "fedaudit_grouped"
 KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
@@ -103,10 +104,8 @@ class SharedPrefixRows:
         model, places = self._model, self._groups.advance(parents, group)
         with _attention(model):
             output = model(
-                input_ids=torch.as_tensor(tokens, device=model.device)[None],
-                position_ids=torch.as_tensor(self._groups.position[group], device=model.device)[
-                    None
-                ],
+                input_ids=to_device(tokens, model.device)[None],
+                position_ids=to_device(self._groups.position[group], model.device)[None],
                 attention_mask=self._groups.mask(places, model.dtype),
                 past_key_values=self._groups,
                 use_cache=True,
