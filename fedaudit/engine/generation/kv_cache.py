@@ -14,6 +14,10 @@ from fedaudit.engine.transfer import to_device
 
 Integers = npt.NDArray[np.int64]
 
+ALIGNED = {"cuda": 8}
+"""Attention looks at a multiple of so many keys: CUDA's kernel would copy any other mask, in every
+layer."""
+
 
 @dataclass(frozen=True, slots=True)
 class CachePositions:
@@ -126,11 +130,16 @@ class KVCache(Cache):
             slot=to_device(group * slots + rank, self.device),
             groups=len(counts),
             slots=slots,
-            length=int(self.used.max()),
+            length=self._length(),
         )
         for layer in self.rows:
             layer.places = places
         return places
+
+    def _length(self) -> int:
+        """Return how many keys attention looks at: those that there are, and what aligns them."""
+        step = ALIGNED.get(self.device.type, 1)
+        return min(-(-int(self.used.max()) // step) * step, self.seen.shape[1])
 
     def leave(self, stay: Integers) -> None:
         """Forget all groups but those of `stay`, which are counted anew, in their order."""
@@ -139,14 +148,18 @@ class KVCache(Cache):
             layer.leave(chosen)
         self.used, self.position = self.used[stay], self.position[stay]
 
-    def mask(self, places: CachePositions, dtype: torch.dtype) -> torch.Tensor:
-        """Return what is added to scores, (groups, 1, slots, length): 0 where a row sees a key."""
+    def mask(self, places: CachePositions, dtype: torch.dtype, repeats: int) -> torch.Tensor:
+        """Return what is added to scores: 0 where a row sees a key.
+
+        (groups, 1, repeats x slots, length): once for each of the heads that share a key.
+        """
         seen = to_device(self.seen[:, : places.length], self.device)
         shape = (places.groups * places.slots, places.length)
         # Slots without a row see all: their answers are not read, but must be finite.
         added = torch.zeros(shape, device=self.device, dtype=dtype)
         added[places.slot] = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, -torch.inf)
-        return added.view(places.groups, 1, places.slots, places.length)
+        added = added.view(places.groups, 1, places.slots, places.length)
+        return added.repeat(1, 1, repeats, 1) if repeats > 1 else added
 
 
 def _layer(read: Any, chosen: torch.Tensor, room: int) -> LayerCache:

@@ -40,6 +40,12 @@ def _rope(config: PreTrainedConfig) -> str:
     return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
 
 
+def _repeats(model: PreTrainedModel) -> int:
+    """Return how many heads share a key, in every layer of the kinds that are asked in groups."""
+    heads = model.config.num_attention_heads
+    return int(heads // (getattr(model.config, "num_key_value_heads", None) or heads))
+
+
 def group_samples(sizes: Sequence[int], most: int) -> tuple[Integers, Integers]:
     """Return the group of each sample, and the piece of each group, of pieces of `sizes` samples.
 
@@ -106,7 +112,7 @@ class SharedPrefixRows:
             output = model(
                 input_ids=to_device(tokens, model.device)[None],
                 position_ids=to_device(self._groups.position[group], model.device)[None],
-                attention_mask=self._groups.mask(places, model.dtype),
+                attention_mask=self._groups.mask(places, model.dtype, _repeats(model)),
                 past_key_values=self._groups,
                 use_cache=True,
                 places=places,
@@ -155,7 +161,7 @@ def _attend(
         spread.reshape(groups, shared, repeats * slots, size),
         key,
         value,
-        attn_mask=attention_mask.repeat(1, 1, repeats, 1) if repeats > 1 else attention_mask,
+        attn_mask=attention_mask,
         scale=scaling,
     )
     found = found.reshape(groups, shared, repeats, slots, size).permute(0, 3, 1, 2, 4)
