@@ -98,7 +98,7 @@ def rows(size: Size, count: int, length: int, seed: int = 1) -> list[tuple[int, 
     ]
 
 
-def write_adapters(model: LlamaForCausalLM, folder: Path, count: int, rank: int) -> list[Target]:
+def write_adapters(model: torch.nn.Module, folder: Path, count: int, rank: int) -> list[Target]:
     """Write random adapters on all linear layers but the last; return them as targets."""
     layers = {
         name: layer

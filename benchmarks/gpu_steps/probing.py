@@ -30,7 +30,8 @@ def theirs(
     engine: LocalEngine, prompts: Prompts, each: int, amounts: Amounts, **options: Any
 ) -> Callable[[], Any]:
     """Return the peer's way: `each` prompts in a batch, as many rows for each as samples."""
-    model, decode = engine.base.model, engine.base.tokenizer.batch_decode
+    model: Any = engine.base.model
+    decode = engine.base.tokenizer.batch_decode
 
     def draw() -> list[str]:
         texts: list[str] = []

@@ -32,23 +32,23 @@ def profiled(bench: Workbench, size: Size) -> dict[str, Any]:
         spent = time.perf_counter() - began
     events = seen.key_averages()
     counts = {event.key: event.count for event in events}
-    kernels = sum(_on_device(event) for event in events)
+    kernels = [event for event in events if _on_device(event)]
+    spent_there = sum(event.self_device_time_total for event in kernels) / 1e6
     return {
         "seconds": spent,
         "steps": amounts.new,
         "host": _longest(events, "self_cpu_time_total"),
-        "device": _longest(events, "self_device_time_total") if on_card else [],
-        "device_busy": kernels / 1e6 / spent if on_card else None,
+        "device": _longest(kernels, "self_device_time_total"),
+        "device_busy": spent_there / spent if on_card else None,
         "waits": sum(counts.get(name, 0) for name in WAITS),
         "copies": sum(counts.get(name, 0) for name in COPIES),
         "launches": sum(counts.get(name, 0) for name in LAUNCHES),
     }
 
 
-def _on_device(event: Any) -> float:
-    """Return the microseconds of an event's own kernels; those of operators repeat them."""
-    kind = str(getattr(event, "device_type", ""))
-    return float(event.self_device_time_total) if kind.endswith("CUDA") else 0.0
+def _on_device(event: Any) -> bool:
+    """Say whether an event is a kernel's own; the times of operators repeat those."""
+    return str(getattr(event, "device_type", "")).endswith("CUDA")
 
 
 def _longest(events: Any, measure: str) -> list[dict[str, Any]]:

@@ -66,7 +66,6 @@ def _correct(steps: Found) -> str:
     lines = [
         [what, *(f"{one['off'][what]:.1e}" for one in known.values())] for what in first["off"]
     ]
-    lines.append(["training losses", *(f"{one['training off']:.1e}" for one in known.values())])
     lines.append(["tolerance", *(f"{one['tolerance']:.1e}" for one in known.values())])
     lines.append(["correct", *("yes" if one["correct"] else "NO" for one in known.values())])
     return table(["off by at most", *known], lines)
@@ -90,6 +89,7 @@ def _speeds(steps: Found, sizes: Sequence[Size]) -> str:
         ("... sampling instead, s", "exact", _of("sampled", "seconds")),
         ("adapters answer together, s", "adapters", _of("answers", "seconds")),
         ("... in turn, s", "adapters", _of("answers_in_turn", "seconds")),
+        ("... reading their files, s", "adapters", _of("read", "seconds")),
         ("adapters score together, s", "adapters", _of("scores", "seconds")),
         ("... in turn, s", "adapters", _of("scores_in_turn", "seconds")),
         ("LoRA training, tokens/s", "training", _of("tokens_per_second")),

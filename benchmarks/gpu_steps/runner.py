@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -18,7 +19,7 @@ from gpu_steps.state import Results
 from gpu_steps.work import Size
 from gpu_steps.workloads import exact_walk, many_adapters, scoring, training
 
-WORKLOADS: Mapping[str, tuple[Callable[[Workbench, Size], dict[str, Any]], int]] = {
+WORKLOADS: Mapping[str, tuple[Callable[..., dict[str, Any]], int]] = {
     "probing": (probing, 10),
     "alone": (alone, 15),
     "batched": (batched, 20),
@@ -53,20 +54,14 @@ class Step:
 def steps(sizes: Sequence[Size]) -> list[Step]:
     """Return all steps: the card, correctness, the sizes one after the other."""
     found = [Step("card", card, 10)]
-    found += [
-        Step(f"correct.{name}", lambda bench, name=name: correctness(bench, name), 20)
-        for name in TOLERANCES
-    ]
+    found += [Step(f"correct.{name}", partial(correctness, name=name), 20) for name in TOLERANCES]
     for size in sizes:
         found += [
-            Step(f"{size.name}.{name}", lambda bench, work=work, size=size: work(bench, size), need)
+            Step(f"{size.name}.{name}", partial(work, size=size), need)
             for name, (work, need) in WORKLOADS.items()
         ]
     name, last, need = LAST
-    found += [
-        Step(f"{size.name}.{name}", lambda bench, size=size: last(bench, size), need)
-        for size in sizes
-    ]
+    found += [Step(f"{size.name}.{name}", partial(last, size=size), need) for size in sizes]
     return found
 
 

@@ -23,7 +23,7 @@ class Amounts:
     """Texts of a group that share all but their last 16 tokens."""
     strings: int = 100
     adapters: int = 11
-    rank: int = 16
+    rank: int = 8
     questions: int = 32
     answer: int = 16
     lessons: int = 32

@@ -1,10 +1,12 @@
 """Scoring, exact probabilities, eleven adapters, training: how long each takes."""
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 from fedaudit.api.engine import GenerationBatch, PrefixProbabilityRequest
 from fedaudit.api.records import GenerationRequest, SamplingParams, Target
+from fedaudit.engine.lora import adapter
 from fedaudit.engine.training import finetune
 from gpu_steps.models import Workbench, rows, write_adapters
 from gpu_steps.timing import measured
@@ -69,7 +71,10 @@ def exact_walk(bench: Workbench, size: Size) -> dict[str, Any]:
 
 
 def many_adapters(bench: Workbench, size: Size) -> dict[str, Any]:
-    """Return how long adapters take side by side, and one after the other."""
+    """Return how long adapters take side by side, and one after the other.
+
+    Side by side they are read from their files each time, which is `read`.
+    """
     amounts, engine = bench.amounts, bench.engine(size)
     folder = bench.folder / f"adapters-{size.name}"
     targets = write_adapters(engine.base.model, folder, amounts.adapters, amounts.rank)
@@ -79,8 +84,9 @@ def many_adapters(bench: Workbench, size: Size) -> dict[str, Any]:
         GenerationRequest(prompt=p, samples=1, max_new_tokens=amounts.answer) for p in asked
     ]
     batch = GenerationBatch(requests, seed=0, decoding=greedy)
-    device, repeats = bench.device, amounts.repeats
+    device = bench.device
     ways = {
+        "read": lambda: [adapter.read(Path(str(one.adapter))) for one in targets],
         "answers": lambda: engine.answers(targets, asked, new=amounts.answer),
         "answers_in_turn": lambda: [engine.generate(one, batch) for one in targets],
         "scores": lambda: engine.scores(targets, asked),
@@ -89,7 +95,7 @@ def many_adapters(bench: Workbench, size: Size) -> dict[str, Any]:
     found: dict[str, Any] = {}
     try:
         for name, way in ways.items():
-            found[name] = measured(way, device, repeats)
+            found[name] = measured(way, device, 1)
     finally:  # the adapters hang on the model
         shutil.rmtree(folder, ignore_errors=True)
         bench.clear()

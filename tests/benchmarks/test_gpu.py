@@ -96,7 +96,7 @@ def test_every_step_runs_with_the_packages_of_a_bare_machine(done):
     assert not [one for one in found.values() if "failed" in one or "skipped" in one]
     for name in ("correct.float32", "correct.bfloat16"):
         assert found[name]["correct"] is True
-        assert len(found[name]["off"]) == 7
+        assert len(found[name]["off"]) == 8
     assert found["1B.probing"]["samples"] == 4 * 3
     assert found["8B.exact"]["rows"] > 4  # it walks behind the prompts
     assert found["135M.training"]["steps"] == 1
