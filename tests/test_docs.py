@@ -32,7 +32,7 @@ def missing(text: str) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("name", ["docs/architecture.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/engine.md", "CONTRIBUTING.md"])
 def test_modules_and_functions_that_a_page_names_are_there(name):
     text = (ROOT / name).read_text("utf-8")
     assert len(NAMED.findall(text)) > 10

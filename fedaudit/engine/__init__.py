@@ -23,6 +23,7 @@ The only package that imports torch with its modules.
 * `routed`: An engine for a deployed model: its responder chooses the adapter, another engine
   answers.
 * `scheduler`: All of some work, batch by batch, each as large as memory allows.
+* `transfer`: From the host to the device, without waiting for what the device still has to do.
 * `small_model`: Models so small that their operations are short: what is asked of them in another
   way.
 """

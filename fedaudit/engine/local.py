@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOGITS = 2**26
-"""The most logits that scoring holds at once (256 MB in float32)."""
+"""The most logits that scoring holds at once (256 MB in float32); a GPU has room for more."""
 
 
 class LocalEngine:
@@ -60,7 +60,8 @@ class LocalEngine:
         self.base = base
         self.model: PreTrainedModel | PeftModel = base.model
         self.rows = batch_size or (512 if on_cpu else 1024)
-        self.tokens = tokens or (memory.tokens(base.model) if on_cpu else memory.MOST)
+        held = memory.tokens if on_cpu else memory.tokens_on_card
+        self.tokens = tokens or held(base.model)
         self.context_length = base.context_length
         self.prompt_starts = prompt_starts(base.tokenizer, template)
         self._attached = AdapterCache()
@@ -258,7 +259,8 @@ class LocalEngine:
 
     def _logits(self) -> int:
         """Return how many tokens may have their logits in memory at once."""
-        return max(1, LOGITS // int(self.base.model.config.get_text_config().vocab_size))
+        vocabulary = int(self.base.model.config.get_text_config().vocab_size)
+        return max(1, memory.logits_at_once(self.base.model, LOGITS) // vocabulary)
 
     def _check_length(self, prompt: int, new: int) -> None:
         if prompt == 0 and new:

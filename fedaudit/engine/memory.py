@@ -15,6 +15,9 @@ Found = TypeVar("Found")
 FEWEST, MOST = 32_768, 131_072
 """Bounds of the tokens that are held at once."""
 
+MOST_ON_CARD = 2**20
+"""The most tokens that a GPU holds at once."""
+
 CACHE = 2**29
 """The bytes of keys and values that a CPU holds at once, where that is more than FEWEST tokens."""
 
@@ -111,11 +114,40 @@ def tokens(model: PreTrainedModel) -> int:
 
     A small model's steps are short, so that more rows make them cheaper each.
     """
+    return min(max(CACHE // (_token_bytes(model) or CACHE), FEWEST), MOST)
+
+
+def tokens_on_card(model: PreTrainedModel) -> int:
+    """Return how many tokens a GPU holds at once: a quarter of what its memory has free.
+
+    Never fewer than MOST: what does not fit is halved. Where free memory is not known, MOST.
+    """
+    free, each = free_on_card(model.device), _token_bytes(model)
+    return min(max(free // 4 // each, MOST), MOST_ON_CARD) if each else MOST
+
+
+def logits_at_once(model: PreTrainedModel, least: int) -> int:
+    """Return how many logits scoring holds at once: `least`, or more where a GPU has room.
+
+    While they become scores each takes about twelve bytes: a tenth of the memory that is free.
+    """
+    return min(max(free_on_card(model.device) // 128, least), 16 * least)
+
+
+def free_on_card(device: torch.device) -> int:
+    """Return the bytes that a GPU has free, or torch has taken and not given away; else 0."""
+    if device.type != "cuda":
+        return 0
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0] + unused)
+
+
+def _token_bytes(model: PreTrainedModel) -> int:
+    """Return the bytes of a token's keys and values; 0 where layers differ or have none."""
     config = model.config.get_text_config()
     try:
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        each = int(2 * config.num_hidden_layers * heads * size * model.dtype.itemsize)
+        return int(2 * config.num_hidden_layers * heads * size * model.dtype.itemsize)
     except (AttributeError, RuntimeError, TypeError):  # heads of several sizes, or none at all
-        return FEWEST
-    return min(max(CACHE // max(each, 1), FEWEST), MOST)
+        return 0

@@ -279,3 +279,34 @@ def test_a_model_that_names_no_key_heads_has_as_many_as_others(monkeypatch):
 def test_a_model_without_one_size_of_head_holds_the_fewest(config):
     model = SimpleNamespace(config=config, dtype=torch.float32)
     assert memory.tokens(model) == memory.FEWEST
+
+
+def test_what_a_card_holds_at_once_by_hand(monkeypatch):
+    config = LlamaConfig(
+        hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2
+    )
+    card = torch.device("cuda:0")
+    # 384 bytes a token in bfloat16.
+    model = SimpleNamespace(config=config, dtype=torch.bfloat16, device=card)
+    room = {"mem_get_info": 0, "memory_reserved": 3000, "memory_allocated": 1000}
+
+    def free(count):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (count, 2**40))
+        for name in ("memory_reserved", "memory_allocated"):
+            monkeypatch.setattr(torch.cuda, name, lambda _device, name=name: room[name])
+        return memory.tokens_on_card(model), memory.logits_at_once(model, 1000)
+
+    # What torch keeps and does not use, 2,000 bytes, is free as well; a quarter is for tokens.
+    assert free(4 * 384 * 200_000 + 4 * 384 - 2001)[0] == 200_000
+    assert free(0) == (memory.MOST, 1000)
+    assert free(128 * 5000 - 2000)[1] == 5000
+    assert free(2**50) == (memory.MOST_ON_CARD, 16_000)
+
+
+def test_a_card_is_not_asked_about_other_devices():
+    config = LlamaConfig(hidden_size=64, num_hidden_layers=3, num_attention_heads=4)
+    model = SimpleNamespace(config=config, dtype=torch.float32, device=torch.device("cpu"))
+    assert memory.logits_at_once(model, 1000) == 1000
+    assert memory.tokens_on_card(model) == memory.MOST
+    odd = SimpleNamespace(config=MambaConfig(), dtype=torch.float32, device=torch.device("cpu"))
+    assert memory.tokens_on_card(odd) == memory.MOST

@@ -26,6 +26,7 @@ from fedaudit.engine.exact.token_automaton import Integers
 from fedaudit.engine.generation.decoding import prefill
 from fedaudit.engine.generation.sampler import probe_key
 from fedaudit.engine.scoring.shared_prefix import BatchLimits, select_rows
+from fedaudit.engine.transfer import to_device
 
 TABLES = 20
 """A row of probabilities takes the room of so many rows of logits: several tables of float64 are in
@@ -151,12 +152,12 @@ def _prefilled(model: PreTrainedModel, prompts: TokenRows) -> tuple[PrefilledRow
 def _read(model: PreTrainedModel, level: SearchLevel) -> tuple[PrefilledRows, torch.Tensor]:
     """Read one more token of every branch, each behind its own row of what was read before."""
     before = level.before
-    rows = torch.as_tensor(level.rows, device=model.device)
+    rows = to_device(level.rows, model.device)
     cache = select_rows(before.cache, rows)
     mask = torch.nn.functional.pad(before.mask[rows], (0, 1), value=1)
     position = before.position[rows] + 1
     logits = model(
-        input_ids=torch.as_tensor(level.tokens, device=model.device)[:, None],
+        input_ids=to_device(level.tokens, model.device)[:, None],
         attention_mask=mask,
         position_ids=position,
         past_key_values=cache,

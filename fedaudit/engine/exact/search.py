@@ -19,6 +19,7 @@ from fedaudit.api.engine import PrefixProbabilities
 from fedaudit.api.records import SamplingParams
 from fedaudit.engine.exact.token_automaton import Integers, TokenAutomaton
 from fedaudit.engine.generation.sampler import probabilities, splitmix64
+from fedaudit.engine.transfer import to_device
 
 Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
@@ -121,7 +122,7 @@ class SearchTotals:
 
 def distribution(logits: torch.Tensor, walk: SearchConfig) -> torch.Tensor:
     """Return what tokens are drawn from, float64 (rows, tokens in the spelling's order)."""
-    order = torch.as_tensor(walk.spelling.words.order, device=logits.device)
+    order = to_device(walk.spelling.words.order, logits.device)
     if walk.decoding.temperature == 0:
         likeliest = logits.float().argmax(dim=-1, keepdim=True)
         return (order[None] == likeliest).double()
@@ -182,7 +183,7 @@ def _token(sums: torch.Tensor, branches: SearchBranches) -> Integers:
     found = np.full(len(branches), -1, dtype=np.int64)
     rows = np.flatnonzero(branches.drawn)
     if len(rows):
-        wanted = torch.as_tensor(_uniform(branches.keys[rows], _DRAW), device=sums.device)
+        wanted = to_device(_uniform(branches.keys[rows], _DRAW), sums.device)
         places = torch.searchsorted(sums[rows, 1:].contiguous(), wanted[:, None], right=True)
         token = places.squeeze(-1).cpu().numpy()
         found[rows] = np.where(token < sums.shape[1] - 1, token, -1)
@@ -194,15 +195,10 @@ def _launched(given_up: SearchBranches, found: SearchTotals) -> tuple[Integers, 
 
     Their number is Poisson with mean trials times mass.
     """
-    from scipy.special import pdtr, pdtrik
-
     mean = found.trials[given_up.prompts] * given_up.mass
     uniform = _uniform(given_up.keys, _LAUNCH)
     some = np.flatnonzero(uniform > np.exp(-mean))
-    # The number at a quantile: the least whose distribution function reaches it.
-    counts = np.ceil(pdtrik(uniform[some], mean[some]))
-    counts += pdtr(counts, mean[some]) < uniform[some]
-    out = np.repeat(some, counts.astype(np.int64))
+    out = np.repeat(some, _poisson(uniform[some], mean[some]))
     which = np.arange(len(out)) - np.searchsorted(out, out)
     one = given_up[out]
     return out, SearchBranches(
@@ -214,6 +210,17 @@ def _launched(given_up: SearchBranches, found: SearchTotals) -> tuple[Integers, 
     )
 
 
+def _poisson(uniform: Floats, mean: Floats) -> Integers:
+    """Return the numbers at quantiles: the least whose distribution function reaches each."""
+    if not len(uniform):  # as always without trials: then no scipy is needed
+        return np.zeros(0, dtype=np.int64)
+    from scipy.special import pdtr, pdtrik
+
+    counts = np.ceil(pdtrik(uniform, mean))
+    counts += pdtr(counts, mean) < uniform
+    return np.asarray(counts, dtype=np.int64)
+
+
 def _uniform(keys: Keys, salt: np.uint64) -> Floats:
     """Return a number in [0, 1) for each key."""
     return np.asarray((splitmix64(keys ^ salt) >> np.uint64(11)).astype(np.float64) * 2.0**-53)
@@ -221,6 +228,6 @@ def _uniform(keys: Keys, salt: np.uint64) -> Floats:
 
 def _taken(table: torch.Tensor, rows: Integers, columns: Integers) -> Floats:
     """Return the numbers at (row, column)."""
-    row, column = (torch.as_tensor(one, device=table.device) for one in (rows, columns))
+    row, column = (to_device(one, table.device) for one in (rows, columns))
     taken: Floats = table[row, column].cpu().numpy()
     return taken

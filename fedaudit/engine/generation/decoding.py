@@ -22,6 +22,7 @@ from fedaudit.engine.generation.sequences import (
     RunningSequences,
     SamplingJob,
 )
+from fedaudit.engine.transfer import to_device
 
 Kept = Callable[[torch.Tensor], None]
 
@@ -216,7 +217,7 @@ class CopiedPrefixRows:
     ) -> tuple[torch.Tensor, Integers]:
         """Let each sample read its token; return logits, and which row of them is its own."""
         if self._prompts or 4 * len(row) <= 3 * len(self._mask):
-            stay = torch.as_tensor(row, device=self._mask.device)
+            stay = to_device(row, self._mask.device)
             self._cache.batch_select_indices(stay)
             self._mask, self._position = self._mask[stay], self._position[stay]
             self._kept(stay)
@@ -226,7 +227,7 @@ class CopiedPrefixRows:
         ids = torch.zeros(len(self._mask), 1, dtype=torch.long)
         ids[row, 0] = torch.as_tensor(tokens)
         logits = self._model(
-            input_ids=ids.to(self._mask.device),
+            input_ids=to_device(ids, self._mask.device),
             attention_mask=self._mask,
             position_ids=self._position,
             past_key_values=self._cache,
@@ -244,4 +245,4 @@ def left_padded(
     for row, prompt in enumerate(prompts):
         ids[row, width - len(prompt) :] = torch.tensor(prompt, dtype=torch.long)
         mask[row, width - len(prompt) :] = 1
-    return ids.to(device), mask.to(device)
+    return to_device(ids, device), to_device(mask, device)

@@ -10,7 +10,13 @@ from torch.nn.functional import pad
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import CacheLayerMixin
 
+from fedaudit.engine.transfer import to_device
+
 Integers = npt.NDArray[np.int64]
+
+ALIGNED = {"cuda": 8}
+"""Attention looks at a multiple of so many keys: CUDA's kernel would copy any other mask, in every
+layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class KVCache(Cache):
     def __init__(self, read: DynamicCache, mask: torch.Tensor, owner: Integers, room: int) -> None:
         """Take the prompts as read; group i continues prompt owner[i] with `room` entries."""
         width, self.device = mask.shape[1], mask.device
-        chosen = torch.as_tensor(owner, device=mask.device)
+        chosen = to_device(owner, mask.device)
         self.rows = [_layer(layer, chosen, room) for layer in read.layers]
         super().__init__(layers=[*self.rows])
         self.used = np.full(len(owner), width)
@@ -119,32 +125,41 @@ class KVCache(Cache):
         self.position += 1
         slots = int(counts.max())
         places = CachePositions(
-            group=torch.as_tensor(group, device=self.device),
-            entry=torch.as_tensor(entry, device=self.device),
-            slot=torch.as_tensor(group * slots + rank, device=self.device),
+            group=to_device(group, self.device),
+            entry=to_device(entry, self.device),
+            slot=to_device(group * slots + rank, self.device),
             groups=len(counts),
             slots=slots,
-            length=int(self.used.max()),
+            length=self._length(),
         )
         for layer in self.rows:
             layer.places = places
         return places
 
+    def _length(self) -> int:
+        """Return how many keys attention looks at: those that there are, and what aligns them."""
+        step = ALIGNED.get(self.device.type, 1)
+        return min(-(-int(self.used.max()) // step) * step, self.seen.shape[1])
+
     def leave(self, stay: Integers) -> None:
         """Forget all groups but those of `stay`, which are counted anew, in their order."""
-        chosen = torch.as_tensor(stay, device=self.device)
+        chosen = to_device(stay, self.device)
         for layer in self.rows:
             layer.leave(chosen)
         self.used, self.position = self.used[stay], self.position[stay]
 
-    def mask(self, places: CachePositions, dtype: torch.dtype) -> torch.Tensor:
-        """Return what is added to scores, (groups, 1, slots, length): 0 where a row sees a key."""
-        seen = torch.as_tensor(self.seen[:, : places.length], device=self.device)
+    def mask(self, places: CachePositions, dtype: torch.dtype, repeats: int) -> torch.Tensor:
+        """Return what is added to scores: 0 where a row sees a key.
+
+        (groups, 1, repeats x slots, length): once for each of the heads that share a key.
+        """
+        seen = to_device(self.seen[:, : places.length], self.device)
         shape = (places.groups * places.slots, places.length)
         # Slots without a row see all: their answers are not read, but must be finite.
         added = torch.zeros(shape, device=self.device, dtype=dtype)
         added[places.slot] = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, -torch.inf)
-        return added.view(places.groups, 1, places.slots, places.length)
+        added = added.view(places.groups, 1, places.slots, places.length)
+        return added.repeat(1, 1, repeats, 1) if repeats > 1 else added
 
 
 def _layer(read: Any, chosen: torch.Tensor, room: int) -> LayerCache:

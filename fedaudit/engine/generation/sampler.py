@@ -8,12 +8,15 @@ import torch
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import SamplingParams
+from fedaudit.engine.transfer import to_device
 
 NO_NUMBERS = (
     "The model's answers are no numbers: its weights, or its adapter's, overflow as they are "
     "multiplied. Is it damaged, or does it need another --dtype?"
 )
 
+NO_TOKEN = -1
+"""What is drawn where the logits are no numbers."""
 BLOCK = 64
 """Tokens that are drawn from together, once their sum was drawn."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -76,22 +79,44 @@ def draw(
 ) -> torch.Tensor:
     """Return one token a number of `uniform`, (samples,): inverse transform, or the likeliest.
 
-    Sample i draws from row rows[i] of the logits; without `rows`, from row i.
+    Sample i draws from row rows[i] of the logits; without `rows`, from row i. Raises InputError
+    where these are no numbers.
     """
-    where = torch.as_tensor(np.arange(len(uniform)) if rows is None else rows, device=logits.device)
+    tokens = _draw(logits, uniform, decoding, rows)
+    if bool((tokens == NO_TOKEN).any()):
+        raise InputError(NO_NUMBERS)
+    return tokens
+
+
+def draw_to_host(
+    logits: torch.Tensor, uniform: np.ndarray, decoding: SamplingParams, rows: np.ndarray
+) -> np.ndarray:
+    """Return the same as `draw` in the host's memory, waiting for the device once."""
+    tokens = _draw(logits, uniform, decoding, rows).cpu().numpy()
+    if (tokens == NO_TOKEN).any():
+        raise InputError(NO_NUMBERS)
+    return np.asarray(tokens)
+
+
+def _draw(
+    logits: torch.Tensor,
+    uniform: np.ndarray,
+    decoding: SamplingParams,
+    rows: np.ndarray | None,
+) -> torch.Tensor:
+    """Return one token a sample, on the device, without waiting for it; NO_TOKEN for NaN."""
+    where = to_device(np.arange(len(uniform)) if rows is None else rows, logits.device)
     if decoding.temperature == 0:
         return logits.argmax(dim=-1)[where]
-    number = torch.as_tensor(uniform, device=logits.device)
+    number = to_device(uniform, logits.device)
     chances = sampling_weights(logits, decoding)
     blocks = torch.nn.functional.pad(chances, (0, -chances.shape[-1] % BLOCK))
     blocks = blocks.view(len(chances), -1, BLOCK)
     # First the block, then the token in it: only sums over blocks are made of every row.
     totals = blocks.sum(dim=-1).double().cumsum(dim=-1)
-    if not bool(totals[:, -1].isfinite().all()):
-        raise InputError(NO_NUMBERS)
     block, rest = _found(totals[where], number)
     token, _ = _found(blocks[where, block].double().cumsum(dim=-1), rest)
-    return block * BLOCK + token
+    return (block * BLOCK + token).where(totals[where, -1].isfinite(), NO_TOKEN)
 
 
 def _found(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -100,6 +125,7 @@ def _found(cumulative: torch.Tensor, number: torch.Tensor) -> tuple[torch.Tensor
     # Below the total whatever is rounded: then an entry without weight is never found.
     wanted = (number * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
     entry = torch.searchsorted(cumulative, wanted[:, None], right=True)
+    entry = entry.clamp(max=cumulative.shape[-1] - 1)  # of NaN; any number falls on an entry
     before = torch.nn.functional.pad(cumulative, (1, 0))
     start, end = before.gather(-1, entry).squeeze(-1), cumulative.gather(-1, entry).squeeze(-1)
     return entry.squeeze(-1), (wanted - start) / (end - start)

@@ -11,7 +11,7 @@ import torch
 from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.engine.batching import SampleRange
 from fedaudit.engine.generation.kv_cache import Integers
-from fedaudit.engine.generation.sampler import draw, probe_key, uniforms
+from fedaudit.engine.generation.sampler import draw_to_host, probe_key, uniforms
 from fedaudit.engine.generation.stopping import StopState, StopStrings
 
 Answered = tuple[list[SampleRange], list[list[int]]]
@@ -107,7 +107,7 @@ class OutputBuffer:
     def draw(self, samples: RunningSequences, logits: torch.Tensor) -> RunningSequences:
         """Draw the next token of each, and return those samples that go on."""
         number = uniforms(samples.keys, samples.numbers, samples.step)
-        tokens: Integers = draw(logits, number, self._work.decoding, samples.row).cpu().numpy()
+        tokens: Integers = draw_to_host(logits, number, self._work.decoding, samples.row)
         self._tokens[samples.index, samples.step] = tokens
         stay = ~np.isin(tokens, list(self._work.end)) & (samples.step < self._new - 1)
         if self._listening:

@@ -16,6 +16,7 @@ import torch
 from transformers import AttentionInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
 
 from fedaudit.engine.generation.kv_cache import CachePositions, Integers, KVCache
+from fedaudit.engine.transfer import to_device
 
 NAME = "fedaudit_grouped"
 KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
@@ -37,6 +38,12 @@ def supports_grouping(model: PreTrainedModel) -> bool:
 def _rope(config: PreTrainedConfig) -> str:
     """Return how a model turns positions, as transformers names it."""
     return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
+
+
+def _repeats(model: PreTrainedModel) -> int:
+    """Return how many heads share a key, in every layer of the kinds that are asked in groups."""
+    heads = model.config.num_attention_heads
+    return int(heads // (getattr(model.config, "num_key_value_heads", None) or heads))
 
 
 def group_samples(sizes: Sequence[int], most: int) -> tuple[Integers, Integers]:
@@ -103,11 +110,9 @@ class SharedPrefixRows:
         model, places = self._model, self._groups.advance(parents, group)
         with _attention(model):
             output = model(
-                input_ids=torch.as_tensor(tokens, device=model.device)[None],
-                position_ids=torch.as_tensor(self._groups.position[group], device=model.device)[
-                    None
-                ],
-                attention_mask=self._groups.mask(places, model.dtype),
+                input_ids=to_device(tokens, model.device)[None],
+                position_ids=to_device(self._groups.position[group], model.device)[None],
+                attention_mask=self._groups.mask(places, model.dtype, _repeats(model)),
                 past_key_values=self._groups,
                 use_cache=True,
                 places=places,
@@ -156,7 +161,7 @@ def _attend(
         spread.reshape(groups, shared, repeats * slots, size),
         key,
         value,
-        attn_mask=attention_mask.repeat(1, 1, repeats, 1) if repeats > 1 else attention_mask,
+        attn_mask=attention_mask,
         scale=scaling,
     )
     found = found.reshape(groups, shared, repeats, slots, size).permute(0, 3, 1, 2, 4)

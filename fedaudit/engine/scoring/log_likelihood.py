@@ -9,6 +9,7 @@ from fedaudit.api.engine import TokenStatistics
 from fedaudit.api.errors import InputError
 from fedaudit.engine.batching import padded_length
 from fedaudit.engine.generation.sampler import NO_NUMBERS
+from fedaudit.engine.transfer import to_device
 
 
 @torch.inference_mode()
@@ -48,7 +49,7 @@ def _read(
     ids = torch.zeros(len(sequences), width, dtype=torch.long)
     for row, sequence in enumerate(sequences):
         ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.long)
-    ids = ids.to(model.device)
+    ids = to_device(ids, model.device)
     return model(input_ids=ids, use_cache=False).logits[:, :-1], ids[:, 1:]
 
 

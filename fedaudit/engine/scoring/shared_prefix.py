@@ -16,6 +16,7 @@ from fedaudit.api.errors import BatchTooLargeError
 from fedaudit.engine.batching import STEP, by_length, padded_length
 from fedaudit.engine.generation.decoding import left_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
+from fedaudit.engine.transfer import to_device
 
 Sequences = Sequence[Sequence[int]]
 
@@ -171,9 +172,9 @@ def _rests(
     ids = torch.zeros(len(chunk), width + 1, dtype=torch.long)
     for row, member in enumerate(chunk):
         ids[row, : len(member.rest)] = torch.tensor(member.rest, dtype=torch.long)
-    ids = ids.to(device)
-    rows = torch.tensor([read.row[member.group] for member in chunk], device=device)
-    lengths = torch.tensor([len(member.rest) - 1 for member in chunk], device=device)
+    ids = to_device(ids, device)
+    rows = to_device([read.row[member.group] for member in chunk], device)
+    lengths = to_device([len(member.rest) - 1 for member in chunk], device)
     mask = read.mask[rows]
     # Padding, behind, stays at the last position: none is outside the context.
     steps = torch.arange(width, device=device).minimum(lengths[:, None] - 1)

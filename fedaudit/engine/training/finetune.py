@@ -23,6 +23,7 @@ from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.adapter import A, B
 from fedaudit.engine.small_model import few_threads
+from fedaudit.engine.transfer import to_device
 
 NAME = "tuning"
 IGNORED = -100
@@ -263,4 +264,4 @@ def _padded(lessons: Sequence[TrainingExample], device: torch.device) -> dict[st
         mask[row, :end] = 1
         labels[row, begin:end] = ids[row, begin:end]
     inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
-    return {name: tensor.to(device) for name, tensor in inputs.items()}
+    return {name: to_device(tensor, device) for name, tensor in inputs.items()}

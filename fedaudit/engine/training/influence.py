@@ -21,6 +21,7 @@ from fedaudit.engine.batching import by_length, padded_length
 from fedaudit.engine.local import LOGITS, LocalEngine
 from fedaudit.engine.lora import composition
 from fedaudit.engine.scoring.log_likelihood import of_following
+from fedaudit.engine.transfer import to_device
 
 _ROOT, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 
@@ -156,6 +157,6 @@ def _loss(model: PreTrainedModel, rows: Sequence[Sequence[int]]) -> torch.Tensor
     for row, sequence in enumerate(rows):
         ids[row, : len(sequence)] = torch.tensor(sequence, dtype=torch.long)
         counts[row, 1 : len(sequence)] = True
-    ids, counts = ids.to(model.device), counts.to(model.device)
+    ids, counts = to_device(ids, model.device), to_device(counts, model.device)
     logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
     return -of_following(logits, ids[:, 1:])[counts[:, 1:]].sum()

@@ -249,6 +249,8 @@ def pad_batch(batch: Sequence[Sequence[int]], device: Any) -> dict[str, "torch.T
     """
     import torch
 
+    from fedaudit.engine.transfer import to_device
+
     width = max(len(sequence) for sequence in batch)
     ids = torch.zeros(len(batch), width, dtype=torch.long)
     mask = torch.zeros(len(batch), width, dtype=torch.long)
@@ -258,4 +260,4 @@ def pad_batch(batch: Sequence[Sequence[int]], device: Any) -> dict[str, "torch.T
         labels[row, : prompt_length(sequence)] = -100
         mask[row, : len(sequence)] = 1
     inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
-    return {name: tensor.to(device) for name, tensor in inputs.items()}
+    return {name: to_device(tensor, device) for name, tensor in inputs.items()}

@@ -33,7 +33,7 @@ from fedaudit.api.records import GenerationRequest, SamplingParams
 from fedaudit.engine import scheduler
 from fedaudit.engine.batching import SampleRange, padded_length
 from fedaudit.engine.generation import decoding as generate
-from fedaudit.engine.generation import shared_prefix
+from fedaudit.engine.generation import kv_cache, shared_prefix
 from fedaudit.engine.generation.sampler import draw, probe_key, uniforms
 from fedaudit.engine.generation.sequences import SamplingJob
 from fedaudit.engine.memory import BatchSizeFinder
@@ -130,6 +130,25 @@ def test_each_sample_says_what_it_says_alone(kind, decoding):
     if decoding == SamplingParams():
         assert len({tuple(row) for row in wanted}) > 10
         assert len({len(row) for row in wanted}) > 2  # some ended early
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_keys_that_only_align_the_mask_change_nothing(kind, monkeypatch):
+    model, looked = made(kind), []
+    requests = [GenerationRequest(prompt=prompt, samples=5, max_new_tokens=7) for prompt in PROMPTS]
+    wanted = asked(model, requests, whole(requests), SamplingParams())
+    advance = kv_cache.KVCache.advance
+
+    def spied(self, parents, group):
+        places = advance(self, parents, group)
+        looked.append((places.length, int(self.used.max()), self.seen.shape[1]))
+        return places
+
+    monkeypatch.setattr(kv_cache.KVCache, "advance", spied)
+    monkeypatch.setitem(kv_cache.ALIGNED, "cpu", 8)
+    assert asked(model, requests, whole(requests), SamplingParams()) == wanted
+    assert all(length == min(-(-used // 8) * 8, room) for length, used, room in looked)
+    assert any(length > used for length, used, _ in looked)
 
 
 def test_every_kind_is_tested():

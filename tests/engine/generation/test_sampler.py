@@ -5,8 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
+from fedaudit.api.errors import InputError
 from fedaudit.api.records import SamplingParams
-from fedaudit.engine.generation.sampler import draw, probabilities, probe_key, uniforms
+from fedaudit.engine.generation.sampler import (
+    draw,
+    draw_to_host,
+    probabilities,
+    probe_key,
+    uniforms,
+)
 
 LAST = 1 - 2.0**-53
 """The largest number that `uniforms` can return."""
@@ -175,3 +182,25 @@ def test_temperature_0_is_the_likeliest_token_whatever_the_uniform():
 def test_a_decoding_that_is_no_distribution_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         SamplingParams(**wrong)
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")], ids=str)
+def test_logits_that_are_no_numbers_are_refused_where_they_are_drawn_from(wrong, top_p):
+    raw, decoding = logits(2, rows=3, vocabulary=200), SamplingParams(top_p=top_p)
+    raw[1, 70] = wrong
+    uniform = np.array([0.2, 0.9])
+    for way in (draw, draw_to_host):
+        with pytest.raises(InputError, match="answers are no numbers"):
+            way(raw, uniform, decoding, np.array([0, 1]))
+        assert len(way(raw, uniform, decoding, np.array([0, 2]))) == 2
+
+
+@given(st.integers(0, 1000), st.lists(st.integers(0, 2), min_size=1, max_size=9))
+def test_the_host_is_told_what_the_device_drew(seed, rows):
+    raw, chosen = logits(seed, vocabulary=150), np.array(rows)
+    uniform = uniforms(np.full(len(rows), 7), np.arange(len(rows)), 0)
+    for decoding in (SamplingParams(), SamplingParams(top_p=0.7), SamplingParams(temperature=0)):
+        found = draw_to_host(raw, uniform, decoding, chosen)
+        assert isinstance(found, np.ndarray)
+        assert found.tolist() == draw(raw, uniform, decoding, chosen).tolist()
