@@ -1,34 +1,36 @@
 """The secrets that training gave away, as findings."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from fedaudit.api.records import Finding
 from fedaudit.audit.exposure.measurements import PLUGIN, exposure, is_maximal
 from fedaudit.canaries.ranking import ScoredCanary
 
 LABEL = "CANARY"
-LEVEL = 0.01
-"""The chance, at most, that any secret is listed of which the model knows nothing."""
+LISTED, LEVEL = 0.01, 0.05
+"""The p value up to which a secret is listed, and that of all together up to which it is sure."""
 
 
 def findings(scored: Sequence[ScoredCanary]) -> tuple[list[Finding], list[Mapping[str, str]]]:
     """Return planted secrets that stand too high for chance, and what --reveal writes of them.
 
-    A secret that nobody trained on stands among the first k of n with the probability k / n; that
-    is held against LEVEL over the number of planted secrets (Bonferroni).
+    A secret that nobody trained on stands among the first k of n with the probability k / n. That
+    is its p value: where it is above LEVEL over the number of planted secrets (Bonferroni), chance
+    may have put it there, and the finding is "unverified".
     """
     planted = [one for one in scored if one.canary.times]
     made: list[Finding] = []
     plain: list[Mapping[str, str]] = []
     for number, one in enumerate(planted, 1):
         bits = exposure(one)
-        if 2**-bits * len(planted) > LEVEL:
+        if (p := 2**-bits) > LISTED:
             continue
         name = f"{PLUGIN}-{number:04d}"
         made.append(
             Finding(
                 id=name,
-                severity="high" if is_maximal(one) else "medium",
+                severity=_severity(one) if p * len(planted) <= LEVEL else "unverified",
                 label=LABEL,
                 measurement=f"{PLUGIN} exposure",
                 evidence={
@@ -36,7 +38,7 @@ def findings(scored: Sequence[ScoredCanary]) -> tuple[list[Finding], list[Mappin
                     "exposure": bits,
                     "times": one.canary.times,
                     "client": one.canary.client,
-                    "p_value": 2**-bits,
+                    "p_value": p,
                 },
                 safe=("client",),
             )
@@ -51,3 +53,7 @@ def findings(scored: Sequence[ScoredCanary]) -> tuple[list[Finding], list[Mappin
             }
         )
     return made, plain
+
+
+def _severity(one: ScoredCanary) -> Literal["high", "medium"]:
+    return "high" if is_maximal(one) else "medium"

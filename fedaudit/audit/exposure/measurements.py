@@ -93,8 +93,8 @@ def _rows(
         scope=scope,
     )
     if not whole and size > FIT_FROM:
-        fitted = [_extrapolated(one, bits, seed) for one in some]
-        fitted_base = [_extrapolated(one, bits, seed) for one in base]
+        fitted = [_extrapolated(one, bits) for one in some]
+        fitted_base = [_extrapolated(one, bits) for one in base]
         chance = math.log2(math.e)
         yield _mean(fitted, fitted_base, chance, {**scope, "estimator": EXTRAPOLATED}, seed)
 
@@ -103,10 +103,9 @@ def _of(some: Sequence[ScoredCanary], times: int) -> list[ScoredCanary]:
     return [one for one in some if one.canary.times == times]
 
 
-def _extrapolated(one: ScoredCanary, bits: float, seed: int) -> float:
+def _extrapolated(one: ScoredCanary, bits: float) -> float:
     """Return the exposure by the references' fitted law, which ends at the space's size."""
-    found = canary_exposure.extrapolated(one.score, one.references, seed=seed, draws=1)
-    return min(found.value, bits)
+    return min(canary_exposure.fitted_exposure(one.score, sorted(one.references)), bits)
 
 
 def _mean(
