@@ -1,5 +1,6 @@
 """The table of canaries: how far planted secrets moved up, by how often they were planted."""
 
+import math
 from collections.abc import Sequence
 
 from fedaudit.report.number_format import format_hits, format_measurement, number
@@ -9,7 +10,6 @@ from fedaudit.report.tables.table import (
     Table,
     common_note,
     display_name,
-    format_cell,
     laid_out,
 )
 
@@ -23,13 +23,13 @@ def exposure(report: Row) -> list[Table]:
     rows = [row for row in report["measurements"] if is_shown(row)]
     means = [row for row in rows if row["metric"] == "exposure"]
     shared, own = common_scope(means, hidden=SHOWN)
+    estimators = {str(row["scope"].get("estimator", NONE)) for row in means}
     cells = [
         {
             "model": display_name(SOURCES, row["scope"].get("source")),
             "planted": _times(row),
             "n": NONE if row["n"] is None else f"{row['n']:,}",
-            "by": str(row["scope"].get("estimator", NONE)),
-            "of": format_cell(row["scope"].get("space")),
+            "by": str(row["scope"].get("estimator", NONE)) if len(estimators) > 1 else "",
             MEAN: format_measurement(row),
             "chance": NONE if row["chance"] is None else number(row["chance"]),
             FIRST: _beside(row, rows, "maximal_exposure"),
@@ -38,14 +38,15 @@ def exposure(report: Row) -> list[Table]:
         }
         for row, at in zip(means, own, strict=True)
     ]
-    numeric = ("n", "of", MEAN, "chance", FIRST, "p")
+    numeric = ("n", MEAN, "chance", FIRST, "p")
     table = laid_out(
         "Exposure of canaries",
         cells,
-        ("model", "planted", "n", "by", "of", MEAN, "chance", FIRST, "p", "where"),
+        ("model", "planted", "n", "by", MEAN, "chance", FIRST, "p", "where"),
         numeric=numeric,
         notes=(
             "In bits: 1 more means that half as many secrets are at least as likely.",
+            *_ranked_among(means),
             *common_note(shared),
             *missing_reasons(means),
         ),
@@ -56,6 +57,16 @@ def exposure(report: Row) -> list[Table]:
 def is_shown(row: Row) -> bool:
     """Tell whether a row is one of those that the table shows."""
     return row["kind"] == "exposure" and row["metric"] in METRICS
+
+
+def _ranked_among(means: Sequence[Row]) -> list[str]:
+    """Return among how many secrets each is ranked, which bounds its exposure."""
+    spaces = [row["scope"].get("space") for row in means]
+    sizes = [one for one in spaces if isinstance(one, int) and one > 0]
+    if not sizes:
+        return []
+    most = max(sizes)
+    return [f"Each is ranked among {most:,} secrets at most: {math.log2(most):.1f} bits."]
 
 
 def _times(row: Row) -> str:
