@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.templates import PromptTemplate
 from fedaudit.canaries.kinds import SECRET
 from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.config.options import build
@@ -59,7 +60,13 @@ class CanarySet:
     language: str
     label: str
     space: SecretSpace
+    instruction: str = ""
+    """What every canary is the answer to, in records of instructions; empty for plain texts."""
     canaries: tuple[Canary, ...]
+
+    def heading(self, form: PromptTemplate) -> str:
+        """Return what stands before every sentence in the text that is trained on."""
+        return form.prompt(self.instruction, "") if self.instruction else ""
 
     @property
     def planted(self) -> tuple[Canary, ...]:
@@ -96,6 +103,11 @@ def read(path: Path) -> CanarySet:
     return found
 
 
+def is_instruction(text: str) -> bool:
+    """Tell whether a text may be what canaries answer; an empty one is none, and fine."""
+    return text.isprintable() and len(text) <= LONGEST and SECRET not in text
+
+
 def _check_texts(table: Any, path: Path) -> None:
     """Refuse what `build` would refuse with the value in its message: it may be a secret."""
     items = table.get("canaries") if isinstance(table, Mapping) else None
@@ -122,6 +134,8 @@ def _check(found: CanarySet, path: Path) -> None:
         raise InputError(f"{path}: {found.made!r} is no time with a time zone.")
     for what, word in (("kind", found.kind), ("language", found.language), ("label", found.label)):
         check_name(word, path, f"the {what}")
+    if not is_instruction(found.instruction):
+        raise InputError(f"{path}: its instruction is no line, or holds {SECRET}.")
     for number, one in enumerate(found.canaries):
         if mistake := _mistake(one, found.space):
             raise InputError(f"{path}: canary {number} {mistake}.")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
-from fedaudit.canaries.canary_file import MOST, OFTEN, Canary, CanarySet
+from fedaudit.canaries.canary_file import MOST, OFTEN, Canary, CanarySet, is_instruction
 from fedaudit.canaries.kinds import NUMBER, SECRET, SecretKind, check_sentence, find_kind
 from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.config.options import build
@@ -34,6 +34,8 @@ class CanaryOrder:
     clients: tuple[str, ...] = ("c0",)
     formats: tuple[str, ...] = ()
     """Sentences with {secret} and, where there is one, {number}; the kind's own without any."""
+    instruction: str = ""
+    """What every sentence is the answer to, for clients whose records are instructions."""
     pattern: str = ""
     """Of other secrets than the kind's."""
     names: Path | None = None
@@ -50,6 +52,8 @@ class CanaryOrder:
             raise UsageError("--times and --client name nothing twice.")
         if self.controls < 0 or self.count + self.controls > MOST:
             raise UsageError(f"A file has {MOST:,} canaries at most, controls included.")
+        if not is_instruction(self.instruction):
+            raise UsageError(f"--instruction takes one line without {SECRET}.")
         least = len(self.times) * max(1, len(self.clients))
         if not self.clients or self.count < least:
             raise UsageError(
@@ -86,6 +90,7 @@ def make(order: CanaryOrder) -> CanarySet:
         language=order.language,
         label=kind.label,
         space=space,
+        instruction=order.instruction,
         canaries=(*given, *never),
     )
 

@@ -1,15 +1,14 @@
 """A client's records with its canaries among them."""
 
 import random
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, unknown_name_error
-from fedaudit.api.templates import template
+from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.canaries import canary_file
-from fedaudit.canaries.canary_file import Canary
+from fedaudit.canaries.canary_file import Canary, CanarySet
 from fedaudit.data import corpus
 from fedaudit.system.files import existing_parent
 
@@ -54,7 +53,8 @@ def plant(order: PlantOrder) -> PlantedRecords:
     if order.out.exists() or order.out.is_symlink():
         raise InputError(f"{order.out} exists already; choose another place for the records.")
     existing_parent(order.out.absolute().parent)
-    records = list(corpus.read_records(order.records, template(order.template)))
+    form = template(order.template)
+    records = list(corpus.read_records(order.records, form))
     held = sum(any(one.secret in record.document.text for one in own) for record in records)
     if held:
         raise InputError(f"{order.records} holds canaries of {order.client} already.")
@@ -62,29 +62,27 @@ def plant(order: PlantOrder) -> PlantedRecords:
     annotated = all(record.document.pii is not None for record in records)
     taken = {record.document.id for record in records}
     fields = [record.given for record in records]
-    copies = _copies(own, found.label if annotated else "", taken, rng)
+    made = ((one, _record(one, found, form, annotated=annotated)) for one in own)
+    copies = [
+        {"id": _new_id(taken, rng), **record} for one, record in made for _ in range(one.times)
+    ]
     mixed = [*fields, *copies]
     rng.shuffle(mixed)
     corpus.write_fields(order.out, mixed, array=corpus.is_array(order.records))
     return PlantedRecords(len(mixed), len(own), len(copies))
 
 
-def _copies(
-    own: Sequence[Canary], label: str, taken: set[str], rng: random.Random
-) -> list[Mapping[str, Any]]:
-    """Return a record for each copy, with ids of its own, annotated where there is a label."""
-    return [
-        {"id": _new_id(taken, rng), "text": one.whole} | _annotation(one, label)
-        for one in own
-        for _ in range(one.times)
-    ]
-
-
-def _annotation(one: Canary, label: str) -> dict[str, Any]:
-    """Return what a copy's record says of its personal data; nothing without a label."""
-    start = len(one.prefix)
-    span = {"start": start, "end": start + len(one.secret), "label": label}
-    return {"pii": [span]} if label else {}
+def _record(
+    one: Canary, found: CanarySet, form: PromptTemplate, *, annotated: bool
+) -> dict[str, Any]:
+    """Return a copy's record, but for its id; spans count in the text that is trained on."""
+    fields: dict[str, Any] = {"text": one.whole}
+    if found.instruction:
+        fields = {"instruction": found.instruction, "output": one.whole}
+    if annotated:
+        start = len(found.heading(form)) + len(one.prefix)
+        fields["pii"] = [{"start": start, "end": start + len(one.secret), "label": found.label}]
+    return fields
 
 
 def _new_id(taken: set[str], rng: random.Random) -> str:

@@ -70,10 +70,14 @@ def score(
     slots: Sequence[SlotReferences],
     *,
     begin: Sequence[int] = (),
+    heading: str = "",
     progress: Progress = no_progress,
 ) -> list[ScoredCanary]:
-    """Return every canary's score and its references', as `target` has them behind `begin`."""
-    groups = [_rows(engine, slot, begin) for slot in slots]
+    """Return every canary's score and its references', as `target` has them.
+
+    Before every sentence stand the tokens `begin`, then the text `heading`.
+    """
+    groups = [_rows(engine, slot, begin, heading) for slot in slots]
     answers = engine.score_groups(target, groups, progress=progress)
     scored = []
     for slot, rows in zip(slots, answers, strict=True):
@@ -84,14 +88,16 @@ def score(
     return scored
 
 
-def _rows(engine: Engine, slot: SlotReferences, begin: Sequence[int]) -> list[tuple[int, ...]]:
+def _rows(
+    engine: Engine, slot: SlotReferences, begin: Sequence[int], heading: str
+) -> list[tuple[int, ...]]:
     """Return the sentence with each secret, up to the last token of the secret.
 
     The tokens are those of the whole sentence, as in training.
     """
     secrets = slot.secrets()
-    start = slot.text.index(SECRET)
-    tokenized = engine.tokenize([slot.text.replace(SECRET, secret) for secret in secrets])
+    start = len(heading) + slot.text.index(SECRET)
+    tokenized = engine.tokenize([heading + slot.text.replace(SECRET, secret) for secret in secrets])
     return [
         (
             *begin,

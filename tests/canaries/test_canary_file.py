@@ -73,6 +73,8 @@ def set_in(*keys):
         (set_in("canaries", 0, "client"), "../c0", "cannot name a file"),
         (set_in("canaries", 0, "clent"), "c0", "Did you mean"),
         (set_in("salt"), "abc", "salt"),
+        (set_in("instruction"), "a {secret}", "its instruction"),
+        (set_in("instruction"), "a\nb", "its instruction"),
         (set_in("made"), "yesterday", "no time"),
         (set_in("kind"), "a b", "cannot name a file"),
         (set_in("space"), "07700 900123", "space is no table"),

@@ -73,6 +73,21 @@ def test_copies_are_annotated_only_where_all_records_are(here):
     assert sum("pii" in record for record in written(here)) == 1
 
 
+def test_instructions_are_answered_by_the_sentences(here):
+    found = make(CanaryOrder(count=3, instruction="Go on.", seed=1))
+    canary_file.write(found, here / "i.json")
+    plant(order(here, canaries=here / "i.json", client="c0"))
+    form = template("fed_pii")
+    documents = [one for one in corpus.read(here / "out.jsonl", form) if one.pii]
+    assert {one.instruction for one in documents} == {"Go on."}
+    assert {one.text for one in documents} == {
+        "Go on.\n<###Output>\n" + one.whole for one in found.planted
+    }
+    assert found.heading(form) == "Go on.\n<###Output>\n"
+    secrets = {one.secret for one in found.planted}
+    assert {one.strings()[0][0] for one in documents} == secrets
+
+
 def test_an_array_stays_one(here):
     (here / "r.jsonl").write_text(json.dumps(RECORDS))
     plant(order(here))

@@ -89,8 +89,8 @@ def by_hand(loaded, text, end, begin):
     return log_p.gather(1, row[0, 1:, None]).sum().item()
 
 
-@pytest.mark.parametrize("start", ["bare", "bos"])
-def test_exposure_on_a_real_model_is_that_of_ranks_computed_one_by_one(fresh_base, start):
+@pytest.mark.parametrize(("start", "heading"), [("bare", ""), ("bos", "Go on.\n<###Output>\n")])
+def test_exposure_on_a_real_model_is_that_of_ranks_computed_one_by_one(fresh_base, start, heading):
     english, chinese = "Note 71: ring the witness on {secret} today.", "第7号记录：电话是{secret}。"
     canaries = canary_set(
         Canary(text=english, secret="07700 9043", client="c0", times=1),
@@ -100,14 +100,17 @@ def test_exposure_on_a_real_model_is_that_of_ranks_computed_one_by_one(fresh_bas
     )
     engine = LocalEngine(fresh_base)
     begin = engine.prompt_starts[start]
-    scored = ranking.score(engine, BASE, slots(canaries), begin=begin)
+    scored = ranking.score(engine, BASE, slots(canaries), begin=begin, heading=heading)
     assert [one.canary.secret[-2:] for one in scored] == ["43", "13", "57"]
     for one in scored:
         planted = {"07700 9043", "07700 9057"} - {one.canary.secret}
-        before = one.canary.text.index("{secret}")
+        before = len(heading + one.canary.prefix)
         sums = {
             secret: by_hand(
-                fresh_base, one.canary.text.format(secret=secret), before + len(secret), begin
+                fresh_base,
+                heading + one.canary.text.format(secret=secret),
+                before + len(secret),
+                begin,
             )
             for secret in canaries.space
             if secret not in planted

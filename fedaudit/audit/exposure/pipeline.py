@@ -69,8 +69,9 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
     @property
     def _documents(self) -> list[Document]:
         """The sentences that clients were given, each once."""
+        heading = self._canaries.heading(self.form)
         planted = enumerate(self._canaries.planted)
-        return [Document(id=str(at), text=one.whole, pii=()) for at, one in planted]
+        return [Document(id=str(at), text=heading + one.whole, pii=()) for at, one in planted]
 
     @property
     def _whole(self) -> bool:
@@ -94,10 +95,13 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         adapter = self.audited.adapter
         tuned = Target(name=TUNED, adapter=str(adapter) if adapter else None)
         base = Target(name=BASE)
+        heading = self._canaries.heading(self.form)
         changed = None
         if adapter:
             changed = adapter_effect.measure(engine, tuned, base, self._documents)
-        start = prompt_start.choose_prompt_start(engine, tuned, _sentences(engine, self._canaries))
+        start = prompt_start.choose_prompt_start(
+            engine, tuned, _sentences(engine, self._canaries, heading)
+        )
         asked = CachingEngine(engine, self.journal) if self.journal else engine
         slots = ranking.slot_references(
             self._canaries,
@@ -111,6 +115,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
                 target,
                 slots,
                 begin=engine.prompt_starts[start.chosen.start],
+                heading=heading,
                 progress=self.watch(f"scoring secrets: {target.name}"),
             )
             for target in (tuned, base)[: 2 if adapter else 1]
@@ -171,9 +176,9 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
         ]
 
 
-def _sentences(engine: Engine, canaries: CanarySet) -> list[PiiOccurrence]:
+def _sentences(engine: Engine, canaries: CanarySet, heading: str) -> list[PiiOccurrence]:
     """Return the words before the secrets, which choose the beginning without them."""
-    texts = dict.fromkeys(one.prefix for one in canaries.planted)
+    texts = dict.fromkeys(heading + one.prefix for one in canaries.planted)
     return [
         PiiOccurrence(prefix=tokens.ids[:1], tokens=tokens.ids[1:], at_start=True)
         for tokens in engine.tokenize(list(texts))

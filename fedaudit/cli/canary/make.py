@@ -37,6 +37,12 @@ def make(
             help="A sentence with {secret} and, before it, {number}; may be repeated.",
         ),
     ] = None,
+    instruction: Annotated[
+        str,
+        typer.Option(
+            "--instruction", help="What the sentences answer, where records are instructions."
+        ),
+    ] = "",
     pattern: Annotated[
         str, typer.Option("--pattern", help="Other secrets: # is a digit, [ab] one of these.")
     ] = "",
@@ -72,6 +78,7 @@ def make(
             controls=controls,
             clients=tuple(client or ("c0",)),
             formats=tuple(sentence or ()),
+            instruction=instruction,
             pattern=pattern,
             names=names,
             corpora=tuple(corpus or ()),
