@@ -15,7 +15,7 @@ LAYERS = [
     {"reproduction"},
     {"attribution"},
     {"audit"},
-    {"extraction", "simulation"},
+    {"canaries", "extraction", "simulation"},
     {"engine", "journal"},
     {"data", "federation"},
     {"config", "judge", "nano", "report"},

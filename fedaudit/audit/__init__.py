@@ -1,5 +1,6 @@
 """One audit from a request to a report.
 
+* `exposure/`: Exposure of canaries: how far training moved planted secrets up.
 * `inputs/`: What an audit reads: documents, clients, held-out records, other members' strings.
 * `memorization/`: Cross-client memorization: whose text the global model continues.
 * `preflight/`: Checks of a target before anything is asked.

@@ -17,6 +17,8 @@ from fedaudit.api.errors import FedauditError, InputError, Interrupted, ResultEr
 from fedaudit.audit import merge, resume
 from fedaudit.audit.attack_pipeline import AttackPipeline
 from fedaudit.audit.cross_client import CrossClientPipeline
+from fedaudit.audit.exposure.pipeline import ExposurePipeline
+from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.fingerprint import compute_fingerprint
 from fedaudit.audit.memorization.pipeline import MemorizationPipeline
 from fedaudit.audit.memorization.request import MemorizationRequest
@@ -45,6 +47,7 @@ PIPELINES: Mapping[type[AuditRequest], type[AuditPipeline[Any]]] = {
     InferenceRequest: AttackPipeline,
     CrossClientRequest: CrossClientPipeline,
     MemorizationRequest: MemorizationPipeline,
+    ExposureRequest: ExposurePipeline,
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
+from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.inputs.clients import ClientData, read_clients
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.request import (
@@ -24,7 +25,10 @@ from fedaudit.config.options import build
 
 KINDS: Mapping[str, type[AuditRequest]] = {
     kind.kind: kind
-    for kind in (ExtractionRequest, CrossClientRequest, InferenceRequest, MemorizationRequest)
+    for kind in (
+        *(ExtractionRequest, CrossClientRequest, InferenceRequest),
+        *(MemorizationRequest, ExposureRequest),
+    )
 }
 """What can be gone on with and shared out, by the name in a journal."""
 SHOWN = 200

@@ -1,6 +1,8 @@
 """The command line: parse, call, render, exit code; nothing heavy is imported early.
 
 * `attribution/`: fedaudit attribute and watermark, and their subcommands.
+* `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
+  afterwards.
 * `audit_runner`: What the commands that attack a model have in common, from their options to the
   exit code.
 * `console`: What commands show: results on stdout, progress on stderr.
@@ -33,6 +35,7 @@ from typer.main import get_command
 from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
 from fedaudit.cli import gate
 from fedaudit.cli.attribution import attribute, watermark
+from fedaudit.cli.canary import group as canary
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.exit_handling import invoke_command, note_interrupts
 from fedaudit.cli.extract import extract
@@ -55,7 +58,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for group, name in ((attribute.app, "attribute"), (watermark.app, "watermark"), (gate.app, "gate")):
+GROUPS = (
+    *((attribute.app, "attribute"), (watermark.app, "watermark")),
+    *((canary.app, "canary"), (gate.app, "gate")),
+)
+for group, name in GROUPS:
     app.add_typer(group, name=name)
 COMMANDS = (
     *(simulate, reproduce, extract, infer, memorize, scrub),

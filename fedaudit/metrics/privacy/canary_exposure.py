@@ -64,9 +64,9 @@ def extrapolated(
     if len(scores) < FIT_FROM:
         raise ValueError(f"{len(scores)} references are too few to fit a law to.")
     picks = np.random.default_rng(seed).integers(len(scores), size=(draws, len(scores)))
-    found = [_bits(planted, scores[pick]) for pick in picks]
+    found = [fitted_exposure(planted, scores[pick]) for pick in picks]
     low, high = np.quantile(found, (0.025, 0.975))
-    return Estimate(_bits(planted, scores), float(low), float(high))
+    return Estimate(fitted_exposure(planted, scores), float(low), float(high))
 
 
 def fit_p_value(references: Sequence[float]) -> float:
@@ -105,6 +105,11 @@ def skew_normal(scores: Array) -> tuple[float, float, float]:
     return delta / math.sqrt(1 - delta**2), mean - scale * delta * math.sqrt(2 / math.pi), scale
 
 
-def _bits(planted: float, scores: Array) -> float:
-    """Return -log2 of the share of the fitted law that is at least as likely."""
+def fitted_exposure(planted: float, references: Sequence[float] | Array) -> float:
+    """Return the exposure in bits that the references' fitted law gives; infinite far beyond it.
+
+    That is -log2 of the share of the law that is at least as likely: `extrapolated` without its
+    interval.
+    """
+    scores = np.asarray(references, dtype=np.float64)
     return float(-skewnorm.logsf(planted, *skew_normal(scores)) / math.log(2)) + 0.0

@@ -1,5 +1,7 @@
 """The tables of a report.
 
+* `exposure`: The table of canaries: how far planted secrets moved up, by how often they were
+  planted.
 * `extraction/`: The tables of extraction.
 * `attribution`: The tables of an attribution: whom the protocol flags, and what other methods say
   of it.

@@ -13,6 +13,8 @@ from fedaudit.report.tables import memorization
 from fedaudit.report.tables.costs import costs
 from fedaudit.report.tables.cross_client import matrix_tables, without_pairs
 from fedaudit.report.tables.defense import defense
+from fedaudit.report.tables.exposure import exposure
+from fedaudit.report.tables.exposure import is_shown as in_exposure
 from fedaudit.report.tables.extraction.budget import tables as by_budget
 from fedaudit.report.tables.extraction.candidates import candidates
 from fedaudit.report.tables.extraction.discoverable import discoverable
@@ -37,7 +39,7 @@ MOST_OTHERS = 100
 KINDS = frozenset(
     {
         *("extraction", "utility", "cost", "probability", "defense", "attribution"),
-        *("memorization", "membership"),
+        *("memorization", "membership", "exposure"),
     }
 )
 """What kinds of rows tables know; a plugin may have its own."""
@@ -53,6 +55,7 @@ def attack_tables(report: Row) -> list[Table]:
     whole, report = report, without_pairs(report)
     made = (
         *memorization.tables(whole),
+        *exposure(whole),
         *matrix_tables(whole),
         *verbatim(whole),
         *discoverable(whole),
@@ -89,7 +92,9 @@ def unshown_rows_table(report: Row) -> list[Table]:
     rows = [
         row
         for row in measurements.other_rows(report)
-        if not in_verbatim(row) and not in_discoverable(row) and not in_membership(row)
+        if not any(
+            shows(row) for shows in (in_verbatim, in_discoverable, in_membership, in_exposure)
+        )
     ]
     table = Table(
         title="Other measurements",

@@ -23,6 +23,8 @@ GLOSSARY = {
     "determined": "A client's update is determined when it can be computed exactly from sums over"
     " several clients, although each of these sums was over enough of them: the sums together give"
     " away what secure aggregation is to hide.",
+    "canary": "An invented secret that was planted in a client's records before training, to see"
+    " afterwards whether the model gives it away.",
     "disjoint": "The targets of which none begins with another, so that an answer identifies one.",
     "chance": "How often guessing is right: one in as many as there are candidates.",
     "HMAC": "A fingerprint made with a secret key. Equal fingerprints mean equal leaks; the text"
@@ -34,6 +36,8 @@ GLOSSARY = {
     "epsilon": "How much one record can change what is learned from all of them, under differential"
     " privacy. The smaller, the less the model can tell of a record; delta is the chance that the"
     " promise does not hold.",
+    "exposure": "How high a planted secret stands among all secrets of its kind, in bits: 10 means"
+    " that of a thousand only it is so likely; a secret that nobody was given has 1.4 on average.",
     "false accept": "A request without a right key that the gate took for one with it.",
     "FLOP": "One floating-point operation, the unit in which computing is counted.",
     "fpr": "False-positive rate: of the clients that did nothing wrong, the share that a method"

@@ -61,6 +61,15 @@ MEMORIZATION_ANSWERS = {
     " write what is in another client's: the reasons say what is missing.",
 }
 
+EXPOSURE_ANSWERS = {
+    "fail": "Training gave planted secrets away: this model finds them likelier than secrets of the"
+    " same kind that nobody was given. Real records of the kind are at the same risk.",
+    "pass": "With what was planted, this model finds secrets that clients were given no likelier"
+    " than secrets that nobody was. Others, or more of them, may show more.",
+    "inconclusive": "What was planted does not settle whether training gives secrets of this kind"
+    " away: the reasons say what is missing.",
+}
+
 MIXED_ANSWERS = {
     "fail": "Personal data of other parties can be pulled out of this model, or clients are flagged"
     " for training on marked documents: the reasons say which.",
@@ -127,6 +136,7 @@ def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:
         (UNPROMPTED_ANSWERS, query.untargeted_rows(report, labelled=False)),
         (INFERENCE_ANSWERS, query.inference_rows(report, labelled=False)),
         (MEMORIZATION_ANSWERS, [r for r in report["measurements"] if r["kind"] == "memorization"]),
+        (EXPOSURE_ANSWERS, [r for r in report["measurements"] if r["kind"] == "exposure"]),
     )
 
 

@@ -4,6 +4,7 @@
   too.
 * `completion`: The verdict on answers to training prompts: nearer to the true ones than skill
   explains, or not.
+* `exposure`: The verdict on canaries: whether training gave planted secrets away.
 * `extraction`: The tests of what an extraction found: against what nobody has, against the base,
   by string.
 * `memorization`: The verdict on memorization: whether one client's prefixes draw another client's

@@ -1,0 +1,186 @@
+"""`fedaudit canary measure`, from a file of canaries to a report."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.engine import Engine
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Result
+from fedaudit.api.records import Document, Target
+from fedaudit.audit import pipeline
+from fedaudit.audit.exposure import findings, measurements
+from fedaudit.audit.exposure.measurements import BASE, TUNED, Scored
+from fedaudit.audit.exposure.request import ExposureRequest
+from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.pipeline import AuditPipeline, AuditResults
+from fedaudit.audit.preflight import adapter_effect, prompt_start
+from fedaudit.audit.target import AuditTarget
+from fedaudit.canaries import canary_file, ranking
+from fedaudit.canaries.canary_file import CanarySet
+from fedaudit.extraction.prefixes import PiiOccurrence
+from fedaudit.journal.caching_engine import CachingEngine
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.parallel.engine import ParallelEngine
+
+LEVEL = 0.01
+"""The p value up to which a fitted law is refuted."""
+NO_COMMITMENT = (
+    "No --commitment was given: nobody vouches that the canaries were chosen before training."
+)
+
+
+def check(request: ExposureRequest) -> AuditTarget:
+    """Return what is audited, after every check that needs no model.
+
+    Raises InputError for a file of canaries that is none, or not the one that was committed to, and
+    UsageError for a deployed defence, and for more references than there are secrets.
+    """
+    audited = pipeline.check(request)
+    found = canary_file.read(request.canaries)
+    if request.commitment and request.commitment.strip().lower() != canary_file.commitment(found):
+        raise InputError(f"{request.canaries} is not what the commitment was made to.")
+    if audited.deployment:
+        raise UsageError(
+            "The federation answers through its clients' deployed defence: name with --round the "
+            "global adapter that is to be measured."
+        )
+    left = found.space.size - len(found.canaries)
+    if not ranking.is_enumerable(found, request.space_limit) and request.references > left:
+        raise UsageError(f"--references must be {left:,} or fewer: there are no more secrets.")
+    return audited
+
+
+@dataclass(kw_only=True)
+class ExposurePipeline(AuditPipeline[ExposureRequest]):
+    """How far every planted secret moved up among all of its kind."""
+
+    check = staticmethod(check)
+    _canaries: CanarySet = field(init=False)
+
+    def read_inputs(self) -> Sequence[InputFile]:
+        """Read the file of canaries."""
+        self._canaries = canary_file.read(self.request.canaries)
+        return [InputFile(path=self.request.canaries, documents=self._documents, annotation=None)]
+
+    @property
+    def _documents(self) -> list[Document]:
+        """The sentences that clients were given, each once."""
+        heading = self._canaries.heading(self.form)
+        planted = enumerate(self._canaries.planted)
+        return [Document(id=str(at), text=heading + one.whole, pii=()) for at, one in planted]
+
+    @property
+    def _whole(self) -> bool:
+        return ranking.is_enumerable(self._canaries, self.request.space_limit)
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings, and what the canaries are."""
+        found = self._canaries
+        return {
+            **super().config(),
+            "commitment": canary_file.commitment(found),
+            "secrets": found.kind,
+            "language": found.language,
+            "space": found.space.size,
+            "controls": len(found.controls),
+            "clients": sorted({one.client for one in found.planted}),
+        }
+
+    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+        """Score every secret and its references under the tuned model and its base."""
+        adapter = self.audited.adapter
+        tuned = Target(name=TUNED, adapter=str(adapter) if adapter else None)
+        base = Target(name=BASE)
+        heading = self._canaries.heading(self.form)
+        changed = None
+        if adapter:
+            changed = adapter_effect.measure(engine, tuned, base, self._documents)
+        start = prompt_start.choose_prompt_start(
+            engine, tuned, _sentences(engine, self._canaries, heading)
+        )
+        asked = CachingEngine(engine, self.journal) if self.journal else engine
+        slots = ranking.slot_references(
+            self._canaries,
+            limit=self.request.space_limit,
+            count=self.request.references,
+            seed=self.request.seed,
+        )
+        scored = {
+            target.name: ranking.score(
+                asked,
+                target,
+                slots,
+                begin=engine.prompt_starts[start.chosen.start],
+                heading=heading,
+                progress=self.watch(f"scoring secrets: {target.name}"),
+            )
+            for target in (tuned, base)[: 2 if adapter else 1]
+        }
+        self.finish_asking()
+        return AuditResults(
+            results=[self._result(scored)],
+            effect=adapter_effect.table(changed),
+            beginning=start.table(),
+            spent={"queries": sum(len(slot.secrets()) for slot in slots)},
+        )
+
+    def _result(self, scored: Scored) -> Result:
+        made, revealed = findings.findings(scored[TUNED])
+        return Result(
+            measurements=tuple(
+                measurements.rows(
+                    scored,
+                    whole=self._whole,
+                    bits=math.log2(self._canaries.space.size),
+                    seed=self.request.seed,
+                )
+            ),
+            findings=tuple(made),
+            limits=tuple(self._limits(scored)),
+            revealed=tuple(revealed),
+        )
+
+    def _limits(self, scored: Scored) -> Iterator[str]:
+        """Yield what the numbers leave open."""
+        if not self.request.commitment:
+            yield NO_COMMITMENT
+        if not self._canaries.controls:
+            yield "There are no controls: nothing shows that chance is as it should be."
+        if BASE not in scored:
+            yield "The target has no base to compare with."
+        if self._whole:
+            return
+        count, size = self.request.references, self._canaries.space.size
+        yield (
+            f"Each secret is ranked among {count:,} of {size:,}, drawn at random: exposure stops "
+            f"at {math.log2(count + 1):.1f} bits, and beyond that it is extrapolated."
+        )
+        planted = [one for one in scored[TUNED] if one.canary.times]
+        if count >= measurements.FIT_FROM and (
+            refuted := measurements.refuted_fits(planted, LEVEL)
+        ):
+            yield (
+                f"Of {len(planted):,} planted secrets, the references of {refuted:,} do not follow "
+                f"the fitted law (p at most {LEVEL}): do not rely on what is extrapolated."
+            )
+
+    def caveats(self) -> list[str]:
+        """Return what every reader should know of canaries."""
+        return [
+            "Canaries tell what training does to secrets of this kind in such sentences, not which "
+            "of the real records it gives away."
+        ]
+
+
+def _sentences(engine: Engine, canaries: CanarySet, heading: str) -> list[PiiOccurrence]:
+    """Return the words before the secrets, which choose the beginning without them."""
+    texts = dict.fromkeys(heading + one.prefix for one in canaries.planted)
+    return [
+        PiiOccurrence(prefix=tokens.ids[:1], tokens=tokens.ids[1:], at_start=True)
+        for tokens in engine.tokenize(list(texts))
+        if len(tokens.ids) > 1
+    ]

@@ -1,0 +1,9 @@
+"""Canaries: secrets of known law that are planted before training and looked for afterwards.
+
+* `canary_file`: The auditor's file of canaries, which is secret, and the commitment to it.
+* `generator`: New canaries: who gets which secret, in which sentence, how often.
+* `kinds`: The kinds of secrets, and the sentences that hold them.
+* `planting_plan`: A client's records with its canaries among them.
+* `ranking`: How likely a model finds each secret among all, or a sample, of its space.
+* `secret_space`: Every secret of one kind, each with a number.
+"""

@@ -1,0 +1,160 @@
+"""The auditor's file of canaries, which is secret, and the commitment to it."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.canaries.kinds import SECRET
+from fedaudit.canaries.secret_space import SecretSpace
+from fedaudit.config.options import build
+from fedaudit.federation.commitments import canonical, parse_time
+from fedaudit.system.files import atomic_text, check_version, read_json
+from fedaudit.system.names import check_name
+
+SCHEMA_VERSION = "1.0"
+SCHEME = "fedaudit canaries 1"
+"""What is hashed with the canaries, so that no other text is ever taken for them."""
+MOST, LONGEST, OFTEN = 100_000, 10_000, 100_000
+"""Canaries of a file, characters of a text, and copies of one canary at most."""
+
+_SALT = re.compile(r"[0-9a-f]{64}")
+_TEXTS = ("text", "secret", "client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """A secret in its sentence; one without copies is a control, which nobody is given."""
+
+    text: str
+    """The sentence, with `{secret}` in the place of the secret."""
+    secret: str
+    client: str = ""
+    times: int = 0
+    """How many copies the client gets."""
+
+    @property
+    def whole(self) -> str:
+        """The sentence with its secret."""
+        return self.text.replace(SECRET, self.secret)
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the secret."""
+        return self.text.partition(SECRET)[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanarySet:
+    """What a file of canaries holds: all secrets are of one space."""
+
+    schema_version: str = SCHEMA_VERSION
+    made: str
+    salt: str
+    kind: str
+    language: str
+    label: str
+    space: SecretSpace
+    instruction: str = ""
+    """What every canary is the answer to, in records of instructions; empty for plain texts."""
+    canaries: tuple[Canary, ...]
+
+    def heading(self, form: PromptTemplate) -> str:
+        """Return what stands before every sentence in the text that is trained on."""
+        return form.prompt(self.instruction, "") if self.instruction else ""
+
+    @property
+    def planted(self) -> tuple[Canary, ...]:
+        """Those that some client is given."""
+        return tuple(one for one in self.canaries if one.times)
+
+    @property
+    def controls(self) -> tuple[Canary, ...]:
+        """Those that nobody is given."""
+        return tuple(one for one in self.canaries if not one.times)
+
+
+def commitment(canaries: CanarySet) -> str:
+    """Return the SHA-256 that commits to everything in the file, its salt included."""
+    return hashlib.sha256(canonical({"scheme": SCHEME, **asdict(canaries)})).hexdigest()
+
+
+def write(canaries: CanarySet, path: Path) -> None:
+    """Write canaries into a file that only its owner can read."""
+    text = json.dumps(asdict(canaries), indent=2, ensure_ascii=False)
+    atomic_text(path, text + "\n", mode=0o600)
+
+
+def read(path: Path) -> CanarySet:
+    """Return the canaries in `path`; raises InputError, without any secret, for another file."""
+    table = read_json(path, f"There is no file of canaries {path}.")
+    check_version(table, path, SCHEMA_VERSION)
+    _check_texts(table, path)
+    try:
+        found = build(CanarySet, table, path.name)
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
+    _check(found, path)
+    return found
+
+
+def is_instruction(text: str) -> bool:
+    """Tell whether a text may be what canaries answer; an empty one is none, and fine."""
+    return text.isprintable() and len(text) <= LONGEST and SECRET not in text
+
+
+def _check_texts(table: Any, path: Path) -> None:
+    """Refuse what `build` would refuse with the value in its message: it may be a secret."""
+    items = table.get("canaries") if isinstance(table, Mapping) else None
+    if not isinstance(items, list) or not 0 < len(items) <= MOST:
+        raise InputError(
+            f"{path} holds no canaries, or more than {MOST:,}; `fedaudit canary make` writes such "
+            "a file."
+        )
+    for number, item in enumerate(items):
+        if not isinstance(item, Mapping) or not all(
+            isinstance(item.get(name, ""), str) for name in _TEXTS
+        ):
+            raise InputError(f"{path}: canary {number} is no table of text, secret and client.")
+    space = table.get("space")
+    words = space.get("words", []) if isinstance(space, Mapping) else None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"{path}: its space is no table, or has words that are no texts.")
+
+
+def _check(found: CanarySet, path: Path) -> None:
+    if not _SALT.fullmatch(found.salt):
+        raise InputError(f"{path}: its salt is not 64 hexadecimal digits.")
+    if parse_time(found.made) is None:
+        raise InputError(f"{path}: {found.made!r} is no time with a time zone.")
+    for what, word in (("kind", found.kind), ("language", found.language), ("label", found.label)):
+        check_name(word, path, f"the {what}")
+    if not is_instruction(found.instruction):
+        raise InputError(f"{path}: its instruction is no line, or holds {SECRET}.")
+    for number, one in enumerate(found.canaries):
+        if mistake := _mistake(one, found.space):
+            raise InputError(f"{path}: canary {number} {mistake}.")
+        if one.times:
+            check_name(one.client, path, "the client")
+    if not found.planted:
+        raise InputError(f"{path}: nobody is given any of its canaries.")
+    if len({one.secret for one in found.canaries}) < len(found.canaries):
+        raise InputError(f"{path} holds one secret twice.")
+
+
+def _mistake(one: Canary, space: SecretSpace) -> str:
+    """Return what is wrong with a canary, without its secret; nothing where all is well."""
+    if one.text.count(SECRET) != 1 or not one.prefix or len(one.text) > LONGEST:
+        return f"needs a text that holds {SECRET} once, with words before it"
+    if not one.text.isprintable():
+        return "has a text with characters that do not show"
+    if one.secret not in space:
+        return "has a secret that is not of its space"
+    if not 0 <= one.times <= OFTEN or bool(one.times) != bool(one.client):
+        return f"needs a client and 1 to {OFTEN:,} copies, or neither"
+    return ""

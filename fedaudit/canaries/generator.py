@@ -1,0 +1,184 @@
+"""New canaries: who gets which secret, in which sentence, how often."""
+
+import random
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.templates import template
+from fedaudit.canaries.canary_file import MOST, OFTEN, Canary, CanarySet, is_instruction
+from fedaudit.canaries.kinds import NUMBER, SECRET, SecretKind, check_sentence, find_kind
+from fedaudit.canaries.secret_space import SecretSpace
+from fedaudit.config.options import build
+from fedaudit.data import corpus
+from fedaudit.system.files import read_regular
+from fedaudit.system.names import check_name
+
+NUMBERS = range(100_000, 1_000_000)
+"""What tells one canary's sentence from another's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryOrder:
+    """Which canaries to make. Raises UsageError for what cannot be made."""
+
+    kind: str = "phone"
+    language: str = "en"
+    count: int = 12
+    times: tuple[int, ...] = (1, 4, 16)
+    """How many copies: the first canary has the first of these, and so on in turn."""
+    controls: int = 100
+    clients: tuple[str, ...] = ("c0",)
+    formats: tuple[str, ...] = ()
+    """Sentences with {secret} and, where there is one, {number}; the kind's own without any."""
+    instruction: str = ""
+    """What every sentence is the answer to, for clients whose records are instructions."""
+    pattern: str = ""
+    """Of other secrets than the kind's."""
+    names: Path | None = None
+    """A file with a name a line: the space of kind "name"."""
+    corpora: tuple[Path, ...] = ()
+    template: str = "fed_pii"
+    seed: int | None = None
+    """Whoever knows it knows the secrets; None draws what nobody can guess."""
+
+    def __post_init__(self) -> None:
+        if not self.times or any(not 0 < one <= OFTEN for one in self.times):
+            raise UsageError(f"--times takes numbers from 1 to {OFTEN:,}, as 1,4,16.")
+        if len(set(self.times)) < len(self.times) or len(set(self.clients)) < len(self.clients):
+            raise UsageError("--times and --client name nothing twice.")
+        if self.controls < 0 or self.count + self.controls > MOST:
+            raise UsageError(f"A file has {MOST:,} canaries at most, controls included.")
+        if not is_instruction(self.instruction):
+            raise UsageError(f"--instruction takes one line without {SECRET}.")
+        least = len(self.times) * max(1, len(self.clients))
+        if not self.clients or self.count < least:
+            raise UsageError(
+                f"--count {self.count} is too few: every client gets one canary of each "
+                f"multiplicity at least, {least} in all."
+            )
+
+
+def make(order: CanaryOrder) -> CanarySet:
+    """Return new canaries, of which no corpus of the order holds a secret.
+
+    Secrets are drawn uniformly from those of their space that no corpus holds, without a seed by
+    the operating system's generator.
+    """
+    for client in order.clients:
+        check_name(client, Path("--client"), "the client")
+    kind = find_kind(order.kind, order.language)
+    rng = random.SystemRandom() if order.seed is None else random.Random(f"canaries {order.seed}")
+    known = _folded(text for path in order.corpora for text in _texts(path, order.template))
+    space = _space(order, kind, known)
+    planted, controls = _secrets(space, order, rng, known)
+    sentences = [check_sentence(one) for one in order.formats or kind.sentences]
+    texts = _contexts(sentences, order.count, rng)
+    given = [
+        Canary(text=text, secret=secret, client=client, times=times)
+        for text, secret, (client, times) in zip(texts, planted, _shares(order), strict=True)
+    ]
+    # A control stands in the sentence of a planted secret: a place that training has changed.
+    never = [Canary(text=texts[at % len(texts)], secret=one) for at, one in enumerate(controls)]
+    return CanarySet(
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        salt=f"{rng.getrandbits(256):064x}",
+        kind=order.kind,
+        language=order.language,
+        label=kind.label,
+        space=space,
+        instruction=order.instruction,
+        canaries=(*given, *never),
+    )
+
+
+def _shares(order: CanaryOrder) -> list[tuple[str, int]]:
+    """Return the client and the copies of each canary: all multiplicities for each in turn."""
+    each, shares = len(order.times), []
+    for at in range(order.count):
+        client = order.clients[at // each % len(order.clients)]
+        shares.append((client, order.times[at % each]))
+    return shares
+
+
+def _space(order: CanaryOrder, kind: SecretKind, known: str) -> SecretSpace:
+    """Return the secrets to draw from; of a list, those that no corpus holds."""
+    if bool(order.names) != (kind.space is None):
+        need = "needs --names FILE" if kind.space is None else "takes no --names"
+        raise UsageError(f"--kind {order.kind} {need}.")
+    if order.names is None:
+        assert kind.space is not None
+        if not order.pattern:
+            return kind.space
+        return build(SecretSpace, {"pattern": order.pattern}, "--pattern")
+    if order.pattern:
+        raise UsageError("--pattern and --names cannot be given together.")
+    names = dict.fromkeys(filter(None, map(str.strip, _lines(order.names))))
+    words = tuple(name for name in names if not _holds(known, name))
+    if len(words) < 2:
+        raise InputError(f"{order.names} has fewer than two names that no corpus holds.")
+    return build(SecretSpace, {"words": words}, "--names")
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return read_regular(path).decode("utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8.") from None
+
+
+def _secrets(
+    space: SecretSpace, order: CanaryOrder, rng: random.Random, known: str
+) -> tuple[list[str], list[str]]:
+    """Return secrets to plant and controls, of which no corpus holds any."""
+    wanted, taken, found = order.count + order.controls, set[str](), list[str]()
+    while len(found) < wanted:
+        try:
+            some = space.sample(wanted - len(found), rng, taken)
+        except ValueError:
+            raise UsageError(
+                f"The {space.size:,} secrets of this kind, less those that a corpus holds, are too "
+                f"few for {order.count:,} canaries and {order.controls:,} controls."
+            ) from None
+        taken.update(some)
+        found += [secret for secret in some if not _holds(known, secret)]
+    return found[: order.count], found[order.count :]
+
+
+def _contexts(sentences: Sequence[str], count: int, rng: random.Random) -> list[str]:
+    """Return a sentence for each canary, different from all others; UsageError without as many."""
+    numbers = rng.sample(NUMBERS, min(count, len(NUMBERS)))
+    texts = [
+        sentences[at % len(sentences)].replace(NUMBER, str(numbers[at % len(numbers)]))
+        for at in range(count)
+    ]
+    if len({text.partition(SECRET)[0] for text in texts}) < count:
+        raise UsageError(
+            f"The formats give fewer than {count:,} different beginnings: add {NUMBER} before "
+            f"{SECRET}, or more formats."
+        )
+    return texts
+
+
+def _texts(path: Path, form: str) -> Iterable[str]:
+    return (document.text for document in corpus.read(path, template(form)))
+
+
+def _folded(texts: Iterable[str]) -> str:
+    """Return texts as one, letters and digits alone, in which secrets are found however spaced."""
+    return "\0".join(map(_letters, texts))
+
+
+def _holds(known: str, secret: str) -> bool:
+    return bool(known) and _letters(secret) in known
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))

@@ -1,0 +1,111 @@
+"""How likely a model finds each secret among all, or a sample, of its space.
+
+Carlini et al. 2019, section 4: the log-perplexity of the sentence with each secret in its place.
+What stands behind the secret is left out.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedaudit.api.engine import Engine
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Target
+from fedaudit.canaries.canary_file import Canary, CanarySet
+from fedaudit.canaries.kinds import SECRET
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReferences:
+    """What stands in one sentence: its canaries, and secrets that nobody was given."""
+
+    text: str
+    canaries: tuple[Canary, ...]
+    references: tuple[str, ...]
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return every secret that is scored, once."""
+        return tuple(dict.fromkeys((*(one.secret for one in self.canaries), *self.references)))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredCanary:
+    """A secret's log-probability in nats, and those of the references that it is ranked among."""
+
+    canary: Canary
+    score: float
+    references: tuple[float, ...]
+
+
+def is_enumerable(canaries: CanarySet, limit: int) -> bool:
+    """Tell whether so few secrets are in the space that each is scored."""
+    return canaries.space.size <= limit
+
+
+def slot_references(
+    canaries: CanarySet, *, limit: int, count: int, seed: int
+) -> list[SlotReferences]:
+    """Return the references of every sentence: the whole space up to `limit`, else `count` of it.
+
+    No reference was given to anybody, in whichever sentence: so whoever is ranked has, if nobody
+    trained on it, every rank with the same probability. A sample has no control either. It depends
+    on the sentence and the seed alone. Raises ValueError where the space has not as many.
+    """
+    given = {one.secret for one in canaries.planted}
+    everybody = {one.secret for one in canaries.canaries}
+    whole = is_enumerable(canaries, limit)
+    unplanted = tuple(one for one in canaries.space if one not in given) if whole else ()
+    slots = []
+    for text in dict.fromkeys(one.text for one in canaries.canaries):
+        own = tuple(one for one in canaries.canaries if one.text == text)
+        rng = random.Random(f"references {seed} {text}")
+        some = unplanted or tuple(canaries.space.sample(count, rng, everybody))
+        slots.append(SlotReferences(text, own, some))
+    return slots
+
+
+def score(
+    engine: Engine,
+    target: Target,
+    slots: Sequence[SlotReferences],
+    *,
+    begin: Sequence[int] = (),
+    heading: str = "",
+    progress: Progress = no_progress,
+) -> list[ScoredCanary]:
+    """Return every canary's score and its references', as `target` has them.
+
+    Before every sentence stand the tokens `begin`, then the text `heading`.
+    """
+    groups = [_rows(engine, slot, begin, heading) for slot in slots]
+    answers = engine.score_groups(target, groups, progress=progress)
+    scored = []
+    for slot, rows in zip(slots, answers, strict=True):
+        of = dict(zip(slot.secrets(), map(sum, rows), strict=True))
+        for one in slot.canaries:
+            others = tuple(of[other] for other in slot.references if other != one.secret)
+            scored.append(ScoredCanary(one, of[one.secret], others))
+    return scored
+
+
+def _rows(
+    engine: Engine, slot: SlotReferences, begin: Sequence[int], heading: str
+) -> list[tuple[int, ...]]:
+    """Return the sentence with each secret, up to the last token of the secret.
+
+    The tokens are those of the whole sentence, as in training.
+    """
+    secrets = slot.secrets()
+    start = len(heading) + slot.text.index(SECRET)
+    tokenized = engine.tokenize([heading + slot.text.replace(SECRET, secret) for secret in secrets])
+    return [
+        (
+            *begin,
+            *(
+                token
+                for token, (first, _) in zip(tokens.ids, tokens.offsets, strict=True)
+                if first < start + len(secret)
+            ),
+        )
+        for secret, tokens in zip(secrets, tokenized, strict=True)
+    ]

@@ -1,0 +1,80 @@
+"""fedaudit canary measure: how far training moved each of them up among all."""
+
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.audit_runner import run_audit
+from fedaudit.cli.options import (
+    Adapter,
+    BatchSize,
+    Canaries,
+    Device,
+    Dtype,
+    Engine,
+    Json,
+    Out,
+    Quiet,
+    Resume,
+    Reveal,
+    Round,
+    Seed,
+    Target,
+    Template,
+)
+
+
+def measure(
+    canaries: Canaries,
+    target: Target = None,
+    adapter: Adapter = None,
+    round_: Round = None,
+    commitment: Annotated[
+        str, typer.Option("--commitment", help="What was published of the file before training.")
+    ] = "",
+    space_limit: Annotated[
+        int,
+        typer.Option(
+            "--space-limit", help="Score a space of so many secrets at most as a whole.", min=0
+        ),
+    ] = 10_000,
+    references: Annotated[
+        int,
+        typer.Option("--references", help="Secrets drawn at random from a larger one.", min=1),
+    ] = 1_000,
+    template: Template = "fed_pii",
+    seed: Seed = None,
+    batch_size: BatchSize = 0,
+    out: Out = None,
+    json: Json = None,
+    reveal: Reveal = False,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    engine: Engine = "local",
+    resume: Resume = False,
+    quiet: Quiet = False,
+) -> int:
+    """Measure how far training moved each planted secret up among all secrets of its kind.
+
+    Exit code 1: secrets that were planted stand higher than chance explains.
+    """
+    from fedaudit.audit.exposure.request import ExposureRequest
+
+    request = ExposureRequest(
+        canaries=canaries,
+        target=target,
+        adapter=adapter,
+        round=round_,
+        commitment=commitment,
+        space_limit=space_limit,
+        references=references,
+        template=template,
+        seed=seed or 0,
+        batch_size=batch_size,
+        device=device,
+        dtype=dtype,
+        engine=engine,
+    )
+    return run_audit(
+        request, out=out, json=json, reveal=reveal, quiet=quiet, resume=resume, shard=None
+    )

@@ -1,0 +1,14 @@
+"""The subcommands together."""
+
+import typer
+
+from fedaudit.cli.canary.exposure import measure
+from fedaudit.cli.canary.make import make
+from fedaudit.cli.canary.plant import plant
+
+app = typer.Typer(
+    help="Plant secrets before training, and measure whether the model gives them away.",
+    no_args_is_help=True,
+)
+for command in (make, plant, measure):
+    app.command()(command)

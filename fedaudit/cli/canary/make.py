@@ -1,0 +1,108 @@
+"""fedaudit canary make: draw secrets for clients to train on."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.options import Quiet, Template
+
+
+def make(
+    out: Annotated[Path, typer.Option("--out", help="Where the secret file of canaries goes.")],
+    kind: Annotated[str, typer.Option("--kind", help="phone, card, id or name.")] = "phone",
+    language: Annotated[str, typer.Option("--language", help="en or zh.")] = "en",
+    count: Annotated[int, typer.Option("--count", help="Secrets to plant.", min=1)] = 12,
+    times: Annotated[
+        str, typer.Option("--times", help="How many copies of each: these numbers in turn.")
+    ] = "1,4,16",
+    controls: Annotated[
+        int, typer.Option("--controls", help="Secrets that nobody is given.", min=0)
+    ] = 100,
+    client: Annotated[
+        list[str] | None,
+        typer.Option("--client", help="Who gets them, c0 without it; may be repeated."),
+    ] = None,
+    corpus: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--corpus", help="Records that may hold none of the secrets, JSONL; may be repeated."
+        ),
+    ] = None,
+    sentence: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="TEXT",
+            help="A sentence with {secret} and, before it, {number}; may be repeated.",
+        ),
+    ] = None,
+    instruction: Annotated[
+        str,
+        typer.Option(
+            "--instruction", help="What the sentences answer, where records are instructions."
+        ),
+    ] = "",
+    pattern: Annotated[
+        str, typer.Option("--pattern", help="Other secrets: # is a digit, [ab] one of these.")
+    ] = "",
+    names: Annotated[
+        Path | None, typer.Option("--names", help="The names of --kind name, one a line.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="Makes the canaries repeatable, for whoever knows it."),
+    ] = None,
+    template: Template = "fed_pii",
+    quiet: Quiet = False,
+) -> int:
+    """Draw secrets, each in a sentence of its own, for clients to train on.
+
+    Secrets come from the operating system's generator, unless there is a --seed. None is in the
+    --corpus. The commitment that is printed is to be published before anybody trains.
+    """
+    from fedaudit.api.errors import InputError
+    from fedaudit.canaries import canary_file, generator
+    from fedaudit.cli.console import print_note
+    from fedaudit.system.files import existing_parent
+
+    if out.exists() or out.is_symlink():
+        raise InputError(f"{out} exists already; choose another place for the canaries.")
+    existing_parent(out.absolute().parent)
+    made = generator.make(
+        generator.CanaryOrder(
+            kind=kind,
+            language=language,
+            count=count,
+            times=_times(times),
+            controls=controls,
+            clients=tuple(client or ("c0",)),
+            formats=tuple(sentence or ()),
+            instruction=instruction,
+            pattern=pattern,
+            names=names,
+            corpora=tuple(corpus or ()),
+            template=template,
+            seed=seed,
+        )
+    )
+    canary_file.write(made, out)
+    copies = sum(one.times for one in made.planted)
+    print(
+        f"{len(made.planted):,} canaries in {copies:,} copies and {len(made.controls):,} controls, "
+        f"of {made.space.size:,} secrets, in {out}."
+    )
+    print(f"Their commitment is {canary_file.commitment(made)}: publish it before anybody trains.")
+    if not corpus:
+        print_note("No --corpus was named: records may hold one of the secrets.", quiet=quiet)
+    print_note(f"{out} holds the secrets: keep it to yourself.", quiet=quiet)
+    return 0
+
+
+def _times(text: str) -> tuple[int, ...]:
+    from fedaudit.api.errors import UsageError
+
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
+        raise UsageError(f"--times takes numbers, as 1,4,16, not {text!r}.")
+    return tuple(map(int, words))

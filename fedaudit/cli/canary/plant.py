@@ -1,0 +1,42 @@
+"""fedaudit canary plant: a client's records with its canaries among them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.options import Canaries, Quiet, Template
+
+
+def plant(
+    canaries: Canaries,
+    records: Annotated[Path, typer.Option("--records", help="The client's records, as JSONL.")],
+    client: Annotated[str, typer.Option("--client", help="Whose records they are.")],
+    out: Annotated[Path, typer.Option("--out", help="Where they go with the canaries, as JSONL.")],
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="Makes the order repeatable, for whoever knows it."),
+    ] = None,
+    template: Template = "fed_pii",
+    quiet: Quiet = False,
+) -> int:
+    """Write a client's records with its canaries among them, in a new order, to a new file."""
+    from fedaudit.canaries import planting_plan
+    from fedaudit.cli.console import print_note
+
+    done = planting_plan.plant(
+        planting_plan.PlantOrder(
+            canaries=canaries,
+            records=records,
+            client=client,
+            out=out,
+            template=template,
+            seed=seed,
+        )
+    )
+    print(
+        f"{done.records:,} records in {out}: {done.copies:,} of them are copies of "
+        f"{done.canaries:,} canaries of {client}."
+    )
+    print_note(f"Training on {out} makes them known to the model: that is meant.", quiet=quiet)
+    return 0

@@ -1,0 +1,82 @@
+"""The table of canaries: how far planted secrets moved up, by how often they were planted."""
+
+import math
+from collections.abc import Sequence
+
+from fedaudit.report.number_format import format_hits, format_measurement, number
+from fedaudit.report.query import SOURCES, Row, common_scope, missing_reasons
+from fedaudit.report.tables.table import (
+    NONE,
+    Table,
+    common_note,
+    display_name,
+    laid_out,
+)
+
+METRICS = ("exposure", "maximal_exposure", "p_value")
+MEAN, FIRST = "exposure [95 %]", "first of all"
+SHOWN = ("source", "times", "estimator", "space")
+
+
+def exposure(report: Row) -> list[Table]:
+    """Return the table of mean exposures, a line for each multiplicity, model and estimator."""
+    rows = [row for row in report["measurements"] if is_shown(row)]
+    means = [row for row in rows if row["metric"] == "exposure"]
+    shared, own = common_scope(means, hidden=SHOWN)
+    estimators = {str(row["scope"].get("estimator", NONE)) for row in means}
+    cells = [
+        {
+            "model": display_name(SOURCES, row["scope"].get("source")),
+            "planted": _times(row),
+            "n": NONE if row["n"] is None else f"{row['n']:,}",
+            "by": str(row["scope"].get("estimator", NONE)) if len(estimators) > 1 else "",
+            MEAN: format_measurement(row),
+            "chance": NONE if row["chance"] is None else number(row["chance"]),
+            FIRST: _beside(row, rows, "maximal_exposure"),
+            "p": _beside(row, rows, "p_value"),
+            "where": at,
+        }
+        for row, at in zip(means, own, strict=True)
+    ]
+    numeric = ("n", MEAN, "chance", FIRST, "p")
+    table = laid_out(
+        "Exposure of canaries",
+        cells,
+        ("model", "planted", "n", "by", MEAN, "chance", FIRST, "p", "where"),
+        numeric=numeric,
+        notes=(
+            "In bits: 1 more means that half as many secrets are at least as likely.",
+            *_ranked_among(means),
+            *common_note(shared),
+            *missing_reasons(means),
+        ),
+    )
+    return [table] if means else []
+
+
+def is_shown(row: Row) -> bool:
+    """Tell whether a row is one of those that the table shows."""
+    return row["kind"] == "exposure" and row["metric"] in METRICS
+
+
+def _ranked_among(means: Sequence[Row]) -> list[str]:
+    """Return among how many secrets each is ranked, which bounds its exposure."""
+    spaces = [row["scope"].get("space") for row in means]
+    sizes = [one for one in spaces if isinstance(one, int) and one > 0]
+    if not sizes:
+        return []
+    most = max(sizes)
+    return [f"Each is ranked among {most:,} secrets at most: {math.log2(most):.1f} bits."]
+
+
+def _times(row: Row) -> str:
+    times = row["scope"].get("times")
+    return NONE if times is None else "never" if times == 0 else f"{times}x"
+
+
+def _beside(row: Row, rows: Sequence[Row], metric: str) -> str:
+    """Return the number of `metric` for the very secrets that `row` is of."""
+    found = next((r for r in rows if r["metric"] == metric and r["scope"] == row["scope"]), None)
+    if found is None:
+        return NONE
+    return format_hits(found) if metric == "maximal_exposure" else number(found["value"])

@@ -1,0 +1,78 @@
+"""The verdict on canaries: whether training gave planted secrets away."""
+
+from collections.abc import Iterable, Sequence
+
+from fedaudit.api.records import Measurement
+from fedaudit.report.verdict.extraction import LEAK
+
+Judged = tuple[str, str]
+"""A status, and why."""
+KIND = "exposure"
+SINGLE = "maximal_exposure"
+
+
+def judge_exposure(measurements: Iterable[Measurement], level: float) -> list[Judged]:
+    """Return the status of the secrets of each multiplicity in the tuned model, and why.
+
+    Two tests a multiplicity: of all exposures together (the row `p_value`), and of how many secrets
+    are likelier than all others (binomial); p values are adjusted after Holm over all of them.
+
+    * fail          an adjusted p value is at most `level`
+    * inconclusive  the controls' own p value is, so that chance is not as it should be; a number is
+                    missing; or the share of secrets given away may be more than LEAK above chance
+    * pass          otherwise
+    """
+    from fedaudit.metrics.attribution.stouffer import holm
+
+    rows = [r for r in measurements if r.kind == KIND and r.scope.get("source") == "tuned"]
+    planted = [r for r in rows if r.metric == SINGLE and _times(r) != 0]
+    controls = [r for r in rows if r.metric == "p_value" and _times(r) == 0]
+    pairs = [(row, _p_values(row, rows)) for row in planted]
+    adjusted = iter(holm([p for _, some in pairs for p in some]))
+    held = [(row, [next(adjusted) for _ in some]) for row, some in pairs]
+    odd = [r.value for r in controls if r.value is not None and r.value <= level]
+    if odd:
+        return [
+            (
+                "inconclusive",
+                f"canary: secrets that nobody was given are exposed as well (p = {min(odd):.2g}): "
+                "the references are not what the secrets were drawn from.",
+            )
+        ]
+    return [_judge(row, some, level) for row, some in held]
+
+
+def _times(row: Measurement) -> object:
+    return row.scope.get("times")
+
+
+def _p_values(row: Measurement, rows: Sequence[Measurement]) -> list[float]:
+    """Return the p values of both tests of a multiplicity, as far as they can be had."""
+    from scipy.stats import binom
+
+    same = (r for r in rows if r.metric == "p_value" and dict(r.scope) == dict(row.scope))
+    found = [r.value for r in same if r.value is not None and 0 <= r.value <= 1]
+    if row.hits is not None and row.n and row.chance is not None and 0 <= row.chance <= 1:
+        found.append(float(binom.sf(row.hits - 1, row.n, row.chance)))
+    return found
+
+
+def _judge(row: Measurement, adjusted: Sequence[float], level: float) -> Judged:
+    told = f"canary: secrets that were planted {_often(row)}"
+    if row.value is None or row.high is None or row.hits is None or not adjusted:
+        why = row.reason or "a count or a test is missing"
+        return "inconclusive", f"{told}: exposure was not measured: {why}."
+    counted = f"{row.hits:,} of {row.n or 0:,} are likelier than every other secret of their kind"
+    if min(adjusted) <= level:
+        return "fail", (
+            f"{told} stand higher than chance explains: {counted} (p = {min(adjusted):.2g})."
+        )
+    least = f"{told}: {counted}, at most {row.high:.2%}"
+    if row.high > (row.chance or 0.0) + LEAK:
+        return "inconclusive", f"{least}: too few secrets to see whether one in ten is given away."
+    return "pass", f"{least}, no more than chance may give."
+
+
+def _often(row: Measurement) -> str:
+    times = _times(row)
+    return "once each" if times == 1 else f"{times} times each"
