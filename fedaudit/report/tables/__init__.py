@@ -14,6 +14,8 @@
 * `inference`: The tables of inference: how often a model picks the masked personal data among
   candidates.
 * `keyed`: Tables of attacks that were made under several keys or on several variants of a study.
+* `membership`: The table of membership inference: how well scores tell trained records from
+  held-out ones.
 * `memorization`: Cross-client memorization in words and tables: who draws whose text.
 * `overview`: All tables of a report in the order in which they are read, and those of what
   follows from it.
