@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import template
-from fedaudit.audit.pipeline import InputFile, reading_caveats
+from fedaudit.audit.inputs.files import InputFile, reading_caveats
 from fedaudit.data import corpus
 from fedaudit.data.formats import content
 
