@@ -20,7 +20,7 @@ from fedaudit.system.names import check_name
 SCHEMA_VERSION = "1.0"
 SCHEME = "fedaudit canaries 1"
 """What is hashed with the canaries, so that no other text is ever taken for them."""
-MOST, LONGEST, OFTEN = 100_000, 10_000, 100_000
+MOST, LONGEST, OFTEN = 10_000, 10_000, 100_000
 """Canaries of a file, characters of a text, and copies of one canary at most."""
 
 _SALT = re.compile(r"[0-9a-f]{64}")
