@@ -122,6 +122,27 @@ def test_a_sample_of_the_space_sees_the_same_and_is_extrapolated(run, monkeypatc
     assert tried == {"exposure": 16, "maximal_exposure": 8, "p_value": 8}
 
 
+def test_what_was_stopped_goes_on_with_the_same_numbers(run, monkeypatch):
+    answer_as(monkeypatch, [one.secret for one in often()])
+    assert run("canary", "measure", "c.json", *AUDIT, "--out", "m").code == 1
+    asked, score = [], FakeEngine.score_groups
+
+    def stopped(self, target, groups, **options):
+        asked.append(target.name)
+        if target.name == "base" and asked.count("base") == 1:
+            raise KeyboardInterrupt
+        return score(self, target, groups, **options)
+
+    monkeypatch.setattr(FakeEngine, "score_groups", stopped)
+    assert run("canary", "measure", "c.json", *AUDIT, "--out", "n").code == 6
+    tuned = asked.count("tuned")
+    again = run("canary", "measure", "c.json", *AUDIT, "--out", "n", "--resume")
+    assert again.code == 1, again
+    assert asked.count("tuned") == tuned  # kept, and not asked again
+    assert report("n")["measurements"] == report("m")["measurements"]
+    assert report("n")["findings"] == report("m")["findings"]
+
+
 def test_the_commitment_is_checked(run, monkeypatch):
     answer_as(monkeypatch)
     own = canary_file.commitment(canary_file.read(Path("c.json")))
