@@ -20,8 +20,11 @@ from fedaudit.system.names import check_name
 SCHEMA_VERSION = "1.0"
 SCHEME = "fedaudit canaries 1"
 """What is hashed with the canaries, so that no other text is ever taken for them."""
-MOST, LONGEST, OFTEN = 100_000, 10_000, 100_000
+MOST, LONGEST, OFTEN = 10_000, 10_000, 100_000
 """Canaries of a file, characters of a text, and copies of one canary at most."""
+
+REFERENCES = 2
+"""Secrets of a space that nobody is given, at least: a control is one, and needs another."""
 
 _SALT = re.compile(r"[0-9a-f]{64}")
 _TEXTS = ("text", "secret", "client")
@@ -143,6 +146,8 @@ def _check(found: CanarySet, path: Path) -> None:
             check_name(one.client, path, "the client")
     if not found.planted:
         raise InputError(f"{path}: nobody is given any of its canaries.")
+    if found.space.size < len(found.planted) + REFERENCES:
+        raise InputError(f"{path}: its space has no {REFERENCES} secrets that nobody is given.")
     if len({one.secret for one in found.canaries}) < len(found.canaries):
         raise InputError(f"{path} holds one secret twice.")
 

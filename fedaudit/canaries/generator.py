@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import template
-from fedaudit.canaries.canary_file import MOST, OFTEN, Canary, CanarySet, is_instruction
+from fedaudit.canaries.canary_file import MOST, OFTEN, REFERENCES, Canary, CanarySet, is_instruction
 from fedaudit.canaries.kinds import NUMBER, SECRET, SecretKind, check_sentence, find_kind
 from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.config.options import build
@@ -138,7 +138,9 @@ def _secrets(
     space: SecretSpace, order: CanaryOrder, rng: random.Random, known: str
 ) -> tuple[list[str], list[str]]:
     """Return secrets to plant and controls, of which no corpus holds any."""
-    wanted, taken, found = order.count + order.controls, set[str](), list[str]()
+    # Some secrets are nobody's: without references there is no rank.
+    wanted = order.count + max(order.controls, REFERENCES)
+    taken, found = set[str](), list[str]()
     while len(found) < wanted:
         try:
             some = space.sample(wanted - len(found), rng, taken)
@@ -149,7 +151,7 @@ def _secrets(
             ) from None
         taken.update(some)
         found += [secret for secret in some if not _holds(known, secret)]
-    return found[: order.count], found[order.count :]
+    return found[: order.count], found[order.count : order.count + order.controls]
 
 
 def _contexts(sentences: Sequence[str], count: int, rng: random.Random) -> list[str]:

@@ -82,8 +82,11 @@ def score(
     scored = []
     for slot, rows in zip(slots, answers, strict=True):
         of = dict(zip(slot.secrets(), map(sum, rows), strict=True))
+        everybody = tuple(of[reference] for reference in slot.references)
+        places = {reference: at for at, reference in enumerate(slot.references)}
         for one in slot.canaries:
-            others = tuple(of[other] for other in slot.references if other != one.secret)
+            at = places.get(one.secret)
+            others = everybody if at is None else everybody[:at] + everybody[at + 1 :]
             scored.append(ScoredCanary(one, of[one.secret], others))
     return scored
 

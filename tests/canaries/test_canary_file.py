@@ -107,6 +107,18 @@ def test_one_secret_twice_and_nobody_given_any_are_refused(path):
         canary_file.read(path)
 
 
+def test_somebody_must_be_left_to_be_ranked_among(path):
+    table = json.loads(path.read_text())
+    secrets = [one["secret"] for one in table["canaries"]]
+    table["space"] = {"pattern": "", "check": "", "words": secrets}
+    path.write_text(json.dumps(table))
+    assert len(canary_file.read(path).planted) == 3  # and two controls
+    table["canaries"] = [one | {"client": "c0", "times": 1} for one in table["canaries"]]
+    path.write_text(json.dumps(table))
+    with pytest.raises(InputError, match="no 2 secrets that nobody is given"):
+        canary_file.read(path)
+
+
 def test_no_file_and_no_json_are_one_line(tmp_path):
     with pytest.raises(InputError, match="There is no file of canaries"):
         canary_file.read(tmp_path / "none.json")

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -53,9 +54,11 @@ def test_names_are_those_of_the_list_that_no_corpus_has(tmp_path):
     (tmp_path / "names").write_text("Ann Lee\n\nBo Orr\nCy Ash\nDi Fox\nAnn Lee\n")
     (tmp_path / "r.jsonl").write_text('{"text": "BO ORR sued."}\n')
     some = order(kind="name", names=tmp_path / "names", count=3, controls=0, times=(1, 2, 3))
-    assert make(some).space.size == 4
+    with pytest.raises(UsageError, match="4 secrets of this kind"):
+        make(some)  # nobody would be left to be ranked among
+    assert make(replace(some, count=2, times=(1, 2))).space.size == 4
     held = CanaryOrder(
-        kind="name", names=tmp_path / "names", count=2, controls=1, times=(1, 2), seed=0,
+        kind="name", names=tmp_path / "names", count=1, controls=1, times=(1,), seed=0,
         corpora=(tmp_path / "r.jsonl",),
     )  # fmt: skip
     assert set(make(held).space.words) == {"Ann Lee", "Cy Ash", "Di Fox"}
@@ -79,7 +82,7 @@ def test_every_kind_can_be_made(kind, language):
         ({"times": (2, 2)}, "nothing twice"),
         ({"clients": ("c0", "c0")}, "nothing twice"),
         ({"count": 2}, "3 in all"),
-        ({"count": 200_000}, "100,000 canaries"),
+        ({"count": 200_000}, "10,000 canaries"),
         ({"formats": ("no slot",)}, "must be one line"),
         ({"formats": ("{secret} first",)}, "needs words before"),
         ({"formats": ("a {secret}",)}, "fewer than 12 different beginnings"),

@@ -1,17 +1,23 @@
 """Where secrets stand: by a model that is told what to say, and by one that computes."""
 
 import math
+from dataclasses import replace
+from hashlib import blake2b
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedaudit.api.records import Target
 from fedaudit.audit.exposure import measurements
 from fedaudit.canaries import ranking
 from fedaudit.canaries.canary_file import Canary, CanarySet
+from fedaudit.canaries.generator import CanaryOrder, make
 from fedaudit.canaries.secret_space import SecretSpace
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.engine.local import LocalEngine
+from fedaudit.metrics.privacy.canary_exposure import chance_p_value
 
 BASE = Target(name="base")
 
@@ -119,3 +125,40 @@ def test_exposure_on_a_real_model_is_that_of_ranks_computed_one_by_one(fresh_bas
         rank = sorted(sums, key=sums.get, reverse=True).index(one.canary.secret) + 1
         assert one.score == pytest.approx(sums[one.canary.secret], abs=1e-3)
         assert measurements.exposure(one) == pytest.approx(math.log2(len(sums) / rank))
+
+
+def by_hash(target, token, before):
+    """Return a likelihood that nobody chose: of a model that was trained on nothing of it."""
+    digest = blake2b(f"{before[-30:]}{token}".encode(), digest_size=4).digest()
+    return -1.0 - int.from_bytes(digest, "big") / 2**27
+
+
+@settings(max_examples=10)
+@given(st.permutations(range(12)), st.sampled_from([5, 2000]))
+def test_the_order_of_the_file_changes_nothing(order, limit):
+    made = make(CanaryOrder(count=6, controls=6, seed=2))
+    shuffled = replace(made, canaries=tuple(made.canaries[at] for at in order))
+    exposures = [
+        {
+            one.canary: measurements.exposure(one)
+            for one in ranking.score(
+                FakeEngine(lambda *_: "", likelihood=by_hash), BASE, slots(some, limit=limit)
+            )
+        }
+        for some in (made, shuffled)
+    ]
+    assert exposures[0] == exposures[1]
+
+
+def test_a_model_that_saw_nothing_ranks_planted_secrets_uniformly():
+    made = make(CanaryOrder(count=60, controls=60, pattern="QQ ##[0246]", seed=6))
+    found = ranking.score(
+        FakeEngine(lambda *_: "", likelihood=by_hash), BASE, slots(made, limit=1000)
+    )
+    for times in (True, False):
+        values = [measurements.exposure(one) for one in found if bool(one.canary.times) == times]
+        size = len(found[0].references) + 1
+        assert len(values) == 60
+        assert chance_p_value(values, size) > 0.01
+        # 1.44 bits by chance; a single exposure deviates by as many, the mean of 60 by 0.19.
+        assert 0.88 < sum(values) / 60 < 2.0

@@ -61,6 +61,10 @@ READ = {
         "audit/federation.json",
         ("extract", "--prefixes", "victim.jsonl", "--target", "audit"),
     ),
+    "canaries": (
+        "c.json",
+        ("canary", "plant", "c.json", "--records", "own.jsonl", "--client", "c0", "--out", "o"),
+    ),
     "a profile": ("p.toml", ("simulate", "--profile", "p.toml", "--out", "new")),
 }
 

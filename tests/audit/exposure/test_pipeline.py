@@ -1,6 +1,7 @@
 """`canary make`, `plant` and `measure` from end to end, with a model that is told what to say."""
 
 import json
+import math
 from collections import Counter
 from hashlib import blake2b
 from pathlib import Path
@@ -9,9 +10,11 @@ import fake_audit
 import pytest
 from command import Command
 
+from fedaudit.api.records import Target
 from fedaudit.audit import environment, pipeline
-from fedaudit.canaries import canary_file
+from fedaudit.canaries import canary_file, ranking
 from fedaudit.engine.fake import FakeEngine
+from fedaudit.engine.local import LocalEngine
 
 AUDIT = ("--target", "fedaudit-nano", "--adapter", "lora", "--quiet")
 
@@ -119,6 +122,27 @@ def test_a_sample_of_the_space_sees_the_same_and_is_extrapolated(run, monkeypatc
     assert tried == {"exposure": 16, "maximal_exposure": 8, "p_value": 8}
 
 
+def test_what_was_stopped_goes_on_with_the_same_numbers(run, monkeypatch):
+    answer_as(monkeypatch, [one.secret for one in often()])
+    assert run("canary", "measure", "c.json", *AUDIT, "--out", "m").code == 1
+    asked, score = [], FakeEngine.score_groups
+
+    def stopped(self, target, groups, **options):
+        asked.append(target.name)
+        if target.name == "base" and asked.count("base") == 1:
+            raise KeyboardInterrupt
+        return score(self, target, groups, **options)
+
+    monkeypatch.setattr(FakeEngine, "score_groups", stopped)
+    assert run("canary", "measure", "c.json", *AUDIT, "--out", "n").code == 6
+    tuned = asked.count("tuned")
+    again = run("canary", "measure", "c.json", *AUDIT, "--out", "n", "--resume")
+    assert again.code == 1, again
+    assert asked.count("tuned") == tuned  # kept, and not asked again
+    assert report("n")["measurements"] == report("m")["measurements"]
+    assert report("n")["findings"] == report("m")["findings"]
+
+
 def test_the_commitment_is_checked(run, monkeypatch):
     answer_as(monkeypatch)
     own = canary_file.commitment(canary_file.read(Path("c.json")))
@@ -162,3 +186,23 @@ def test_making_and_planting_say_what_they_did_and_no_secret(run):
 def test_mistakes_are_one_line(run, code, words, says):
     run.refused(code, "canary", *words, says=says)
     assert not Path("d.json").exists()
+
+
+def test_a_real_model_is_measured_with_its_adapter_and_without(run, adapter, fresh_base):
+    words = ("--pattern", "07700 9#", "--count", 3, "--controls", 2, "--seed", 0, "--out", "e.json")
+    assert run("canary", "make", *words).code == 0
+    place = ("--target", "fedaudit-nano", "--adapter", adapter, "--device", "cpu", "--out", "m")
+    assert run("canary", "measure", "e.json", *place, "--quiet").code == 7
+    found, canaries = report("m"), canary_file.read(Path("e.json"))
+    engine = LocalEngine(fresh_base)
+    slots = ranking.slot_references(canaries, limit=10, count=1, seed=0)
+    begin = engine.prompt_starts[found["target"]["beginning"]["start"]]
+    for source, folder in (("base", None), ("tuned", str(adapter))):
+        target = Target(name=source, adapter=folder)
+        for one in ranking.score(engine, target, slots, begin=begin):
+            if one.canary.times:
+                shown = row(found, "exposure", source=source, times=one.canary.times)
+                rank = 1 + sum(other >= one.score for other in one.references)
+                assert shown["value"] == pytest.approx(math.log2(8 / rank))
+                assert (shown["n"], shown["scope"]["space"]) == (1, 8)
+    assert found["target"]["effect"]["largest_change"] > 0.001
