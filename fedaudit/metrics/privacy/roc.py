@@ -7,8 +7,6 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.stats import binomtest, rankdata
 
 from fedaudit.api.estimates import Z_95, Estimate
 
@@ -67,6 +65,9 @@ def auc(members: Sequence[float], others: Sequence[float]) -> Estimate:
     variance that depends on the area itself: it stays within 0 and 1 and has a width at both.
     Raises ValueError without scores.
     """
+    from scipy.optimize import brentq
+    from scipy.stats import rankdata
+
     inside, outside = _scores(members), _scores(others)
     m, n = len(inside), len(outside)
     ranks = rankdata(np.concatenate([inside, outside]))
@@ -91,6 +92,8 @@ def tpr_at_fpr(members: Sequence[float], others: Sequence[float], fpr: float) ->
     Pearson's over the members; it takes the threshold as given. Raises ValueError where there are
     too few others to have such a threshold, `fpr` times their number below 1.
     """
+    from scipy.stats import binomtest
+
     inside, outside = _scores(members), np.sort(_scores(others))[::-1]
     allowed = math.floor(fpr * len(outside) + 1e-9)
     if not allowed or allowed >= len(outside):

@@ -95,7 +95,9 @@ def test_the_run_is_another_with_other_held_out_records(files, tmp_path):
 
 
 def test_only_attacks_that_compare_take_it(files):
-    with pytest.raises(UsageError, match=r"--held-out goes with .*: discoverable, membership, verbatim"):
+    with pytest.raises(
+        UsageError, match=r"--held-out goes with .*: discoverable, membership, verbatim"
+    ):
         held_out.check(request(files, Path("x"), attacks=("contextual",)))
     held_out.check(request(files, Path("x"), attacks=("contextual", "verbatim")))
     held_out.check(request(files, attacks=("contextual",)))
