@@ -18,6 +18,10 @@ def test_numbers_arrive_as_they_were(numbers):
     assert there.tolist() == [3, 1, 2]
 
 
+def test_a_device_may_be_named():
+    assert to_device([3, 1, 2], "cpu").device == CPU
+
+
 def test_a_gpu_copies_from_locked_memory_without_waiting(monkeypatch):
     seen = []
 

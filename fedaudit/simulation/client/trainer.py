@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import cos, pi
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedaudit.api.defense import Defense, TrainingSession
 from fedaudit.api.plugin import Aggregator
@@ -242,7 +242,9 @@ def draw_batches(
             yield [sequences[i] for i in batches[which]]
 
 
-def pad_batch(batch: Sequence[Sequence[int]], device: Any) -> dict[str, "torch.Tensor"]:
+def pad_batch(
+    batch: Sequence[Sequence[int]], device: "torch.device | str"
+) -> dict[str, "torch.Tensor"]:
     """Return model inputs (batch, longest): padding behind, ignored by attention and loss.
 
     The loss ignores what is only read, too.
