@@ -33,7 +33,8 @@ from gpu_steps.state import Results
 from gpu_steps.work import FULL, SIZES, TINY, TINY_SIZES
 
 from fedaudit.api.errors import FedauditError
-from fedaudit.engine.loading.loader import device_for, quiet
+from fedaudit.engine.device import device_for
+from fedaudit.engine.loading.loader import quiet
 from fedaudit.system.files import atomic_text
 
 REPORT = "gpu.md"

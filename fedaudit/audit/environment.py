@@ -35,7 +35,7 @@ def device_name(device: str) -> str:
     """Return the device in words: a GPU by its name, a CPU with its threads."""
     import torch
 
-    from fedaudit.engine.loading.loader import device_for
+    from fedaudit.engine.device import device_for
 
     try:
         place = device_for(device)

@@ -12,6 +12,7 @@ The only package that imports torch with its modules.
 * `scoring/`: Log-likelihoods of texts.
 * `training/`: Fine-tuning of adapters, and gradients of losses.
 * `batching`: Which rows go through the model together; no torch needed.
+* `device`: Devices: which one and with which dtype, and numbers that go there from the host.
 * `embeddings`: Document embeddings: the mean of a model's last hidden states.
 * `fake`: An engine without a model, for tests of plugins: it gives the answers of a function.
 * `flops`: Floating-point operations of a model, counted by torch while the model runs.
@@ -23,7 +24,6 @@ The only package that imports torch with its modules.
 * `routed`: An engine for a deployed model: its responder chooses the adapter, another engine
   answers.
 * `scheduler`: All of some work, batch by batch, each as large as memory allows.
-* `transfer`: From the host to the device, without waiting for what the device still has to do.
 * `small_model`: Models so small that their operations are short: what is asked of them in another
   way.
 """

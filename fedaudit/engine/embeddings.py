@@ -6,8 +6,9 @@ import numpy as np
 import torch
 
 from fedaudit.engine.batching import by_length, padded_length
+from fedaudit.engine.device import device_for, dtype_for
 from fedaudit.engine.loading import checkpoint
-from fedaudit.engine.loading.loader import LoadedBase, device_for, dtype_for, load, locate, quiet
+from fedaudit.engine.loading.loader import LoadedBase, load, locate, quiet
 
 
 def load_embedder(name: str, *, device: str = "auto") -> LoadedBase:

@@ -22,7 +22,7 @@ def default_jobs(scale: str, tasks: Sequence[VariantTask]) -> int:
 
     One where a GPU or a Ray cluster does the work, or where models are large.
     """
-    from fedaudit.engine.loading.loader import device_for
+    from fedaudit.engine.device import device_for
 
     small = scale == "nano" and all(
         device_for(task.config.device).type == "cpu"

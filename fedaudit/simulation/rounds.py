@@ -259,7 +259,7 @@ def workers(config: Simulation) -> Iterator[Executor | None]:
 
     On a Ray cluster it is processes there.
     """
-    from fedaudit.engine.loading.loader import device_for
+    from fedaudit.engine.device import device_for
     from fedaudit.engine.parallel import ray_cluster
 
     if ray_cluster.requested_engines(config.engine) is not None:

@@ -63,7 +63,7 @@ class DetectionPool:
 
     def count(self) -> int:
         """Return how many jobs may run at once."""
-        from fedaudit.engine.loading.loader import device_for
+        from fedaudit.engine.device import device_for
 
         if device_for(self.machine.device).type != "cpu":
             return 1
@@ -71,7 +71,7 @@ class DetectionPool:
 
     def device(self) -> str:
         """Return where models are asked and in which numbers, for example "cpu float32"."""
-        from fedaudit.engine.loading.loader import device_for, dtype_for
+        from fedaudit.engine.device import device_for, dtype_for
 
         device = device_for(self.machine.device)
         return f"{device.type} {str(dtype_for(self.machine.dtype, device)).rpartition('.')[2]}"

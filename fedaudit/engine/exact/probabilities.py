@@ -15,6 +15,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.api.engine import PrefixProbabilities, PrefixProbabilityRequest, TokenRows
 from fedaudit.engine.batching import padded_length
+from fedaudit.engine.device import to_device
 from fedaudit.engine.exact.search import (
     SearchBranches,
     SearchConfig,
@@ -26,7 +27,6 @@ from fedaudit.engine.exact.token_automaton import Integers
 from fedaudit.engine.generation.decoding import prefill
 from fedaudit.engine.generation.sampler import probe_key
 from fedaudit.engine.scoring.shared_prefix import BatchLimits, select_rows
-from fedaudit.engine.transfer import to_device
 
 TABLES = 20
 """A row of probabilities takes the room of so many rows of logits: several tables of float64 are in

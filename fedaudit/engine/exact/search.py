@@ -17,9 +17,9 @@ import torch
 
 from fedaudit.api.engine import PrefixProbabilities
 from fedaudit.api.records import SamplingParams
+from fedaudit.engine.device import to_device
 from fedaudit.engine.exact.token_automaton import Integers, TokenAutomaton
 from fedaudit.engine.generation.sampler import probabilities, splitmix64
-from fedaudit.engine.transfer import to_device
 
 Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]

@@ -14,6 +14,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.engine.batching import SampleRange, padded_length, rows_of
+from fedaudit.engine.device import to_device
 from fedaudit.engine.generation import shared_prefix
 from fedaudit.engine.generation.kv_cache import Integers
 from fedaudit.engine.generation.sequences import (
@@ -22,7 +23,6 @@ from fedaudit.engine.generation.sequences import (
     RunningSequences,
     SamplingJob,
 )
-from fedaudit.engine.transfer import to_device
 
 Kept = Callable[[torch.Tensor], None]
 

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import CacheLayerMixin
 
-from fedaudit.engine.transfer import to_device
+from fedaudit.engine.device import to_device
 
 Integers = npt.NDArray[np.int64]
 

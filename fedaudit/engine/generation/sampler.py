@@ -8,7 +8,7 @@ import torch
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import SamplingParams
-from fedaudit.engine.transfer import to_device
+from fedaudit.engine.device import to_device
 
 NO_NUMBERS = (
     "The model's answers are no numbers: its weights, or its adapter's, overflow as they are "

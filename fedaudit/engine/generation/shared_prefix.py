@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from transformers import AttentionInterface, DynamicCache, PreTrainedConfig, PreTrainedModel
 
+from fedaudit.engine.device import to_device
 from fedaudit.engine.generation.kv_cache import CachePositions, Integers, KVCache
-from fedaudit.engine.transfer import to_device
 
 NAME = "fedaudit_grouped"
 KINDS = ("gpt2", "gpt_neox", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")

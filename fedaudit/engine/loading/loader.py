@@ -16,12 +16,12 @@ from transformers.utils import logging as transformers_logging
 
 from fedaudit import nano
 from fedaudit.api.errors import InputError, TargetError
+from fedaudit.engine.device import device_for, dtype_for
 from fedaudit.engine.loading import checkpoint, module_patterns, quarantine
 from fedaudit.engine.loading.size_bounds import adapter_size, bounded_modules, model_size
 from fedaudit.federation import adapters
 from fedaudit.system.files import suggest_neighbour
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 UNBOUNDED = 2**20
 """The context of a model that sets itself no limit (one with relative positions)."""
 
@@ -87,27 +87,6 @@ def locate(name: str, *, fetch: bool = True) -> Path:
             f"The base {name!r} is no folder, is not in the hub's cache and cannot be fetched: "
             f"{reason.rstrip('.')}.{suggest_neighbour(path)}"
         ) from None
-
-
-def device_for(wanted: str) -> torch.device:
-    """Return the device asked for; "auto" is CUDA where there is one."""
-    if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(wanted)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError):
-        raise TargetError(f"The device {wanted!r} is not usable here.") from None
-    return device
-
-
-def dtype_for(wanted: str, device: torch.device) -> torch.dtype:
-    """Return the dtype asked for; "auto" is float32 on CPU and bfloat16 elsewhere."""
-    if wanted == "auto":
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
-    if wanted not in DTYPES:
-        raise InputError(f"The dtype {wanted!r} is none of {', '.join(DTYPES)}.")
-    return DTYPES[wanted]
 
 
 def load_base(

@@ -26,7 +26,7 @@ from fedaudit.api.engine import (
 from fedaudit.api.errors import UsageError
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, Target, Tokens
-from fedaudit.engine.loading import loader
+from fedaudit.engine.device import device_for
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.parallel import ray_cluster
 from fedaudit.engine.parallel.process_pool import ProcessBackend
@@ -209,7 +209,7 @@ def _among_children(order: EngineConfig, count: int) -> ParallelEngine:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if count > (cores or 1):
         raise UsageError(f"--engine local:{count} needs as many cores; there are {cores}.")
-    if loader.device_for(order.device).type != "cpu":
+    if device_for(order.device).type != "cpu":
         raise UsageError("--engine local:N is for CPUs: one engine uses a whole GPU.")
     staff, threads = ProcessBackend(), max(1, torch.get_num_threads() // count)
     order = replace(order, device="cpu", threads=threads)

@@ -8,8 +8,8 @@ from transformers import PreTrainedModel
 from fedaudit.api.engine import TokenStatistics
 from fedaudit.api.errors import InputError
 from fedaudit.engine.batching import padded_length
+from fedaudit.engine.device import to_device
 from fedaudit.engine.generation.sampler import NO_NUMBERS
-from fedaudit.engine.transfer import to_device
 
 
 @torch.inference_mode()

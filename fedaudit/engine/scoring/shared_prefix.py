@@ -14,9 +14,9 @@ from transformers import DynamicCache, PreTrainedModel
 
 from fedaudit.api.errors import BatchTooLargeError
 from fedaudit.engine.batching import STEP, by_length, padded_length
+from fedaudit.engine.device import to_device
 from fedaudit.engine.generation.decoding import left_padded
 from fedaudit.engine.scoring.log_likelihood import of_following
-from fedaudit.engine.transfer import to_device
 
 Sequences = Sequence[Sequence[int]]
 

@@ -18,12 +18,12 @@ from transformers.pytorch_utils import Conv1D
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.progress import Progress, no_progress
+from fedaudit.engine.device import to_device
 from fedaudit.engine.loading import loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.adapter import A, B
 from fedaudit.engine.small_model import few_threads
-from fedaudit.engine.transfer import to_device
 
 NAME = "tuning"
 IGNORED = -100

@@ -18,10 +18,10 @@ from transformers import PreTrainedModel
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Target
 from fedaudit.engine.batching import by_length, padded_length
+from fedaudit.engine.device import to_device
 from fedaudit.engine.local import LOGITS, LocalEngine
 from fedaudit.engine.lora import composition
 from fedaudit.engine.scoring.log_likelihood import of_following
-from fedaudit.engine.transfer import to_device
 
 _ROOT, _A, _B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta, kstest, skewnorm
 
 from fedaudit.api.estimates import Estimate
 
@@ -41,6 +40,8 @@ def sampled(planted: float, references: Sequence[float], level: float = 0.05) ->
     Pearson's for the share; where k = 0 it has no upper end, which is infinite.
     Raises ValueError without references.
     """
+    from scipy.stats import beta
+
     scores = np.asarray(references, dtype=np.float64)
     n = len(scores)
     if not n:
@@ -75,6 +76,8 @@ def fit_p_value(references: Sequence[float]) -> float:
     The law was fitted to the same numbers, so p is too large: a small one refutes the fit, a large
     one does not prove it.
     """
+    from scipy.stats import kstest, skewnorm
+
     scores = np.asarray(references, dtype=np.float64)
     return float(kstest(scores, skewnorm(*skew_normal(scores)).cdf).pvalue)
 
@@ -86,6 +89,8 @@ def chance_p_value(exposures: Sequence[float], size: int) -> float:
     and Smirnov's test against larger exposures; exact ranks are spread within their step, which
     makes p larger, never smaller. Raises ValueError without exposures.
     """
+    from scipy.stats import kstest
+
     if not len(exposures):
         raise ValueError("No exposures, no test.")
     shares = np.exp2(-np.asarray(exposures, dtype=np.float64))  # rank / size: small when exposed
@@ -111,5 +116,7 @@ def fitted_exposure(planted: float, references: Sequence[float] | Array) -> floa
     That is -log2 of the share of the law that is at least as likely: `extrapolated` without its
     interval.
     """
+    from scipy.stats import skewnorm
+
     scores = np.asarray(references, dtype=np.float64)
     return float(-skewnorm.logsf(planted, *skew_normal(scores)) / math.log(2)) + 0.0

@@ -251,7 +251,7 @@ def pad_batch(
     """
     import torch
 
-    from fedaudit.engine.transfer import to_device
+    from fedaudit.engine.device import to_device
 
     width = max(len(sequence) for sequence in batch)
     ids = torch.zeros(len(batch), width, dtype=torch.long)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedaudit.engine.transfer import to_device
+from fedaudit.engine.device import to_device
 
 CPU = torch.device("cpu")
 
