@@ -250,9 +250,14 @@ def _point(
 
 
 def _resume(command: Command, here: Path) -> list[str]:
-    """Return --resume where a journal, or the report of a stopped audit, is there."""
+    """Return --resume where a journal, or the report of a stopped audit, is there.
+
+    A command may be killed after its report was finished: there is nothing to resume then.
+    """
     out = here / command.out
-    kept = (out / "journal.bin").exists() or (out / "report.json").exists()
+    path = out / "report.json"
+    stopped = path.exists() and json.loads(path.read_text())["status"] == "interrupted"
+    kept = (out / "journal.bin").exists() or stopped
     return ["--resume"] if command.resume and kept else []
 
 

@@ -1,20 +1,16 @@
 """What a stranger's attack returns: nothing private of it is shown, what is wrong is refused."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from html import unescape
-from pathlib import Path
 
 import fake_audit
+import fork
 import pytest
 
 from fedaudit.journal import journal
 from fedaudit.report.document import validate
 
-SCRIPT = Path(fake_audit.__file__)
 NAME, CARD, ID_CARD = "Zoe Quist", "6222 0210 1234 5678", "11010519491231002X"
 
 PLUGIN = f"""
@@ -112,16 +108,7 @@ def drawn(here):
 
 def run(here, *words):
     """Run fedaudit in a process; what it leaves is text."""
-    command = [sys.executable, SCRIPT, "SIGKILL", 0, "log", *words]
-    environment = {**os.environ, "PYTHONPATH": str(here / "site"), "COLUMNS": "200"}
-    return subprocess.run(
-        list(map(str, command)),
-        cwd=here,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    return fork.run(*words, cwd=here, site=here / "site", env={"COLUMNS": "200"})
 
 
 def test_nothing_private_of_a_sloppy_plugin_is_shown(here):

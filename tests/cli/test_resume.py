@@ -5,18 +5,15 @@ import random
 import re
 import shutil
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
 import fake_audit
 import pytest
 from command import Command
+from fork import run
 
 from fedaudit.journal import journal
 from fedaudit.report.document import validate
 
-SCRIPT = Path(fake_audit.__file__)
 AUDIT = (
     *("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--quiet"),
     *("--target", "fedaudit-nano", "--adapter", "lora"),
@@ -29,14 +26,6 @@ EXACT = (
 )
 FAILED = 1
 """The model says four of the six people that its base does not, and nobody invented."""
-
-
-def run(*words, how="SIGKILL", point=0, log="log", cwd):
-    """Run fedaudit in a process; return its exit code (negative: the signal), stdout and stderr."""
-    command = [sys.executable, SCRIPT, how, point, log, *words]
-    return subprocess.run(
-        list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False
-    )
 
 
 def out(here, name):

@@ -2,15 +2,12 @@
 
 import os
 import stat
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import fake_audit
 import pytest
+from fork import run
 
-SCRIPT = Path(fake_audit.__file__)
 AUDIT = (
     *("extract", "--prefixes", "own.jsonl", "--victim", "victim.jsonl", "--quiet"),
     *("--target", "fedaudit-nano", "--adapter", "lora"),
@@ -43,10 +40,7 @@ def huge(path):
 
 def refused(here, *words):
     """Run what must be refused in one line; a second more than an empty start takes is too long."""
-    command = [sys.executable, SCRIPT, "SIGKILL", 0, "log", *words]
-    done = subprocess.run(
-        list(map(str, command)), cwd=here, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run(*words, cwd=here, timeout=60)
     assert done.returncode == 3, done
     assert done.stdout == ""
     [line] = done.stderr.splitlines()
@@ -146,8 +140,7 @@ def test_what_lies_in_the_output_folder_is_not_replaced(here, name, kind):
 
 def fake_report(here):
     """Return the path of a finished report."""
-    command = [sys.executable, SCRIPT, "SIGKILL", "0", "log", *AUDIT, "--out", "finished"]
-    subprocess.run(command, cwd=here, check=False, capture_output=True)
+    run(*AUDIT, "--out", "finished", cwd=here)
     return "finished/report.json"
 
 
