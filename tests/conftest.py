@@ -4,6 +4,7 @@ All of it is made once: copy before you change anything, and load a base of your
 before you attach an adapter, because that changes the model in place.
 """
 
+import gc
 import os
 import signal
 import tempfile
@@ -39,6 +40,12 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+
+
+def pytest_collection_finish():
+    """Take the tests themselves out of garbage collection: going through them takes seconds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
