@@ -72,7 +72,7 @@ def _victims(variant: Variant, place: Path, config: Simulation) -> Path:
     """Return the victim's records, or those of all clients in a file beside the federations."""
     if variant.victim != "*":
         return place / f"data/{variant.victim}.jsonl"
-    form = template(config.template)
+    form = config.prompt_template
     every = [
         document
         for number in range(config.clients)

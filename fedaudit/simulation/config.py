@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.api.errors import UsageError
+from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.judge.endpoint import Endpoint
 from fedaudit.simulation.server.queries import SumQuerySettings
 from fedaudit.system.files import existing_path, lines_sha256
@@ -213,6 +214,11 @@ class Simulation:
             raise ValueError("held_out must be at least 0 and below 1.")
         if self.threads < 1 or self.workers < 0 or self.evaluated < 0:
             raise ValueError("threads must be at least 1, workers and evaluated at least 0.")
+
+    @property
+    def prompt_template(self) -> PromptTemplate:
+        """The template that `template` names; raises UsageError for a name that nobody knows."""
+        return template(self.template)
 
     def aggregator(self) -> tuple[str, dict[str, Any]]:
         """Return the aggregation plugin's name and its options."""

@@ -14,7 +14,7 @@ import fedaudit.nano.generator as nano
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Aggregator
 from fedaudit.api.records import Document
-from fedaudit.api.templates import PromptTemplate, template
+from fedaudit.api.templates import PromptTemplate
 from fedaudit.config import registry
 from fedaudit.config.options import table_of
 from fedaudit.data import corpus
@@ -43,7 +43,7 @@ def documents(config: Simulation) -> list[Document]:
 
     Sorted by the hash of what they hold: the order of the input must not change a result.
     """
-    form = template(config.template)
+    form = config.prompt_template
     made = config.records
     if config.data == "nano" and made.passages:
         found = list(
@@ -73,7 +73,7 @@ def unread_caveats(config: Simulation) -> list[str]:
     """Return the limits of what is not read in the files of records that the settings name."""
     named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
     named += [str(options.get("source", "")) for _, options in config.defense_plugins()]
-    form, result = template(config.template), []
+    form, result = config.prompt_template, []
     for path in dict.fromkeys(Path(name) for name in named if name and Path(name).is_file()):
         found: Counter[str] = Counter()
         for _ in corpus.read(path, form, found):
@@ -115,9 +115,7 @@ def _tested(config: Simulation, training: Sequence[Document]) -> list[Document]:
 
     Raises InputError where one of them is trained on, too.
     """
-    found = _ordered(
-        corpus.read(existing_path(Path(config.test), "file"), template(config.template))
-    )
+    found = _ordered(corpus.read(existing_path(Path(config.test), "file"), config.prompt_template))
     known = {document.text for document in training}
     if twice := next((one.id for one in found if one.text in known), None):
         raise InputError(f"{config.test}: document {twice} is in {config.data} as well.")
@@ -241,7 +239,7 @@ def _manifest(
     server: Aggregator,
 ) -> Manifest:
     total = sum(len(own) for own in dealt.clients)
-    form: PromptTemplate = template(config.template)
+    form: PromptTemplate = config.prompt_template
     return Manifest(
         base=BaseModel(name=config.base, sha256=base.sha256),
         clients=tuple(

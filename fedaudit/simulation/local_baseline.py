@@ -9,7 +9,6 @@ from pathlib import Path
 
 from fedaudit.api.defense import Defense
 from fedaudit.api.errors import UsageError
-from fedaudit.api.templates import template
 from fedaudit.config import registry
 from fedaudit.federation import adapters
 from fedaudit.simulation import rounds
@@ -104,7 +103,7 @@ def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
     return FollowUpTraining(
         defense=defense,
         documents=run.documents[client],
-        template=template(run.config.template),
+        template=run.config.prompt_template,
         folder=place / local_round.TURN,
         adapters={
             name: (place / name, rounds.seed_of(run.config.seed, number, f"{who}/{name}"))

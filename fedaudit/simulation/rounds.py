@@ -11,7 +11,6 @@ from math import isfinite
 from pathlib import Path
 
 from fedaudit.api.plugin import State
-from fedaudit.api.templates import template
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest, Round
 from fedaudit.simulation.client import local_round, private_state
@@ -232,7 +231,7 @@ def _sequel(run: Run, client: str, number: int) -> FollowUpTraining | None:
     return FollowUpTraining(
         defense=defense,
         documents=run.documents[client],
-        template=template(run.config.template),
+        template=run.config.prompt_template,
         folder=private_state.place(run.out, client, local_round.TURN, number),
         adapters={
             n: (private_state.place(run.out, client, n, number), seed) for n, seed in seeds.items()

@@ -13,7 +13,6 @@ from fedaudit.api.plugin import Aggregator
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.secure_aggregation import SecureAggregation
-from fedaudit.api.templates import template
 from fedaudit.config import registry
 from fedaudit.data import corpus
 from fedaudit.engine.parallel import ray_cluster
@@ -152,7 +151,7 @@ def simulate(
 
 def prepare(config: Simulation, out: Path) -> Run:
     """Return the run with its plugins, before anything is read; unknown names are refused."""
-    template(config.template)
+    form = config.prompt_template
     if ray_cluster.requested_processes(config.engine):
         raise UsageError("How many clients train at once on this machine, `workers` says.")
     ray_cluster.check(config.engine, config.device)
@@ -164,7 +163,7 @@ def prepare(config: Simulation, out: Path) -> Run:
         registry.create("watermark", marking, marks)
     defenses = [registry.create("defense", *chosen) for chosen in config.defense_plugins()]
     for defense in defenses:
-        defense.check(template(config.template))
+        defense.check(form)
     names = [defense.name for defense in defenses]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"The defence {twice[0]} is named twice.")
@@ -246,7 +245,7 @@ def held_out(config: Simulation, out: Path) -> list[Document]:
     """Return the documents that nobody trained on, as many as are evaluated."""
     if not config.evaluated or not (out / HELD_OUT).is_file():
         return []
-    return list(corpus.read(out / HELD_OUT, template(config.template)))[: config.evaluated]
+    return list(corpus.read(out / HELD_OUT, config.prompt_template))[: config.evaluated]
 
 
 def evaluate(
@@ -281,7 +280,7 @@ def evaluate(
         engine,
         targets,
         documents,
-        template(config.template),
+        config.prompt_template,
         seed=config.seed,
         max_length=min(config.training.max_length, engine.context_length),
         judge=judge,

@@ -8,7 +8,6 @@ from typing import Any
 from fedaudit.api.defense import Defense
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
-from fedaudit.api.templates import template
 from fedaudit.data import corpus
 from fedaudit.data.annotation import annotate
 from fedaudit.federation.manifest import ManifestClient
@@ -44,7 +43,7 @@ def client_documents(
 
     Defences see a client's documents one client at a time, as the client itself would.
     """
-    form, result = template(config.template), {}
+    form, result = config.prompt_template, {}
     for client in clients:
         documents, by = list(corpus.read(out / client.data, form)), None
         if any(defense.needs_annotation for defense in defenses):

@@ -9,7 +9,6 @@ from typing import Any
 import fedaudit.nano.generator as nano
 from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.records import Document
-from fedaudit.api.templates import template
 from fedaudit.api.watermark import Mark, Watermark
 from fedaudit.config import registry
 from fedaudit.config.options import table_of
@@ -99,7 +98,7 @@ def owner_documents(config: Simulation, most: int) -> tuple[list[Document], list
     if not name:
         return None
     count = max(1, round(config.watermark.ratio * most))
-    form = template(config.template)
+    form = config.prompt_template
     if name.endswith(".jsonl"):
         found = list(corpus.read(existing_path(Path(name), "file"), form))
     elif name not in (known := {str(one["name"]) for one in nano.record_templates()["domain"]}):
