@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedaudit.api.engine import Engine, ModelEngine
+from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import Plugin
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Completion, Document, GenerationRequest, SamplingParams
@@ -24,6 +25,19 @@ class Mark:
     """What `Watermark.issue` returned."""
     salt: str = field(default="", repr=False)
     """What hides the mark behind its commitment until it is opened; empty where none was drawn."""
+
+    def with_options(self, options: Mapping[str, Mapping[str, Any]]) -> "Mark":
+        """Return the mark with the options that its plugin was given anew, by the plugin's name.
+
+        Raises UsageError for one that was settled when the mark was made.
+        """
+        own = options.get(self.name, {})
+        if settled := [name for name in own if name in self.secret]:
+            raise UsageError(
+                f"{self.name}.{settled[0]} was settled when the mark was made: it cannot be set "
+                "anew."
+            )
+        return replace(self, options={**self.options, **own})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.api.watermark import Mark
 from fedaudit.attribution import measurements, plaintext, report
+from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.decision import check_limits, decide
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.owner import scoring
@@ -89,7 +90,7 @@ def check(request: AttributionRequest) -> ResolvedRequest:
         raise UsageError(
             f"{federation.path} holds no watermark file: name the owner's with --watermark."
         )
-    marks = [with_options(mark, request.options) for mark in marks_file.read(path)]
+    marks = [mark.with_options(request.options) for mark in marks_file.read(path)]
     for mark in marks:
         registry.create("watermark", mark.name, mark.options)
     if measurements.PROTOCOL in request.methods:
@@ -101,19 +102,6 @@ def check(request: AttributionRequest) -> ResolvedRequest:
     elif chosen:
         commitments.read(chosen)
     return ResolvedRequest(federation, path, marks, chosen)
-
-
-def with_options(mark: Mark, options: Mapping[str, Mapping[str, Any]]) -> Mark:
-    """Return a mark with the options that its plugin was given anew.
-
-    Raises UsageError for one that was settled when the mark was made.
-    """
-    own = options.get(mark.name, {})
-    if settled := [name for name in own if name in mark.secret]:
-        raise UsageError(
-            f"{mark.name}.{settled[0]} was settled when the mark was made: it cannot be set anew."
-        )
-    return replace(mark, options={**mark.options, **own})
 
 
 def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress) -> "Report":
@@ -141,6 +129,8 @@ def run(request: AttributionRequest, watch: Watcher = lambda title: no_progress)
                 *commitment.commitment_counts(scores, held),
                 *measurements.query_rows(planned),
             ]
+            of_rounds = {number: one.combinations for number, one in planned.designs.items()}
+            measured += known_designs.contribution_rows(scores, of_rounds, planned.weights)
             measured += _spent(scores, asked, planned)
             limits += report.protocol_limits(decision, planned)
             limits += commitment.key_caveats(scores, held, opened=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.api.records import Measurement
 from fedaudit.attribution import measurements as rows
+from fedaudit.attribution.decision import known_designs
 from fedaudit.attribution.decision.decision import Decision, decide
 from fedaudit.attribution.evidence import commitment
 from fedaudit.attribution.evidence.commitment import CommitmentCheck
@@ -45,11 +46,14 @@ def decided_report(
     alpha: float,
     started: datetime,
     commitments: Path | None = None,
+    log: Path | None = None,
 ) -> "Report":
     """Return the report of a decision over scores alone.
 
-    With a file of published `commitments`, marks that are not among them flag nobody.
+    With a file of published `commitments`, marks that are not among them flag nobody. With the
+    server's `log` of sums, the report says what each client itself adds to its scores.
     """
+    known = known_designs.read_log(log, scores.run) if log else {}
     if commitments:
         commitment.check(commitments, scores.marks)
     held = commitment.check_commitments(scores, commitments) if commitments else None
@@ -65,12 +69,17 @@ def decided_report(
         },
         started=started,
         base=scores.base,
-        data=[file_row(path, len(scores.rounds)), *commitments_row(held)],
+        data=[
+            file_row(path, len(scores.rounds)),
+            *commitments_row(held),
+            *([file_row(log, len(known))] if log else []),
+        ],
         measurements=[
             *commitment.drop_threshold(
                 decision_rows(decision, scores, threshold, {}), first, decision, held
             ),
             *commitment.commitment_counts(scores, held),
+            *(known_designs.contribution_rows(scores, known, scores.weights) if log else ()),
         ],
         decision=decision,
         limits=[

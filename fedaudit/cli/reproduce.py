@@ -24,6 +24,12 @@ def reproduce(
     out: Out = None,
     set_: Set = None,
     seed: Seed = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            "--seeds", help="So many seeds, without those that settings were tuned on.", min=1
+        ),
+    ] = 1,
     json: Json = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
@@ -76,6 +82,7 @@ def reproduce(
             redactor=redactor,
             watch=watch,
             jobs=jobs,
+            seeds=seeds,
         )
     report = _report(chosen, scale, found, started, device)
     document = save_report(report, place / "report.json", json)
@@ -108,6 +115,8 @@ def _report(
         for f, ours in found.figures
     ]
     config: Mapping[str, Any] = {"profile": profile.name, "scale": scale, "figures": figures}
+    if len(found.seeds) > 1:
+        config = {**config, "seeds": list(found.seeds)}
     federations = list(dict.fromkeys(found.federations))
     data = {row["path"]: row for row in found.data}
     return build_report(

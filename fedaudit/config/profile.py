@@ -127,6 +127,8 @@ class Profile:
     study: tuple[Variant, ...] = ()
     claims: tuple[Statement, ...] = ()
     figures: tuple[Published, ...] = ()
+    tuned_seeds: tuple[int, ...] = ()
+    """Settings were chosen by what came out with them: no claim is judged on them."""
 
     def __post_init__(self) -> None:
         for scale, table in self.scale.items():

@@ -46,7 +46,7 @@ _OF_A_ROUND = ("sets", "smallest_set", "determined", "estimator_variance", "effe
 ATTRIBUTION = {
     "client": {
         ("stouffer_z", frozenset({"client"})),
-        *((metric, _WHO) for metric in ("stouffer_z", "p_value")),
+        *((metric, _WHO) for metric in ("stouffer_z", "p_value", "contribution")),
         ("p_value", _WHO | {"adjusted"}),
     },
     "round": {(metric, _WHO | {"round"}) for metric in ("stouffer_z", "score")},

@@ -6,5 +6,7 @@
 * `pooling`: Pooling: one row over all clients for the counts that were measured at each.
 * `runner`: Running a study: each federation once, the attacks on it, then claims and figures.
 * `scheduler`: The variants of a study, one after the other or several at a time.
+* `seeds`: Several seeds of a study: each row as a mean over them, and what each of them says of a
+  claim.
 * `variant`: One variant of a study: its federation, and what is measured on it.
 """

@@ -1,7 +1,7 @@
 """A paper's claims as comparisons of measurements, without evaluating code."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedaudit.api.records import Claim, Measurement
 from fedaudit.config.profile import Profile, Published, Select, Statement
@@ -38,9 +38,15 @@ class _Side:
         return _Side(factor * self.number + margin, interval)
 
 
-def check_claims(profile: Profile, measured: Measured) -> list[Claim]:
-    """Return every claim of the profile; one whose variant did not run does not hold or fail."""
-    return [_claim(statement, measured) for statement in profile.claims]
+def check_claims(profile: Profile, measured: Measured, *, apart: bool = False) -> list[Claim]:
+    """Return every claim of the profile; one whose variant did not run does not hold or fail.
+
+    With `apart` every claim stays open where the intervals of its sides overlap.
+    """
+    return [
+        _claim(replace(statement, apart=apart or statement.apart), measured)
+        for statement in profile.claims
+    ]
 
 
 def _claim(statement: Statement, measured: Measured) -> Claim:

@@ -12,7 +12,13 @@ from fedaudit.config.profile import Profile, Published, Variant
 from fedaudit.reproduction.claims import check_claims, compare_figures
 from fedaudit.reproduction.pooling import average_means, average_ratios, pool_counts
 from fedaudit.reproduction.scheduler import default_jobs, run_tasks
-from fedaudit.reproduction.variant import VariantTask, Watch
+from fedaudit.reproduction.seeds import (
+    describe_seeds,
+    measured_means,
+    said_by_seed,
+    untuned_seeds,
+)
+from fedaudit.reproduction.variant import VariantOutcome, VariantTask, Watch
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.evaluation.llm_judge import VERDICTS
 
@@ -31,12 +37,20 @@ class StudyResult:
     federations: tuple[Path, ...]
     data: tuple[Mapping[str, Any], ...]
     limits: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (0,)
 
 
-def study_variants(profile: Profile, scale: str, quick: bool) -> list[Variant]:
-    """Return the variants to run; raises UsageError when the profile has no study."""
+def study_variants(
+    profile: Profile, scale: str, quick: bool, *, own_seeds: bool = True
+) -> list[Variant]:
+    """Return the variants to run; raises UsageError when the profile has no study.
+
+    Without `own_seeds` those are left out that are another one with a seed of its own.
+    """
     fitting = [variant for variant in profile.study if variant.only in ("", scale)]
     chosen = [variant for variant in fitting if variant.quick or not quick]
+    if not own_seeds:
+        chosen = [variant for variant in chosen if "seed" not in variant.simulate]
     if not chosen:
         raise UsageError(f"Profile {profile.name} has no study to reproduce.")
     return chosen
@@ -82,45 +96,126 @@ def run_study(
     redactor: "Redactor",
     watch: Watch,
     jobs: int = 0,
+    seeds: int = 1,
 ) -> StudyResult:
     """Run every variant; a federation of equal settings is trained once and kept.
 
     One that another variant wants with a central model beside it is trained with that at once.
-    `jobs` variants run at a time: with 0 as many as there are cores, for small models on CPU.
+    `jobs` variants run at a time: with 0 as many as there are cores, for small models on CPU. With
+    several `seeds` what is measured are means over them, and seeds that settings were tuned on are
+    not among them.
     """
-    chosen = study_variants(profile, scale, quick)
-    wanted = [variant_config(profile, scale, variant, settings) for variant in chosen]
-    tasks = [
-        VariantTask(
-            variant=variant,
-            config=config,
-            place=_place(federations, config),
-            verdicts=federations.parent / VERDICTS,
-            redactor=redactor,
-        )
-        for variant, config in zip(chosen, shared_federations(wanted, federations), strict=True)
+    chosen = study_variants(profile, scale, quick, own_seeds=seeds == 1)
+    tasks = _tasks(
+        profile, scale, chosen, _settings(profile, settings, seeds), federations, redactor
+    )
+    flat = [task for own in tasks.values() for task in own]
+    outcomes = iter(run_tasks(flat, jobs or default_jobs(scale, flat), watch))
+    found = {seed: [next(outcomes) for _ in own] for seed, own in tasks.items()}
+    by_seed = {seed: _measured(profile, chosen, tasks[seed], own) for seed, own in found.items()}
+    return _result(profile, by_seed, found, flat)
+
+
+def _settings(profile: Profile, settings: Any, seeds: int) -> dict[int, Any]:
+    """Return the user's settings by seed; one seed is the study's, or the user's own."""
+    first = int(settings.get("seed", 0))
+    if seeds == 1:
+        return {first: settings}
+    return {
+        seed: {**settings, "seed": seed}
+        for seed in untuned_seeds(seeds, first, profile.tuned_seeds)
+    }
+
+
+def _tasks(
+    profile: Profile,
+    scale: str,
+    chosen: Sequence[Variant],
+    settings: Mapping[int, Any],
+    federations: Path,
+    redactor: "Redactor",
+) -> dict[int, list[VariantTask]]:
+    """Return what is to run with each seed."""
+    wanted = [
+        variant_config(profile, scale, variant, own)
+        for own in settings.values()
+        for variant in chosen
     ]
-    found = run_tasks(tasks, jobs or default_jobs(scale, tasks), watch)
+    configs = iter(shared_federations(wanted, federations))
+    return {
+        seed: [
+            VariantTask(
+                variant=variant,
+                config=(config := next(configs)),
+                place=_place(federations, config),
+                verdicts=federations.parent / VERDICTS,
+                redactor=redactor,
+            )
+            for variant in chosen
+        ]
+        for seed in settings
+    }
+
+
+def _measured(
+    profile: Profile,
+    chosen: Sequence[Variant],
+    tasks: Sequence[VariantTask],
+    found: Sequence[VariantOutcome],
+) -> dict[str, Sequence[Measurement]]:
+    """Return what one seed measured, by variant and by pool.
+
+    A pool goes without variants of tuned seeds, unless it has no others.
+    """
     measured: dict[str, Sequence[Measurement]] = {
-        task.variant.name: one.measurements for task, one in zip(tasks, found, strict=True)
+        variant.name: one.measurements for variant, one in zip(chosen, found, strict=True)
     }
     for name in dict.fromkeys(variant.pool for variant in chosen if variant.pool):
-        measured[name] = _together(name, chosen, measured)
+        pooled = [task for task in tasks if task.variant.pool == name]
+        fresh = [task for task in pooled if task.config.seed not in profile.tuned_seeds]
+        names = {task.variant.name for task in fresh or pooled}
+        measured[name] = _together(name, [row for one in names for row in measured[one]])
+    return measured
+
+
+def _result(
+    profile: Profile,
+    by_seed: Mapping[int, Mapping[str, Sequence[Measurement]]],
+    found: Mapping[int, Sequence[VariantOutcome]],
+    tasks: Sequence[VariantTask],
+) -> StudyResult:
+    """Return the study's result: of one seed as it is, of several as means over them."""
+    several, outcomes = len(by_seed) > 1, [one for own in found.values() for one in own]
+    [measured, *_] = by_seed.values()
+    claims = check_claims(profile, measured)
+    limits = [limit for one in outcomes for limit in one.limits]
+    if several:
+        same = any(task.config.data != "nano" for task in tasks)
+        measured = measured_means(by_seed, same_records=same)
+        alone = {
+            seed: {claim.id: claim for claim in check_claims(profile, own)}
+            for seed, own in by_seed.items()
+        }
+        claims = said_by_seed(check_claims(profile, measured, apart=True), alone)
+        limits.append(describe_seeds(list(by_seed), profile.tuned_seeds))
     return StudyResult(
         measurements=tuple(row for rows in measured.values() for row in rows),
-        findings=tuple(finding for one in found for finding in one.findings),
-        claims=tuple(check_claims(profile, measured)),
+        findings=tuple(
+            replace(finding, id=f"seed-{seed}-{finding.id}") if several else finding
+            for seed, own in found.items()
+            for one in own
+            for finding in one.findings
+        ),
+        claims=tuple(claims),
         figures=tuple(compare_figures(profile.figures, measured)),
         federations=tuple(task.place for task in tasks),
-        data=tuple(row for one in found for row in one.data),
-        limits=tuple(dict.fromkeys(limit for one in found for limit in one.limits)),
+        data=tuple(row for one in outcomes for row in one.data),
+        limits=tuple(dict.fromkeys(limits)),
+        seeds=tuple(by_seed),
     )
 
 
-def _together(
-    name: str, chosen: Sequence[Variant], measured: Mapping[str, Sequence[Measurement]]
-) -> list[Measurement]:
+def _together(name: str, rows: Sequence[Measurement]) -> list[Measurement]:
     """Return the counts and means of the variants that share a name, over all of them."""
-    rows = [row for one in chosen if one.pool == name for row in measured[one.name]]
     together = (pool_counts, average_means, average_ratios)
     return [row for way in together for row in way(rows, "variant", name)]

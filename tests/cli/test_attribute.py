@@ -137,6 +137,16 @@ def test_each_party_alone_comes_to_the_same_z(run, fed, tmp_path):
     assert whole.code == 1
     assert z_of(document) == z_of(report("all"))
     assert len(z_of(document)) == 7
+    # Who has the server's log as well sees what each client itself adds, as `attribute --rounds`.
+    words = ("decide", "owner/scores.json", "--log", "server/est.log.json", "--out", "both")
+    both = run("attribute", *words)
+    assert both.code == 1
+    assert "own part [95 %]" in both.out
+    assert "own part" not in decided.out
+    own = [row for row in report("both")["measurements"] if row["metric"] == "contribution"]
+    assert own == [row for row in report("all")["measurements"] if row["metric"] == "contribution"]
+    assert {row["scope"]["client"] for row in own} == set(z_of(document))
+    assert not [row for row in document["measurements"] if row["metric"] == "contribution"]
     # The server has a federation with its ledger, estimates and a log, and no file of marks.
     held = files(tmp_path / "server")
     assert held - {f"fed/{name}" for name in files(fed.path)} == {

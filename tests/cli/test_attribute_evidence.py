@@ -278,3 +278,23 @@ def test_marks_that_are_not_opened_are_not_checked(run, fed, monkeypatch):
     told = Path("b/watermark.json").read_text()
     second = json.loads(Path("marks.json").read_text())["marks"][1]["secret"]["entity"]
     assert second not in told
+
+
+def test_a_bundle_of_scores_that_were_made_with_other_settings(run, fed):
+    other = ("--set", "fictitious.tokens=9")
+    words = ("estimate", "--rounds", fed.path, "--out", "est", *SMALL, "--quiet")
+    assert run("attribute", *words).code == 0
+    words = ("score", "est", "--watermark", "marks.json", "--out", "s.json", *ALONE, *other)
+    assert run("attribute", *words).code == 0
+    assert decide(run).code == 1
+    parts = (
+        *("attribute", "bundle", "est", "--watermark", "marks.json", "--scores", "s.json"),
+        *("--report", "o", "--out", "b"),
+    )
+    says = "s.json is of other settings of the mark m0 than marks.json: give the --set"
+    run.refused(3, *parts, says=says)
+    assert not Path("b").exists()
+    assert run(*parts, *other).code == 0
+    done = verify(run)
+    assert done.code == 0, done.out
+    assert "same: scores of round 1 (8 tests bit for bit)" in done.out

@@ -4,6 +4,8 @@
   find.
 * `decision`: The decision: each client's scores of all rounds as one statistic, and who is
   flagged by it.
+* `known_designs`: What each client itself adds to its scores, for whoever knows the sets of the
+  sums.
 * `null_distribution`: What an innocent client's Z is by chance, and what it may hold of marked
   clients' updates.
 """

@@ -9,11 +9,14 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api.watermark import Mark
 from fedaudit.attribution import estimates as estimates_file
 from fedaudit.attribution import scores as scores_file
 from fedaudit.attribution.estimates import Estimates
+from fedaudit.attribution.owner.scoring import settings_digits
 from fedaudit.attribution.scores import Scores
 from fedaudit.config.options import build
 from fedaudit.federation import commitments as commitments_file
@@ -54,6 +57,8 @@ class BundleParts:
     commitments: Path | None = None
     opened: Sequence[str] = ()
     """The marks that are opened; empty for all."""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What the marks' plugins were given anew when the scores were made."""
 
 
 def make(parts: BundleParts, out: Path) -> Bundle:
@@ -65,18 +70,20 @@ def make(parts: BundleParts, out: Path) -> Bundle:
         raise InputError(f"{out} exists already; choose another --out.")
     found, scores = estimates_file.read(parts.estimates), scores_file.read(parts.scores)
     check_one_run(found, scores, parts.estimates, parts.scores)
-    marks = marks_file.read(parts.marks)
+    marks = [mark.with_options(parts.options) for mark in marks_file.read(parts.marks)]
     ids = [mark.id for mark in marks]
     for name in parts.opened:
         if name not in ids:
             raise unknown_name_error("mark", name, ids)
+    opened = [mark for mark in marks if mark.id in (parts.opened or ids)]
+    _check_settings(opened, scores, parts)
     if parts.commitments:
         commitments_file.read(parts.commitments)
     existing_parent(out.absolute().parent)
     for name in _names(found):
         (out / ESTIMATES / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(parts.estimates / name, out / ESTIMATES / name)
-    marks_file.write([m for m in marks if m.id in (parts.opened or ids)], out / MARKS)
+    marks_file.write(opened, out / MARKS)
     single = {SCORES: parts.scores, REPORT: parts.report, COMMITMENTS: parts.commitments}
     for name, path in single.items():
         if path is not None:
@@ -85,6 +92,16 @@ def make(parts: BundleParts, out: Path) -> Bundle:
     atomic_text(out / NAME, json.dumps(asdict(made), indent=2) + "\n")
     for_owner(out)
     return made
+
+
+def _check_settings(opened: Sequence[Mark], scores: Scores, parts: BundleParts) -> None:
+    """Raise InputError for a mark that was scored with other settings: nobody could score it so."""
+    for mark in opened:
+        if scores.tests.get(mark.id, known := settings_digits(mark)) != known:
+            raise InputError(
+                f"{parts.scores} is of other settings of the mark {mark.id} than {parts.marks}: "
+                "give the --set that the scores were made with."
+            )
 
 
 def _names(found: Estimates) -> Iterator[str]:

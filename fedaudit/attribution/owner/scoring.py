@@ -65,7 +65,7 @@ def score(
 
 def _begun(estimates: Estimates, marks: Sequence[Mark], known: Scores | None) -> Scores:
     named = {mark.id: mark.name for mark in marks}
-    tests = {mark.id: _digits(mark) for mark in marks}
+    tests = {mark.id: settings_digits(mark) for mark in marks}
     if known is None:
         return Scores(
             run=estimates.run,
@@ -103,7 +103,7 @@ def _digest(estimates: Estimates, one: RoundEstimates) -> str:
     return hashlib.sha256(repr(own).encode()).hexdigest()[:16]
 
 
-def _digits(mark: Mark) -> str:
+def settings_digits(mark: Mark) -> str:
     """Return four digits of a mark's SHA-256: one mistake in 65,536 passes; no key is shown.
 
     Settings that the mark does not name count as the plugin has them: they decide the scores, too.

@@ -153,7 +153,6 @@ def score(
     It needs the base, the estimates and the key, and no client's update.
     """
     from fedaudit.attribution import estimates as files
-    from fedaudit.attribution import pipeline
     from fedaudit.attribution import scores as scores_file
     from fedaudit.attribution.owner import scoring
     from fedaudit.attribution.owner.worker_pool import DetectionPool, Machine
@@ -162,9 +161,7 @@ def score(
     from fedaudit.system.files import existing_parent
 
     found = files.read(estimates)
-    marks = [
-        pipeline.with_options(mark, plugin_options(set_)) for mark in marks_file.read(watermark)
-    ]
+    marks = [mark.with_options(plugin_options(set_)) for mark in marks_file.read(watermark)]
     existing_parent(out.absolute().parent)  # the file itself may be there, of earlier rounds
     known = scoring.read_known(out)
     with (
@@ -194,6 +191,10 @@ def score(
 def decide(
     scores: Annotated[Path, typer.Argument(help="The file of scores.")],
     commitments: Commitments = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="The server's log of sums: what each client itself adds is shown, too."),
+    ] = None,
     tau: Tau = 4.0,
     alpha: Alpha = 0.01,
     out: Out = None,
@@ -208,7 +209,13 @@ def decide(
     started = datetime.now(UTC)
     found = scores_file.read(scores)
     report = reporting.decided_report(
-        found, scores, threshold=tau, alpha=alpha, started=started, commitments=commitments
+        found,
+        scores,
+        threshold=tau,
+        alpha=alpha,
+        started=started,
+        commitments=commitments,
+        log=log,
     )
     place = report_folder(out, Path("runs") / "attribute" / str(report.run["id"]), json)
     return report_and_exit_code(report, place, json, quiet)

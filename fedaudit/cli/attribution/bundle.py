@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedaudit.cli.options import Commitments, Device, Dtype, Quiet
+from fedaudit.cli.options import Commitments, Device, Dtype, Quiet, Set, plugin_options
 
 
 def bundle(
@@ -18,6 +18,7 @@ def bundle(
     mark: Annotated[
         list[str] | None, typer.Option("--mark", help="Open only this mark; may be repeated.")
     ] = None,
+    set_: Set = None,
 ) -> int:
     """Put together what an accused party's expert needs to compute a decision again.
 
@@ -33,6 +34,7 @@ def bundle(
         report=report / bundles.REPORT if report.is_dir() else report,
         commitments=commitments,
         opened=tuple(mark or ()),
+        options=plugin_options(set_),
     )
     made = bundles.make(parts, out)
     print(f"{len(made.files)} files in {out}.")

@@ -5,6 +5,7 @@
 * `extraction/`: The tables of extraction.
 * `attribution`: The tables of an attribution: whom the protocol flags, and what other methods say
   of it.
+* `attribution_clients`: The table of an attribution's clients, whom the protocol flags or not.
 * `costs`: The tables of costs: what a federation took, in units that people use.
 * `cross_client`: The tables of an audit in which every client was the attacker: who gets at whose
   data.

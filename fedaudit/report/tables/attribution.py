@@ -2,17 +2,24 @@
 
 from collections.abc import Callable, Sequence
 
-from fedaudit.api.records import Measurement
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_rate, number
 from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.tables import grouping, secure_sums
+from fedaudit.report.tables.attribution_clients import (
+    MOST_CLIENTS,
+    client_table,
+    client_tests,
+    format_z,
+    p_value_cell,
+    rows_of_part,
+    yes_or_no,
+)
 from fedaudit.report.tables.grouping import client_of, variant_of
 from fedaudit.report.tables.table import NONE, Table, display_name, laid_out, shorten
 from fedaudit.report.verdict import attribution as flags
-from fedaudit.report.verdict.attribution import PROTOCOL, TestedClient
+from fedaudit.report.verdict.attribution import PROTOCOL
 
-MOST_CLIENTS = 40
 MOST_VARIANTS = 100
 
 BREAKS = {
@@ -31,10 +38,6 @@ RATES = (
     "tpr: of the clients that trained on marked documents, those that the method flags; fpr: of the"
     " innocent ones."
 )
-OWN_LIMITS = (
-    "What Z must exceed is each client's own: its luck, and what its estimates may hold of others'"
-    " marks."
-)
 NOT_JUDGED = "The number is what the method goes by. The verdict does not go by these methods."
 
 
@@ -44,7 +47,7 @@ def attribution(report: Row) -> list[Table]:
     if len(grouping.variants_of(rows)) > 1:
         makers = [_methods, _strengths, _global, secure_sums.variants]
     else:
-        makers = [_clients, _methods, _others, _global, secure_sums.secure_sum_tables]
+        makers = [client_table, _methods, _others, _global, secure_sums.secure_sum_tables]
     return [table for table in (make(rows) for make in makers) if table.rows]
 
 
@@ -56,7 +59,9 @@ def attribution_sentence(report: Row) -> list[str]:
     some = flags.strongest_tests(client_tests(rows))
     if not some:
         return []
-    asked = [row["value"] for row in _of(rows, "masking", "queries") if row["value"] is not None]
+    asked = [
+        row["value"] for row in rows_of_part(rows, "masking", "queries") if row["value"] is not None
+    ]
     sums = f" asked for {number(asked[0])} sums over sets of clients and" if asked else ""
     missing = sum(not one.decided for one in some)
     untested = f" {missing:,} could not be tested." if missing else ""
@@ -66,61 +71,13 @@ def attribution_sentence(report: Row) -> list[str]:
     ]
 
 
-def client_tests(rows: Sequence[Row]) -> list[TestedClient]:
-    """Return the protocol's tests of clients among rows of a report."""
-    return flags.tested_clients(Measurement(**row) for row in rows)
-
-
-def format_z(value: float | None) -> str:
-    """Return a statistic as people read it: two places, or three digits of a huge one."""
-    if value is None:
-        return NONE
-    return f"{value:.2f}" if abs(value) < 10_000 else f"{value:.3g}"
-
-
-def _clients(rows: Sequence[Row]) -> Table:
-    """Return a line for each client, the highest Z first."""
-    some = flags.strongest_tests(client_tests(rows))
-    adjusted = {
-        (client_of(row), str(row["scope"]["mark"])): row["value"]
-        for row in _of(rows, "client", "p_value")
-        if row["scope"].get("adjusted") == "holm"
-    }
-    cells = [
-        {
-            "client": one.client,
-            "mark": one.mark,
-            "Z": format_z(one.z),
-            "must exceed": NONE if one.threshold is None else number(one.threshold),
-            "Holm p": _p(adjusted.get((one.client, one.mark))),
-            "rounds": "" if one.rounds is None else number(one.rounds),
-            "flagged": _yes(one.flagged) if one.decided else NONE,
-        }
-        for one in some
-    ]
-    table = laid_out(
-        "Attribution: clients",
-        cells,
-        ("client", "mark", "Z", "must exceed", "Holm p", "rounds", "flagged"),
-        numeric=("Z", "must exceed", "Holm p", "rounds"),
-        notes=(_own_limits(some), *missing_reasons(_of(rows, "client"))),
-    )
-    return shorten(table, max(MOST_CLIENTS, sum(one.flagged for one in some)))
-
-
-def _own_limits(some: Sequence[TestedClient]) -> str:
-    """Return why clients must exceed different numbers, where they must."""
-    limits = {one.threshold for one in some if one.threshold is not None}
-    return OWN_LIMITS if len(limits) > 1 else ""
-
-
 def _methods(rows: Sequence[Row]) -> Table:
     """Return a line for each method, or for each variant and method."""
     several = len(grouping.variants_of(rows)) > 1
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in grouping.order_rows(rows):
         groups.setdefault((variant_of(row) if several else "", row["plugin"]), []).append(row)
-    rated = bool(_of(rows, "rate"))
+    rated = bool(rows_of_part(rows, "rate"))
     cells = [
         {
             "variant": name,
@@ -131,7 +88,7 @@ def _methods(rows: Sequence[Row]) -> Table:
             "fpr": _rate(group, "fpr"),
         }
         for (name, plugin), group in groups.items()
-        if not several or _of(group, "rate") or not rated
+        if not several or rows_of_part(group, "rate") or not rated
     ]
     table = laid_out(
         "Attribution: methods",
@@ -141,7 +98,7 @@ def _methods(rows: Sequence[Row]) -> Table:
         notes=(
             RATES if rated else "",
             _breaking(rows) if several else _means(rows),
-            *missing_reasons(_of(rows, "rate")),
+            *missing_reasons(rows_of_part(rows, "rate")),
         ),
     )
     return shorten(table, MOST_VARIANTS)
@@ -153,7 +110,7 @@ def _breaking(rows: Sequence[Row]) -> str:
 
 
 def _rate(rows: Sequence[Row], metric: str) -> str:
-    some = _of(rows, "rate", metric)
+    some = rows_of_part(rows, "rate", metric)
     return format_rate(some[0]) if some else ""
 
 
@@ -164,7 +121,7 @@ def _flagged(rows: Sequence[Row]) -> str:
     }
     every = own | {
         client_of(row): row["value"] > 0
-        for row in _of(rows, "suspicion", "flagged")
+        for row in rows_of_part(rows, "suspicion", "flagged")
         if row["value"] is not None
     }
     return f"{sum(every.values()):,} of {len(every):,}" if every else ""
@@ -174,20 +131,20 @@ def _means(rows: Sequence[Row]) -> str:
     """Return the mean Z of marked and of innocent clients, where the truth is known."""
     means = [
         f"{format_z(row['value'])} over {number(row['n'])} {row['scope']['clients']} clients"
-        for row in _of(rows, "mean")
+        for row in rows_of_part(rows, "mean")
     ]
     return f"Mean Z of {PROTOCOL}: {', '.join(means)}." if means else ""
 
 
 def _strengths(rows: Sequence[Row]) -> Table:
     """Return the mean Z of marked and of innocent clients on each variant."""
-    kinds = list(dict.fromkeys(str(row["scope"]["clients"]) for row in _of(rows, "mean")))
+    kinds = list(dict.fromkeys(str(row["scope"]["clients"]) for row in rows_of_part(rows, "mean")))
     limits: dict[str, list[float]] = {}
     for one in client_tests(rows):
         if one.threshold is not None:
             limits.setdefault(one.variant, []).append(one.threshold)
     cells: dict[str, dict[str, str]] = {}
-    for row in grouping.order_rows(_of(rows, "mean")):
+    for row in grouping.order_rows(rows_of_part(rows, "mean")):
         line = cells.setdefault(variant_of(row), {"variant": variant_of(row)})
         line["must exceed"] = _range(limits.get(variant_of(row), []))
         line[_of_kind(str(row["scope"]["clients"]))] = (
@@ -199,7 +156,7 @@ def _strengths(rows: Sequence[Row]) -> Table:
         list(cells.values()),
         ("variant", *columns, "must exceed"),
         numeric=(*columns, "must exceed"),
-        notes=("In brackets: over how many clients.", *missing_reasons(_of(rows, "mean"))),
+        notes=("In brackets: over how many clients.", *missing_reasons(rows_of_part(rows, "mean"))),
     )
     return shorten(table, MOST_VARIANTS)
 
@@ -216,7 +173,7 @@ def _of_kind(kind: str) -> str:
 
 def _others(rows: Sequence[Row]) -> Table:
     """Return what each method beside the protocol says of each client."""
-    some = _of(rows, "suspicion")
+    some = rows_of_part(rows, "suspicion")
     methods = list(dict.fromkeys(row["plugin"] for row in some))
     names = list(dict.fromkeys(map(client_of, some)))
     cells = [
@@ -236,7 +193,7 @@ def _said(rows: Sequence[Row], method: str, name: str) -> str:
     """Return whether a method flags a client, and by what: `yes, Z 5.20`, `no, 0.31`."""
     own = {r["metric"]: r["value"] for r in rows if (r["plugin"], client_of(r)) == (method, name)}
     said: dict[str, Callable[[float], str]] = {
-        "flagged": lambda value: _yes(value > 0),
+        "flagged": lambda value: yes_or_no(value > 0),
         "stouffer_z": lambda value: f"Z {format_z(value)}",
         "suspicion": number,
     }
@@ -246,16 +203,16 @@ def _said(rows: Sequence[Row], method: str, name: str) -> str:
 
 def _global(rows: Sequence[Row]) -> Table:
     """Return what the global model itself shows of every mark."""
-    some = grouping.order_rows(_of(rows, "global", "z"))
+    some = grouping.order_rows(rows_of_part(rows, "global", "z"))
     several = len(grouping.variants_of(rows)) > 1
-    p = {_mark(row): row["value"] for row in _of(rows, "global", "p_value")}
+    p = {_mark(row): row["value"] for row in rows_of_part(rows, "global", "p_value")}
     cells = [
         {
             "variant": variant_of(row) if several else "",
             "mark": str(row["scope"]["mark"]),
             "Z": format_z(row["value"]),
             "found": _found(row),
-            "p": _p(p.get(_mark(row))),
+            "p": p_value_cell(p.get(_mark(row))),
         }
         for row in some
     ]
@@ -279,16 +236,3 @@ def _found(row: Row) -> str:
 
 def _mark(row: Row) -> tuple[str, str, str]:
     return variant_of(row), row["plugin"], str(row["scope"]["mark"])
-
-
-def _of(rows: Sequence[Row], part: str, *metrics: str) -> list[Row]:
-    some = measurements.attribution_rows({"measurements": rows}, part)
-    return [row for row in some if not metrics or row["metric"] in metrics]
-
-
-def _p(value: float | None) -> str:
-    return NONE if value is None else number(value)
-
-
-def _yes(flag: bool) -> str:
-    return "yes" if flag else "no"

@@ -14,7 +14,6 @@ from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target
 from fedaudit.api.watermark import Mark, Score, Watermark
 from fedaudit.attribution.owner import detection
-from fedaudit.attribution.pipeline import with_options
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 
@@ -158,9 +157,9 @@ def test_marks_of_kgw_that_are_sampled_differently_are_asked_differently():
 
 def test_what_was_settled_with_the_mark_cannot_be_set_anew():
     mark = Mark(id="m", name="kgw", options={"tokens": 8}, secret={"key": 5, "gamma": 0.25})
-    assert with_options(mark, {"kgw": {"tokens": 9}, "direct": {}}).options == {"tokens": 9}
+    assert mark.with_options({"kgw": {"tokens": 9}, "direct": {}}).options == {"tokens": 9}
     with pytest.raises(UsageError) as error:
-        with_options(mark, {"kgw": {"tokens": 9, "gamma": 0.5}})
+        mark.with_options({"kgw": {"tokens": 9, "gamma": 0.5}})
     assert (
         str(error.value) == "kgw.gamma was settled when the mark was made: it cannot be set anew."
     )

@@ -294,7 +294,7 @@ def test_a_base_of_another_fingerprint_is_refused():
 
 def test_settings_that_a_mark_does_not_name_count_as_the_plugin_has_them():
     def digits(**options):
-        return scoring._digits(Mark(id="m", name="kgw", options=options, secret={"key": 1}))
+        return scoring.settings_digits(Mark(id="m", name="kgw", options=options, secret={"key": 1}))
 
     assert digits() == digits(nulls=256) == digits(scheme="textseal")
     assert digits() != digits(nulls=0)

@@ -1,0 +1,104 @@
+"""The table of an attribution's clients, whom the protocol flags or not."""
+
+from collections.abc import Sequence
+
+from fedaudit.api.records import Measurement
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import number
+from fedaudit.report.query import Row, missing_reasons
+from fedaudit.report.tables.grouping import client_of
+from fedaudit.report.tables.table import NONE, Table, laid_out, shorten
+from fedaudit.report.verdict import attribution as flags
+from fedaudit.report.verdict.attribution import TestedClient
+
+MOST_CLIENTS = 40
+OWN_LIMITS = (
+    "What Z must exceed is each client's own: its luck, and what its estimates may hold of others'"
+    " marks."
+)
+OWN_PART = (
+    "Own part: what of Z is by the client's own update, where answers grow in proportion to what an"
+    " estimate holds; elsewhere others' marks show in it. It decides nothing."
+)
+
+
+def client_table(rows: Sequence[Row]) -> Table:
+    """Return a line for each client, the highest Z first."""
+    some = flags.strongest_tests(client_tests(rows))
+    adjusted = {
+        (client_of(row), str(row["scope"]["mark"])): row["value"]
+        for row in rows_of_part(rows, "client", "p_value")
+        if row["scope"].get("adjusted") == "holm"
+    }
+    parts = {
+        (client_of(row), str(row["scope"]["mark"])): row
+        for row in rows_of_part(rows, "client", "contribution")
+    }
+    cells = [
+        {
+            "client": one.client,
+            "mark": one.mark,
+            "Z": format_z(one.z),
+            "must exceed": NONE if one.threshold is None else number(one.threshold),
+            "own part [95 %]": _own_part(parts.get((one.client, one.mark))),
+            "Holm p": p_value_cell(adjusted.get((one.client, one.mark))),
+            "rounds": "" if one.rounds is None else number(one.rounds),
+            "flagged": yes_or_no(one.flagged) if one.decided else NONE,
+        }
+        for one in some
+    ]
+    table = laid_out(
+        "Attribution: clients",
+        cells,
+        ("client", "mark", "Z", "must exceed", "own part [95 %]", "Holm p", "rounds", "flagged"),
+        numeric=("Z", "must exceed", "own part [95 %]", "Holm p", "rounds"),
+        notes=(
+            _own_limits(some),
+            OWN_PART if parts else "",
+            *missing_reasons(rows_of_part(rows, "client")),
+        ),
+    )
+    return shorten(table, max(MOST_CLIENTS, sum(one.flagged for one in some)))
+
+
+def client_tests(rows: Sequence[Row]) -> list[TestedClient]:
+    """Return the protocol's tests of clients among rows of a report."""
+    return flags.tested_clients(Measurement(**row) for row in rows)
+
+
+def format_z(value: float | None) -> str:
+    """Return a statistic as people read it: two places, or three digits of a huge one."""
+    if value is None:
+        return NONE
+    return f"{value:.2f}" if abs(value) < 10_000 else f"{value:.3g}"
+
+
+def _own_part(row: Row | None) -> str:
+    """Return what a client itself adds to its Z, with its interval; empty where nobody knows."""
+    if row is None:
+        return ""
+    if row["value"] is None:
+        return NONE
+    return f"{row['value']:.1f} [{row['low']:.1f}, {row['high']:.1f}]"
+
+
+def _own_limits(some: Sequence[TestedClient]) -> str:
+    """Return why clients must exceed different numbers, where they must."""
+    limits = {one.threshold for one in some if one.threshold is not None}
+    return OWN_LIMITS if len(limits) > 1 else ""
+
+
+def rows_of_part(rows: Sequence[Row], part: str, *metrics: str) -> list[Row]:
+    """Return the rows of one part of an attribution, by the names of `report.query`."""
+    some = measurements.attribution_rows({"measurements": rows}, part)
+    return [row for row in some if not metrics or row["metric"] in metrics]
+
+
+def p_value_cell(value: float | None) -> str:
+    """Return a p-value as people read it."""
+    return NONE if value is None else number(value)
+
+
+def yes_or_no(flag: bool) -> str:
+    """Return a flag in words."""
+    return "yes" if flag else "no"

@@ -1,0 +1,145 @@
+"""Several seeds of a study: each row as a mean over them, and what each of them says of a claim."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import count, islice
+from statistics import fmean, stdev
+
+from fedaudit.api.records import Claim, Measurement
+from fedaudit.reproduction.claims import Measured
+
+LEVEL = 0.95
+"""Of the intervals."""
+
+
+def untuned_seeds(wanted: int, first: int, tuned: Sequence[int]) -> list[int]:
+    """Return so many seeds from `first` on, without those that settings were tuned on."""
+    return list(islice((seed for seed in count(first) if seed not in tuned), wanted))
+
+
+def mean_rows(
+    by_seed: Mapping[int, Sequence[Measurement]], *, same_records: bool
+) -> list[Measurement]:
+    """Return the mean over seeds of every row that all of them have, in the first one's order.
+
+    The interval of 95 % is the wider of two: Student's t over the seeds' values, which holds what
+    training, records and chance move from seed to seed; and the rows' own intervals taken together,
+    which hold what records and chance move within one: independent from seed to seed, or the same
+    for all with the `same_records`. Counts add up in n. Hits are left out: where seeds have unlike
+    n, the mean is not their share. A row that one seed could not measure has its reason.
+    """
+    tables = [{_key(row): row for row in reversed(rows)} for rows in by_seed.values()]
+    first = next(iter(by_seed.values()), ())
+    keys = dict.fromkeys(key for key in map(_key, first) if all(key in table for table in tables))
+    return [_mean([table[key] for table in tables], list(by_seed), same_records) for key in keys]
+
+
+def _key(row: Measurement) -> tuple[object, ...]:
+    scope = sorted((key, str(value)) for key, value in row.scope.items())
+    return (row.kind, row.plugin, row.metric, *scope)
+
+
+def _mean(rows: Sequence[Measurement], seeds: Sequence[int], same_records: bool) -> Measurement:
+    whole = sum(row.n for row in rows if row.n is not None)
+    n = whole if all(row.n is not None for row in rows) else None
+    mean = replace(
+        rows[0],
+        n=n,
+        hits=None,
+        baseline=_mean_of([row.baseline for row in rows]),
+        chance=_mean_of([row.chance for row in rows]),
+    )
+    for seed, row in zip(seeds, rows, strict=True):
+        if row.value is None:
+            reason = f"not measured with seed {seed}: {row.reason or 'there was nothing to count'}"
+            return replace(mean, value=None, low=None, high=None, reason=reason)
+    values = [row.value for row in rows if row.value is not None]
+    low, high = interval(
+        values, [row.low for row in rows], [row.high for row in rows], same_records=same_records
+    )
+    if high is not None and all(row.hits is not None for row in rows):
+        high = min(1.0, high)
+    return replace(mean, value=fmean(values), low=low, high=high)
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
+def interval(
+    values: Sequence[float],
+    lows: Sequence[float | None],
+    highs: Sequence[float | None],
+    *,
+    same_records: bool,
+) -> tuple[float | None, float | None]:
+    """Return the interval of the mean over seeds of values with intervals of their own, if any.
+
+    It does not go below 0 where no row does.
+    """
+    from scipy.special import stdtrit
+
+    mean, size = fmean(values), len(values)
+    below = above = (
+        float(stdtrit(size - 1, (1 + LEVEL) / 2)) * stdev(values) / math.sqrt(size)
+        if size > 1
+        else 0.0
+    )
+    ends = [(low, high) for low, high in zip(lows, highs, strict=True) if low is not None]
+    if len(ends) == size:
+        down = [value - low for value, (low, _) in zip(values, ends, strict=True)]
+        up = [
+            (value if high is None else high) - value
+            for value, (_, high) in zip(values, ends, strict=True)
+        ]
+        below, above = (
+            max(one, fmean(own) if same_records else math.hypot(*own) / size)
+            for one, own in ((below, down), (above, up))
+        )
+    elif size < 2:
+        return None, None
+    least = 0.0 if min((*values, *(low for low, _ in ends))) >= 0 else -math.inf
+    return max(least, mean - below), mean + above
+
+
+def said_by_seed(
+    claims: Iterable[Claim], by_seed: Mapping[int, Mapping[str, Claim]]
+) -> list[Claim]:
+    """Return claims about means over seeds with how many seeds bear each out on their own."""
+    seeds = ", ".join(map(str, by_seed))
+    found = []
+    for claim in claims:
+        own = [claims_of[claim.id] for claims_of in by_seed.values()]
+        held = sum(one.holds is True for one in own)
+        told = "; ".join(one.detail.split(";")[0] for one in own)
+        detail = f"{claim.detail}; alone it holds with {held} of {len(own)} seeds ({seeds}: {told})"
+        found.append(replace(claim, detail=detail))
+    return found
+
+
+def measured_means(
+    by_seed: Mapping[int, Measured], *, same_records: bool
+) -> dict[str, Sequence[Measurement]]:
+    """Return what was measured of each variant and pool, as means over seeds."""
+    names = dict.fromkeys(name for measured in by_seed.values() for name in measured)
+    return {
+        name: mean_rows(
+            {seed: measured[name] for seed, measured in by_seed.items()}, same_records=same_records
+        )
+        for name in names
+    }
+
+
+def describe_seeds(seeds: Sequence[int], tuned: Sequence[int]) -> str:
+    """Return in words what numbers of several seeds are."""
+    without = f"; settings were tuned on {_listed(tuned)}, which are none of them" if tuned else ""
+    return (
+        f"numbers are means over the seeds {_listed(seeds)}, with intervals that hold seeds and "
+        f"records; claims are open where intervals overlap{without}"
+    )
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))

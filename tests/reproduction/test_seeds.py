@@ -1,0 +1,233 @@
+"""Means over seeds by hand, what they leave open, and a study of several seeds without training."""
+
+import math
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api.records import Claim, Finding, Measurement
+from fedaudit.config.profile import parse
+from fedaudit.metrics.intervals import wilson
+from fedaudit.reproduction import runner
+from fedaudit.reproduction.seeds import interval, mean_rows, said_by_seed, untuned_seeds
+from fedaudit.reproduction.variant import VariantOutcome, Watch
+
+T2 = 4.302653
+"""The quantile of Student's t with two degrees of freedom that 2.5 % are above."""
+
+
+def row(value, metric="coverage", scope=(), **more):
+    scope = {"variant": "v", **dict(scope)}
+    return Measurement(
+        kind="extraction", plugin="p", metric=metric, value=value, scope=scope, **more
+    )
+
+
+def share(hits, n, **more):
+    found = wilson(hits, n)
+    return row(found.value, low=found.low, high=found.high, hits=hits, n=n, **more)
+
+
+def mean(*rows, same_records=False):
+    [found] = mean_rows({n: [one] for n, one in enumerate(rows)}, same_records=same_records)
+    return found
+
+
+def test_by_hand():
+    # Values 2, 4 and 6: mean 4, standard deviation 2.
+    found = mean(*(row(value, n=10, baseline=value / 2) for value in (2.0, 4.0, 6.0)))
+    half = T2 * 2 / math.sqrt(3)
+    assert (found.value, found.n, found.baseline) == pytest.approx((4, 30, 2))
+    assert (found.low, found.high) == pytest.approx((0, 4 + half))  # nothing was below 0
+    below = mean(*(row(value) for value in (-2.0, 4.0, 10.0)))
+    assert (below.low, below.high) == pytest.approx((4 - 3 * half, 4 + 3 * half))
+    assert below.n is None
+
+
+def test_equal_counts_of_nothing_are_still_counts_of_few():
+    # Wilson's upper end of 0 in 20 is z^2 / (20 + z^2) = 0.1611; sums of three independent errors.
+    rows = [share(0, 20) for _ in range(3)]
+    upper = 1.959964**2 / (20 + 1.959964**2)
+    assert mean(*rows).high == pytest.approx(upper / math.sqrt(3), abs=1e-6)
+    assert mean(*rows, same_records=True).high == pytest.approx(upper, abs=1e-6)
+    assert (mean(*rows).value, mean(*rows).low, mean(*rows).hits) == (0, 0, None)
+
+
+def test_a_share_is_never_above_1():
+    found = mean(share(20, 20), share(19, 20), share(10, 20))
+    assert found.high == 1
+    assert found.value == pytest.approx((1 + 0.95 + 0.5) / 3)
+
+
+def test_what_one_seed_did_not_measure():
+    found = mean(row(0.5, n=4), row(None, n=0, reason="nobody was asked"))
+    assert (found.value, found.low, found.n) == (None, None, 4)
+    assert found.reason == "not measured with seed 1: nobody was asked"
+
+
+def test_rows_that_only_some_seeds_have_are_left_out_and_others_are_told_apart():
+    one = [row(0.1, scope={"label": "A"}), row(0.2, scope={"label": "B"}), row(3.0, "loss")]
+    other = [row(5.0, "loss"), row(0.3, scope={"label": "A"})]
+    found = mean_rows({0: one, 1: other}, same_records=False)
+    assert [(each.metric, each.value) for each in found] == [
+        ("coverage", pytest.approx(0.2)),
+        ("loss", pytest.approx(4.0)),
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 9)).map(lambda pair: (pair[0], 30 + pair[1])),
+        min_size=2,
+        max_size=4,
+    ),
+    st.booleans(),
+)
+def test_neither_order_of_seeds_nor_anything_else_moves_the_mean_out_of_its_interval(
+    counts, same_records
+):
+    rows = [share(hits, n) for hits, n in counts]
+    found = {
+        (round(one.value, 12), round(one.low, 12), round(one.high, 12))
+        for some in permutations(rows)
+        for one in [mean(*some, same_records=same_records)]
+    }
+    assert len(found) == 1
+    [(value, low, high)] = found
+    assert 0 <= low <= value <= high <= 1
+    assert min(one.value for one in rows) - 1e-12 <= value <= max(one.value for one in rows) + 1e-12
+
+
+@given(
+    st.lists(st.floats(-50, 50), min_size=2, max_size=5),
+    st.floats(0.1, 10),
+    st.floats(-5, 5),
+)
+def test_intervals_move_and_grow_with_the_values(values, factor, by):
+    none = [None] * len(values)
+    low, high = interval([value - 100 for value in values], none, none, same_records=False)
+    moved = [factor * (value - 100) + by - 100 for value in values]
+    least, most = interval(moved, none, none, same_records=False)
+    assert (least, most) == pytest.approx(
+        (factor * low + by - 100, factor * high + by - 100), rel=1e-6, abs=1e-6
+    )
+
+
+def test_seeds_that_settings_were_tuned_on_are_none_of_them():
+    assert untuned_seeds(3, 0, [0, 1, 2]) == [3, 4, 5]
+    assert untuned_seeds(3, 4, [0, 5]) == [4, 6, 7]
+    assert untuned_seeds(2, 0, []) == [0, 1]
+
+
+def claim(holds, detail="0.5 > 0.1"):
+    return Claim(id="c", source="s", statement="t", holds=holds, detail=detail)
+
+
+def test_a_claim_says_how_many_seeds_bear_it_out():
+    [found] = said_by_seed(
+        [claim(None, "0.3 > 0.2; the intervals overlap")],
+        {
+            3: {"c": claim(True, "0.4 > 0.1")},
+            4: {"c": claim(False, "0.1 > 0.3; the intervals overlap")},
+        },
+    )
+    assert found.holds is None
+    assert found.detail == (
+        "0.3 > 0.2; the intervals overlap; alone it holds with 1 of 2 seeds (3, 4: 0.4 > 0.1; "
+        "0.1 > 0.3)"
+    )
+
+
+PROFILE = parse(
+    {
+        "name": "made up",
+        "tuned_seeds": [0],
+        "scale": {"nano": {"clients": 2}},
+        "study": [
+            {"name": "a", "quick": True, "pool": "both"},
+            {"name": "a-5", "simulate": {"seed": 5}, "pool": "both"},
+            {"name": "b", "quick": True, "simulate": {"rounds": 3}},
+        ],
+        "claims": [
+            {
+                "id": name,
+                "source": "s",
+                "statement": "a > b",
+                "left": {"variant": left, "metric": "coverage"},
+                "compare": ">",
+                "right": {"variant": "b", "metric": "coverage"},
+            }
+            for name, left in (("alone", "a"), ("pooled", "both"))
+        ],
+    }
+)
+HITS = {("a", 0): 20, ("a", 1): 60, ("a", 2): 70, ("a", 3): 65, ("a-5", 5): 30}
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Have variants come to counts by their seed; returns which were run."""
+    ran = []
+
+    def outcome(task):
+        name, seed = task.variant.name, task.config.seed
+        ran.append((name, seed))
+        rows = (share(HITS.get((name, seed), 10 + seed), 100, scope={"variant": name}),)
+        finding = Finding(id=f"{name}-1", severity="low", label="A", measurement="m", evidence={})
+        return VariantOutcome(measurements=rows, findings=(finding,), data=(), limits=("told",))
+
+    monkeypatch.setattr(
+        runner, "run_tasks", lambda tasks, jobs, watch: [outcome(one) for one in tasks]
+    )
+    return ran
+
+
+def study(**more):
+    watch = Watch(variant=print, training=print, bar=print)
+    options = {"quick": False, "settings": {}, "federations": Path("none"), "jobs": 1}
+    return runner.run_study(PROFILE, "nano", redactor=None, watch=watch, **{**options, **more})
+
+
+def test_one_seed_is_the_study_as_it_is_and_pools_go_without_tuned_seeds(trained):
+    found = study()
+    assert trained == [("a", 0), ("a-5", 5), ("b", 0)]
+    assert found.seeds == (0,)
+    assert [one.holds for one in found.claims] == [True, True]
+    pooled = [one for one in found.measurements if one.scope["variant"] == "both"]
+    assert [(one.hits, one.n) for one in pooled] == [(30, 100)]
+    assert [one.id for one in found.findings] == ["a-1", "a-5-1", "b-1"]
+    trained.clear()
+    quick = study(quick=True)  # the pool has no other seed
+    assert trained == [("a", 0), ("b", 0)]
+    assert [one.hits for one in quick.measurements if one.scope["variant"] == "both"] == [20]
+
+
+def test_several_seeds_are_means_of_untuned_ones_without_the_studys_own(trained):
+    found = study(seeds=3)
+    assert trained == [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3), ("b", 3)]
+    assert found.seeds == (1, 2, 3)
+    by = {one.scope["variant"]: one for one in found.measurements}
+    assert (by["a"].value, by["a"].n) == (pytest.approx(0.65), 300)
+    half = T2 * 0.05 / math.sqrt(3)
+    assert (by["a"].low, by["a"].high) == pytest.approx((0.65 - half, 0.65 + half), abs=1e-6)
+    assert by["both"].value == by["a"].value
+    assert [one.id for one in found.findings][:2] == ["seed-1-a-1", "seed-1-b-1"]
+    [alone, _] = found.claims
+    assert alone.holds is True
+    assert "holds with 3 of 3 seeds (1, 2, 3: 0.6 > 0.11; 0.7 > 0.12; 0.65 > 0.13)" in alone.detail
+    [_, told] = found.limits
+    assert told.startswith("numbers are means over the seeds 1, 2, 3,")
+    assert told.endswith("settings were tuned on 0, which are none of them")
+
+
+def test_a_claim_whose_intervals_overlap_stays_open(trained, monkeypatch):
+    monkeypatch.setitem(HITS, ("a", 1), 12)
+    monkeypatch.setitem(HITS, ("a", 2), 80)
+    [alone, _] = study(seeds=3).claims
+    assert alone.holds is None
+    assert "the intervals overlap" in alone.detail
+    [alone, _] = study(seeds=3, settings={"seed": 7}).claims  # 17, 18 and 19 of 100, of both
+    assert (alone.holds, alone.detail.split(";")[0]) == (None, "0.18 > 0.18")
