@@ -256,6 +256,8 @@ class AuditSession:
         elif audited.found and audited.federation:
             which = "written last" if audited.last else "of the data"
             yield f"Auditing {where}, the federation {which}."
+        elif audited.found:
+            yield f"Auditing {audited.adapter} on {audited.base}, the base that it names."
         if audited.deployment:
             yield f"Asking what {audited.deployment} deployed, by key."
 

@@ -18,12 +18,12 @@ def choose(given: str, named: Iterable[str], source: Path) -> str:
     user must.
     """
     if given:
-        return _here(given) or given
+        return on_this_machine(given) or given
     found = sorted({name for name in named if name})
     if len(found) > 1:
         said = " and ".join(map(repr, found[:2]))
         raise InputError(f"{source} names several bases, {said}: say which with --base.")
-    if here := _here(found[0]):
+    if here := on_this_machine(found[0]):
         return here
     raise InputError(
         f"{source} names the base {found[0]!r}, which is no folder here: give its folder with "
@@ -48,8 +48,11 @@ def describe(name: str) -> manifest.BaseModel:
     return manifest.BaseModel(name=name, sha256=checkpoint.fingerprints(path)[0])
 
 
-def _here(name: str) -> str:
-    """Return a base that is on this machine by a name that does not depend on where one stands."""
+def on_this_machine(name: str) -> str:
+    """Return a base that is a folder here by a name that does not depend on where one stands.
+
+    Empty for any other; the built-in one is here.
+    """
     if name == nano.BASE:
         return name
     path = Path(name)
