@@ -15,7 +15,7 @@ LAYERS = [
     {"reproduction"},
     {"attribution"},
     {"audit"},
-    {"canaries", "extraction", "simulation"},
+    {"canaries", "conversion", "extraction", "simulation"},
     {"engine", "journal"},
     {"data", "federation"},
     {"config", "judge", "nano", "report"},
@@ -23,7 +23,7 @@ LAYERS = [
     {"api"},
     {"__init__"},
 ]
-PLUGINS_KEEP_OUT = {"__main__", "cli", "config", "reproduction", "simulation"}
+PLUGINS_KEEP_OUT = {"__main__", "cli", "config", "conversion", "reproduction", "simulation"}
 HEAVY = {"torch", "transformers", "peft"}
 LARGEST_MODULE, LARGEST_FOLDER = 300, 18
 

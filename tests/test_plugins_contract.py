@@ -9,6 +9,7 @@ import pytest
 
 from fedaudit.api.attribution import Attributor
 from fedaudit.api.defense import Defense
+from fedaudit.api.importer import Importer
 from fedaudit.api.plugin import Aggregator, Attack, Paraphraser, PiiDetector
 from fedaudit.api.secure_aggregation import SecureAggregation
 from fedaudit.api.watermark import Watermark
@@ -23,6 +24,7 @@ INTERFACES = {
     "secure aggregation": SecureAggregation,
     "attribution": Attributor,
     "paraphraser": Paraphraser,
+    "importer": Importer,
 }
 INSTALLED = [
     pytest.param(kind, cls, id=f"{kind}-{name}")

@@ -14,6 +14,7 @@ a new minor one). No module here imports anything else of fedaudit, nor torch.
 * `estimates`: An estimate, and that of a rate: what every room and every plugin may need beside a
   number.
 * `hooks`: The hooks a plugin package may implement; each returns a list of classes.
+* `importer`: What an importer is: it knows a layout that another framework leaves a federation in.
 * `plugin`: What a plugin is, and what it may ask of the core.
 * `progress`: How long work tells of itself.
 * `records`: Every frozen record that rooms hand to each other: values only, nothing heavy
@@ -78,6 +79,14 @@ from fedaudit.api.errors import (
 )
 from fedaudit.api.estimates import Estimate, wilson
 from fedaudit.api.hooks import hookimpl
+from fedaudit.api.importer import (
+    ForeignAdapter,
+    ForeignFederation,
+    ForeignFolder,
+    ForeignRound,
+    Importer,
+    StateDump,
+)
 from fedaudit.api.plugin import (
     Aggregator,
     Attack,
@@ -147,9 +156,14 @@ __all__ = [
     "FedauditError",
     "Finding",
     "FinishedFederation",
+    "ForeignAdapter",
+    "ForeignFederation",
+    "ForeignFolder",
+    "ForeignRound",
     "GatedRequest",
     "GenerationBatch",
     "GenerationRequest",
+    "Importer",
     "InputError",
     "KeyChange",
     "KeyedResponder",
@@ -177,6 +191,7 @@ __all__ = [
     "SecureAggregation",
     "Severity",
     "State",
+    "StateDump",
     "Target",
     "TargetError",
     "TextPiece",

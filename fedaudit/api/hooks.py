@@ -7,6 +7,7 @@ import pluggy
 if TYPE_CHECKING:
     from fedaudit.api.attribution import Attributor
     from fedaudit.api.defense import Defense
+    from fedaudit.api.importer import Importer
     from fedaudit.api.plugin import Aggregator, Attack, Paraphraser, PiiDetector
     from fedaudit.api.secure_aggregation import SecureAggregation
     from fedaudit.api.watermark import Watermark
@@ -53,3 +54,8 @@ def fedaudit_attributors() -> "list[type[Attributor]]":  # type: ignore[empty-bo
 @hookspec
 def fedaudit_paraphrasers() -> "list[type[Paraphraser]]":  # type: ignore[empty-body]
     """Return the scorers of paraphrases that this package offers to `memorize`."""
+
+
+@hookspec
+def fedaudit_importers() -> "list[type[Importer]]":  # type: ignore[empty-body]
+    """Return the layouts of other frameworks that this package lets `import` read."""

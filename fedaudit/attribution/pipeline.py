@@ -26,7 +26,12 @@ from fedaudit.config import registry
 from fedaudit.data import corpus
 from fedaudit.federation import commitments
 from fedaudit.federation import watermark_keys as marks_file
-from fedaudit.federation.folder import Federation, open_federation, unchecked_caveats
+from fedaudit.federation.folder import (
+    Federation,
+    check_consecutive,
+    open_federation,
+    unchecked_caveats,
+)
 from fedaudit.metrics.attribution.stouffer import THRESHOLD
 from fedaudit.system.files import existing_path, sha256
 
@@ -80,6 +85,7 @@ def check(request: AttributionRequest) -> ResolvedRequest:
         if name not in offered:
             raise unknown_name_error("attribution", name, offered)
     federation = open_federation(existing_path(request.rounds, "federation"))
+    check_consecutive(federation)
     for name in request.methods:
         if name != measurements.PROTOCOL:
             plaintext.check(

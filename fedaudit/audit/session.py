@@ -8,7 +8,7 @@ AuditSession.merge([Path("part1"), Path("part2")], Path("whole")).run()
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from fedaudit.audit.request import (
     InferenceRequest,
 )
 from fedaudit.audit.target import RUNS, AuditTarget
+from fedaudit.conversion import on_the_fly
 from fedaudit.journal.journal import FILE
 from fedaudit.journal.shards import AuditJournal, PartAsked, ShardJournal
 from fedaudit.journal.shards import shard as parse_shard
@@ -75,6 +76,7 @@ class MergedShards:
 class AuditSession:
     """One audit and the folder that it writes into; before it runs, nothing is written there.
 
+    Only a target that another framework left is imported into it at once.
     Raises UsageError and InputError for a request that cannot be met, and for a folder that holds
     something else.
     """
@@ -100,7 +102,9 @@ class AuditSession:
         self.shard = parse_shard(shard) if shard else None
         if self.shard and (copy or reveal):
             raise UsageError("One shard has no report: --json and --reveal go with fedaudit merge.")
-        self.request, self.reveal = request, reveal
+        self._told: list[str] = []
+        self.request, self.reveal = self._on_a_federation(request, folder or RUNS), reveal
+        request = self.request
         self._copy, self._resume, self._shards = copy, resume, shards
         self._pipeline = PIPELINES[type(request)]
         self.audited: AuditTarget = self._pipeline.check(request)
@@ -163,6 +167,13 @@ class AuditSession:
             if not journal.merged:
                 journal.remove()
         return audit
+
+    def _on_a_federation(self, request: AuditRequest, below: Path) -> AuditRequest:
+        """Return the request; a target that another framework left is imported first."""
+        if request.target is None:
+            return request
+        made = on_the_fly.native_folder(Path(request.target), below, self._told.append)
+        return replace(request, target=str(made)) if self._told else request
 
     def _open_journal(self) -> AbstractContextManager[AuditJournal]:
         if self._shards:
@@ -238,12 +249,15 @@ class AuditSession:
     def _target_notes(self) -> Iterator[str]:
         """Yield what the user should know of what is audited."""
         audited = self.audited
+        yield from self._told
         where = audited.federation.path if audited.federation else audited.base
         if clients := self.request.participants:
             yield f"Auditing {where}: {', '.join(client.name for client in clients)}."
         elif audited.found and audited.federation:
             which = "written last" if audited.last else "of the data"
             yield f"Auditing {where}, the federation {which}."
+        elif audited.found:
+            yield f"Auditing {audited.adapter} on {audited.base}, the base that it names."
         if audited.deployment:
             yield f"Asking what {audited.deployment} deployed, by key."
 

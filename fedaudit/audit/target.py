@@ -5,7 +5,8 @@ from pathlib import Path
 
 from fedaudit import nano
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
-from fedaudit.federation import adapters
+from fedaudit.conversion import bases
+from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import (
     DEPLOYED,
     Federation,
@@ -54,6 +55,9 @@ def resolve(
     """
     around = _around(data)
     place = Path(target) if target else (around or latest(RUNS))
+    unnamed = target is None and number is None and client is None
+    if unnamed and adapter is not None and (alone := _alone(adapter, place)):
+        return alone
     if place is None:
         raise UsageError(
             "There is no --target and no federation below runs/: name one, or run "
@@ -80,6 +84,23 @@ def resolve(
     if place.is_dir() and not (place / "config.json").exists():
         raise InputError(f"{place} is neither a federation (federation.json) nor a model.")
     return AuditTarget(base=str(target), adapter=_adapter(adapter))
+
+
+def _alone(adapter: str, place: Path | None) -> AuditTarget | None:
+    """Return an adapter on the base that its configuration names, if that is a folder here.
+
+    None where it is the base of the federation in `place`, or where that takes its place. Raises
+    UsageError where there is neither: no file has a model fetched.
+    """
+    folder = Path(adapter)
+    named = str(adapters.check(folder).get("base_model_name_or_path") or "")
+    base = bases.on_this_machine(named)
+    if not base and place is None:
+        said = f"names the base {named!r}, which is no folder here" if named else "names no base"
+        raise UsageError(f"{adapter} {said}: name it with --target.")
+    if not base or (place and is_federation(place) and manifest.read(place).base.name == base):
+        return None
+    return AuditTarget(base=base, adapter=folder, found=True)
 
 
 def _federation(federation: Federation, adapter: str | None, number: int | None) -> AuditTarget:

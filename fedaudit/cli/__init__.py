@@ -3,6 +3,7 @@
 * `attribution/`: fedaudit attribute and watermark, and their subcommands.
 * `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
   afterwards.
+* `conversion/`: fedaudit import: another framework's folder, made a federation's.
 * `audit_runner`: What the commands that attack a model have in common, from their options to the
   exit code.
 * `console`: What commands show: results on stdout, progress on stderr.
@@ -36,6 +37,7 @@ from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, Usage
 from fedaudit.cli import gate
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.canary import group as canary
+from fedaudit.cli.conversion.command import import_
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.exit_handling import invoke_command, note_interrupts
 from fedaudit.cli.extract import extract
@@ -70,6 +72,7 @@ COMMANDS = (
 )
 for command in COMMANDS:
     app.command()(command)
+app.command("import")(import_)
 
 
 @app.callback(invoke_without_command=True)

@@ -28,6 +28,7 @@ KINDS = {
     "secure aggregation": "fedaudit_secure_aggregations",
     "attribution": "fedaudit_attributors",
     "paraphraser": "fedaudit_paraphrasers",
+    "importer": "fedaudit_importers",
 }
 
 

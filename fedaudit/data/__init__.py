@@ -12,4 +12,5 @@
   is passed over.
 * `scrubbing`: Scrubbing a data set: every record's personal data masked, and what is known of the
   rest.
+* `tables`: Records in tables: CSV, and Parquet where pyarrow is installed.
 """

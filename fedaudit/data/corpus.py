@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document, PiiSpan
 from fedaudit.api.templates import PromptTemplate
-from fedaudit.data import formats
+from fedaudit.data import formats, tables
 from fedaudit.data.conversation import SURROGATE, text_of
 from fedaudit.data.formats import RecordContent
 from fedaudit.system.files import atomic_text, open_regular
@@ -129,8 +129,14 @@ def is_empty(path: Path) -> bool:
 
 
 def _objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield (where it stands, JSON object) of every record: a line, or an array's element."""
+    """Yield (where it stands, JSON object) of every record: a line, an array's element, a row."""
     try:
+        if tables.is_csv(path):
+            yield from tables.read_csv(path)
+            return
+        if tables.is_parquet(path):
+            yield from tables.read_parquet(path)
+            return
         if is_array(path):
             yield from _elements(path)
             return

@@ -1,6 +1,6 @@
 """A federation's folder, checked on reading before anything heavy is imported."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,17 +30,44 @@ class Federation:
 
     def adapter(self, number: int | None = None) -> tuple[int, Path]:
         """Return (round, folder) of the global adapter after a round; None is the last."""
-        rounds = self.manifest.rounds
-        last = len(rounds) - 1
+        rounds = {one.round: one.adapter for one in self.manifest.rounds}
+        last = max(rounds)
         if number is None and self.manifest.status != "complete":
             raise InputError(
                 f"{self.path} stopped after round {last}: finish it by giving the same simulate "
                 f"command again, or audit it as it is with --round {last}."
             )
         chosen = last if number is None else number
-        if not 0 <= chosen <= last:
-            raise UsageError(f"{self.path} has rounds 0 to {last}, no round {chosen}.")
-        return chosen, self.path / rounds[chosen].adapter
+        if chosen not in rounds:
+            told = name_rounds(list(rounds))
+            raise UsageError(f"{self.path} has {told}, no round {chosen}.")
+        return chosen, self.path / rounds[chosen]
+
+
+def name_rounds(numbers: Sequence[int]) -> str:
+    """Return what rounds there are, in order: "rounds 0 to 3", "rounds 5, 10 and 12 to 15"."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    told = [str(s[0]) if len(s) == 1 else f"{s[0]} to {s[-1]}" for s in spans]
+    listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
+    return f"{'round' if len(numbers) == 1 else 'rounds'} {listed}"
+
+
+def check_consecutive(federation: Federation) -> None:
+    """Raise InputError unless every round from 0 on is there, as attribution needs them.
+
+    What a client changed is told from the global adapter of the round before.
+    """
+    numbers = [one.round for one in federation.manifest.rounds]
+    if numbers != list(range(len(numbers))):
+        raise InputError(
+            f"{federation.path} has {name_rounds(numbers)} only: attribution needs all of them, "
+            "from 0 on, and what each client sent."
+        )
 
 
 def is_federation(path: Path) -> bool:
@@ -93,7 +120,12 @@ def unchecked_caveats(federation: Federation | None) -> list[str]:
     if lacking := [name for name in dict.fromkeys(named) if name not in found.files]:
         more = f" and {len(lacking) - 1:,} more files" if len(lacking) > 1 else ""
         told.append(f"{lacking[0]}{more}")
-    return [f"Integrity not checked: {manifest.NAME} has no hash of {one}." for one in told]
+    limits = [f"Integrity not checked: {manifest.NAME} has no hash of {one}." for one in told]
+    if found.imported is not None:
+        notes = found.imported.get("notes")
+        limits.append(f"Imported from the layout {found.imported.get('layout')}, as it was left.")
+        limits += [str(one) for one in notes] if isinstance(notes, list) else []
+    return limits
 
 
 def latest(below: Path) -> Path | None:

@@ -38,7 +38,7 @@ class ManifestClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """A finished round; round 0 is the initial adapter."""
+    """A finished round; round 0 is the initial adapter, or the first of an imported federation."""
 
     round: int
     adapter: str
@@ -79,6 +79,9 @@ class Manifest:
     config: Mapping[str, Any] = field(default_factory=dict)
     """The simulation's settings; empty for a federation that was not simulated here."""
     config_sha256: str = ""
+    imported: Mapping[str, Any] | None = None
+    """Where it came from, if another framework ran it: `layout`, `files`, `notes`. Only such a
+    federation may lack rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +183,12 @@ def _check(manifest: Manifest, path: Path) -> None:
         check_name(client.id, path, "the client")
         if client.watermark:
             check_name(client.watermark, path, "the mark")
-    for number, finished in enumerate(manifest.rounds):
-        if finished.round != number:
-            raise InputError(f"{path} misses round {number}.")
+    before = -1
+    for finished in manifest.rounds:
+        number = finished.round
+        if number <= before or (number > before + 1 and manifest.imported is None):
+            raise InputError(f"{path} misses round {before + 1}.")
+        before = number
         if missing := {*finished.participants, *finished.clients} - set(ids):
             raise InputError(f"{path}: round {number} names {sorted(missing)[0]!r}, no client.")
         if len(set(finished.participants)) != len(finished.participants):

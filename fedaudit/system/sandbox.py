@@ -14,12 +14,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 from fedaudit.api.errors import InputError
 from fedaudit.system import landlock
+from fedaudit.system.files import atomic
 
 MEMORY = 3 * 2**29
 """Bytes that a trial may take."""
@@ -29,6 +32,9 @@ START = 120.0
 """Seconds that a process may take to start and import, with all else that the machine does."""
 LIMITS = {"NOFILE": 64, "FSIZE": 0, "CORE": 0}
 """Further limits of the system: open files, the size of files that are written, core dumps."""
+
+LONGEST = 2**28
+"""Bytes of what a trial may say at once, but for what it gives away."""
 
 _NO_MEMORY = 9
 _COMMAND = (sys.executable, "-P", "-c", "from fedaudit.system.sandbox import serve; serve()")
@@ -40,6 +46,13 @@ class Ended(Exception):
     def __init__(self, at: str, why: str) -> None:
         super().__init__(f"{at}: {why}" if at else why)
         self.at, self.why = at, why
+
+
+class Output(NamedTuple):
+    """A file that a trial gives away by yielding it: its place among those asked for."""
+
+    place: int
+    data: bytes
 
 
 def attempt(
@@ -58,18 +71,12 @@ def attempt(
     does as if there were none of. Raises Ended where the process did not come to an end by itself,
     and InputError where the trial does.
     """
-    asked = {
-        "trial": trial.rpartition(".")[::2],
-        "question": question,
-        "seconds": seconds,
-        "memory": memory,
-        "without": list(without),
-    }
+    asked = _asked(trial, question, seconds, memory, without)
     wait = START + SLOW * seconds
     try:
         done = subprocess.run(
             _COMMAND,
-            input=json.dumps(asked).encode(),
+            input=asked,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=wait,
@@ -79,6 +86,77 @@ def attempt(
     except subprocess.TimeoutExpired as late:
         code, written = -signal.SIGKILL, late.stdout or b""
     return _answer(code, list(_lines(written)), seconds, memory)
+
+
+def receive(
+    trial: str,
+    question: Any,
+    places: Sequence[Path],
+    *,
+    seconds: float,
+    memory: int = MEMORY,
+    most: int,
+) -> Any:
+    """Return what `attempt` does, of a trial that yields an `Output` for each of `places`.
+
+    Each is written as it comes, whole or not at all. Raises InputError where one has over `most`
+    bytes, and Ended where the trial did not give them all.
+    """
+    said: list[dict[str, Any]] = []
+    written = set()
+    with subprocess.Popen(
+        _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        late = threading.Timer(START + SLOW * seconds, process.kill)
+        late.start()
+        try:
+            with suppress(BrokenPipeError), _pipe(process.stdin) as ask:
+                ask.write(_asked(trial, question, seconds, memory, ()))
+            told = _pipe(process.stdout)
+            for line in iter(lambda: told.readline(LONGEST), b""):
+                for one in _lines(line):
+                    if "bytes" in one:
+                        place = dict(enumerate(places))[int(one["place"])]
+                        _save(told, place, int(one["bytes"]), most)
+                        written.add(place)
+                    else:
+                        said = [one]
+            process.wait()
+        finally:
+            late.cancel()
+            process.kill()
+    answer = _answer(process.returncode, said, seconds, memory)
+    if missing := [place.name for place in places if place not in written]:
+        raise Ended("", f"it gave no {missing[0]}")
+    return answer
+
+
+def _pipe(end: IO[bytes] | None) -> IO[bytes]:
+    assert end is not None  # it was asked for
+    return end
+
+
+def _save(source: IO[bytes], place: Path, size: int, most: int) -> None:
+    """Write what a trial gives away."""
+    if size > most:
+        raise InputError(f"{place} would have {size:,} bytes, over {most:,}.")
+    with atomic(place) as temporary, temporary.open("wb") as file:
+        while size > 0 and (block := source.read(min(size, 2**20))):
+            file.write(block)
+            size -= len(block)
+        if size > 0:
+            raise Ended("", "it ended within a file")
+
+
+def _asked(trial: str, question: Any, seconds: float, memory: int, without: Sequence[str]) -> bytes:
+    asked: Mapping[str, Any] = {
+        "trial": trial.rpartition(".")[::2],
+        "question": question,
+        "seconds": seconds,
+        "memory": memory,
+        "without": list(without),
+    }
+    return json.dumps(asked).encode()
 
 
 def _lines(written: bytes) -> Iterator[dict[str, Any]]:
@@ -110,7 +188,7 @@ def _why(code: int, seconds: float, memory: int) -> str:
 def serve() -> None:
     """Do the trial that stdin names, as the process that `attempt` starts."""
     asked = json.load(sys.stdin)
-    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
     sys.dont_write_bytecode = True
     vars(sys)["modules"].update(dict.fromkeys(asked["without"]))  # what is None is not found
@@ -119,16 +197,24 @@ def serve() -> None:
     trial = getattr(importlib.import_module(module), name)
     limit(asked["seconds"], asked["memory"])
     try:
-        _do(trial(asked["question"]), lambda said: print(json.dumps(said), file=out, flush=True))
+        _do(trial(asked["question"]), out)
     except MemoryError:
         os._exit(_NO_MEMORY)
     os._exit(0)
 
 
-def _do(steps: Iterator[str], say: Callable[[dict[str, Any]], None]) -> None:
+def _do(steps: Iterator[str | Output], out: IO[bytes]) -> None:
+    def say(said: dict[str, Any], data: bytes = b"") -> None:
+        out.write(json.dumps(said).encode() + b"\n" + data)
+        out.flush()
+
     try:
         while True:
-            say({"at": next(steps)})
+            step = next(steps)
+            if isinstance(step, Output):
+                say({"place": step.place, "bytes": len(step.data)}, step.data)
+            else:
+                say({"at": step})
     except StopIteration as end:
         say({"answer": end.value})
     except InputError as error:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
+from fedaudit.system import sandbox
 
 
 def squared(number):
@@ -70,3 +71,11 @@ def forbidden(folder):
             pass
         done.append(name)
     return done
+
+
+def giving(asked):
+    """Give away files: for each [place, text], the text as it is."""
+    for place, text in asked:
+        yield f"file {place}"
+        yield sandbox.Output(place, text.encode())
+    return len(asked)

@@ -76,3 +76,32 @@ def test_a_trial_imports_nothing_from_the_working_directory(monkeypatch, tmp_pat
     monkeypatch.chdir(tmp_path)
     assert attempt("squared", 3) == 9
     assert os.listdir(tmp_path) == ["json.py"]
+
+
+def receive(asked, places, name="giving", **limits):
+    limits = {"seconds": 5.0, "most": 100, **limits}
+    return sandbox.receive(f"trials.{name}", asked, places, **limits)
+
+
+def test_files_that_a_trial_gives_away_are_written_here(tmp_path):
+    places = [tmp_path / "a", tmp_path / "below" / "b"]
+    assert receive([[1, "two\nlines\n{}"], [0, ""]], places) == 2
+    assert [place.read_text() for place in places] == ["", "two\nlines\n{}"]
+
+
+def test_a_file_that_is_too_large_is_not_written(tmp_path):
+    with pytest.raises(InputError, match=r"a would have 101 bytes, over 100\.$"):
+        receive([[0, "x" * 101]], [tmp_path / "a"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_not_given_is_missed(tmp_path):
+    with pytest.raises(sandbox.Ended, match=r"^it gave no b$"):
+        receive([[0, "x"]], [tmp_path / "a", tmp_path / "b"])
+
+
+def test_what_ends_while_it_gives_is_told(tmp_path):
+    with pytest.raises(sandbox.Ended, match="SIGABRT"):
+        receive(None, [tmp_path / "a"], "aborting")
+    with pytest.raises(sandbox.Ended, match="it takes over 1 seconds"):
+        receive(None, [tmp_path / "a"], "busy", seconds=1.0)

@@ -108,6 +108,7 @@ def attribute(
         raise UsageError(
             "Name a federation with --rounds, or one party's step: estimate, score or decide."
         )
+    rounds = sums_options.native(rounds, quiet=quiet)
     chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
     request = pipeline.AttributionRequest(
         rounds=rounds,

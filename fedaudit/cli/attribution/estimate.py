@@ -58,6 +58,7 @@ def estimate(
     helpers = sums_options.helpers(colluding, dry_run=dry_run)
     chosen = (protocol, others, queries, sets, limit, threshold, secure_aggregation, weights, seed)
     wish = sums_options.wish(*chosen, rounds=round_ or ())
+    rounds = sums_options.native(rounds, quiet=quiet)
     planned = estimation.remaining_plan(sums_options.planned(rounds, wish, secret=True), out)
     beside = out if out.name else out.absolute()
     place = log or beside.with_name(f"{beside.name}.log.json")

@@ -82,15 +82,25 @@ def wish(*design: Any, rounds: Sequence[int] = ()) -> "ProtocolConfig":
     return ProtocolConfig(rounds=tuple(rounds), **dict(zip(NAMES, design, strict=True)))
 
 
+def native(rounds: Path, *, quiet: bool) -> Path:
+    """Return a federation's folder; what another framework left is imported below runs/ first."""
+    from fedaudit.audit.target import RUNS
+    from fedaudit.cli.console import print_note
+    from fedaudit.conversion.on_the_fly import native_folder
+    from fedaudit.system.files import existing_path
+
+    existing_path(rounds, "federation")
+    return native_folder(rounds, RUNS, lambda line: print_note(line, quiet=quiet))
+
+
 def planned(rounds: Path, wish: "ProtocolConfig", *, secret: bool = False) -> "SumPlan":
     """Return what would be asked of a federation."""
     from fedaudit.attribution.server import query_plan
-    from fedaudit.federation.folder import open_federation
-    from fedaudit.system.files import existing_path
+    from fedaudit.federation.folder import check_consecutive, open_federation
 
-    return query_plan.plan(
-        open_federation(existing_path(rounds, "federation")), wish, secret=secret
-    )
+    federation = open_federation(rounds)
+    check_consecutive(federation)
+    return query_plan.plan(federation, wish, secret=secret)
 
 
 def print_dry_run(

@@ -2,6 +2,10 @@
 
 * `checkpoint`: A model's folder: the files that are read of it, their fingerprint, and whether
   all fitted.
+* `adapter_shapes`: The tensors that an adapter of a configuration has on a base, in PEFT's order.
+* `dumps`: Files of torch.save and numpy.savez: opened, and made safetensors, in a process with
+  limits.
+* `dumps_process`: What is done with files of torch.save and numpy.savez, in a process with limits.
 * `loader`: From a name to a model in memory: where bases come from, and adapters that really fit
   them.
 * `module_patterns`: Regular expressions of a stranger's adapter, tried in a process that can be

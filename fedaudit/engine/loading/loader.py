@@ -253,7 +253,9 @@ def _take_out(model: torch.nn.Module, name: str) -> None:
 
 def tensors_of(model: PeftModel, name: str) -> dict[str, torch.Tensor]:
     """Return the adapter's tensors by the names that PEFT saves them under."""
-    found = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a bias of B has one dimension, and PEFT wonders at it
+        found = get_peft_model_state_dict(model, adapter_name=name, save_embedding_layers=False)
     return {key: tensor.detach().clone().cpu() for key, tensor in found.items()}
 
 

@@ -1,0 +1,4 @@
+"""fedaudit import: another framework's folder, made a federation's.
+
+* `command`: fedaudit import: the command.
+"""

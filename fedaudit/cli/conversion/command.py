@@ -1,0 +1,87 @@
+"""fedaudit import: another framework's folder, made a federation's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedaudit.cli.options import Quiet
+
+if TYPE_CHECKING:
+    from fedaudit.conversion.importing import Imported
+
+
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="The folder that a run left.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The federation's new folder.")],
+    layout: Annotated[
+        str, typer.Option("--layout", help="Whose layout it is, where it can be several.")
+    ] = "",
+    base: Annotated[
+        str, typer.Option("--base", help="The base: a folder, a hub id or fedaudit-nano.")
+    ] = "",
+    config: Annotated[
+        str,
+        typer.Option(
+            "--config",
+            metavar="r=16,alpha=32,targets=q_proj+v_proj",
+            help="LoRA's settings, or an adapter_config.json, where adapters come without one.",
+        ),
+    ] = "",
+    template: Annotated[
+        str, typer.Option("--template", help="The prompt template; the framework's without it.")
+    ] = "",
+    quiet: Quiet = False,
+) -> int:
+    """Make a federation's folder of what Flower, OpenFedLLM and others left behind.
+
+    What SRC is follows from what is in it; `fedaudit plugins` lists the layouts (importer). Files
+    that can run code when they are loaded are opened in a process with limits only.
+    """
+    from fedaudit.cli.console import print_note
+    from fedaudit.conversion.importing import ImportRequest, import_federation
+
+    made = import_federation(
+        ImportRequest(
+            source=source, out=out, layout=layout, base=base, config=config, template=template
+        )
+    )
+    _show(made, out)
+    print_note(f"Audit it with --target {out}.", quiet=quiet)
+    return 0
+
+
+def _show(made: "Imported", out: Path) -> None:
+    """Print what was made, a fact a line, so that it reads well at 80 columns."""
+    import textwrap
+
+    from fedaudit.cli.console import WIDTH
+    from fedaudit.report.redaction import make_visible
+
+    for fact, indent in _facts(made, out):
+        fill = textwrap.TextWrapper(
+            width=WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+        )
+        print("\n".join(fill.wrap(make_visible(fact))))
+
+
+def _facts(made: "Imported", out: Path) -> Iterator[tuple[str, str]]:
+    from fedaudit.federation.folder import name_rounds
+
+    found = made.manifest
+    numbers = [one.round for one in found.rounds]
+    kept = sum(len(one.clients) for one in found.rounds)
+    yield f"{out}: imported from {made.run} ({made.layout})", "  "
+    gap = "" if numbers == list(range(numbers[0], numbers[-1] + 1)) else "; others were not kept"
+    rows = {
+        "rounds": name_rounds(numbers).partition(" ")[2] + gap,
+        "clients": f"{len(found.clients)}, {kept} adapters of theirs" if found.clients else
+        "not known: nothing can be attributed to anybody",
+        "base": f"{found.base.name}{'' if found.base.sha256 else ' (not on this machine)'}",
+        "template": found.template.name,
+    }  # fmt: skip
+    for name, value in rows.items():
+        yield f"  {name:<9} {value}", " " * 12
+    for note in made.notes:
+        yield note, "  "

@@ -1,0 +1,103 @@
+"""Which layout a folder has, by what is in it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api.importer import Importer
+from fedaudit.config import registry
+from fedaudit.conversion.source import SourceFolder
+from fedaudit.federation import adapters
+from fedaudit.federation.folder import is_federation
+from fedaudit.system.files import suggest_neighbour
+
+SHOWN = 3
+
+
+def open_source(path: Path) -> SourceFolder:
+    """Return a folder to import; raises InputError for what is none, or needs no import."""
+    if not path.exists():
+        raise InputError(f"There is no folder {path}.{suggest_neighbour(path)}")
+    if not path.is_dir():
+        raise InputError(f"{path} is a file: name the folder that it lies in.")
+    if is_federation(path):
+        raise InputError(f"{path} is a federation's folder already: --target {path} audits it.")
+    return SourceFolder(path)
+
+
+def recognize(source: SourceFolder, layout: str = "") -> tuple[Importer, SourceFolder]:
+    """Return the importer that knows a folder's layout, and the folder of the run that it knows.
+
+    `layout` names the only importer that is asked. Raises InputError, saying what was seen, where
+    none knows it, several do, or it holds several runs.
+    """
+    found = list(_matches(source, layout))
+    if len(found) > 1:
+        seen = " and ".join(f"{one.name} ({_listed(places)})" for one, places in found)
+        raise InputError(f"{source.path} may be {seen}: say which with --layout.")
+    if not found:
+        raise _unknown(source, layout)
+    [(importer, places)] = found
+    if len(places) > 1:
+        raise InputError(
+            f"{source.path} holds {len(places)} runs of {importer.name} ({_listed(places)}): name "
+            "the folder of one."
+        )
+    return importer, source.below(places[0])
+
+
+def is_known(source: SourceFolder) -> bool:
+    """Tell whether some importer knows a folder's layout, be it that it holds several runs."""
+    return bool(_matches(source, ""))
+
+
+def why_unknown(source: SourceFolder, layout: str = "") -> str:
+    """Say what is in a folder that no importer knows, and what they know."""
+    wanted = f"not the layout {layout}" if layout else "no layout that fedaudit knows"
+    known = "" if layout else f" It knows {', '.join(registry.plugins('importer'))}."
+    return f"has {wanted}: it holds {_seen(source)}.{known}"
+
+
+def _matches(source: SourceFolder, layout: str) -> list[tuple[Importer, Sequence[str]]]:
+    """Return the importers that know a folder, generic ones only where no other does."""
+    offered = registry.plugins("importer")
+    if layout and layout not in offered:
+        raise unknown_name_error("layout", layout, offered)
+    asked: list[Importer] = [registry.create("importer", n) for n in offered if layout in ("", n)]
+    for generic in (False, True):
+        own = [one for one in asked if one.generic is generic]
+        if found := [(one, places) for one in own if (places := one.runs(source))]:
+            return found
+    return []
+
+
+def _unknown(source: SourceFolder, layout: str) -> InputError | UsageError:
+    if adapters.CONFIG in source.files:
+        return UsageError(
+            f"{source.path} is one adapter, no federation: audit it with --target BASE --adapter "
+            f"{source.path}."
+        )
+    return InputError(f"{source.path} {why_unknown(source, layout)}")
+
+
+def _seen(source: SourceFolder) -> str:
+    """Return in a few words what is in a folder."""
+    folders = sorted({name.partition("/")[0] for name in source.files if "/" in name})
+    kinds = Counter(PurePosixPath(name).suffix or "no suffix" for name in source.files)
+    files = ", ".join(f"{n:,} x {kind}" for kind, n in kinds.most_common(SHOWN))
+    told = [f"{_number(len(source.files), 'file')} ({files})"] if source.files else ["no files"]
+    if folders:
+        told.append(f"{_number(len(folders), 'folder')} ({_listed(folders)})")
+    if source.links:
+        told.append(f"{_number(source.links, 'link')}, not followed")
+    return ", ".join(told)
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = ", ..." if len(names) > SHOWN else ""
+    return ", ".join(name or "." for name in names[:SHOWN]) + more

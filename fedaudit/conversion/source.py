@@ -1,0 +1,99 @@
+"""A folder to import as an importer sees it: its files, without links, and what they hold."""
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.importer import ForeignFolder, StateDump
+from fedaudit.federation import manifest
+from fedaudit.system.files import read_json
+
+MOST, DEEPEST = 200_000, 12
+"""Files that a folder may have below it, and folders on the way to one."""
+DUMPS = (".bin", ".ckpt", ".npz", ".pt", ".pth")
+"""Ends of the names of files that only a process with limits opens."""
+OTHER = ("training_args", "optimizer", "scheduler", "rng_state", "scaler")
+"""Beginnings of the names of those that hold no model, and are never opened."""
+
+
+class SourceFolder(ForeignFolder):
+    """A folder on disk; nothing in it is followed out of it, and nothing is written."""
+
+    def __init__(self, path: Path) -> None:
+        """List the files below `path`, but for those of fedaudit's own federations."""
+        self.path, self.name, self.links = path, path.resolve().name, 0
+        self.files = tuple(sorted(self._walk(path, PurePosixPath())))
+
+    def _walk(self, folder: Path, below: PurePosixPath) -> Iterator[str]:
+        """Yield the regular files, and count links; a pipe or a device is no file of a layout."""
+        waiting, count = [(folder, below)], 0
+        while waiting:
+            folder, below = waiting.pop()
+            with os.scandir(folder) as entries:
+                found = list(entries)
+            if any(one.name == manifest.NAME for one in found):
+                continue
+            for one in found:
+                count += 1
+                if count > MOST or len(below.parts) > DEEPEST:
+                    raise InputError(
+                        f"{self.path} is too large to look through: it has over {MOST:,} files, or "
+                        f"folders {DEEPEST} deep. Name the run's own folder."
+                    )
+                if one.is_symlink():
+                    self.links += 1
+                elif one.is_dir(follow_symlinks=False):
+                    waiting.append((Path(one.path), below / one.name))
+                elif one.is_file(follow_symlinks=False):
+                    yield (below / one.name).as_posix()
+
+    def place(self, name: str) -> Path:
+        """Return where one of the files is."""
+        if name not in self._known:
+            raise InputError(f"{self.path} has no file {name}.")
+        return self.path / name
+
+    def below(self, name: str) -> "SourceFolder":
+        """Return a folder below this one, "" for itself."""
+        return SourceFolder(self.path / name) if name else self
+
+    def read_json(self, name: str) -> Any:
+        """Return what a JSON file holds."""
+        path = self.place(name)
+        return read_json(path, f"There is no {path}.")
+
+    def read_table(self, name: str) -> list[list[float]]:
+        """Return the rows of a .npy file, read in a process with limits."""
+        from fedaudit.engine.loading import dumps
+
+        return dumps.read_table(self.place(name))
+
+    def look(self, name: str) -> StateDump:
+        """Return what a file of torch.save or numpy.savez holds; all are looked at together."""
+        self.place(name)
+        found = self._dumps.get(name)
+        if found is None:
+            raise InputError(f"{self.path / name} is no file of torch.save or numpy.savez.")
+        if isinstance(found, InputError):
+            raise found
+        return found
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.files)
+
+    @cached_property
+    def _dumps(self) -> dict[str, StateDump | InputError]:
+        from fedaudit.engine.loading import dumps
+
+        names = [name for name in self.files if is_dump(name)]
+        return dict(zip(names, dumps.look([self.path / name for name in names]), strict=True))
+
+
+def is_dump(name: str) -> bool:
+    """Tell whether a file by its name may hold a model as torch.save or numpy.savez write it."""
+    last = PurePosixPath(name).name
+    return last.endswith(DUMPS) and not last.startswith(OTHER)

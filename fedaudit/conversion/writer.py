@@ -1,0 +1,132 @@
+"""The adapters of a foreign federation, copied or converted into rounds of one of ours."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.importer import ForeignAdapter, ForeignFederation
+from fedaudit.conversion import configuration
+from fedaudit.conversion.configuration import GivenConfig
+from fedaudit.conversion.source import SourceFolder, is_dump
+from fedaudit.federation import adapter_options, adapters
+from fedaudit.system.files import atomic, atomic_text, open_regular, read_json
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An adapter of the source, and the folder below the federation's that it becomes."""
+
+    adapter: ForeignAdapter
+    folder: str
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes the adapters of one run; nothing but adapters, and nothing outside of `out`."""
+
+    run: SourceFolder
+    out: Path
+    base: str
+    given: GivenConfig | Mapping[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+    def write(self, found: ForeignFederation) -> None:
+        """Write every adapter; raises InputError for one that cannot be audited."""
+        every = list(moves(found))
+        for one in every:
+            atomic_text(
+                self.out / one.folder / adapters.CONFIG,
+                json.dumps(self._config(one.adapter), indent=2, sort_keys=True) + "\n",
+            )
+        for one in every:
+            if not is_dump(one.adapter.weights):
+                self._copy(one)
+        self._convert([one for one in every if is_dump(one.adapter.weights)])
+        for one in every:
+            check_written(self.out / one.folder, self.run.path / one.adapter.weights)
+
+    def _config(self, adapter: ForeignAdapter) -> dict[str, Any]:
+        """Return the configuration that goes with an adapter, checked."""
+        if adapter.config:
+            path = self.run.place(adapter.config)
+            found = read_json(path, f"There is no {path}.")
+            if not isinstance(found, dict):
+                raise InputError(f"{path} must hold a JSON object.")
+        else:
+            path = self.run.place(adapter.weights)
+            dump = self.run.look(adapter.weights)
+            found = dict(configuration.complete(self.given, dump, path, self.base))
+        if found.get("peft_type") != "LORA":
+            raise InputError(f"{path} is an adapter of type {found.get('peft_type')!r}; fedaudit "
+                             "audits LoRA.")  # fmt: skip
+        adapter_options.check(found, path)
+        return found
+
+    def _copy(self, one: Move) -> None:
+        place = self.out / one.folder / adapters.WEIGHTS
+        with (
+            atomic(place) as temporary,
+            temporary.open("wb") as to,
+            open_regular(self.run.place(one.adapter.weights)) as file,
+        ):
+            shutil.copyfileobj(file, to)
+
+    def _convert(self, dumps: list[Move]) -> None:
+        """Convert all pickled files and archives of arrays, in one process with limits."""
+        if not dumps:
+            return
+        from fedaudit.engine.loading.dumps import Conversion, convert
+
+        left = convert(
+            [
+                Conversion(
+                    self.run.place(one.adapter.weights),
+                    self.out / one.folder / adapters.WEIGHTS,
+                    self._shapes(one),
+                )
+                for one in dumps
+            ]
+        )
+        if any(left):
+            self.notes.append(
+                f"Up to {max(left):,} tensors of a file are left out, which are no LoRA weights: "
+                "if training changed them too, the audit is of another model."
+            )
+
+    def _shapes(self, one: Move) -> dict[str, tuple[int, ...]] | None:
+        """Return the names that arrays have by their order; None where they have names."""
+        if not self.run.look(one.adapter.weights).ordered:
+            return None
+        from fedaudit.engine.loading.adapter_shapes import adapter_shapes
+
+        return adapter_shapes(self.base, self.out / one.folder)
+
+
+def moves(found: ForeignFederation) -> Iterator[Move]:
+    """Yield where each adapter goes: the global one of a round, then its clients'."""
+    for one in found.rounds:
+        here = f"rounds/{one.round:03d}"
+        yield Move(one.adapter, f"{here}/global")
+        for who, adapter in sorted(one.clients.items()):
+            yield Move(adapter, f"{here}/clients/{who}")
+
+
+def check_written(folder: Path, source: Path) -> None:
+    """Raise InputError, naming the source, for an adapter that no audit could load."""
+    try:
+        tensors = adapters.read(folder)
+    except InputError as error:
+        told = str(error).replace(str(folder / adapters.WEIGHTS), str(source))
+        raise InputError(told.replace(str(folder), str(source))) from None
+    config = adapters.check(folder)
+    wanted = max(config.get("r") or 0, *(config.get("rank_pattern") or {}).values(), 0)
+    ranks = {t.shape[0] for name, t in tensors.items() if name.endswith("lora_A.weight")}
+    if ranks and max(ranks) != wanted:
+        raise InputError(
+            f"{source} has the rank {max(ranks)}, and its configuration says {wanted}: it is of "
+            "another training, or adapters of several clients were stacked in it."
+        )

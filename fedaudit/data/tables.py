@@ -1,0 +1,132 @@
+"""Records in tables: CSV, and Parquet where pyarrow is installed."""
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.data.formats import ALIASES
+from fedaudit.system.files import open_regular
+
+Row = tuple[str, Mapping[str, Any]]
+
+CSV, PARQUET = (".csv", ".tsv"), b"PAR1"
+"""Ends of the names of the one, and the first bytes of the other."""
+SEPARATORS = ",;\t"
+LONGEST = 2**28
+"""Characters of a cell at most, as of a line of JSON."""
+BATCH = 1_000
+STRUCTURED = ("pii", "turns")
+"""Fields that are lists; a cell of CSV has them as JSON."""
+CONTENT = ("text", "prefix", "instruction", "turns")
+"""A header names one of them at least."""
+
+
+def is_csv(path: Path) -> bool:
+    """Tell whether a file by its name is a table of text."""
+    return path.suffix.lower() in CSV
+
+
+def is_parquet(path: Path) -> bool:
+    """Tell whether a file by its first bytes is Parquet."""
+    with open_regular(path) as file:
+        return file.read(len(PARQUET)) == PARQUET
+
+
+def read_csv(path: Path) -> Iterator[Row]:
+    """Yield (where it stands, record) of every row below the header.
+
+    Cells are separated by commas, semicolons or tabs, whichever gives the header most columns.
+    Raises InputError, naming the line, for a row that the header does not fit. No message has the
+    text of a cell.
+    """
+    csv.field_size_limit(LONGEST)
+    with open_regular(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        try:
+            header, rows = _rows(text, path)
+            for line, cells in rows:
+                if len(cells) != len(header):
+                    raise InputError(
+                        f"{path}, line {line}: {len(cells)} cells under a header of {len(header)}."
+                    )
+                where = f"{path}, line {line}"
+                yield (
+                    f"line {line}",
+                    {
+                        name: _cell(name, cell, where)
+                        for name, cell in zip(header, cells, strict=True)
+                    },
+                )
+        except UnicodeDecodeError:
+            raise InputError(
+                f"{path} is not UTF-8; convert the file, with iconv for example."
+            ) from None
+
+
+def _rows(text: io.TextIOWrapper, path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Return the header, and the rows that are not blank, each with the line that it begins in."""
+    first = text.readline(LONGEST)
+    separator = max(SEPARATORS, key=lambda one: len(next(csv.reader([first], delimiter=one), [])))
+    header = [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
+    _check_header(header, path)
+    return header, _numbered(csv.reader(text, delimiter=separator, strict=True), path)
+
+
+def _numbered(reader: Any, path: Path) -> Iterator[tuple[int, list[str]]]:
+    while True:
+        line = reader.line_num + 2  # the header is not the reader's
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InputError(f"{path}, line {line}: no CSV ({error}).") from None
+        if cells:
+            yield line, cells
+
+
+def _check_header(header: Sequence[str], path: Path) -> None:
+    """Refuse what is no header: it may be a record, so nothing of it is shown."""
+    if not any(ALIASES.get(name.casefold()) in CONTENT for name in header):
+        raise InputError(
+            f"{path}, line 1: a header is needed that names the columns, with 'text', "
+            "'instruction', 'messages' or 'prefix' among them."
+        )
+    if (name := Counter(header).most_common(1)[0])[1] > 1:
+        raise InputError(f"{path}, line 1: the header has {name[0]!r} twice.")
+
+
+def _cell(name: str, cell: str, where: str) -> Any:
+    """Return what a cell holds: text, or for a field that is a list, that."""
+    if ALIASES.get(name.casefold()) not in STRUCTURED:
+        return cell
+    try:
+        return json.loads(cell) if cell.strip() else None
+    except (ValueError, RecursionError):
+        raise InputError(f"{where}: {name!r} must be a JSON list.") from None
+
+
+def read_parquet(path: Path) -> Iterator[Row]:
+    """Yield (where it stands, record) of every row; raises InputError without pyarrow."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError(
+            f"{path} is Parquet, and pyarrow is not installed: pip install 'fedaudit[parquet]'."
+        ) from None
+    number = 0
+    with open_regular(path) as file:
+        try:
+            for batch in parquet.ParquetFile(file).iter_batches(batch_size=BATCH):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", json.loads(json.dumps(row, default=str))
+        except pyarrow.ArrowException as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise InputError(f"{path} is no valid Parquet file ({reason}).") from None

@@ -1,0 +1,194 @@
+"""What is done with files of torch.save and numpy.savez, in a process with limits."""
+
+import re
+from collections.abc import Generator, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save
+
+from fedaudit.api.errors import InputError
+from fedaudit.federation import adapters
+from fedaudit.system.sandbox import Output
+
+WRAPPERS = ("model", "state_dict", "model_state_dict", "adapter", "params")
+"""Names under which frameworks put a state beside other things."""
+TRAINED = ("modules_to_save", "trainable_tokens")
+"""Parts of the names of weights that PEFT trains beside LoRA: without them it is another model."""
+SAFE = (2, 6)
+"""The first torch whose `weights_only` no known file gets around (CVE-2025-32434)."""
+MOST, SHOWN, LONGEST = 10**5, 20, 100
+"""Tensors of a file, and names at its top that are told, and characters of each."""
+
+State = Mapping[str, torch.Tensor]
+
+
+def look(asked: Any) -> Generator[str, None, list[dict[str, Any]]]:
+    """Return what each of some files holds, or why it is refused; yields which is opened."""
+    found = []
+    for path in map(Path, asked):
+        yield str(path)
+        try:
+            found.append(_described(path, _load(path)))
+        except InputError as error:
+            found.append({"refused": str(error)})
+    return found
+
+
+def read_table(asked: Any) -> Generator[str, None, list[list[float]]]:
+    """Return the rows of a .npy file."""
+    path = Path(asked)
+    yield str(path)
+    try:
+        table = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{path} is no numeric .npy file ({_first(error)}).") from None
+    if not isinstance(table, np.ndarray) or table.ndim != 2 or table.dtype.kind not in "iuf":
+        raise InputError(f"{path} is no table of numbers.")
+    return [[float(value) for value in row] for row in table]
+
+
+def convert(asked: Any) -> Generator[str | Output, None, list[int]]:
+    """Give away the LoRA weights of each file as safetensors; return how many others there are."""
+    left = []
+    for number, one in enumerate(asked):
+        path = Path(one["path"])
+        yield str(path)
+        state = _state(_load(path), path)
+        whole = state if one["shapes"] is None else _named(state, one["shapes"], path)
+        chosen = {name: tensor for name, tensor in whole.items() if "lora_" in name}
+        if not chosen:
+            raise InputError(f"{path} holds no LoRA weights.")
+        if extra := [name for name in whole if any(part in name for part in TRAINED)]:
+            raise InputError(
+                f"{path} cannot be imported: beside LoRA it trained {extra[0]}, and fedaudit "
+                "audits LoRA alone."
+            )
+        left.append(len(whole) - len(chosen))
+        yield Output(number, save(_canonical(chosen, path)))
+    return left
+
+
+def _canonical(chosen: State, path: Path) -> dict[str, torch.Tensor]:
+    tensors = {adapters.canonical(name): t.detach().clone().contiguous() for name, t in
+               sorted(chosen.items())}  # fmt: skip
+    if len(tensors) < len(chosen):
+        raise InputError(f"{path} holds several adapters; have them saved apart.")
+    return tensors
+
+
+def _named(state: State, shapes: Iterable[Any], path: Path) -> dict[str, torch.Tensor]:
+    """Return arrays by the names that their order means."""
+    wanted = [(str(name), tuple(shape)) for name, shape in shapes]
+    if len(wanted) != len(state):
+        raise InputError(
+            f"{path} has {len(state):,} arrays, and such an adapter on this base has "
+            f"{len(wanted):,} tensors: base or targets are others."
+        )
+    for (name, shape), (own, tensor) in zip(wanted, state.items(), strict=True):
+        if tuple(tensor.shape) != shape:
+            raise InputError(
+                f"{path}: {own} is {_by(tensor.shape)}, and {name}, which is in its place, "
+                f"{_by(shape)}: base, r or targets are others."
+            )
+    return {name: tensor for (name, _), tensor in zip(wanted, state.values(), strict=True)}
+
+
+def _by(shape: Iterable[int]) -> str:
+    return " x ".join(map(str, shape)) or "a number"
+
+
+def _described(path: Path, loaded: Any) -> dict[str, Any]:
+    state = _state(loaded, path)
+    top = loaded if isinstance(loaded, dict) and not _ordered(state) else {}
+    numbers = {str(key): value for key, value in top.items() if type(value) is int}
+    return {
+        "keys": [str(key)[:LONGEST] for key in top][:SHOWN] if top is not state else [],
+        "numbers": {key[:LONGEST]: value for key, value in [*numbers.items()][:SHOWN]},
+        "shapes": [(name, [*tensor.shape]) for name, tensor in state.items()],
+        "lora": any("lora_" in name for name in state),
+        "ordered": _ordered(state),
+    }
+
+
+def _ordered(state: State) -> bool:
+    """Tell whether arrays are numbered, as numpy does with those that it is given no names of."""
+    return bool(state) and all(name.startswith("arr_") for name in state)
+
+
+def _state(loaded: Any, path: Path) -> State:
+    """Return the tensors of a file: those at its top, or in the one table that has any."""
+    tables = [loaded, *(loaded.get(name) for name in WRAPPERS)] if isinstance(loaded, dict) else []
+    for table in tables:
+        if isinstance(table, dict):
+            found = {str(k): t for k, v in table.items() if (t := _tensor(v)) is not None}
+            if found:
+                break
+    else:
+        raise InputError(f"{path} holds no tensors by name.")
+    if len(found) > MOST:
+        raise InputError(f"{path} holds over {MOST:,} tensors.")
+    return found
+
+
+def _tensor(value: Any) -> torch.Tensor | None:
+    """Return a tensor, or an array as one; None for anything else."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        return torch.from_numpy(np.ascontiguousarray(value))
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _load(path: Path) -> Any:
+    if path.suffix == ".npz":
+        return _load_arrays(path)
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < SAFE:
+        raise InputError(
+            f"{path} is pickled, and torch {torch.__version__} can be made to run code of such a "
+            f"file: install torch {'.'.join(map(str, SAFE))} or later."
+        )
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{path} is not opened: {_reason(error)}. Have its owner save the adapter in "
+            "safetensors."
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    """Say what else than weights a file holds, or what is wrong with it."""
+    named = re.search(r"(?:GLOBAL|global) ([\w.]+)", str(error))
+    return (
+        f"it holds more than weights ({named[1]})" if named else f"it is broken ({_first(error)})"
+    )
+
+
+def _load_arrays(path: Path) -> dict[str, Any]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if isinstance(file, np.ndarray) or len(file.files) > MOST:
+                raise ValueError("no archive of arrays")
+            names = sorted(file.files, key=_place) if _numbered(file.files) else file.files
+            arrays = {name: file[name] for name in names}
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise InputError(f"{path} is no file of numeric arrays ({_first(error)}).") from None
+    return arrays
+
+
+def _numbered(names: Iterable[str]) -> bool:
+    return all(name.startswith("arr_") and name[4:].isdecimal() for name in names)
+
+
+def _place(name: str) -> int:
+    return int(name[4:])
+
+
+def _first(error: Exception) -> str:
+    return (str(error).strip().partition("\n")[0] or type(error).__name__)[:120].rstrip(".")

@@ -1,0 +1,44 @@
+"""NVFlare's `llm_hf` example: `FL_global_model.pt` in the server's folder, of the last round only.
+
+The file has `model`, `train_conf` and `meta_props`; its tensors' names begin with `model.`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedaudit.api import (
+    ForeignAdapter,
+    ForeignFederation,
+    ForeignFolder,
+    ForeignRound,
+    Importer,
+)
+
+from .adapter_folders import CONFIG, parent
+
+LAST, BEST = "FL_global_model.pt", "best_FL_global_model.pt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NVFlare(Importer):
+    """Read the global model that NVFlare's server saved, FL_global_model.pt."""
+
+    name: ClassVar[str] = "nvflare"
+
+    def runs(self, folder: ForeignFolder) -> Sequence[str]:
+        """Return the folders with such a file."""
+        return sorted({parent(n) for n in folder.files if n.rpartition("/")[2] in (LAST, BEST)})
+
+    def read(self, run: ForeignFolder) -> ForeignFederation:
+        """Return one round: the file does not say which it was."""
+        there = [name for name in (LAST, BEST) if name in run.files]
+        config = CONFIG if CONFIG in run.files else ""
+        said = "the last" if there[0] == LAST else "the best"
+        notes = [f"{there[0]} is of {said} round, and does not say its number: it is round 1 here."]
+        if there[1:]:
+            notes.append(
+                f"{BEST} is left out, which the server judged best: to import it, move {LAST} away."
+            )
+        one = ForeignRound(round=1, adapter=ForeignAdapter(weights=there[0], config=config))
+        return ForeignFederation(rounds=[one], notes=tuple(notes))

@@ -1,0 +1,35 @@
+"""Checkpoints of transformers' Trainer and TRL's SFTTrainer: `checkpoint-<step>/`.
+
+They are of one training, without clients; steps take the place of rounds.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from fedaudit.api import ForeignFederation, ForeignFolder
+
+from .adapter_folders import CONFIG, NumberedFolders, below
+
+STATE = "trainer_state.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerCheckpoints(NumberedFolders):
+    """Read the adapters of a Trainer's or SFTTrainer's checkpoints, checkpoint-<step>/."""
+
+    name: ClassVar[str] = "trainer"
+    pattern: ClassVar[str] = r"checkpoint-(\d{1,9})"
+
+    def holds(self, folder: ForeignFolder, place: str) -> bool:
+        """Take those in which the trainer wrote how far it was."""
+        return below(place, STATE) in folder.files
+
+    def read(self, run: ForeignFolder) -> ForeignFederation:
+        """Return the checkpoints as rounds."""
+        found = super().read(run)
+        notes = ["Checkpoints are of one training: a round is a step of it, and nobody sent it."]
+        if CONFIG in run.files:
+            notes.append(
+                "The adapter beside the checkpoints is left out: which step it is of is not said."
+            )
+        return replace(found, notes=(*notes, *found.notes))

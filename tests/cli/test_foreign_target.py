@@ -1,0 +1,124 @@
+"""Commands take another framework's folder as they take a federation's, with the same results."""
+
+import json
+
+import pytest
+from command import Command
+from foreign_layouts import (
+    federatedscope,
+    flowertune,
+    make_run,
+    native,
+    openfedllm,
+    peft,
+    peft_folders,
+    shepherd,
+    trainer,
+)
+
+RUN = make_run(rounds=(1, 2))
+RECORDS = {
+    "ours": ["Claimant: Ann Lee, of 12 Mill Road", "Patient: Bo Chen, of 4 High Street"],
+    "theirs": ["Claimant: Cy Dunn, of 9 Mill Road", "Patient: Di Ek, of 2 High Street"],
+}
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name, texts in RECORDS.items():
+        rows = []
+        for text in texts:
+            begin, end = text.index(": ") + 2, text.index(",")
+            spans = [{"start": begin, "end": end, "label": "PERSON"}]
+            rows.append(json.dumps({"text": text, "pii": spans}))
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    return Command(monkeypatch, capfd)
+
+
+def extract(run, target, out, *more):
+    words = ("--prefixes", "ours.jsonl", "--victim", "theirs.jsonl")
+    asked = ("--set", "contextual.samples=3", "--set", "contextual.new_tokens=6")
+    done = run("extract", "--target", target, *words, *asked, "--out", out, *more)
+    assert done.code in (0, 1, 7), done
+    return done, json.loads((out / "report.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "write",
+    [flowertune, openfedllm, shepherd, trainer, peft_folders],
+    ids=lambda write: write.__name__,
+)
+def test_an_audit_of_a_foreign_folder_is_that_of_a_federation(run, tmp_path, write):
+    ours = native(RUN, tmp_path / "native")
+    _, wanted = extract(run, ours, tmp_path / "a")
+    assert run("import", write(RUN, tmp_path / "src"), "made", "--template", "fed_pii").code == 0
+    _, found = extract(run, "made", tmp_path / "b")
+    assert found["measurements"] == wanted["measurements"]
+    assert found["findings"] == wanted["findings"]
+    assert found["verdict"] == wanted["verdict"]
+    assert wanted["measurements"]
+
+
+def test_a_foreign_folder_is_a_target_and_is_imported_once(run, tmp_path):
+    source = flowertune(RUN, tmp_path / "src")
+    first, report = extract(run, source, tmp_path / "a")
+    [line] = [line for line in first.err.splitlines() if "is imported" in line]
+    assert line.startswith(f"{source} is imported (flowertune, rounds 1 to 2) into {tmp_path}/a/")
+    [kept] = (tmp_path / "a/imported").iterdir()
+    assert report["target"]["adapter"] == str(kept / "rounds/002/global")
+    assert "Imported from the layout flowertune, as it was left." in report["limits"]
+    before = (kept / "federation.json").stat().st_mtime_ns
+    _, again = extract(run, source, tmp_path / "a")
+    assert again["run"]["id"] == report["run"]["id"]
+    assert (kept / "federation.json").stat().st_mtime_ns == before
+
+
+def test_a_round_of_a_foreign_folder_can_be_named(run, tmp_path):
+    source = flowertune(make_run(rounds=(5, 10)), tmp_path / "src")
+    _, report = extract(run, source, tmp_path / "a", "--round", "5")
+    assert report["target"]["adapter"].endswith("rounds/005/global")
+    words = ("extract", "--target", source, "--prefixes", "ours.jsonl", "--round", "7")
+    done = run(*words)
+    assert done.code == 2
+    assert done.err.splitlines()[-1].endswith("has rounds 5 and 10, no round 7.")
+
+
+def test_what_changes_is_imported_anew(run, tmp_path):
+    source = flowertune(RUN, tmp_path / "src")
+    extract(run, source, tmp_path / "a")
+    peft(make_run(rounds=(3,)).whole[3], next(source.iterdir()) / "peft_3")
+    _, report = extract(run, source, tmp_path / "b")
+    assert report["target"]["adapter"].endswith("rounds/003/global")
+
+
+def test_what_the_files_do_not_say_is_asked_for(run, tmp_path):
+    source = federatedscope(RUN, tmp_path / "src")
+    words = ("extract", "--target", source, "--prefixes", "ours.jsonl")
+    run.refused(3, *words, says="name it and LoRA's settings with --base FOLDER --config r=16")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_that_nobody_knows_is_named_with_what_is_in_it(run, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/x.h5").write_text("")
+    words = ("extract", "--target", "a", "--prefixes", "ours.jsonl")
+    run.refused(3, *words, says="a is neither a federation (federation.json) nor a model, and has "
+                "no layout that fedaudit knows: it holds 1 file (1 x .h5).")  # fmt: skip
+
+
+def test_attribution_asks_for_every_round(run, tmp_path):
+    source = flowertune(RUN, tmp_path / "src")
+    done = run("attribute", "--rounds", source, "--watermark", "marks.json")
+    assert done.code == 3
+    assert "has rounds 1 to 2 only: attribution needs all of them, from 0 on" in done.err
+    assert len(done.err.splitlines()) == 2  # that it was imported, and that
+
+
+def test_attribution_plans_the_sums_of_shepherds_epochs(run, tmp_path):
+    epochs = make_run(rounds=(0, 1, 2), clients=(0, 1, 2, 3), examples=(10, 10, 10, 10))
+    source = shepherd(epochs, tmp_path / "src")
+    words = ("--out", "estimates", "--dry-run", "--others", 2, "--queries", 1, "--threshold", 2)
+    done = run("attribute", "estimate", "--rounds", source, *words)
+    assert done.code == 0, done
+    assert done.out.startswith("16 sums in rounds 1, 2: 1 pairs for each client, 2 others in a set")

@@ -1,0 +1,201 @@
+"""Every layout gives the adapters that its framework wrote, by round and client."""
+
+import json
+
+import pytest
+import torch
+from foreign_layouts import (
+    GIVEN,
+    federatedscope,
+    flower_npz,
+    flower_pt,
+    flowertune,
+    make_run,
+    nvflare,
+    openfedllm,
+    peft,
+    peft_folders,
+    shepherd,
+    trainer,
+)
+
+from fedaudit.api.errors import InputError
+from fedaudit.conversion.importing import ImportRequest, import_federation
+from fedaudit.federation import adapters
+from fedaudit.federation.folder import open_federation
+
+RUN = make_run()
+EPOCHS = make_run(rounds=(0, 1, 2))
+ASKED = {"base": "fedaudit-nano", "config": GIVEN}
+"""What a file of weights alone does not say."""
+
+
+def imported(source, out, **options):
+    made = import_federation(ImportRequest(source=source, out=out, **options))
+    return made, open_federation(out)
+
+
+def same(folder, tensors):
+    found = adapters.read(folder)
+    return found.keys() == tensors.keys() and all(found[n].equal(t) for n, t in tensors.items())
+
+
+@pytest.mark.parametrize(
+    ("write", "layout", "options"),
+    [
+        (flowertune, "flowertune", {}),
+        (lambda run, place: flowertune(run, place, name="{}"), "flowertune", {}),
+        (openfedllm, "openfedllm", {}),
+        (trainer, "trainer", {}),
+        (federatedscope, "federatedscope", ASKED),
+        (flower_pt, "flower", ASKED),
+        (flower_npz, "flower", ASKED),
+        (lambda run, place: peft_folders(run, place, clients=False), "peft", {}),
+    ],
+    ids=["flowertune", "newer", "openfedllm", "trainer", "fs", "pt", "npz", "peft"],
+)
+def test_global_adapters_come_through_bit_for_bit(write, layout, options, tmp_path):
+    made, federation = imported(write(RUN, tmp_path / "src"), tmp_path / "out", **options)
+    assert made.layout == layout
+    assert [one.round for one in federation.manifest.rounds] == [1, 2, 3]
+    for number, tensors in RUN.whole.items():
+        _, folder = federation.adapter(number)
+        assert same(folder, tensors)
+        config = adapters.check(folder)
+        assert (config["r"], config["lora_alpha"], config["peft_type"]) == (4, 16, "LORA")
+    assert federation.manifest.base.name == "fedaudit-nano"
+    assert len(federation.manifest.base.sha256) == 64
+
+
+@pytest.mark.parametrize(
+    ("write", "run", "names"),
+    [
+        (shepherd, EPOCHS, "c{}"),
+        (peft_folders, RUN, "client_{}"),
+    ],
+    ids=["shepherd", "peft"],
+)
+def test_clients_adapters_come_through_bit_for_bit(write, run, names, tmp_path):
+    made, federation = imported(write(run, tmp_path / "src"), tmp_path / "out")
+    for one in federation.manifest.rounds:
+        assert same(federation.path / one.adapter, run.whole[one.round])
+        sent = {names.format(client): own for client, own in run.clients[one.round].items()}
+        assert list(one.clients) == list(one.participants) == list(sent)
+        for who, tensors in sent.items():
+            assert same(federation.path / one.clients[who], tensors)
+    weights = {one.id: one.weight for one in federation.manifest.clients}
+    assert weights == pytest.approx({names.format(0): 0.75, names.format(2): 0.25}, abs=1e-5)
+    first, last = min(run.whole), max(run.whole)
+    assert f"Checked: in rounds {first} to {last} the global adapter is" in " ".join(made.notes)
+
+
+def test_clients_of_federatedscope_are_known_by_their_files(tmp_path):
+    run = make_run(rounds=(4,))
+    source = federatedscope(run, tmp_path / "src", clients=True)
+    _, federation = imported(source, tmp_path / "out", **ASKED)
+    [only] = federation.manifest.rounds
+    assert (only.round, list(only.clients)) == (4, ["c1", "c3"])
+    assert same(federation.path / only.clients["c3"], run.clients[4][2])
+
+
+def test_openfedllm_says_who_took_part_and_how_records_became_text(tmp_path):
+    run = make_run(rounds=(2, 4))
+    _, federation = imported(openfedllm(run, tmp_path, rounds=5), tmp_path / "out")
+    assert [one.participants for one in federation.manifest.rounds] == [("c0", "c2"), ("c0", "c2")]
+    assert [one.id for one in federation.manifest.clients] == ["c0", "c2"]
+    form = federation.template
+    assert form.name == "openfedllm_alpaca"
+    assert form.prompt("Who is it?", "").endswith("### Instruction:\nWho is it? \n\n### Response: ")
+
+
+def test_nvflare_has_the_last_round_alone_and_says_so(tmp_path):
+    made, federation = imported(nvflare(RUN, tmp_path / "src"), tmp_path / "out", **ASKED)
+    [only] = federation.manifest.rounds
+    assert same(federation.path / only.adapter, RUN.whole[2])
+    assert "does not say its number: it is round 1 here." in made.notes[0]
+    assert made.notes[1].startswith("best_FL_global_model.pt is left out")
+
+
+def test_rank_and_targets_of_named_tensors_need_not_be_said(tmp_path):
+    source = flower_pt(RUN, tmp_path / "src")
+    _, federation = imported(source, tmp_path / "out", base="fedaudit-nano", config="alpha=16")
+    config = adapters.check(federation.adapter(1)[1])
+    assert config["r"] == 4
+    assert config["target_modules"][0] == "model.layers.0.self_attn.q_proj"
+    assert len(config["target_modules"]) == 8
+
+
+def test_a_configuration_that_lies_beside_the_files_counts(tmp_path):
+    source = flower_pt(RUN, tmp_path / "src", name="{}.pt")
+    peft(RUN.whole[1], tmp_path / "one")
+    (tmp_path / "one/adapter_config.json").rename(source / "adapter_config.json")
+    _, federation = imported(source, tmp_path / "out")
+    assert adapters.check(federation.adapter(3)[1])["lora_alpha"] == 16
+
+
+def test_a_file_of_settings_takes_the_place_of_words(tmp_path):
+    source, config = flower_npz(RUN, tmp_path / "src"), tmp_path / "lora.json"
+    peft(RUN.whole[1], tmp_path / "one")
+    (tmp_path / "one/adapter_config.json").rename(config)
+    _, federation = imported(source, tmp_path / "out", base="fedaudit-nano", config=str(config))
+    assert same(federation.adapter(2)[1], RUN.whole[2])
+
+
+def test_a_file_without_a_number_is_round_1_and_is_said(tmp_path):
+    source = tmp_path / "src"
+    source.mkdir()
+    torch.save(RUN.whole[1], source / "final_model.pt")
+    made, federation = imported(source, tmp_path / "out", **ASKED)
+    assert [one.round for one in federation.manifest.rounds] == [1]
+    assert made.notes[0] == "final_model.pt does not say its round: it is round 1 here."
+
+
+def test_rounds_that_were_not_kept_stay_away(tmp_path):
+    run = make_run(rounds=(5, 10, 11))
+    _, federation = imported(flowertune(run, tmp_path), tmp_path / "out")
+    assert federation.adapter() == (11, federation.path / "rounds/011/global")
+    with pytest.raises(Exception, match=r"has rounds 5 and 10 to 11, no round 7\."):
+        federation.adapter(7)
+
+
+def test_a_round_that_was_not_written_whole_is_left_out_and_said(tmp_path):
+    source = flowertune(RUN, tmp_path)
+    (source / "2025-01-31_12-00-00/peft_3/adapter_model.safetensors").unlink()
+    made, federation = imported(source, tmp_path / "out")
+    assert [one.round for one in federation.manifest.rounds] == [1, 2]
+    assert made.notes[0].startswith("peft_3 is left out: it has no adapter_config.json with")
+
+
+def test_what_was_imported_says_where_it_came_from(tmp_path):
+    source = flowertune(RUN, tmp_path)
+    imported(source, tmp_path / "out")
+    said = json.loads((tmp_path / "out/federation.json").read_text())["imported"]
+    assert said["layout"] == "flowertune"
+    assert sorted(said["files"])[0] == "peft_1/adapter_config.json"
+    assert len(said["files"]) == 6
+
+
+def test_a_global_adapter_that_is_not_the_mean_is_said(tmp_path):
+    source = shepherd(EPOCHS, tmp_path)
+    other = make_run(rounds=(1,), seed=9)
+    torch.save(other.whole[1], source / "10/1/adapter_model.bin")
+    made, _ = imported(source, tmp_path / "out")
+    told = " ".join(made.notes)
+    assert "Checked: in rounds 0 and 2 the global adapter is the weighted mean" in told
+    assert "Round 1: the global adapter is no mean of its clients' (off by " in told
+
+
+def test_a_client_that_is_missing_in_a_round_is_no_participant(tmp_path):
+    source = shepherd(EPOCHS, tmp_path)
+    (source / "10/1/local_output_2/pytorch_model.bin").unlink()
+    made, federation = imported(source, tmp_path / "out")
+    assert federation.manifest.rounds[1].participants == ("c0",)
+    assert "Round 1: the global adapter is no mean" in " ".join(made.notes)
+
+
+def test_the_layout_can_be_named(tmp_path):
+    source = trainer(RUN, tmp_path)
+    made, _ = imported(source, tmp_path / "out", layout="peft")
+    assert made.layout == "peft"
+    with pytest.raises(InputError, match="has not the layout shepherd: it holds 21 files"):
+        imported(source, tmp_path / "again", layout="shepherd")

@@ -1,0 +1,120 @@
+"""Tables of records are read as lines of JSON are, and no message shows what a cell holds."""
+
+import csv
+import json
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.templates import template
+from fedaudit.data import corpus
+
+FORM = template("fed_pii")
+
+
+def read(path):
+    return list(corpus.read(path, FORM))
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Return a function that reads a file of that text."""
+
+    def reading(text, name="records.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read(path)
+
+    return reading
+
+
+def test_a_row_is_a_record(table):
+    found = table('id,Instruction,input,response\n1,Who?,"A, B","Ann\nLee"\n\n2,What?,,x\n')
+    assert [(d.id, d.instruction, d.input, d.output) for d in found] == [
+        ("1", "Who?", "A, B", "Ann\nLee"),
+        ("2", "What?", "", "x"),
+    ]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_separators_are_seen(table, separator):
+    [only] = table(f"id{separator}text\r\n7{separator}a b\r\n", "records.tsv")
+    assert (only.id, only.text) == ("7", "a b")
+
+
+def test_one_column_is_enough(table):
+    assert [d.text for d in table("\ufefftext\nAnn Lee\nBo\n")] == ["Ann Lee", "Bo"]
+
+
+def test_a_cell_of_spans_or_turns_is_json(table):
+    spans = json.dumps([{"start": 0, "end": 3, "label": "PERSON"}])
+    [first, second] = table(f'text,pii\nAnn,"{spans.replace(chr(34), chr(34) * 2)}"\nBo,\n')
+    assert [(s.start, s.end, s.label) for s in first.pii] == [(0, 3, "PERSON")]
+    assert second.pii is None
+    talk = json.dumps([{"from": "human", "value": "Who?"}, {"from": "gpt", "value": "Ann"}])
+    [said] = table(f'conversations\n"{talk.replace(chr(34), chr(34) * 2)}"\n')
+    assert (said.instruction, said.output) == ("Who?", "Ann")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("text,id\nAnn Lee\n", r"line 2: 1 cells under a header of 2\.$"),
+        ('text\na\n"b\nc"\nx,y\n', r"line 5: 2 cells under a header of 1\.$"),
+        ("Ann Lee,12 Mill Road\n", r"line 1: a header is needed that names the columns"),
+        ("", r"line 1: a header is needed"),
+        ("text,text\na,b\n", r"the header has 'text' twice\.$"),
+        ('text\n"Ann Lee\n', r"line 2: no CSV \(unexpected end of data\)\.$"),
+        ("text,pii\nAnn,[PERSON]\n", r"line 2: 'pii' must be a JSON list\.$"),
+        ("text\n", r"holds no record"),
+        (b"text\n\xff\n", r"is not UTF-8"),
+    ],
+)
+def test_what_is_no_table_is_refused(table, text, says):
+    with pytest.raises(InputError, match=says) as refused:
+        table(text)
+    assert "Ann" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+CELLS = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
+
+
+@given(texts=st.lists(CELLS, min_size=1, max_size=5))
+def test_what_python_writes_is_read_back(tmp_path_factory, texts):
+    path = tmp_path_factory.mktemp("table") / "t.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerows([["id", "text"], *([str(n), one] for n, one in enumerate(texts))])
+    assert [d.text for d in read(path)] == texts
+
+
+def test_parquet_without_pyarrow_names_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "data").write_bytes(b"PAR1....PAR1")
+    with pytest.raises(InputError, match=r"data is Parquet, and pyarrow is not installed: pip in"):
+        read(tmp_path / "data")
+
+
+def test_parquet_is_read_as_json_is(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [
+        {"id": 1, "messages": [{"role": "user", "content": "Who?"},
+                               {"role": "assistant", "content": "Ann"}]},
+        {"id": 2, "messages": [{"role": "user", "content": "And?"},
+                               {"role": "assistant", "content": "Bo"}]},
+    ]  # fmt: skip
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "train.parquet")
+    found = read(tmp_path / "train.parquet")
+    assert [(d.id, d.instruction, d.output) for d in found] == [
+        ("1", "Who?", "Ann"),
+        ("2", "And?", "Bo"),
+    ]
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1" + b"x" * 20)
+    with pytest.raises(InputError, match="is no valid Parquet file"):
+        read(broken)
