@@ -1,0 +1,30 @@
+"""Which class of attacks a measurement is of, after EDPB Opinion 28/2024, paragraph 55."""
+
+from fedaudit.api.records import Measurement
+
+_KINDS = {
+    "membership": "membership_inference",
+    "memorization": "regurgitation",
+    "exposure": "regurgitation",
+    "inversion": "inversion",
+    "reconstruction": "reconstruction",
+}
+_METRICS = {
+    "rouge_l": "regurgitation",
+    "edit_distance": "regurgitation",
+    "extractable": "regurgitation",
+    "coverage": "exfiltration",
+    "extraction_recall": "exfiltration",
+}
+"""Metrics of extraction."""
+
+
+def class_of(row: Measurement) -> str:
+    """Return the class of attacks that a row is a result of; "" for none, such as utility."""
+    if row.kind in _KINDS:
+        return _KINDS[row.kind]
+    if row.metric == "inference_accuracy":
+        return "attribute_inference"
+    if row.kind != "extraction":
+        return ""
+    return "regurgitation" if "threshold" in row.scope else _METRICS.get(row.metric, "")
