@@ -1,6 +1,7 @@
 """The command line: parse, call, render, exit code; nothing heavy is imported early.
 
 * `attribution/`: fedaudit attribute and watermark, and their subcommands.
+* `audit/`: fedaudit audit: everything that applies, one verdict.
 * `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
   afterwards.
 * `audit_runner`: What the commands that attack a model have in common, from their options to the
@@ -35,6 +36,7 @@ from typer.main import get_command
 from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
 from fedaudit.cli import gate
 from fedaudit.cli.attribution import attribute, watermark
+from fedaudit.cli.audit.command import audit
 from fedaudit.cli.canary import group as canary
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.exit_handling import invoke_command, note_interrupts
@@ -65,7 +67,7 @@ GROUPS = (
 for group, name in GROUPS:
     app.add_typer(group, name=name)
 COMMANDS = (
-    *(simulate, reproduce, extract, infer, memorize, scrub),
+    *(simulate, audit, reproduce, extract, infer, memorize, scrub),
     *(merge, report, plugins, profiles, doctor),
 )
 for command in COMMANDS:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fedaudit.report.charts import z_by_round
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.tables import overview
+from fedaudit.report.tables import assessment, overview
 from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.table import Table
@@ -37,6 +37,10 @@ def _lines(report: Row) -> Iterator[str]:
     yield from _list(
         "What was audited", [f"{name}: {value}" for name, value in summary.audited_facts(report)]
     )
+    declared = assessment.context_facts(report)
+    yield from _list("Release", [f"{name}: {value}" for name, value in declared])
+    for table in (*assessment.judged(report), *assessment.coverage(report)):
+        yield from _table(table)
     yield from _list("What was tried", attack_summaries(report))
     for table in (
         *overview.attack_tables(report),

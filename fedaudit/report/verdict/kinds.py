@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from fedaudit.api.records import Measurement
+from fedaudit.pii.taxonomy import category
 from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.extraction import CAME_OUT, EXCLUSIVE, NEW, Test
 from fedaudit.report.verdict.judgement import Judgement
@@ -20,9 +21,25 @@ def kind_tests(
     P(Binomial(n, that) >= hits). What the base says as well does not count as a hit.
     """
     rows = [row for row in measurements if row.metric in CAME_OUT and row.kind == "extraction"]
-    some = [row for row in rows if row.scope.get("source") == NEW and _kind(row) in policy.kinds]
+    some = [row for row in rows if row.scope.get("source") == NEW and limited_kind(row, policy)]
     judged = [row for row in some if row.scope.get("set") == _judged_set(row, some)]
-    return [(row, policy.kinds[_kind(row)], _test(row, rows, policy)) for row in judged]
+    limits = [policy.kinds[limited_kind(row, policy)] for row in judged]
+    return [(r, most, _test(r, rows, most)) for r, most in zip(judged, limits, strict=True)]
+
+
+def limited_kind(row: Measurement, policy: Policy) -> str:
+    """Return the kind of the policy that a row is of; "" where it is of none.
+
+    That is its label, another label of the same kind in the taxonomy, or its major category.
+    """
+    if "label" not in row.scope:
+        name = str(row.scope.get("category", ""))
+        return name if name in policy.kinds else ""
+    label = str(row.scope["label"])
+    if label in policy.kinds:
+        return label
+    same = category(label)
+    return next((kind for kind in policy.kinds if same and category(kind) is same), "")
 
 
 def judge_kind(
@@ -55,7 +72,7 @@ def missing_kinds(
     judged: Sequence[tuple[Measurement, float, Test | None]], policy: Policy
 ) -> Iterator[Judgement]:
     """Yield that nothing of a kind was looked for, of every kind that the policy limits."""
-    seen = {_kind(row) for row, _, _ in judged}
+    seen = {limited_kind(row, policy) for row, _, _ in judged}
     for kind, most in policy.kinds.items():
         if kind not in seen:
             limit = f"at most {most:.4g} of {kind}"
@@ -72,7 +89,7 @@ def _judged_set(row: Measurement, rows: Sequence[Measurement]) -> object:
     return next((name for name in (EXCLUSIVE, "all") if name in alike), row.scope.get("set"))
 
 
-def _test(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> Test | None:
+def _test(row: Measurement, rows: Sequence[Measurement], most: float) -> Test | None:
     from scipy.stats import binom
 
     from fedaudit.metrics.significance import upper_bound
@@ -86,8 +103,7 @@ def _test(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> Test
         if (o.plugin, o.metric) == (row.plugin, row.metric) and dict(o.scope) == scope
     ]
     guessed = max((upper_bound(h, n) for h, n in counted if h is not None and n), default=0.0)
-    most = max(policy.kinds[_kind(row)], guessed)
-    p = float(binom.sf(row.hits - 1, row.n, min(1.0, most)))
+    p = float(binom.sf(row.hits - 1, row.n, min(1.0, max(most, guessed))))
     return Test(_name(row), max(p, 1e-300), _measured(row), "more than its limit")
 
 

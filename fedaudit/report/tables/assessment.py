@@ -1,0 +1,94 @@
+"""What an audit of everything covered, for which release, and what was judged under its policy."""
+
+from fedaudit.report.number_format import number
+from fedaudit.report.query import Row
+from fedaudit.report.tables.table import NONE, Table, shorten
+
+MOST_JUDGED = 30
+ORDER = ("fail", "inconclusive", "pass")
+STATUS = {"run": "run", "not_run": "not run", "not_applicable": "does not apply"}
+NOT_DECLARED = "not declared"
+OPINION = (
+    "Classes of attacks after EDPB Opinion 28/2024, paragraph 55. What was run is evidence about"
+    " these attacks only, and until weights, prompts or decoding change."
+)
+
+
+def coverage(report: Row) -> list[Table]:
+    """Return the table of the classes of attacks: run or not, and why not."""
+    if "coverage" not in report:
+        return []
+    rows = tuple(
+        (
+            one["class"].replace("_", " "),
+            one["edpb"],
+            STATUS[one["status"]],
+            ", ".join(one["by"]) or NONE,
+            NONE if one["n"] is None else f"{one['n']:,}",
+            _detail(one) or NONE,
+        )
+        for one in report["coverage"]
+    )
+    columns = ("class of attack", "par.", "status", "by", "n", "access, knowledge; remark")
+    return [
+        Table(
+            title="Coverage",
+            columns=columns,
+            rows=rows,
+            numeric=frozenset({"n"}),
+            notes=(OPINION,),
+        )
+    ]
+
+
+def judged(report: Row) -> list[Table]:
+    """Return the table of all that was judged, the worst first, each with its limit."""
+    verdict = report["verdict"]
+    if "judgements" not in verdict:
+        return []
+    some = sorted(verdict["judgements"], key=lambda one: ORDER.index(one["status"]))
+    policy = verdict["policy"]
+    table = Table(
+        title=f"Judged under the policy {policy.get('name', '')}",
+        columns=("status", "what", "measured [95 %]", "limit"),
+        rows=tuple((one["status"], _what(one), _measured(one), one["limit"]) for one in some),
+        notes=(str(policy["description"]),) if policy.get("description") else (),
+    )
+    return [shorten(table, MOST_JUDGED)]
+
+
+def context_facts(report: Row) -> list[tuple[str, str]]:
+    """Return what was declared of the release, as (name, value); absent is said to be so."""
+    if "context" not in report:
+        return []
+    said = report["context"]
+    return [
+        ("release", said["release"] or NOT_DECLARED),
+        ("attackers", ", ".join(said["positions"]) or NOT_DECLARED),
+        ("declared by", said["declared_by"] or NOT_DECLARED),
+    ]
+
+
+def _detail(one: Row) -> str:
+    reached = ", ".join([*one["access"], *one["knowledge"]])
+    return "; ".join(filter(None, (reached, one["reason"])))
+
+
+def _what(one: Row) -> str:
+    row = one["measurement"]
+    if row is None:
+        return str(one["rule"])
+    where = ", ".join(f"{key} {value}" for key, value in row["scope"].items())
+    return f"{row['plugin']} {row['metric']}" + (f" ({where})" if where else "")
+
+
+def _measured(one: Row) -> str:
+    row = one["measurement"]
+    if row is None or row["value"] is None:
+        return NONE
+    told = number(row["value"])
+    if row["low"] is not None and row["high"] is not None:
+        told += f" [{number(row['low'])}, {number(row['high'])}]"
+    if row["hits"] is not None and row["n"] is not None:
+        return f"{row['hits']:,} / {row['n']:,}: {told}"
+    return told
