@@ -120,12 +120,12 @@ def _verbatim(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
     return Cost(asked, asked * attack.suffix)
 
 
-def _membership(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
+def _membership(_attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
     tried = files.of(request.victim or request.prefixes)
     return Cost(scored=len(tried) + len(files.of(request.held_out)))
 
 
-def _untargeted(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
+def _untargeted(attack: Any, _request: ExtractionRequest, _files: Corpora) -> Cost:
     return Cost(attack.samples, attack.samples * attack.new_tokens)
 
 

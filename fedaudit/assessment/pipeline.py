@@ -31,7 +31,7 @@ def check(request: AssessmentRequest) -> AuditTarget:
     return targets[0]
 
 
-def fingerprint(request: AssessmentRequest, audited: AuditTarget) -> RunFingerprint:
+def fingerprint(request: AssessmentRequest, _audited: AuditTarget) -> RunFingerprint:
     """Return what an audit is known by: the fingerprints of its steps, and what judges them."""
     steps = {
         name: compute_fingerprint(step, PIPELINES[type(step)].check(step))

@@ -31,6 +31,8 @@ QUICK_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 SAMPLE = 100
 """Texts of each client by which memorization is measured."""
 
+DEFENDED = "the federation answers through its clients' deployed defence"
+
 STEPS: Mapping[type[AuditRequest], str] = {
     ExtractionRequest: "extraction",
     InferenceRequest: "inference",
@@ -78,23 +80,18 @@ def make_plan(
 ) -> Plan:
     """Return every step that can be made with what is at hand, checked without a model.
 
-    `common` are the fields that all requests have. What cannot be made is left out, with the reason
-    that its own command would give.
+    `common` are the fields that all requests have. Raises UsageError where there is no step, and
+    what the commands of the steps raise for a wrong option or file.
     """
     chosen = merge_tables(QUICK_OPTIONS if quick else {}, options or {})
     left_out = dict(_left_out(material, quick=quick))
     steps: dict[str, AuditRequest] = {}
     for request in _requests(material, _Fields(common, chosen), commitment, quick=quick):
-        name = STEPS[type(request)]
-        try:
-            PIPELINES[type(request)].check(request)
-        except UsageError as error:
-            left_out[name] = str(error)
-        else:
-            steps[name] = request
+        PIPELINES[type(request)].check(request)
+        steps[STEPS[type(request)]] = request
     if not steps:
         raise UsageError(
-            f"Nothing can be asked of this model: {' '.join(left_out.values()) or 'no documents.'}"
+            "Nothing can be asked of this model with what is at hand: name --prefixes."
         )
     return Plan(
         steps=steps, attribution=_attribution(material, common, left_out), left_out=left_out
@@ -143,7 +140,7 @@ def _requests(
             protocol=Protocol(sample=SAMPLE),
             shorter=True,
         )
-    if material.canaries:
+    if material.canaries and not material.audited.deployment:
         yield ExposureRequest(
             **fields.of_adapter(), canaries=material.canaries, commitment=commitment
         )
@@ -191,11 +188,14 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
         yield "pairs", "the documents of fewer than two clients are at hand"
         yield "memorization", "the documents of fewer than two clients are at hand"
     elif material.audited.deployment:
-        yield "pairs", "the federation answers through a defence"
+        yield "pairs", f"{DEFENDED}: --round N audits the global adapter"
+        yield "memorization", f"{DEFENDED}: --round N audits the global adapter"
     elif quick:
         yield "pairs", "left out by --quick"
         yield "memorization", "left out by --quick"
     if not material.canaries:
         yield "canaries", "there is no file of canaries: name one with --canaries"
+    elif material.audited.deployment:
+        yield "canaries", f"{DEFENDED}: --round N measures the global adapter"
     if not material.marks:
         yield "attribution", "there is no file of watermarks: name one with --watermark"

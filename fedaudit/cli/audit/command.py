@@ -171,7 +171,7 @@ def _print_plan(material: "Material", plan: "Plan", request: "AssessmentRequest"
     from fedaudit.assessment.cost import corpora, cost_of
     from fedaudit.assessment.speed import try_speed
     from fedaudit.audit import pipeline
-    from fedaudit.cli.audit.plan_text import plan_lines
+    from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
     files = corpora(material.audited, request.template)
     costs = {name: cost_of(step, files) for name, step in plan.steps.items()}
@@ -183,15 +183,8 @@ def _print_plan(material: "Material", plan: "Plan", request: "AssessmentRequest"
         tried = Target(name="tuned", adapter=str(adapter) if adapter else None)
         plain = not material.audited.deployment
         speed = try_speed(engine, tried if plain else Target(name="base"), documents)
-    for line in plan_lines(material, plan, costs, speed):
-        print(_shown(line))
+    print_lines(plan_lines(material, plan, costs, speed))
     return 0
-
-
-def _shown(line: str) -> str:
-    from fedaudit.report.redaction import make_visible
-
-    return make_visible(line)
 
 
 def _run(

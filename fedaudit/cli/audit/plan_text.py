@@ -1,7 +1,10 @@
 """The plan of an audit in words, for a terminal."""
 
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
+
+from fedaudit.cli.console import WIDTH
 
 if TYPE_CHECKING:
     from fedaudit.assessment.cost import Cost
@@ -42,6 +45,15 @@ def plan_lines(
         yield ""
     yield "What this cannot show"
     yield from (f"  {line}" for line in CANNOT)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines at 80 columns; what is wrapped stands further in than what it belongs to."""
+    from fedaudit.report.redaction import make_visible
+
+    for line in map(make_visible, lines):
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        print(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def duration(seconds: float) -> str:

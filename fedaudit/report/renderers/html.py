@@ -11,7 +11,7 @@ from fedaudit.report.number_format import format_measurement
 from fedaudit.report.pii_categories import relevant_clauses
 from fedaudit.report.query import SETS, SOURCES, Row
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.tables import grouping, memorization, overview
+from fedaudit.report.tables import assessment, grouping, memorization, overview
 from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.tables.cross_client import charted_report, without_pairs
 from fedaudit.report.tables.extraction import budget, verbatim
@@ -85,6 +85,8 @@ def _content(report: Row) -> dict[str, Any]:
         "answer": summary.verdict_sentence(report, checked),
         "reasons": summary.verdict_reasons(report),
         "audited": summary.audited_facts(report),
+        "declared": assessment.context_facts(report),
+        "covered": [*assessment.coverage(report), *assessment.judged(report)],
         "tried": attack_summaries(report),
         "charts": charts(report),
         "sweeps": budget.figures(report),

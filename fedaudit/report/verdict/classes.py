@@ -20,11 +20,16 @@ _METRICS = {
 
 
 def class_of(row: Measurement) -> str:
-    """Return the class of attacks that a row is a result of; "" for none, such as utility."""
+    """Return the class of attacks that a row is a result of; "" for none, such as utility.
+
+    Coverage of whole records, which have no set of strings, is regurgitation.
+    """
     if row.kind in _KINDS:
         return _KINDS[row.kind]
     if row.metric == "inference_accuracy":
         return "attribute_inference"
     if row.kind != "extraction":
         return ""
-    return "regurgitation" if "threshold" in row.scope else _METRICS.get(row.metric, "")
+    whole = "threshold" in row.scope or ("records" in row.scope and "set" not in row.scope)
+    found = _METRICS.get(row.metric, "")
+    return "regurgitation" if found and whole else found
