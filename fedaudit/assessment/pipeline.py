@@ -12,6 +12,7 @@ from fedaudit.assessment.attribution_step import AttributedFile, attribute
 from fedaudit.assessment.coverage import coverage
 from fedaudit.assessment.request import AssessmentRequest
 from fedaudit.attribution import pipeline as attribution
+from fedaudit.audit import access
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint, run_id
 from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults
@@ -31,7 +32,7 @@ def check(request: AssessmentRequest) -> AuditTarget:
     return targets[0]
 
 
-def fingerprint(request: AssessmentRequest, _audited: AuditTarget) -> RunFingerprint:
+def fingerprint(request: AssessmentRequest, audited: AuditTarget) -> RunFingerprint:
     """Return what an audit is known by: the fingerprints of its steps, and what judges them."""
     steps = {
         name: compute_fingerprint(step, PIPELINES[type(step)].check(step))
@@ -41,7 +42,6 @@ def fingerprint(request: AssessmentRequest, _audited: AuditTarget) -> RunFingerp
     facts = {
         f"{name}.{key}": value for name, one in steps.items() for key, value in one.facts.items()
     }
-    first = next(iter(steps.values()))
     return RunFingerprint(
         run=run_id({**{name: one.run for name, one in steps.items()}, **judged}),
         settings={
@@ -52,7 +52,7 @@ def fingerprint(request: AssessmentRequest, _audited: AuditTarget) -> RunFingerp
             **judged,
         },
         facts={**facts, "policy": str(judged["policy"])},
-        adapter_sha256=first.adapter_sha256,
+        adapter_sha256=access.fingerprint(audited),
     )
 
 
