@@ -51,7 +51,7 @@ def judged(report: Row) -> list[Table]:
     table = Table(
         title=f"Judged under the policy {policy.get('name', '')}",
         columns=("status", "what", "measured [95 %]", "limit"),
-        rows=tuple((one["status"], _what(one), _measured(one), one["limit"]) for one in some),
+        rows=tuple((one["status"], judged_name(one), _measured(one), one["limit"]) for one in some),
         notes=(str(policy["description"]),) if policy.get("description") else (),
     )
     return [shorten(table, MOST_JUDGED)]
@@ -74,7 +74,8 @@ def _detail(one: Row) -> str:
     return "; ".join(filter(None, (reached, one["reason"])))
 
 
-def _what(one: Row) -> str:
+def judged_name(one: Row) -> str:
+    """Return what was judged, in words without numbers that another run would change."""
     row = one["measurement"]
     if row is None:
         return str(one["rule"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
-from fedaudit.report.verdict.policy import RULE, verdict
+from fedaudit.report.verdict.policy import RULE, judge, verdict
 
 Row = Mapping[str, Any]
 
@@ -64,6 +64,15 @@ def stated_policy(report: Row) -> Policy:
     """Return the policy that a report's verdict was made under; InputError for one that is none."""
     table = report["verdict"].get("policy")
     return DEFAULT if table is None else policy_of(table, "verdict.policy")
+
+
+def judgements(report: Row) -> list[Row]:
+    """Return all judgements of a report as it holds them, or made again where it holds none."""
+    stated = report["verdict"].get("judgements")
+    if stated is not None:
+        return list(stated)
+    found = judge(*judged_rows(report), stated_policy(report)).judgements
+    return [one.table() for one in found]
 
 
 def judged_rows(report: Row) -> tuple[list[Measurement], list[Finding]]:
