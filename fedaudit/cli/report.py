@@ -56,12 +56,12 @@ def _shown(path: Path, format_: str, out: Path | None) -> int:
     from fedaudit.api.errors import unknown_name_error
     from fedaudit.cli.console import print_note, print_report
     from fedaudit.report import document
-    from fedaudit.report.renderers import html, junit, markdown, rows, sarif
+    from fedaudit.report.renderers import csv_table, html, junit, markdown, sarif
     from fedaudit.report.verdict import recheck
     from fedaudit.system.files import atomic_text
 
     forms = {"html": html.render, "json": document.dumps, "markdown": markdown.render}
-    forms |= {"sarif": sarif.render, "junit": junit.render, "csv": rows.render}
+    forms |= {"sarif": sarif.render, "junit": junit.render, "csv": csv_table.render}
     if format_ not in {"terminal", *forms}:
         raise unknown_name_error("report format", format_, {"terminal", *forms})
     found = document.read(path)

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from fedaudit.report.renderers import junit, rows, sarif
+from fedaudit.report.renderers import csv_table, junit, sarif
 from fedaudit.report.verdict.criteria import Policy
 
 TEXT = {"type": "string", "minLength": 1}
@@ -195,7 +195,7 @@ def test_a_report_without_a_policy_is_judged_by_the_default():
 
 
 def table(report):
-    return list(csv.DictReader(io.StringIO(rows.render(report))))
+    return list(csv.DictReader(io.StringIO(csv_table.render(report))))
 
 
 def test_csv_has_every_measurement_and_every_part_of_a_scope():
@@ -217,7 +217,7 @@ def test_csv_computes_nothing(text):
     assert line["value"] == str(1 / 9)
 
 
-@pytest.mark.parametrize("render", [sarif.render, junit.render, rows.render])
+@pytest.mark.parametrize("render", [sarif.render, junit.render, csv_table.render])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_is_only_text(render, name):
     text = render(hostile(HOSTILE[name]).to_json())
@@ -228,6 +228,6 @@ def test_hostile_text_is_only_text(render, name):
         json.loads(text)
 
 
-@pytest.mark.parametrize("render", [sarif.render, junit.render, rows.render])
+@pytest.mark.parametrize("render", [sarif.render, junit.render, csv_table.render])
 def test_leaks_are_masked_in_every_form(render):
     assert "Ann Example" not in render(judged())
