@@ -4,12 +4,18 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import fake_audit
+import handmade
 import pytest
 from command import Command
 
+from fedaudit.assessment import plan
+from fedaudit.attribution.owner.worker_pool import Machine
+from fedaudit.federation import manifest
 from fedaudit.report.document import validate
 from fedaudit.report.verdict.recheck import recheck
 
@@ -172,3 +178,59 @@ def test_a_mistake_is_one_line(here, run, words, code, says):
 
 def test_a_model_without_documents_says_what_to_name(here, run):
     run.refused(2, "audit", "fedaudit-nano", "--adapter", "lora", says="--prefixes")
+
+
+@pytest.fixture
+def marked(here, monkeypatch):
+    """Return a federation with documents, of whose clients c1 trained on marked ones."""
+    made = handmade.write(here / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
+    [mark] = handmade.marks(made.path / "owner/watermark.json")
+    handmade.reading(monkeypatch, mark)
+    monkeypatch.setattr(plan, "Machine", partial(Machine, workers=1))
+    found = manifest.read(made.path)
+    (made.path / "data").mkdir()
+    named = []
+    for number, one in enumerate(found.clients):
+        lines = [json.dumps(document) + "\n" for document in fake_audit.corpus(number % 2)]
+        (made.path / f"data/{one.id}.jsonl").write_text("".join(lines))
+        named.append(replace(one, data=f"data/{one.id}.jsonl"))
+    manifest.write(replace(found, clients=tuple(named)), made.path)
+    return made.path
+
+
+def test_marks_in_a_federation_are_attributed_in_the_same_report(marked, run):
+    done = run("audit", "fed", "--quick", *SMALL[:4], "--device", "cpu", "--out", "out", "--quiet")
+    assert done.code == 1, done.err
+    found = report()
+    assert {row["kind"] for row in found["measurements"]} >= {"extraction", "attribution"}
+    [flagged] = [one for one in found["verdict"]["judgements"] if one["rule"] == "attribution"]
+    assert flagged["status"] == "fail"
+    assert "c1" in flagged["reason"]
+    assert flagged["measurement"]["metric"] == "stouffer_z"
+    assert any(one["label"] == "WATERMARK" for one in found["findings"])
+    assert any(file["path"].endswith("watermark.json") for file in found["data"])
+    assert {one["class"]: one["status"] for one in found["coverage"]}["inversion"] == "not_run"
+    assert recheck(found).holds
+
+
+def test_a_policy_may_leave_flags_unjudged(marked, run):
+    words = ("--quick", *SMALL[:4], "--device", "cpu", "--quiet", "--policy", "research")
+    run("audit", "fed", *words, "--out", "out")
+    assert "attribution" not in {one["rule"] for one in report()["verdict"]["judgements"]}
+    assert any(row["kind"] == "attribution" for row in report()["measurements"])
+
+
+def test_every_pair_and_memorization_are_part_of_a_whole_audit(marked, run):
+    (marked / "owner/watermark.json").unlink()
+    done = run("audit", "fed", *SMALL, "--out", "out", "--quiet")
+    assert done.code in (1, 7), done.err
+    pairs = {
+        (row["scope"]["attacker"], row["scope"]["victim"])
+        for row in report()["measurements"]
+        if row["plugin"] == "contextual" and "attacker" in row["scope"]
+    }
+    assert len(pairs) == 7 * 6
+    ids = [one["id"] for one in report()["findings"]]
+    assert len(set(ids)) == len(ids)
+    steps = report()["run"]["config"]["steps"]
+    assert list(steps) == ["extraction", "inference", "memorization", "pairs"]  # sorted in the file
