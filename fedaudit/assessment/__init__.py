@@ -5,6 +5,7 @@
 * `cost`: What each step of an audit asks, before anything is asked.
 * `coverage`: Which classes of attacks an audit ran, and why not the others.
 * `discovery`: What is at hand for an audit: documents, held-out records, canaries, marks.
+* `library`: The audit of everything from Python: the same as the command, with a report in return.
 * `pipeline`: All steps of an audit on one loaded model, with one journal and one report.
 * `plan`: What an audit will do, what it leaves out, and why.
 * `policy_file`: Policies: built in, or a TOML file.

@@ -1,7 +1,7 @@
 """The options of fedaudit audit, and the audit that they ask for."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,9 +26,7 @@ from fedaudit.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from fedaudit.assessment.discovery import Material
-    from fedaudit.assessment.plan import Plan
-    from fedaudit.assessment.request import AssessmentRequest
+    from fedaudit.assessment.library import PreparedAudit
 
 
 def audit(
@@ -107,65 +105,40 @@ def audit(
     The verdict follows from the measurements under a policy; the report says which classes of
     attacks were run, and why not the others. Exit code: 0 pass, 1 fail, 7 inconclusive.
     """
-    from fedaudit.assessment.context import ReleaseContext
-    from fedaudit.assessment.discovery import discover
-    from fedaudit.assessment.plan import make_plan
-    from fedaudit.assessment.policy_file import read_policy
-    from fedaudit.assessment.request import AssessmentRequest
+    from fedaudit.assessment.library import prepare
     from fedaudit.cli.audit_runner import plugin_tables
 
-    limits = read_policy(policy)
-    declared = ReleaseContext(
-        release=release, positions=tuple(position or ()), declared_by=declared_by
-    )
-    material = discover(
+    prepared = prepare(
         target,
-        adapter,
-        round_,
-        client=client,
+        adapter=adapter,
         prefixes=prefixes,
         victim=victim,
         held_out=held_out,
         canaries=canaries,
-        marks=watermark,
-    )
-    common: dict[str, Any] = {
-        "target": _target(target, material),
-        "adapter": adapter,
-        "round": round_,
-        "client": client or material.audited.deployment or None,
-        "detector": detector,
-        "template": template,
-        "seed": seed or 0,
-        "batch_size": batch_size,
-        "device": device,
-        "dtype": dtype,
-        "engine": engine,
-    }
-    plan = make_plan(
-        material, common, options=plugin_tables(set_), commitment=commitment, quick=quick
-    )
-    request = AssessmentRequest(
-        **common,
-        steps=plan.steps,
-        attribution=plan.attribution,
-        policy=limits,
-        context=declared,
-        left_out=plan.left_out,
+        commitment=commitment,
+        watermark=watermark,
+        policy=policy,
+        release=release,
+        positions=position or (),
+        declared_by=declared_by,
         quick=quick,
+        round=round_,
+        client=client,
+        options=plugin_tables(set_),
+        detector=detector,
+        template=template,
+        seed=seed or 0,
+        batch_size=batch_size,
+        device=device,
+        dtype=dtype,
+        engine=engine,
     )
     if dry_run:
-        return _print_plan(material, plan, request)
-    return _run(request, plan, out=out, json=json, reveal=reveal, resume=resume, quiet=quiet)
+        return _print_plan(prepared)
+    return _run(prepared, out=out, json=json, reveal=reveal, resume=resume, quiet=quiet)
 
 
-def _target(target: str | None, material: "Material") -> str:
-    """Return the target as it was found, so that every step has the same."""
-    federation = material.audited.federation
-    return str(federation.path) if federation and target is None else str(target)
-
-
-def _print_plan(material: "Material", plan: "Plan", request: "AssessmentRequest") -> int:
+def _print_plan(prepared: "PreparedAudit") -> int:
     """Print what would be done, with the time that it would take on this machine."""
     from fedaudit.api.records import Target
     from fedaudit.assessment.cost import corpora, cost_of
@@ -173,6 +146,7 @@ def _print_plan(material: "Material", plan: "Plan", request: "AssessmentRequest"
     from fedaudit.audit import pipeline
     from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
+    material, plan, request = prepared.material, prepared.plan, prepared.request
     files = corpora(material.audited, request.template)
     costs = {name: cost_of(step, files) for name, step in plan.steps.items()}
     documents = files.of(material.victim or material.prefixes)
@@ -188,8 +162,7 @@ def _print_plan(material: "Material", plan: "Plan", request: "AssessmentRequest"
 
 
 def _run(
-    request: "AssessmentRequest",
-    plan: "Plan",
+    prepared: "PreparedAudit",
     *,
     out: Path | None,
     json: Path | None,
@@ -198,18 +171,15 @@ def _run(
     quiet: bool,
 ) -> int:
     """Run the audit, write the report and its page, show a summary, return the exit code."""
-    from fedaudit.assessment.pipeline import AssessmentPipeline
-    from fedaudit.audit.session import AuditSession
     from fedaudit.cli.audit_runner import watching
     from fedaudit.cli.console import print_note, print_summary, verdict_code
     from fedaudit.report.renderers import html
     from fedaudit.system.files import atomic_text
 
-    session = AuditSession(
-        request, out, resume=resume, copy=json, reveal=reveal, pipeline=AssessmentPipeline
-    )
+    session = prepared.session(out, resume=resume, copy=json, reveal=reveal)
     for line in session.notes:
         print_note(line, quiet=quiet)
+    plan = prepared.plan
     steps = [*plan.steps, *(["attribution"] if plan.attribution else [])]
     print_note(f"Steps: {', '.join(steps)}; --dry-run tells more.", quiet=quiet)
     done = session.run(watching(quiet))
