@@ -56,7 +56,8 @@ def render_summary(report: Row, console: "Console") -> None:
     _pairs("Audited", summary.audited_facts(report), console)
     _pairs("Release", assessment.context_facts(report), console)
     for table in (
-        *overview.finding_tables(report, MOST_FINDINGS),
+        *overview.flagged_table(report, MOST_FINDINGS),
+        *assessment.finding_counts(report),
         *assessment.coverage(report),
         *assessment.judged(report),
     ):

@@ -1,10 +1,14 @@
 """What an audit of everything covered, for which release, and what was judged under its policy."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from fedaudit.report.number_format import number
 from fedaudit.report.query import Row
 from fedaudit.report.tables.table import NONE, Table, shorten
 
 MOST_JUDGED = 30
+LEVELS = ("high", "medium", "low", "unverified")
 ORDER = ("fail", "inconclusive", "pass")
 STATUS = {"run": "run", "not_run": "not run", "not_applicable": "does not apply"}
 NOT_DECLARED = "not declared"
@@ -42,19 +46,38 @@ def coverage(report: Row) -> list[Table]:
 
 
 def judged(report: Row) -> list[Table]:
-    """Return the table of all that was judged, the worst first, each with its limit."""
+    """Return the table of all that was judged, the worst first, each with its limit.
+
+    Of what did not fail, rows of one attack that were held to one limit are one line: that of the
+    most targets, and how many there are.
+    """
     verdict = report["verdict"]
     if "judgements" not in verdict:
         return []
-    some = sorted(verdict["judgements"], key=lambda one: ORDER.index(one["status"]))
     policy = verdict["policy"]
     table = Table(
         title=f"Judged under the policy {policy.get('name', '')}",
         columns=("status", "what", "measured [95 %]", "limit"),
-        rows=tuple((one["status"], judged_name(one), _measured(one), one["limit"]) for one in some),
+        rows=tuple(map(_line, _groups(verdict["judgements"]))),
         notes=(str(policy["description"]),) if policy.get("description") else (),
     )
     return [shorten(table, MOST_JUDGED)]
+
+
+def finding_counts(report: Row) -> list[Table]:
+    """Return how many findings there are of each label and severity."""
+    counts = Counter((one["label"], one["severity"]) for one in report["findings"])
+    labels = sorted({label for label, _ in counts}, key=lambda name: (-_of(counts, name), name))
+    rows = tuple(
+        (label, *(f"{counts[label, level]:,}" if counts[label, level] else "" for level in LEVELS))
+        for label in labels
+    )
+    table = Table(title="Findings", columns=("kind", *LEVELS), rows=rows, numeric=frozenset(LEVELS))
+    return [shorten(table, MOST_JUDGED)] if rows else []
+
+
+def _of(counts: Counter[tuple[str, str]], label: str) -> int:
+    return sum(count for (name, _), count in counts.items() if name == label)
 
 
 def context_facts(report: Row) -> list[tuple[str, str]]:
@@ -67,6 +90,26 @@ def context_facts(report: Row) -> list[tuple[str, str]]:
         ("attackers", ", ".join(said["positions"]) or NOT_DECLARED),
         ("declared by", said["declared_by"] or NOT_DECLARED),
     ]
+
+
+def _groups(judgements: Sequence[Row]) -> list[list[Row]]:
+    """Return judgements that are one line, the worst first."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for place, one in enumerate(judgements):
+        row = one["measurement"] or {}
+        alike = (one["rule"], row.get("plugin"), row.get("metric"), one["limit"])
+        failed = place if one["status"] == "fail" or not row else -1
+        groups.setdefault((one["status"], failed, *alike), []).append(one)
+    return sorted(groups.values(), key=lambda some: ORDER.index(some[0]["status"]))
+
+
+def _line(some: Sequence[Row]) -> tuple[str, ...]:
+    best = max(some, key=lambda one: (one["measurement"] or {}).get("n") or 0)
+    name = judged_name(best)
+    if len(some) > 1:
+        row = best["measurement"]
+        name = f"{row['plugin']} {row['metric']}: {len(some):,} rows, of which the largest"
+    return best["status"], name, _measured(best), best["limit"]
 
 
 def _detail(one: Row) -> str:
