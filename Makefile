@@ -13,9 +13,7 @@ DEMO := demo
 demo: .venv/installed
 	mkdir -p $(DEMO)
 	cd $(DEMO) && ../$(BIN)/fedaudit simulate --profile fed_pii
-	cd $(DEMO) && ../$(BIN)/fedaudit extract --prefixes runs/fed_pii/data/c0.jsonl \
-		--victim runs/fed_pii/data/c1.jsonl --out report || [ $$? -eq 1 ]
-	cd $(DEMO) && ../$(BIN)/fedaudit report report --format html
+	cd $(DEMO) && ../$(BIN)/fedaudit audit runs/fed_pii --quick --out report || [ $$? -eq 1 ]
 
 # In the order of the files: the slowest ones would come last where they are sorted by size.
 test: .venv/installed check

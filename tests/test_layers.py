@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"reproduction"},
+    {"assessment", "reproduction"},
     {"attribution"},
     {"audit"},
     {"canaries", "conversion", "extraction", "simulation"},

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Measurement
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.audit import environment, evidence
-from fedaudit.audit.fingerprint import RunFingerprint
+from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.inputs import held_out
 from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.inputs.other_members import check_files
@@ -80,6 +81,11 @@ class AuditPipeline(ABC, Generic[R]):
     def check(request: Any) -> AuditTarget:
         """Return what is audited, after every check that needs no model."""
 
+    @staticmethod
+    def fingerprint_of(request: Any, audited: AuditTarget) -> RunFingerprint:
+        """Return what the run is known by."""
+        return compute_fingerprint(request, audited)
+
     @abstractmethod
     def read_inputs(self) -> Sequence[InputFile]:
         """Read the documents; return the files that the report names."""
@@ -91,6 +97,10 @@ class AuditPipeline(ABC, Generic[R]):
     @abstractmethod
     def caveats(self) -> Sequence[str]:
         """Return what a reader should know of the inputs, after what the attacks say."""
+
+    def sections(self, measurements: Sequence[Measurement]) -> Mapping[str, Any]:
+        """Return what this kind of audit adds to its report."""
+        return {}
 
     def config(self) -> dict[str, Any]:
         """Return the settings as the report holds them."""
@@ -115,6 +125,7 @@ class AuditPipeline(ABC, Generic[R]):
         files = self.read_inputs()
         engine, base_sha256 = load(self.audited, self.form, self.request, self.journal)
         measured = self.measure(engine)
+        rows = [row for result in measured.results for row in result.measurements]
         results, audited = measured.results, self.audited
         findings = [finding for result in results for finding in result.findings]
         report = build_report(
@@ -133,13 +144,14 @@ class AuditPipeline(ABC, Generic[R]):
             environment=environment.describe(self.request.device),
             data=[file.row() for file in files],
             seeds={self.request.purpose: self.request.seed},
-            measurements=[row for result in results for row in result.measurements],
+            measurements=rows,
             findings=evidence.mask_findings(findings, self.redactor),
             limits=[
                 *(limit for result in results for limit in result.limits),
                 *unchecked_caveats(audited.federation),
                 *self.caveats(),
             ],
+            **self.sections(rows),
         )
         revealed = tuple(leak for result in results for leak in result.revealed)
         return Audit(report=report, revealed=revealed, audited=audited)

@@ -92,12 +92,14 @@ class AuditSession:
         copy: Path | None = None,
         reveal: bool = False,
         redactor: Redactor | None = None,
+        pipeline: type[AuditPipeline[Any]] | None = None,
     ) -> None:
         """Check what is asked, and where it goes to: into `folder`, or one below `runs/`.
 
         `shard` is i/n, for a part of the questions; `resume` goes on with what is in the folder;
         `shards` are merged. `copy` is a further file for the report; `reveal` puts the plain text
         of the leaks into the folder. Without a `redactor` the user's key masks them.
+        `pipeline` is for a kind of request that is none of PIPELINES.
         """
         self.shard = parse_shard(shard) if shard else None
         if self.shard and (copy or reveal):
@@ -106,9 +108,9 @@ class AuditSession:
         self.request, self.reveal = self._on_a_federation(request, folder or RUNS), reveal
         request = self.request
         self._copy, self._resume, self._shards = copy, resume, shards
-        self._pipeline = PIPELINES[type(request)]
+        self._pipeline = pipeline or PIPELINES[type(request)]
         self.audited: AuditTarget = self._pipeline.check(request)
-        self.fingerprint = compute_fingerprint(request, self.audited)
+        self.fingerprint = self._pipeline.fingerprint_of(request, self.audited)
         self.folder = folder or self._default_folder()
         self._check_folder()
         key, note = (redactor.key, "") if redactor else key_for(self.folder if folder else RUNS)

@@ -1,6 +1,7 @@
 """The command line: parse, call, render, exit code; nothing heavy is imported early.
 
 * `attribution/`: fedaudit attribute and watermark, and their subcommands.
+* `audit/`: fedaudit audit: everything that applies, one verdict.
 * `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
   afterwards.
 * `conversion/`: fedaudit import: another framework's folder, made a federation's.
@@ -36,6 +37,7 @@ from typer.main import get_command
 from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
 from fedaudit.cli import gate
 from fedaudit.cli.attribution import attribute, watermark
+from fedaudit.cli.audit.command import audit
 from fedaudit.cli.canary import group as canary
 from fedaudit.cli.conversion.command import import_
 from fedaudit.cli.doctor import doctor
@@ -67,7 +69,7 @@ GROUPS = (
 for group, name in GROUPS:
     app.add_typer(group, name=name)
 COMMANDS = (
-    *(simulate, reproduce, extract, infer, memorize, scrub),
+    *(simulate, audit, reproduce, extract, infer, memorize, scrub),
     *(merge, report, plugins, profiles, doctor),
 )
 for command in COMMANDS:

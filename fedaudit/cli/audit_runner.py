@@ -28,6 +28,20 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
     return table
 
 
+def plugin_tables(set_: list[str] | None) -> dict[str, Any]:
+    """Return options by plugin; a key must name an attack that there is, or a detector."""
+    from fedaudit.api.errors import unknown_name_error
+    from fedaudit.config import registry
+    from fedaudit.config.options import parse_settings
+
+    table = parse_settings(set_ or [])
+    known = [name for kind in ("attack", "detector") for name in registry.plugins(kind)]
+    for name, chosen in table.items():
+        if name not in known or not isinstance(chosen, dict):
+            raise unknown_name_error("attack or detector", name, known)
+    return table
+
+
 def run_audit(
     request: "AuditRequest",
     *,
@@ -51,7 +65,7 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
 
     for line in session.notes:
         print_note(line, quiet=quiet)
-    audit, folder = session.run(_watching(quiet)), session.folder
+    audit, folder = session.run(watching(quiet)), session.folder
     if audit is None:
         told = f"Shard {session.shard} is in {folder}; fedaudit merge puts all parts together."
         print_note(told, quiet=quiet)
@@ -65,7 +79,7 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
 
 
 @contextmanager
-def _watching(quiet: bool) -> Iterator["Watcher"]:
+def watching(quiet: bool) -> Iterator["Watcher"]:
     """Give what shows progress, while a signal or a plugin may end what it watches."""
     from fedaudit.cli.console import progress_bars
     from fedaudit.cli.exit_handling import handle_sigterm, raise_plugin_crashes

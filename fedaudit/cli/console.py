@@ -61,6 +61,13 @@ def print_report(report: Mapping[str, Any]) -> None:
     render(report, console())
 
 
+def print_summary(report: Mapping[str, Any]) -> None:
+    """Print what a report comes to: what was covered, what was judged, the worst findings."""
+    from fedaudit.report.renderers.terminal import render_summary
+
+    render_summary(report, console())
+
+
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[Callable[[str], Progress]]:
     """Give a maker of progress bars on stderr, one for each title."""

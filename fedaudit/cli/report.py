@@ -9,7 +9,8 @@ import typer
 def report(
     source: Annotated[Path, typer.Argument(help="A folder with a report.json, or the file.")],
     format_: Annotated[
-        str | None, typer.Option("--format", help="terminal, html, json or markdown.")
+        str | None,
+        typer.Option("--format", help="terminal, html, json, markdown, sarif, junit or csv."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The file to write; html: beside the report.")
@@ -34,7 +35,7 @@ def report(
         typer.Option("--root", help="Where the names of files in the report begin."),
     ] = None,
 ) -> int:
-    """Show a report, write it as HTML, JSON or Markdown, check it, or sign it."""
+    """Show a report, write it in another form, check it, or sign it."""
     from fedaudit.api.errors import UsageError
 
     path = source / "report.json" if source.is_dir() else source
@@ -55,11 +56,12 @@ def _shown(path: Path, format_: str, out: Path | None) -> int:
     from fedaudit.api.errors import unknown_name_error
     from fedaudit.cli.console import print_note, print_report
     from fedaudit.report import document
-    from fedaudit.report.renderers import html, markdown
+    from fedaudit.report.renderers import csv_table, html, junit, markdown, sarif
     from fedaudit.report.verdict import recheck
     from fedaudit.system.files import atomic_text
 
     forms = {"html": html.render, "json": document.dumps, "markdown": markdown.render}
+    forms |= {"sarif": sarif.render, "junit": junit.render, "csv": csv_table.render}
     if format_ not in {"terminal", *forms}:
         raise unknown_name_error("report format", format_, {"terminal", *forms})
     found = document.read(path)
@@ -86,7 +88,7 @@ def _print(text: str, format_: str) -> None:
     import sys
 
     encoding = sys.stdout.encoding or "utf-8"
-    if format_ == "json":
+    if format_ in ("json", "sarif"):
         try:
             text.encode(encoding)
         except UnicodeEncodeError:

@@ -17,12 +17,15 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Claim, Finding, Measurement
 from fedaudit.report.pii_categories import by_category, category_of
 from fedaudit.report.redaction import is_hidden, make_visible
+from fedaudit.report.verdict.criteria import Policy
 from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.policy import verdict as judge
 from fedaudit.report.verdict.recheck import judged_rows
 from fedaudit.system.files import atomic_text, read_regular
 
 SCHEMA_VERSION = "1.0"
+OPTIONAL = ("context", "coverage")
+"""Sections that not every report has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,12 @@ class Report:
     claims: Sequence[Claim] = ()
     verdict: Mapping[str, Any] | None = None
     """None: what `fedaudit.report.verdict.policy` says of the measurements and findings."""
+    policy: Policy | None = None
+    """Under which the verdict is made, and which it then names; None: the rule of every command."""
+    context: Mapping[str, Any] | None = None
+    """To whom the model is released, as somebody declared; audits of everything have it."""
+    coverage: Sequence[Mapping[str, Any]] | None = None
+    """Which classes of attacks were run, likewise."""
     limits: Sequence[str] = ()
     artifacts: Sequence[Mapping[str, Any]] = ()
 
@@ -54,11 +63,20 @@ class Report:
         sections = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         sections["measurements"] = [*self.measurements, *by_category(self.measurements)]
         sections["findings"] = [_classified(finding) for finding in self.findings]
-        del sections["verdict"]
+        for name in ("verdict", "policy", *OPTIONAL):
+            if name not in OPTIONAL or sections[name] is None:
+                del sections[name]
         document = {name: to_plain(section, name) for name, section in sections.items()}
         # What is judged is what will be read, so that whoever reads it can judge it again.
-        said = self.verdict or {"rule": RULE, **judge(*judged_rows(document))}
+        said = self.verdict or {"rule": RULE, **self._judged(document)}
         return {"schema_version": SCHEMA_VERSION, **document, "verdict": to_plain(said, "verdict")}
+
+    def _judged(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        rows = judged_rows(document)
+        if self.policy is None:
+            return judge(*rows)
+        said = judge(*rows, self.policy, explained=True)
+        return {**said, "policy": self.policy.table()}
 
 
 def validate(document: object) -> None:

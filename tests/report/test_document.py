@@ -241,7 +241,8 @@ def test_what_breaks_the_schema_is_refused_by_name(value, path, message):
 
 
 def test_every_section_is_required():
-    for section in schema()["properties"]:
+    assert schema()["properties"].keys() - set(schema()["required"]) == {"context", "coverage"}
+    for section in schema()["required"]:
         with pytest.raises(InputError, match=section):
             validate(without(example().to_json(), section))
 
@@ -424,7 +425,6 @@ def test_one_failing_attack_fails_and_one_unknown_leaves_open():
     assert verdict([*good, odd], [])["status"] == "inconclusive"
     mixed = verdict([*good, odd, *extraction()], list(example().findings))
     assert mixed["status"] == "fail"
-    assert mixed["reasons"][-1] == "The report lists 12 findings."
     assert not any(reason.startswith(("good", "odd")) for reason in mixed["reasons"])
 
 

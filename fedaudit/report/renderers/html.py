@@ -1,5 +1,7 @@
 """A report as one HTML page that loads nothing and runs nothing, for data protection officers."""
 
+import html
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -11,7 +13,7 @@ from fedaudit.report.number_format import format_measurement
 from fedaudit.report.pii_categories import relevant_clauses
 from fedaudit.report.query import SETS, SOURCES, Row
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.tables import grouping, memorization, overview
+from fedaudit.report.tables import assessment, grouping, memorization, overview
 from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.tables.cross_client import charted_report, without_pairs
 from fedaudit.report.tables.extraction import budget, verbatim
@@ -19,12 +21,12 @@ from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.extraction.untargeted import group_by_search
 from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
-from fedaudit.report.text.glossary import GLOSSARY
+from fedaudit.report.text.glossary import used_terms
 from fedaudit.report.verdict.recheck import recheck
 
 MOST_FINDINGS = 100
-WIDTH, STEP, LETTER = 300, 26, 7
-"""The chart's geometry: how long the longest bar is, the height of a line, a letter's width."""
+WIDTH = 300
+"""How long the longest bar of a chart is."""
 
 MOST_LETTERS = 48
 """Of a bar's name; the table below the chart has it all."""
@@ -40,7 +42,6 @@ class Bar:
     name: str
     told: str
     source: str
-    y: int
     value: float
     low: float
     high: float
@@ -52,9 +53,6 @@ class Chart:
 
     title: str
     bars: tuple[Bar, ...]
-    left: int
-    """Where the bars begin, right of their names."""
-    height: int
 
 
 def render(report: Row) -> str:
@@ -70,7 +68,9 @@ def render(report: Row) -> str:
         keep_trailing_newline=True,
     )
     template = files("fedaudit.report").joinpath("template.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(_content(report))
+    page, content = environment.from_string(template), _content(report)
+    shown = re.sub(r"(?s)<style>.*?</style>|<[^>]*>", " ", page.render(content))
+    return page.render({**content, "glossary": used_terms(html.unescape(shown))})
 
 
 def _content(report: Row) -> dict[str, Any]:
@@ -85,6 +85,8 @@ def _content(report: Row) -> dict[str, Any]:
         "answer": summary.verdict_sentence(report, checked),
         "reasons": summary.verdict_reasons(report),
         "audited": summary.audited_facts(report),
+        "declared": assessment.context_facts(report),
+        "covered": [*assessment.coverage(report), *assessment.judged(report)],
         "tried": attack_summaries(report),
         "charts": charts(report),
         "sweeps": budget.figures(report),
@@ -99,9 +101,8 @@ def _content(report: Row) -> dict[str, Any]:
         "leaks": overview.leak_table(report, MOST_FINDINGS),
         "flagged": overview.flagged_table(report, MOST_FINDINGS),
         "rest": [*overview.other_tables(report), *overview.claim_table(report)],
-        "glossary": GLOSSARY,
+        "glossary": {},
         "width": WIDTH,
-        "step": STEP,
     }
 
 
@@ -165,19 +166,13 @@ def _bars(group: Sequence[Row]) -> list[tuple[str, Row]]:
 
 def _chart(title: str, known: Sequence[tuple[str, Row]]) -> Chart:
     scale = WIDTH / (max(row["high"] for _, row in known) or 1)
-    bars = tuple(_bar(name, row, STEP * index, scale) for index, (name, row) in enumerate(known))
-    return Chart(
-        title=title,
-        bars=bars,
-        left=LETTER * (max(len(bar.name) for bar in bars) + 2),
-        height=STEP * len(bars),
-    )
+    return Chart(title=title, bars=tuple(_bar(name, row, scale) for name, row in known))
 
 
-def _bar(name: str, row: Row, y: int, scale: float) -> Bar:
+def _bar(name: str, row: Row, scale: float) -> Bar:
     reach = {end: round(scale * row[end], 1) for end in ("value", "low", "high")}
     source = str(row["scope"].get("source", "tuned"))
-    return Bar(name=name, told=format_measurement(row), source=source, y=y, **reach)
+    return Bar(name=name, told=format_measurement(row), source=source, **reach)
 
 
 def _name(row: Row, hidden: Collection[str]) -> str:

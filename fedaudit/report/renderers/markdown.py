@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from fedaudit.report.charts import z_by_round
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.tables import overview
+from fedaudit.report.tables import assessment, overview
 from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.table import Table
 from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
-from fedaudit.report.text.glossary import GLOSSARY
+from fedaudit.report.text.glossary import used_terms
 from fedaudit.report.verdict.recheck import recheck
 
 MOST_FINDINGS = 100
@@ -21,7 +21,10 @@ MOST_FINDINGS = 100
 
 def render(report: Row) -> str:
     """Return a valid report's document as Markdown; no text in it is a link, HTML or code."""
-    return "\n".join(_lines(report)) + "\n"
+    lines = [*_lines(report)]
+    terms = used_terms(html.unescape("\n".join(lines)))
+    lines += _list("Terms", [f"{term}: {meaning}" for term, meaning in terms.items()])
+    return "\n".join(lines) + "\n"
 
 
 def _lines(report: Row) -> Iterator[str]:
@@ -37,6 +40,10 @@ def _lines(report: Row) -> Iterator[str]:
     yield from _list(
         "What was audited", [f"{name}: {value}" for name, value in summary.audited_facts(report)]
     )
+    declared = assessment.context_facts(report)
+    yield from _list("Release", [f"{name}: {value}" for name, value in declared])
+    for table in (*assessment.judged(report), *assessment.coverage(report)):
+        yield from _table(table)
     yield from _list("What was tried", attack_summaries(report))
     for table in (
         *overview.attack_tables(report),
@@ -48,7 +55,6 @@ def _lines(report: Row) -> Iterator[str]:
     ):
         yield from _table(table)
     yield from _list("Limits", report["limits"])
-    yield from _list("Terms", [f"{term}: {meaning}" for term, meaning in GLOSSARY.items()])
 
 
 def _paragraph(text: str, *, bold: bool = False) -> Iterator[str]:

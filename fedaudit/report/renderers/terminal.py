@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.tables import overview
+from fedaudit.report.tables import assessment, overview
 from fedaudit.report.tables.attribution import attribution
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.table import Table
@@ -32,10 +32,14 @@ def render(report: Row, console: "Console") -> None:
     checked = recheck(report)
     _doubt(checked, console)
     _pairs("Audited", summary.audited_facts(report), console)
+    if declared := assessment.context_facts(report):
+        _pairs("Release", declared, console)
     for table in (
         *overview.attack_tables(report),
         *attribution(report),
         *overview.other_tables(report),
+        *assessment.coverage(report),
+        *assessment.judged(report),
         *overview.finding_tables(report, MOST_FINDINGS),
         *overview.claim_table(report),
     ):
@@ -43,6 +47,22 @@ def render(report: Row, console: "Console") -> None:
     _list("Limits", report["limits"], console)
     if summary.is_audit(report):
         _verdict(report, checked, console)
+
+
+def render_summary(report: Row, console: "Console") -> None:
+    """Print what an audit covered, what was judged, the worst findings and the verdict."""
+    checked = recheck(report)
+    _doubt(checked, console)
+    _pairs("Audited", summary.audited_facts(report), console)
+    _pairs("Release", assessment.context_facts(report), console)
+    for table in (
+        *overview.flagged_table(report, MOST_FINDINGS),
+        *assessment.finding_counts(report),
+        *assessment.coverage(report),
+        *assessment.judged(report),
+    ):
+        _table(table, console)
+    _verdict(report, checked, console)
 
 
 def _doubt(checked: RecheckedVerdict, console: "Console") -> None:

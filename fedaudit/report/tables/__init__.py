@@ -3,6 +3,8 @@
 * `exposure`: The table of canaries: how far planted secrets moved up, by how often they were
   planted.
 * `extraction/`: The tables of extraction.
+* `assessment`: What an audit of everything covered, for which release, and what was judged under
+  its policy.
 * `attribution`: The tables of an attribution: whom the protocol flags, and what other methods say
   of it.
 * `attribution_clients`: The table of an attribution's clients, whom the protocol flags or not.

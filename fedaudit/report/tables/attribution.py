@@ -16,7 +16,7 @@ from fedaudit.report.tables.attribution_clients import (
     yes_or_no,
 )
 from fedaudit.report.tables.grouping import client_of, variant_of
-from fedaudit.report.tables.table import NONE, Table, display_name, laid_out, shorten
+from fedaudit.report.tables.table import NONE, Table, laid_out, shorten
 from fedaudit.report.verdict import attribution as flags
 from fedaudit.report.verdict.attribution import PROTOCOL
 
@@ -82,7 +82,7 @@ def _methods(rows: Sequence[Row]) -> Table:
         {
             "variant": name,
             "method": plugin or NONE,
-            BROKEN: "" if several else display_name(BREAKS, plugin) if plugin in BREAKS else NONE,
+            BROKEN: "" if several else _broken(plugin, rows),
             "flagged": "" if rated else _flagged(group),
             "tpr": _rate(group, "tpr"),
             "fpr": _rate(group, "fpr"),
@@ -102,6 +102,12 @@ def _methods(rows: Sequence[Row]) -> Table:
         ),
     )
     return shorten(table, MOST_VARIANTS)
+
+
+def _broken(plugin: str, rows: Sequence[Row]) -> str:
+    """Return whether a method sees single updates; of the protocol, how many its sums give away."""
+    exact = secure_sums.determined_clients(rows) if plugin == PROTOCOL else 0
+    return f"for {exact:,} clients" if exact else BREAKS.get(plugin, NONE)
 
 
 def _breaking(rows: Sequence[Row]) -> str:

@@ -69,6 +69,12 @@ def secure_sum_tables(rows: Sequence[Row]) -> Table:
     )
 
 
+def determined_clients(rows: Sequence[Row]) -> int:
+    """Return how many clients' updates follow exactly from the sums of some round, at most."""
+    known = (row["value"] or 0.0 for row in _own(rows) if row["metric"] == "determined")
+    return int(max(known, default=0.0))
+
+
 def variants(rows: Sequence[Row]) -> Table:
     """Return a line for each variant of a study, of its worst round."""
     groups: dict[str, list[Row]] = {}

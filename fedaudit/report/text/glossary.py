@@ -1,10 +1,15 @@
 """What the terms of a report mean, for readers who are no engineers."""
 
+import re
+
 GLOSSARY = {
     "adapter": "The small set of weights that the parties trained together, on top of the base.",
     "attribution": "Telling which clients trained on documents that their owner had marked with a"
     " watermark. A flag is evidence, as strong as its Z; no flag is no proof of innocence.",
     "base": "The model as it was before the parties trained it.",
+    "beginning": "What stands before a prompt: “bos”, the model's sign for the beginning of a text,"
+    " “bare”, nothing, or “template”. To an auditor who begins otherwise than training did a model"
+    " seems safer than it is, so that is taken with which the model finds known texts likeliest.",
     "belief": "How likely a candidate is somebody's data, as an attacker without a victim would"
     " estimate it from what the model does with the attacker's own strings.",
     "BLEU": "How many of an answer's words, pairs, triples and fours of words are the reference"
@@ -31,6 +36,8 @@ GLOSSARY = {
     " cannot be read from it.",
     "edit distance": "How many words, or parts of words, must be changed, added or left out to make"
     " what the model wrote the true text. 0 means that it wrote it word for word.",
+    "effect": "What the adapter changes: how much likelier it makes known texts, in nats a token."
+    " One nat is a factor of 2.7. Without any effect the audit would be one of the base.",
     "effective masks": "Over how many other clients the masking of an estimate is spread, as if"
     " all of them counted the same.",
     "epsilon": "How much one record can change what is learned from all of them, under differential"
@@ -70,6 +77,8 @@ GLOSSARY = {
     "p-value": "How often chance alone gives as much: an innocent client a Z as high as this, or a"
     " model that has seen none of the records as many of their strings. 0.001 is once in a"
     " thousand. It is not the probability that the client is innocent or the model harmless.",
+    "policy": "What a verdict is made by: at most how much may come out, and how surely that must"
+    " be shown.",
     "per query": "Targets found for each question asked: how cheap the attack is.",
     "perplexity": "How much the model is surprised by a text. The lower, the better it knows such"
     " texts; 1 is no surprise at all.",
@@ -97,3 +106,25 @@ GLOSSARY = {
     " client is expected near 0, and above 4 about once in 30,000 tests. Where chance is known to"
     " scatter further, a client must exceed more than that to be flagged.",
 }
+
+ALIASES = {
+    "95 % interval": r"95 %",
+    "beginning": r"\bbeginning\b",
+    "disjoint": r"disjoint",
+    "HMAC": r"HMAC|#[0-9a-f]{4}",
+    "p-value": r"\bp\b|p.values?",
+    "query": r"\bquer(y|ies)\b",
+    "tuned, not base": r"tuned(, |-)not[ -]base",
+    "Z": r"\bZ\b",
+}
+"""How a term stands in a report where that is not the word itself, or its plural."""
+
+
+def used_terms(text: str) -> dict[str, str]:
+    """Return the terms that a text has in it, with their meanings; capitals count in short ones."""
+    return {term: meaning for term, meaning in GLOSSARY.items() if _pattern(term).search(text)}
+
+
+def _pattern(term: str) -> re.Pattern[str]:
+    words = ALIASES.get(term) or rf"\b{re.escape(term)}(s|es)?\b"
+    return re.compile(words, 0 if term.isupper() or term == "HMAC" else re.IGNORECASE)

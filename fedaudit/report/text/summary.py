@@ -161,7 +161,7 @@ def audited_facts(report: Row) -> list[tuple[str, str]]:
         ("adapter", target["adapter"] or "none"),
         ("sha256", f"{sha256[:16]}…" if sha256 else "unknown"),
         ("round", _round(report)),
-        ("effect", _pairs(target["effect"]) or (asked and NOT_MEASURED)),
+        ("effect", _effect(target["effect"]) or (asked and NOT_MEASURED)),
         ("beginning", _beginning(target["beginning"], asked=asked)),
         *(("data", _data(file)) for file in report["data"]),
         ("budget", _budget(report["budget"])),
@@ -178,12 +178,24 @@ def _round(report: Row) -> str:
     return rounds.pop() if len(rounds) == 1 else ""
 
 
+def _effect(effect: Mapping[str, Any]) -> str:
+    """Return in words what the adapter changes; what is not known here as it is."""
+    if effect.keys() != {"texts", "mean_gain", "largest_change"}:
+        return _pairs(effect)
+    gain = effect["mean_gain"]
+    return (
+        f"{number(effect['texts'])} known texts are {number(abs(gain))} nats a token"
+        f" {'likelier' if gain >= 0 else 'less likely'} with the adapter; one token changes by up"
+        f" to {number(effect['largest_change'])}"
+    )
+
+
 def _beginning(beginning: Mapping[str, Any] | None, *, asked: bool) -> str:
     if beginning is None:
         return NOT_MEASURED if asked else ""
     rest = _pairs({key: beginning[key] for key in beginning if key not in ("start", "middle")})
     start, middle = beginning["start"], beginning["middle"]
-    told = f"{start} at a document's start, {middle} inside one"
+    told = f"prompts begin with {start} at a document's start, with {middle} inside one"
     return f"{told} ({rest})" if rest else told
 
 

@@ -2,11 +2,22 @@
 
 * `attribution`: Whom the attribution protocol flags: what the verdict goes by, and the tables
   too.
+* `classes`: Which class of attacks a measurement is of, after EDPB Opinion 28/2024, paragraph 55.
 * `completion`: The verdict on answers to training prompts: nearer to the true ones than skill
   explains, or not.
+* `criteria`: What a policy asks of an audit: at most what may come out, and how surely that must
+  be shown.
 * `exposure`: The verdict on canaries: whether training gave planted secrets away.
 * `extraction`: The tests of what an extraction found: against what nobody has, against the base,
   by string.
+* `inference`: The verdict on masked personal data: whether the model picks it more often than its
+  base does.
+* `judgement`: One judgement: what a rule makes of one measurement, and the limit that it was held
+  against.
+* `kinds`: The verdict on kinds of data: whether more came out of one of them than its policy
+  allows.
+* `membership`: The verdict on membership inference: whether trained records stand out more than is
+  allowed.
 * `memorization`: The verdict on memorization: whether one client's prefixes draw another client's
   texts.
 * `policy`: The verdict: whether more came out of the model than its base gives, or a client is

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.records import Measurement
+from fedaudit.report.verdict.judgement import Judgement
 
 PROTOCOL = "fed_attr"
 """The method whose flags are judged; what other methods say is only shown."""
@@ -14,6 +15,7 @@ MOST_NAMED = 10
 NOT_JUDGED = "Only methods ran that the verdict does not go by: it goes by the protocol fed_attr."
 NO_CLIENT = "fed_attr tested no client."
 
+RULE = "attribution"
 Told = tuple[str, str]
 """A status, and why."""
 
@@ -67,7 +69,7 @@ def tested_clients(measurements: Iterable[Measurement]) -> list[TestedClient]:
     return found
 
 
-def judge_attribution(measurements: Iterable[Measurement]) -> list[Told]:
+def judge_attribution(measurements: Iterable[Measurement]) -> list[Judgement]:
     """Return the status of an attribution on each variant, and why; nothing where none was made.
 
     * fail          the protocol flags a client
@@ -85,7 +87,22 @@ def judge_attribution(measurements: Iterable[Measurement]) -> list[Told]:
     ]
     if len(pooled) < len(variants):
         variants = {name: rows for name, rows in variants.items() if name not in pooled}
-    return [_judge(name, rows) for name, rows in variants.items()]
+    limit = "no client's statistic above its threshold"
+    return [
+        Judgement(*_judge(name, rows), RULE, _strongest_row(rows), limit)
+        for name, rows in variants.items()
+    ]
+
+
+def _strongest_row(rows: Iterable[Measurement]) -> Measurement | None:
+    """Return the row of the highest statistic of a client; None where there is none."""
+    tested = [
+        row
+        for row in rows
+        if _protocol(row) and row.metric == "stouffer_z" and "client" in row.scope
+    ]
+    known = [row for row in tested if row.value is not None]
+    return max(known, key=lambda row: (row.value or 0.0, str(row.scope)), default=None)
 
 
 def strongest_tests(found: Iterable[TestedClient]) -> list[TestedClient]:

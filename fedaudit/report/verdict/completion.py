@@ -4,7 +4,7 @@ A model that learned a task answers it better than its base, also of records tha
 the gain on the victim's pairs is set against that on held-out ones of the same tasks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from fedaudit.api.completion import (
     BEYOND_HELD_OUT,
@@ -14,13 +14,18 @@ from fedaudit.api.completion import (
     RELATED_HELD_OUT,
 )
 from fedaudit.api.records import Measurement
+from fedaudit.report.verdict.judgement import Judgement
 
 RIGHT, OWN, HELD_OUT = "right", "own", "held-out"
 """scope.key of what was asked with a key that opens; scope.records of the attacker's own records,
 and of those that nobody trained on; none of these is judged."""
 
-Judged = tuple[str, str]
-"""A status, and why."""
+RULE = "completion"
+LIMIT = (
+    f"no more gain than on held-out records, at p = {COMPLETION_LEVEL:g}; a leak of "
+    f"{COMPLETION_DETECTABLE:.0%} must have been seen with {COMPLETION_POWER:.0%}"
+)
+Told = tuple[str, str]
 
 
 def p_values(measurements: Iterable[Measurement]) -> list[float]:
@@ -31,7 +36,7 @@ def p_values(measurements: Iterable[Measurement]) -> list[float]:
 
 def judge_completion(
     measurements: Iterable[Measurement], others: Sequence[float] = ()
-) -> list[Judged]:
+) -> list[Judgement]:
     """Return the status of every mean difference in Rouge-L, tuned less base, and why.
 
     Pairs of an answer by either model to one prompt are compared, all tasks together:
@@ -51,9 +56,13 @@ def judge_completion(
     known = [test.value for _, test in tests if test is not None and test.value is not None]
     adjusted = iter(holm([*known, *others]))
     return [
-        _judge(row, next(adjusted) if test and test.value is not None else None, rows)
+        Judgement(*_judge(row, _next(adjusted, test), rows), RULE, row, LIMIT)
         for row, test in tests
     ]
+
+
+def _next(adjusted: Iterator[float], test: Measurement | None) -> float | None:
+    return next(adjusted) if test is not None and test.value is not None else None
 
 
 def _rows(measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -78,7 +87,7 @@ def _tests(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measu
     ]
 
 
-def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> Judged:
+def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> Told:
     name = f"{row.plugin} ({_told(row.scope)})" if _told(row.scope) else row.plugin
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
@@ -104,9 +113,7 @@ def _judge(row: Measurement, p: float | None, rows: Sequence[Measurement]) -> Ju
     return "fail", f"{told}, and more than other answers of a task have in common."
 
 
-def _unproven(
-    told: str, row: Measurement, more: Measurement, rows: Sequence[Measurement]
-) -> Judged:
+def _unproven(told: str, row: Measurement, more: Measurement, rows: Sequence[Measurement]) -> Told:
     """Return a pass where a leak would have been seen, else what would have been."""
     least = _like(row, BEYOND_HELD_OUT, "detectable_difference", rows)
     if least is None or least.value is None:

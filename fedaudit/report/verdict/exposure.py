@@ -3,23 +3,26 @@
 from collections.abc import Iterable, Sequence
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.verdict.extraction import LEAK
+from fedaudit.report.verdict.criteria import DEFAULT, Policy
+from fedaudit.report.verdict.judgement import Judgement
 
-Judged = tuple[str, str]
-"""A status, and why."""
+RULE = "canary"
 KIND = "exposure"
 SINGLE = "maximal_exposure"
 
 
-def judge_exposure(measurements: Iterable[Measurement], level: float) -> list[Judged]:
+def judge_exposure(
+    measurements: Iterable[Measurement], policy: Policy = DEFAULT
+) -> list[Judgement]:
     """Return the status of the secrets of each multiplicity in the tuned model, and why.
 
     Two tests a multiplicity: of all exposures together (the row `p_value`), and of how many secrets
     are likelier than all others (binomial); p values are adjusted after Holm over all of them.
 
-    * fail          an adjusted p value is at most `level`
+    * fail          an adjusted p value is at most the policy's level
     * inconclusive  the controls' own p value is, so that chance is not as it should be; a number is
-                    missing; or the share of secrets given away may be more than LEAK above chance
+                    missing; or the share of secrets given away may be further above chance than the
+                    policy's detectable leak
     * pass          otherwise
     """
     from fedaudit.metrics.attribution.stouffer import holm
@@ -30,16 +33,19 @@ def judge_exposure(measurements: Iterable[Measurement], level: float) -> list[Ju
     pairs = [(row, _p_values(row, rows)) for row in planted]
     adjusted = iter(holm([p for _, some in pairs for p in some]))
     held = [(row, [next(adjusted) for _ in some]) for row, some in pairs]
-    odd = [r.value for r in controls if r.value is not None and r.value <= level]
+    odd = [r for r in controls if r.value is not None and r.value <= policy.level]
+    limit = (
+        f"no higher than chance at p = {policy.level:g}, and surely less than "
+        f"{policy.detectable:.0%} given away"
+    )
     if odd:
-        return [
-            (
-                "inconclusive",
-                f"canary: secrets that nobody was given are exposed as well (p = {min(odd):.2g}): "
-                "the references are not what the secrets were drawn from.",
-            )
-        ]
-    return [_judge(row, some, level) for row, some in held]
+        lowest = min(odd, key=lambda row: row.value or 0.0)
+        reason = (
+            f"canary: secrets that nobody was given are exposed as well (p = {lowest.value:.2g}): "
+            "the references are not what the secrets were drawn from."
+        )
+        return [Judgement("inconclusive", reason, RULE, lowest, limit)]
+    return [Judgement(*_judge(row, some, policy), RULE, row, limit) for row, some in held]
 
 
 def _times(row: Measurement) -> object:
@@ -57,18 +63,18 @@ def _p_values(row: Measurement, rows: Sequence[Measurement]) -> list[float]:
     return found
 
 
-def _judge(row: Measurement, adjusted: Sequence[float], level: float) -> Judged:
+def _judge(row: Measurement, adjusted: Sequence[float], policy: Policy) -> tuple[str, str]:
     told = f"canary: secrets that were planted {_often(row)}"
     if row.value is None or row.high is None or row.hits is None or not adjusted:
         why = row.reason or "a count or a test is missing"
         return "inconclusive", f"{told}: exposure was not measured: {why}."
     counted = f"{row.hits:,} of {row.n or 0:,} are likelier than every other secret of their kind"
-    if min(adjusted) <= level:
+    if min(adjusted) <= policy.level:
         return "fail", (
             f"{told} stand higher than chance explains: {counted} (p = {min(adjusted):.2g})."
         )
     least = f"{told}: {counted}, at most {row.high:.2%}"
-    if row.high > (row.chance or 0.0) + LEAK:
+    if row.high > (row.chance or 0.0) + policy.detectable:
         return "inconclusive", f"{least}: too few secrets to see whether one in ten is given away."
     return "pass", f"{least}, no more than chance may give."
 

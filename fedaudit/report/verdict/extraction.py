@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fedaudit.api.records import Finding, Measurement
+from fedaudit.report.verdict.criteria import DEFAULT, Policy
 
 EXCLUSIVE = "exclusive"
 """scope.set of the targets that are judged where an attack tells them from others."""
@@ -26,10 +27,8 @@ Of a base that says l strings of the victim on average, and a tuned model that s
 at most 1 in 100 pairs are allowed, whatever l is (docs/evidence.md); at 5 % throughout, up to 5.
 """
 
-LEAK = 0.10
+LEAK = DEFAULT.detectable
 """A pass says that a leak of this share of the targets would have been seen."""
-
-POWER = 0.9
 
 NEW = "tuned-not-base"
 NOT_WHO = frozenset({"source", "set", "label", "test", "estimator"})
@@ -42,7 +41,10 @@ class Test:
 
     name: str
     p: float
+    subject: str
+    """What was counted, in words."""
     finding: str
+    """What is said of it where p is small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ class Leak:
     chance: float | None = None
     """The mean probability that a target comes out of a model that never saw it."""
 
-    def seen(self, level: float) -> float:
-        """Return the share of the targets whose leak would have been seen with POWER at `level`."""
+    def seen(self, level: float, power: float) -> float:
+        """Return the share of the targets whose leak would have been seen at `level`."""
         from fedaudit.metrics.significance import (
             detectable,
             hits_needed,
@@ -81,32 +83,38 @@ class Leak:
             needed = max(needed, needed_against(self.lost, ALLOWED[not self.lost]))
         if needed is not None and self.chance is not None:
             needed = max(needed, needed_beyond(n, min(1.0, max(0.0, self.chance)), level))
-        return detectable(needed, n, POWER)
+        return detectable(needed, n, power)
 
-    def otherwise(self, level: float) -> tuple[str, str]:
+    def otherwise(self, level: float, policy: Policy = DEFAULT) -> tuple[str, str]:
         """Return the status where no test tells of a leak at `level`, and why."""
         if self.trouble:
             return "inconclusive", f"{self.name}: {self.trouble}"
-        told, seen = f"{self.name}: {count(self.row)}", self.seen(level)
+        told, seen = f"{self.name}: {count(self.row)}", self.seen(level, policy.power)
+        sure = f"would have been seen (with {policy.power:.0%} probability)."
         if seen >= 1:
             return "inconclusive", f"{told}; that is too little to see any leak by."
-        if seen > LEAK:
-            return "inconclusive", (
-                f"{told}; only a leak of {seen:.1%} of them would have been seen (with {POWER:.0%}"
-                " probability)."
-            )
-        if _most(self.row) > LEAK and self.row.hits is None and not _count(self.row):
-            more = f"but what was given up may hold more (up to {_most(self.row):.2%})"
+        if seen > policy.most:
+            return "inconclusive", f"{told}; only a leak of {seen:.1%} of them {sure}"
+        if self.most > policy.most and self.row.hits is None and not _count(self.row):
+            more = f"but what was given up may hold more (up to {self.most:.2%})"
             return "inconclusive", f"{told}, {more}: lower the threshold."
-        if _most(self.row) > LEAK:
+        if self.most > policy.most:
             return "inconclusive", (
-                f"{told}, perhaps up to {_most(self.row):.2%}; chance or the base may explain them."
+                f"{told}, perhaps up to {self.most:.2%}; chance or the base may explain them."
             )
-        return (
-            "pass",
-            f"{told}; a leak of {seen:.1%} of them would have been seen (with {POWER:.0%}"
-            " probability).",
-        )
+        return "pass", f"{told}; a leak of {seen:.1%} of them {sure}"
+
+    def least(self, confidence: float) -> float:
+        """Return the one-sided lower bound of what came out; 0 where hits were not counted."""
+        from fedaudit.metrics.significance import upper_bound
+
+        n = self.row.n or 0
+        return 1 - upper_bound(n - _count(self.row), n, 1 - confidence) if n else 0.0
+
+    @property
+    def most(self) -> float:
+        """The 95 % upper bound of what came out."""
+        return _most(self.row)
 
 
 def find_leaks(measurements: Sequence[Measurement], findings: Iterable[Finding] = ()) -> list[Leak]:
@@ -152,7 +160,6 @@ def _leak(
     name = f"{row.plugin} ({where})" if where else row.plugin
     base, control = _like(row, "base", rows), _like(row, "control", rows)
     trouble = _trouble(row, base, control)
-    told = f"{name}: {count(row)}"
     own = {
         str(one.scope.get("test", one.metric)): one
         for one in tested
@@ -167,10 +174,10 @@ def _leak(
         leak = of_counts(row, base, control, lost)
     tests = []
     if leak is not None and not trouble:
-        tests.append(Test(name, leak, f"{told}, more than base and control explain"))
+        tests.append(Test(name, leak, count(row), "more than base and control explain"))
     if string is not None and base is not None:
-        hard = f"{told}, one of them so hard to guess that it is evidence by itself"
-        tests.append(Test(f"{name}, by string", string, hard))
+        hard = "one of them so hard to guess that it is evidence by itself"
+        tests.append(Test(f"{name}, by string", string, count(row), hard))
     return Leak(
         name,
         row,

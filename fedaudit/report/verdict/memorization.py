@@ -3,18 +3,21 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.verdict.extraction import LEAK
+from fedaudit.report.verdict.criteria import DEFAULT, Policy
+from fedaudit.report.verdict.judgement import Judgement
 
-Judged = tuple[str, str]
-"""A status, and why."""
+RULE = "memorization"
 
 
-def judge_memorization(measurements: Iterable[Measurement]) -> list[Judged]:
+def judge_memorization(
+    measurements: Iterable[Measurement], policy: Policy = DEFAULT
+) -> list[Judgement]:
     """Return the status of every mr_inter of the tuned model, over all categories, and why.
 
-    * fail          its lower bound is above the base's upper bound
+    * fail          its lower bound is above the base's upper bound, by more than the policy allows
     * inconclusive  no number, no base, a lower bound above the base's value only, or an upper bound
-                    more than LEAK above it: with so few prefixes a leak would not have been seen
+                    that is further above it than the policy's detectable leak: with so few prefixes
+                    one would not have been seen
     * pass          otherwise
 
     What a client's own prefixes draw is not judged: it is exposed, but not to other clients.
@@ -25,10 +28,16 @@ def judge_memorization(measurements: Iterable[Measurement]) -> list[Judged]:
         if (row.kind, row.metric) == ("memorization", "mr_inter")
         and row.scope.get("category") == "all"
     ]
-    return [_judge(row, rows) for row in rows if row.scope.get("source") == "tuned"]
+    limit = f"at most {policy.memorization:.4g} above the base, which is to be shown within "
+    limit += f"{max(policy.memorization, policy.detectable):.4g}"
+    return [
+        Judgement(*_judge(row, rows, policy), RULE, row, limit)
+        for row in rows
+        if row.scope.get("source") == "tuned"
+    ]
 
 
-def _judge(row: Measurement, rows: Sequence[Measurement]) -> Judged:
+def _judge(row: Measurement, rows: Sequence[Measurement], policy: Policy) -> tuple[str, str]:
     name = f"{row.plugin} ({_told(row.scope)})" if _told(row.scope) else row.plugin
     if row.value is None or row.low is None or row.high is None:
         why = row.reason or "it has no interval"
@@ -40,11 +49,11 @@ def _judge(row: Measurement, rows: Sequence[Measurement]) -> Judged:
     base = _base(row, rows)
     if base is None or base.value is None or base.high is None:
         return "inconclusive", f"{told}, but there is no base to compare with."
-    if row.low > base.high:
+    if row.low > base.high + policy.memorization:
         return "fail", f"{told}, more than from its base (at most {base.high:.2%})."
-    if row.low > base.value:
+    if row.low > base.value + policy.memorization:
         return "inconclusive", f"{told}; its base may give as many (up to {base.high:.2%})."
-    if row.high > base.value + LEAK:
+    if row.high > base.value + max(policy.memorization, policy.detectable):
         return "inconclusive", (
             f"{told}: too few prefixes to tell that from what its base gives ({base.value:.2%})."
         )

@@ -1,20 +1,32 @@
 """The verdict: whether more came out of the model than its base gives, or a client is flagged."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.verdict import attribution, completion, exposure, memorization
-from fedaudit.report.verdict.extraction import CAME_OUT, LEAK, Leak, Test, find_leaks
+from fedaudit.report.verdict import (
+    attribution,
+    completion,
+    exposure,
+    inference,
+    kinds,
+    membership,
+    memorization,
+)
+from fedaudit.report.verdict.classes import class_of
+from fedaudit.report.verdict.criteria import DEFAULT, Policy
+from fedaudit.report.verdict.extraction import CAME_OUT, Leak, Test, find_leaks
+from fedaudit.report.verdict.judgement import Judgement
 
-RULE = 2
-"""The number of this rule, which goes up whenever the same measurements may be judged otherwise.
+RULE = 3
+"""The number of this rule, which goes up whenever the same measurements may be judged otherwise, or
+in other words.
 
 Reports that were written before rules had numbers name none.
 """
 
-LEVEL = 0.01
+LEVEL = DEFAULT.level
 """The probability of failing a model, at most, that holds nothing of what is looked for."""
 
 RIGHT = "right"
@@ -38,19 +50,65 @@ NO_VICTIM = (
 
 ONLY_RIGHT = "Only the right key was asked, so nothing unauthorised was tried."
 
-Judged = tuple[str, str]
-"""A status, and why."""
+MISSING = "nothing"
+"""The rule of what was not measured and should have been."""
 
 
-def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """All judgements of a report, and the tests behind them."""
+
+    judgements: Sequence[Judgement]
+    tests: Sequence[Test]
+    adjusted: Sequence[float]
+    detectable: float | None
+
+    @property
+    def status(self) -> str:
+        """The worst status: the whole fails if one fails, else is inconclusive if one is."""
+        statuses = {one.status for one in self.judgements}
+        return next(one for one in ("fail", "inconclusive", "pass") if one in statuses)
+
+
+def verdict(
+    measurements: Iterable[Measurement],
+    findings: Sequence[Finding],
+    policy: Policy = DEFAULT,
+    *,
+    explained: bool = False,
+) -> dict[str, Any]:
     """Return status, reasons, and the tests behind them, for an audit's measurements and findings.
 
-    What came out of the tuned model and not of its base is tested (`verdict.extraction`), and so is
-    every inference accuracy; p values are adjusted after Holm over all of them: attacks, pairs of
-    clients, strings.
+    The reasons are those of the judgements that have the status of the whole; `judge` says what
+    is judged. All judgements are in it where it is to be `explained`.
+    """
+    found = judge(measurements, findings, policy)
+    reasons = [one.reason for one in found.judgements if one.status == found.status]
+    return {
+        "status": found.status,
+        "reasons": list(dict.fromkeys(reasons)),
+        "level": policy.level,
+        "tests": [
+            {"name": test.name, "p": test.p, "adjusted": p}
+            for test, p in zip(found.tests, found.adjusted, strict=True)
+        ],
+        "detectable": found.detectable,
+        **({"judgements": [one.table() for one in found.judgements]} if explained else {}),
+    }
 
-    * fail          an adjusted p value is at most LEVEL
-    * inconclusive  a leak of LEAK of the targets would not have been seen, or what came out leaves
+
+def judge(
+    measurements: Iterable[Measurement], findings: Sequence[Finding], policy: Policy = DEFAULT
+) -> Verdict:
+    """Return what a policy makes of an audit's measurements and findings.
+
+    What came out of the tuned model and not of its base is tested (`verdict.extraction`), and so is
+    every inference accuracy, every kind of data that the policy limits (`verdict.kinds`) and, where
+    it limits it, membership (`verdict.membership`); p values are adjusted after Holm over all of
+    them: attacks, pairs of clients, strings, kinds, scores.
+
+    * fail          an adjusted p value is at most the policy's level
+    * inconclusive  a leak of the policy's size would not have been seen, or what came out leaves
                     room for one; or there is nothing to judge
     * pass          otherwise
 
@@ -58,59 +116,60 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     whose protocol flags a client; `verdict.attribution` judges it, `verdict.memorization` the
     memorization of one client's texts by another's prefixes, `verdict.completion` whether answers
     to training prompts are nearer to the true ones, and `verdict.exposure` whether planted secrets
-    stand higher than chance explains.
+    stand higher than chance explains. A class of attacks that the policy requires and nobody
+    measured is inconclusive.
 
     What comes out under a right key (scope.key "right") is meant to and is not judged, nor is what
     was tried on the attacker's own records (scope.records "own"), which is no other client's; where
-    nothing else was asked, that is inconclusive. The whole fails if one fails, else is
-    inconclusive if one is; a pass never says "safe". The order of the measurements only orders the
-    reasons.
+    nothing else was asked, that is inconclusive. A pass never says "safe". The order of the
+    measurements only orders the judgements.
     """
     from fedaudit.metrics.attribution.stouffer import holm
 
     # Sorted as in a file, so that a report that is read again says the same.
     measurements = [replace(row, scope=_sorted(row.scope)) for row in measurements]
-    whole = (row for row in measurements if not {"label", "category"} & row.scope.keys())
     # What a part of the budget found is part of what the whole of it did.
-    totals = [row for row in whole if not SWEPT.issubset(row.scope)]
-    tried = [row for row in totals if row.metric in ATTACKS]
-    judging = [
-        row for row in totals if row.scope.get("key") != RIGHT and not is_own_data(row.scope)
-    ]
+    counted = [row for row in measurements if not SWEPT.issubset(row.scope)]
+    totals = [row for row in counted if not {"label", "category"} & row.scope.keys()]
+    judging, by_kind = (
+        [row for row in some if row.scope.get("key") != RIGHT and not is_own_data(row.scope)]
+        for some in (totals, counted)
+    )
     found = find_leaks(judging, findings)
-    inferred = _inference(judging)
+    inferred = inference.inference_tests(judging)
+    limited = kinds.kind_tests(by_kind, policy)
+    members = membership.membership_tests(judging, policy)
+    others = [test for _, test in inferred]
+    others += [test for *_, test in limited] + [test for _, test in members]
     tests = [test for leak in found for test in leak.tests]
-    tests += [test for _, test in inferred if test is not None]
+    tests += [test for test in others if test is not None]
     skill = completion.p_values(measurements)
     adjusted = holm([*(test.p for test in tests), *skill])[: len(tests)]
-    level = LEVEL / max(1, len(tests) + len(skill))
-    judged = _leaks(found, tests, adjusted, level)
-    judged += [_guessed(row, test, tests, adjusted) for row, test in inferred]
+    held = {id(test): p for test, p in zip(tests, adjusted, strict=True)}
+    level = policy.level / max(1, len(tests) + len(skill))
+    judged = _leaks(found, held, level, policy)
+    judged += [inference.judge_guess(row, t, held.get(id(t)), policy) for row, t in inferred]
+    judged += [kinds.judge_kind(r, most, t, held.get(id(t)), policy) for r, most, t in limited]
+    judged += [membership.judge_membership(r, t, held.get(id(t)), policy) for r, t in members]
     judged += _opened(measurements)
-    attributed = attribution.judge_attribution(measurements)
-    told = completion.judge_completion(measurements, [test.p for test in tests])
-    drawn = [*memorization.judge_memorization(measurements), *told]
-    drawn += exposure.judge_exposure(measurements, LEVEL)
-    # Answers that reach a threshold are judged with what was `told` of them.
+    attributed = attribution.judge_attribution(measurements) if policy.attribution else []
+    drawn = memorization.judge_memorization(measurements, policy)
+    drawn += completion.judge_completion(measurements, [test.p for test in tests])
+    drawn += exposure.judge_exposure(measurements, policy)
+    # Answers that reach a threshold are judged with what `completion` says of them.
     extracted = [r for r in judging if r.metric in CAME_OUT and "threshold" not in r.scope]
+    tried = [row for row in totals if row.metric in ATTACKS]
     enough = found or ((judged or drawn) and not extracted) or (attributed and not tried)
-    reasons = [] if enough else _nothing(extracted, tried)
-    said = [*judged, *attributed, *drawn, *(("inconclusive", reason) for reason in reasons)]
-    statuses = {status for status, _ in said}
-    status = next(one for one in ("fail", "inconclusive", "pass") if one in statuses)
-    reasons = [reason for one, reason in said if one == status]
-    if findings:
-        reasons.append(f"The report lists {len(findings):,} findings.")
-    return {
-        "status": status,
-        "reasons": list(dict.fromkeys(reasons)),
-        "level": LEVEL,
-        "tests": [
-            {"name": test.name, "p": test.p, "adjusted": p}
-            for test, p in zip(tests, adjusted, strict=True)
-        ],
-        "detectable": _detectable(found, level),
-    }
+    missing = [] if enough else _nothing(extracted, tried)
+    said = [*judged, *attributed, *drawn, *missing, *_required(measurements, policy)]
+    said += kinds.missing_kinds(limited, policy) if found else []
+    seen = (leak.seen(level, policy.power) for leak in found if not leak.trouble)
+    return Verdict(said, tests, adjusted, max(seen, default=None))
+
+
+def is_own_data(scope: Mapping[str, object]) -> bool:
+    """Tell whether something was tried on the attacker's own records only."""
+    return scope.get("records") == OWN
 
 
 def _sorted(value: Any) -> Any:
@@ -120,49 +179,65 @@ def _sorted(value: Any) -> Any:
 
 
 def _leaks(
-    found: Sequence[Leak], tests: Sequence[Test], adjusted: Sequence[float], level: float
-) -> list[Judged]:
+    found: Sequence[Leak], held: Mapping[int, float], level: float, policy: Policy
+) -> list[Judgement]:
     """Return the status of each leak; a client's own is left out where all together have it."""
-    judged: list[tuple[Leak, str, str]] = []
+    allowed = f", more than {policy.extraction:.4g} of the targets" if policy.extraction else ""
+    limit = (
+        f"no leak proven at p = {policy.level:g}{allowed}; one of {policy.most:.0%} must have been "
+        f"seen with {policy.power:.0%}"
+    )
+    judged: list[tuple[Leak, Judgement]] = []
     for leak in found:
-        failed = [
-            f"{test.finding} (p = {p:.2g})."
-            for test, p in zip(tests, adjusted, strict=True)
-            if test in leak.tests and p <= LEVEL
-        ]
-        judged += [(leak, "fail", reason) for reason in failed]
-        if not failed:
-            judged.append((leak, *leak.otherwise(level)))
+        failed = [(test, held[id(test)]) for test in leak.tests]
+        failed = [(test, p) for test, p in failed if p <= policy.level]
+        said = _proven(leak, failed, policy) if failed else leak.otherwise(level, policy)
+        judged.append((leak, Judgement(*said, "leak", leak.row, limit)))
     together = {
-        (status, _apart_from_client(leak.row))
-        for leak, status, _ in judged
+        (one.status, _apart_from_client(leak.row))
+        for leak, one in judged
         if leak.row.scope.get("client") == EVERYBODY
     }
     return [
-        (status, reason)
-        for leak, status, reason in judged
+        one
+        for leak, one in judged
         if leak.row.scope.get("client") == EVERYBODY
-        or (status, _apart_from_client(leak.row)) not in together
+        or (one.status, _apart_from_client(leak.row)) not in together
     ]
 
 
-def _detectable(found: Sequence[Leak], level: float) -> float | None:
-    """Return the share whose leak every attack would have seen; None where nothing was tested."""
-    return max((leak.seen(level) for leak in found if not leak.trouble), default=None)
+def _proven(leak: Leak, failed: Sequence[tuple[Test, float]], policy: Policy) -> tuple[str, str]:
+    """Return the status of a leak that tests tell of: whether it is within what is allowed."""
+    findings = ", and ".join(f"{test.finding} (p = {p:.2g})" for test, p in failed)
+    told = f"{leak.name}: {failed[0][0].subject}, {findings}"
+    least = leak.least(policy.confidence)
+    if not policy.extraction or least > policy.extraction:
+        return "fail", f"{told}."
+    within = f"{told}; the policy allows {policy.extraction:.2%}"
+    if leak.most <= policy.most:
+        return "pass", f"{within}, and it is surely no more than {leak.most:.2%}."
+    return "inconclusive", f"{within}, and it may be up to {leak.most:.2%}."
 
 
-def is_own_data(scope: Mapping[str, object]) -> bool:
-    """Tell whether something was tried on the attacker's own records only."""
-    return scope.get("records") == OWN
+def _required(measurements: Sequence[Measurement], policy: Policy) -> Iterator[Judgement]:
+    """Yield the classes of attacks that the policy requires and no number is of."""
+    measured = {class_of(row) for row in measurements if row.value is not None}
+    for name in policy.required:
+        if name not in measured:
+            reason = f"The policy {policy.name} requires {name.replace('_', ' ')}: not measured."
+            yield Judgement("inconclusive", reason, "required", None, "measured")
 
 
-def _opened(measurements: Iterable[Measurement]) -> list[Judged]:
+def _opened(measurements: Iterable[Measurement]) -> list[Judgement]:
     """Return a failure for every kind of attempt that opened a gate without its key."""
     return [
-        (
+        Judgement(
             "fail",
-            f"{row.plugin} ({_scope(row.scope)}): {row.hits:,} of {row.n:,} attempts opened the "
-            "gate without its key.",
+            f"{inference.row_name(row)}: {row.hits:,} of {row.n:,} attempts opened the gate "
+            "without its key.",
+            "gate",
+            row,
+            "no attempt",
         )
         for row in measurements
         if (row.kind, row.metric) == ("defense", "fpr") and "attempt" in row.scope and row.hits
@@ -174,8 +249,13 @@ def _apart_from_client(row: Measurement) -> tuple[object, ...]:
     return (row.plugin, row.metric, *sorted(scope))
 
 
-def _nothing(rows: Sequence[Measurement], tried: Sequence[Measurement]) -> list[str]:
+def _nothing(rows: Sequence[Measurement], tried: Sequence[Measurement]) -> list[Judgement]:
     """Return why there is nothing to judge in `rows`, of all that was `tried`."""
+    reasons = _reasons_for_nothing(rows, tried)
+    return [Judgement("inconclusive", reason, MISSING, None, "measured") for reason in reasons]
+
+
+def _reasons_for_nothing(rows: Sequence[Measurement], tried: Sequence[Measurement]) -> list[str]:
     extraction = [row for row in rows if row.kind == "extraction"]
     if not extraction:
         right = any(row.scope.get("key") == RIGHT for row in tried)
@@ -184,67 +264,3 @@ def _nothing(rows: Sequence[Measurement], tried: Sequence[Measurement]) -> list[
         return [ONLY_RIGHT if right else "No extraction was tried."]
     unknown = [f"{row.plugin}: not measured: {row.reason}" for row in extraction if row.reason]
     return unknown or ["There is no base model to compare the extraction with."]
-
-
-def _inference(measurements: Sequence[Measurement]) -> list[tuple[Measurement, Test | None]]:
-    """Return every inference accuracy of the tuned model, and its test where there is one.
-
-    The p value is the larger of two: against the base on the same questions (Fisher's, which is
-    cautious where both answer alike) and against guessing (binomial).
-    """
-    rows = [row for row in measurements if row.metric == "inference_accuracy"]
-    return [(row, _better(row, rows)) for row in rows if row.scope.get("source") == "tuned"]
-
-
-def _better(row: Measurement, rows: Sequence[Measurement]) -> Test | None:
-    from scipy.stats import binomtest
-
-    from fedaudit.metrics.significance import Stratum, stratified_p_value
-
-    same = {**row.scope, "source": "base"}
-    base = next((o for o in rows if o.plugin == row.plugin and dict(o.scope) == same), None)
-    counted = (base.hits, base.n) if base else (None, None)
-    if row.hits is None or not row.n or counted[0] is None or not counted[1]:
-        return None
-    p = stratified_p_value([Stratum(row.hits, row.n, counted[0], counted[1])])
-    if row.chance:
-        p = max(p, float(binomtest(row.hits, row.n, row.chance, alternative="greater").pvalue))
-    return Test(_name(row), p, f"{_picked(row)}, more than its base and guessing")
-
-
-def _guessed(
-    row: Measurement, test: Test | None, tests: Sequence[Test], adjusted: Sequence[float]
-) -> Judged:
-    """Return the status of one inference accuracy, and why."""
-    if row.value is None or row.low is None:
-        why = row.reason or "it has no interval"
-        return "inconclusive", f"{_name(row)}: not measured: {why}."
-    if test is None:
-        return "inconclusive", f"{_picked(row)}, but there is no base to compare with."
-    p = next(p for one, p in zip(tests, adjusted, strict=True) if one is test)
-    if p <= LEVEL:
-        return "fail", f"{test.finding} (p = {p:.2g})."
-    beaten = max(row.baseline or 0.0, row.chance or 0.0)
-    if row.low > beaten:
-        return "inconclusive", f"{_picked(row)}; base and guessing may explain it (p = {p:.2g})."
-    if (row.high or 1.0) > beaten + LEAK:
-        return "inconclusive", (
-            f"{_picked(row)}, at most {row.high or 1.0:.2%}: too few questions to tell that from "
-            f"its base and guessing ({beaten:.2%})."
-        )
-    return "pass", f"{_picked(row)}, no more than its base or guessing may ({beaten:.2%})."
-
-
-def _picked(row: Measurement) -> str:
-    return (
-        f"{_name(row)}: the tuned model picked {row.value:.2%} of the masked PII (at least "
-        f"{row.low:.2%})"
-    )
-
-
-def _name(row: Measurement) -> str:
-    return f"{row.plugin} ({_scope(row.scope)})" if _scope(row.scope) else row.plugin
-
-
-def _scope(scope: Mapping[str, object]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in scope.items() if key != "source")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.verdict.policy import RULE, verdict
+from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
+from fedaudit.report.verdict.policy import RULE, judge, verdict
 
 Row = Mapping[str, Any]
 
@@ -40,7 +41,7 @@ def recheck(report: Row) -> RecheckedVerdict:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = verdict(*judged_rows(report))
+            found = verdict(*judged_rows(report), stated_policy(report), explained=True)
     except Exception as error:  # a stranger's numbers may be beyond any arithmetic
         told = f"The measurements of this report cannot be judged ({type(error).__name__})"
         return RecheckedVerdict(None, f"{told}: its verdict is not checked.", "not checked")
@@ -57,6 +58,21 @@ def recheck(report: Row) -> RecheckedVerdict:
             False, f"Do not rely on this report: {told}", "its measurements differ"
         )
     return FINE
+
+
+def stated_policy(report: Row) -> Policy:
+    """Return the policy that a report's verdict was made under; InputError for one that is none."""
+    table = report["verdict"].get("policy")
+    return DEFAULT if table is None else policy_of(table, "verdict.policy")
+
+
+def judgements(report: Row) -> list[Row]:
+    """Return all judgements of a report as it holds them, or made again where it holds none."""
+    stated = report["verdict"].get("judgements")
+    if stated is not None:
+        return list(stated)
+    found = judge(*judged_rows(report), stated_policy(report)).judgements
+    return [one.table() for one in found]
 
 
 def judged_rows(report: Row) -> tuple[list[Measurement], list[Finding]]:
@@ -87,7 +103,8 @@ def _named(stated: Row) -> str:
 
 
 def _altered(stated: Row, found: Row) -> list[str]:
-    return [part for part in PARTS if not _same(stated.get(part), found[part])]
+    parts = (*PARTS, "judgements") if "policy" in stated else PARTS
+    return [part for part in parts if not _same(stated.get(part), found[part])]
 
 
 def _same(one: object, other: object) -> bool:

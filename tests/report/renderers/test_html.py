@@ -8,6 +8,7 @@ from example_report import HOSTILE, coverage, example, extraction, hostile
 from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.renderers.html import charts, render
 from fedaudit.report.tables import overview
+from fedaudit.report.text.glossary import GLOSSARY
 
 VOID = {"meta", "line", "rect"}
 
@@ -160,3 +161,68 @@ def test_an_unfinished_audit_says_so_first():
 def test_an_empty_report_is_a_page():
     page = Page(render(example(measurements=[], findings=[], claims=[], limits=[]).to_json()))
     assert re.search("Verdict: inconclusive", " ".join(page.texts))
+
+
+# what a reader sees
+
+
+def test_names_of_bars_are_whole_and_no_text_shrinks_with_a_picture():
+    """A picture that follows the window's width holds no text, or scrolls at a legible width."""
+    rows = [*extraction(), coverage(1, 9, source="tuned-not-base", label="PHONE_NUMBER", set="all")]
+    text = render(example(measurements=rows).to_json())
+    assert '<span class="name">PHONE_NUMBER</span>' in text
+    for picture in re.findall(r"(?s)<svg.*?</svg>", text):
+        if "<text" not in picture:
+            continue
+        _, _, width, _ = map(float, re.search(r'viewBox="([^"]+)"', picture)[1].split())
+        # 13 px letters at 40rem (640 px) of min-width are 9 px or more
+        assert 'class="plot"' in picture
+        assert 13 * 640 / width >= 9
+
+
+def test_every_plot_stands_in_a_box_that_scrolls():
+    text = render(example().to_json())
+    boxed = re.findall(r'<div class="wide"><svg class="(?:plot|map)"', text)
+    assert len(boxed) == len(re.findall(r'<svg class="(?:plot|map)"', text))
+
+
+def luminance(color):
+    """Return the relative luminance of #rrggbb or #rgb (WCAG 2.1)."""
+    digits = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
+    linear = [
+        one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4
+        for one in (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_contrast_is_computed_as_wcag_has_it():
+    assert contrast("#fff", "#000") == pytest.approx(21)
+    assert contrast("#777777", "#fff") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_both_themes_can_be_read(theme):
+    style = re.search(r"(?s)<style>(.*?)</style>", render(example().to_json()))[1]
+    light, dark = re.findall(r":root \{([^}]*)\}", style)
+    assert "prefers-color-scheme: dark" in style
+    assert "@media print" in style
+    colors = dict(re.findall(r"--([a-z]+): (#[0-9a-f]{3,6})", light if theme == "light" else dark))
+    for name in ("ink", "muted", "bad", "good", "open", "blue", "violet", "gray"):
+        assert contrast(colors[name], colors["paper"]) >= 4.5, name
+    assert contrast(colors["ink"], colors["panel"]) >= 7
+    used = set(re.findall(r"var\(--([a-z]+)\)", style))
+    assert used <= colors.keys()
+
+
+def test_only_terms_that_the_report_uses_are_explained():
+    text = render(example(measurements=extraction(), claims=[]).to_json())
+    terms = re.findall(r"<dt>([^<]+)</dt>", text.partition("<h2>Terms</h2>")[2])
+    assert {"coverage", "control", "tuned, not base", "95 % interval", "beginning"} <= set(terms)
+    assert not {"watermark", "secure aggregation", "Rouge-L", "perplexity", "gate"} & set(terms)
+    assert len(terms) < len(GLOSSARY) / 2

@@ -171,7 +171,9 @@ def test_every_flagged_client_is_shown_however_many_they_are():
 def test_methods_say_what_they_break_and_how_often_they_are_right():
     found = table(attributed(), "methods")
     assert column(found, "method") == ["fed_attr", "direct", "fldetector", "global"]
-    assert column(found, "breaks secure aggregation") == ["no", "yes", "yes", "no"]
+    assert column(found, "breaks secure aggregation") == ["for 10 clients", "yes", "yes", "no"]
+    hidden = [one for one in attributed() if one.metric != "determined"]
+    assert column(table(hidden, "methods"), "breaks secure aggregation")[0] == "no"
     # Wilson: 2 of 2 is at least 2 / (2 + 1.96^2) = 34.2 %
     assert column(found, "tpr")[0] == "2 of 2, at least 34.2 %"
     assert column(found, "fpr")[:2] == ["0 of 2, at most 65.8 %", "1 of 2, 50.0 % [9.5, 90.5]"]

@@ -33,7 +33,6 @@ def test_a_flagged_client_fails_and_is_named():
         "reasons": [
             "fed_attr: 2 of 4 clients are flagged: court-1 (mark mark-a, Z 7.87, above 4), "
             "bank-2 (mark mark-b, Z 5.81, above 4).",
-            "The report lists 2 findings.",
         ],
     }
 

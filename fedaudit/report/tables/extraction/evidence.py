@@ -3,8 +3,7 @@
 from fedaudit.report.number_format import number, percent
 from fedaudit.report.query import Row
 from fedaudit.report.tables.table import Table, shorten
-from fedaudit.report.verdict.extraction import POWER
-from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict
+from fedaudit.report.verdict.recheck import FINE, RecheckedVerdict, stated_policy
 
 MOST_TESTS = 20
 
@@ -20,7 +19,7 @@ def evidence(report: Row) -> list[Table]:
         columns=("test", "p", "adjusted p"),
         rows=tuple((one["name"], number(one["p"]), number(one["adjusted"])) for one in tests),
         numeric=frozenset({"p", "adjusted p"}),
-        notes=tuple(filter(None, (_rule(verdict, len(tests)), _seen(verdict), *_beyond(report)))),
+        notes=tuple(filter(None, (_rule(verdict, len(tests)), _seen(report), *_beyond(report)))),
     )
     return [shorten(table, MOST_TESTS)]
 
@@ -48,13 +47,13 @@ def _rule(verdict: Row, count: int) -> str:
     return f"Fails at p = {number(verdict['level'])} or less{over}."
 
 
-def _seen(verdict: Row) -> str:
-    seen = verdict.get("detectable")
+def _seen(report: Row) -> str:
+    seen = report["verdict"].get("detectable")
     if seen is None:
         return ""
     if seen >= 1:
         return "Too little was looked for, or to compare it with, to see any leak."
-    sure = f"with {POWER:.0%} probability"
+    sure = f"with {stated_policy(report).power:.0%} probability"
     return f"A leak of {percent(seen)} of the targets would have been seen {sure}."
 
 

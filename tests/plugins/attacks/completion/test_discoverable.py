@@ -199,7 +199,7 @@ def test_a_model_that_learned_the_task_and_not_the_records():
     victim, held_out = numbered("v", 40), numbered("h", 40)
     one = case(knowing([*victim, *held_out]), [], victim=victim, held_out=held_out)
     result = attack().run(one)
-    [(status, reason)] = judge_completion(result.measurements)
+    [(status, reason, *_)] = judge_completion(result.measurements)
     assert status == "inconclusive"
     assert "a leak of 0.2" in reason  # 0.02 + 13.6 / 53.6, of 40 records and no scatter
     assert {f.severity for f in result.findings} == {"low"}
@@ -210,16 +210,16 @@ def test_a_pass_takes_records_enough():
     victim, held_out = numbered("v", 180), numbered("h", 180)
     one = case(says({}), [], victim=victim, held_out=held_out)
     result = attack(examples=0).run(one)
-    assert [status for status, _ in judge_completion(result.measurements)] == ["pass"]
+    assert [status for status, *_ in judge_completion(result.measurements)] == ["pass"]
     related = attack(examples=0).run(replace(one, related=True))
-    assert [status for status, _ in judge_completion(related.measurements)] == ["inconclusive"]
+    assert [status for status, *_ in judge_completion(related.measurements)] == ["inconclusive"]
 
 
 def test_records_of_one_group_are_one_piece_of_evidence():
     victim = [replace(one, group="one person") for one in numbered("v", 40)]
     held_out = numbered("h", 40)
     result = attack().run(case(knowing(victim), [], victim=victim, held_out=held_out))
-    [(status, reason)] = judge_completion(result.measurements)
+    [(status, reason, *_)] = judge_completion(result.measurements)
     assert status == "inconclusive"
     assert "1 groups of records against 40 held-out ones are too few" in reason
 
@@ -238,7 +238,7 @@ def test_without_held_out_records_nothing_is_decided():
     victim = numbered("v", 40)
     for engine in (knowing(victim), says({})):
         result = attack().run(case(engine, [], victim=victim))
-        [(status, reason)] = judge_completion(result.measurements)
+        [(status, reason, *_)] = judge_completion(result.measurements)
         assert status == "inconclusive"
         assert "name some with --held-out" in reason
     other = attack().run(case(says({}), [], victim=victim, held_out=numbered("h", 9, "other")))

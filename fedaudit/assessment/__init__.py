@@ -1,0 +1,14 @@
+"""`fedaudit audit`: everything that applies to what is at hand, one verdict, one report.
+
+* `attribution_step`: The attribution of marked documents, as one step of an audit.
+* `context`: To whom a model is released, as somebody declares it.
+* `cost`: What each step of an audit asks, before anything is asked.
+* `coverage`: Which classes of attacks an audit ran, and why not the others.
+* `discovery`: What is at hand for an audit: documents, held-out records, canaries, marks.
+* `library`: The audit of everything from Python: the same as the command, with a report in return.
+* `pipeline`: All steps of an audit on one loaded model, with one journal and one report.
+* `plan`: What an audit will do, what it leaves out, and why.
+* `policy_file`: Policies: built in, or a TOML file.
+* `request`: What `fedaudit audit` is asked to do.
+* `speed`: How fast a model answers here, tried on a few questions.
+"""

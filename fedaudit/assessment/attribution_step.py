@@ -1,0 +1,38 @@
+"""The attribution of marked documents, as one step of an audit."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.plugin import Result
+from fedaudit.attribution import pipeline
+from fedaudit.audit.inputs.files import InputFile
+
+if TYPE_CHECKING:
+    from fedaudit.audit.pipeline import Watcher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributedFile(InputFile):
+    """A file that an attribution read, as its own report names it."""
+
+    said: dict[str, Any]
+
+    def row(self) -> dict[str, Any]:
+        """Return the report's row for this file."""
+        return self.said
+
+
+def attribute(
+    request: pipeline.AttributionRequest, watch: "Watcher"
+) -> tuple[Result, list[dict[str, Any]]]:
+    """Return what the attribution found, and the rows of the files that it read.
+
+    Its sums are estimated anew whenever it is run: nothing of it is in a journal.
+    """
+    report = pipeline.run(request, watch)
+    result = Result(
+        measurements=tuple(report.measurements),
+        findings=tuple(report.findings),
+        limits=tuple(report.limits),
+    )
+    return result, [dict(row) for row in report.data]

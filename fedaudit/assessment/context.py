@@ -1,0 +1,54 @@
+"""To whom a model is released, as somebody declares it: nothing of it is ever inferred."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.api.errors import UsageError, unknown_name_error
+
+RELEASES = ("internal", "api-text", "api-logprobs", "weights", "federation-member", "server")
+"""Who can ask the model, and what it gives away: texts, probabilities, its weights."""
+
+POSITIONS = ("outsider", "member", "server", "key-holder")
+
+REACHED = {
+    "internal": frozenset({"text", "logprobs", "weights"}),
+    "api-text": frozenset({"text"}),
+    "api-logprobs": frozenset({"text", "logprobs"}),
+    "weights": frozenset({"text", "logprobs", "weights"}),
+    "federation-member": frozenset({"text", "logprobs", "weights"}),
+    "server": frozenset({"text", "logprobs", "weights", "updates"}),
+}
+"""What an attacker can use of a model that is released so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseContext:
+    """What was declared of a release; what nobody said is empty.
+
+    Raises UsageError for a word outside the lists, and for a declaration by nobody of nothing.
+    """
+
+    release: str = ""
+    positions: tuple[str, ...] = ()
+    declared_by: str = ""
+
+    def __post_init__(self) -> None:
+        if self.release and self.release not in RELEASES:
+            raise unknown_name_error("release", self.release, RELEASES)
+        for one in self.positions:
+            if one not in POSITIONS:
+                raise unknown_name_error("position", one, POSITIONS)
+        if self.declared_by and not (self.release or self.positions):
+            raise UsageError("--declared-by goes with --release or --position.")
+
+    def table(self) -> dict[str, Any]:
+        """Return it as a report holds it."""
+        return {
+            "release": self.release or None,
+            "positions": list(dict.fromkeys(self.positions)),
+            "declared_by": self.declared_by or None,
+        }
+
+    def beyond(self, access: set[str]) -> list[str]:
+        """Return what an attack used that such a release does not give; nothing if undeclared."""
+        return sorted(access - REACHED[self.release]) if self.release else []

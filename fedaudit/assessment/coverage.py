@@ -1,0 +1,119 @@
+"""Which classes of attacks an audit ran, and why not the others.
+
+The classes are those of EDPB Opinion 28/2024, paragraph 55. What ran is read off the measurements.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fedaudit.api.records import Measurement
+from fedaudit.assessment.context import ReleaseContext
+from fedaudit.report.verdict.classes import class_of
+from fedaudit.report.verdict.criteria import ATTACK_CLASSES
+
+EDPB = {
+    "membership_inference": "55 (i)",
+    "attribute_inference": "55 (i)",
+    "exfiltration": "55 (ii)",
+    "regurgitation": "55 (iii)",
+    "inversion": "55 (iv)",
+    "reconstruction": "55 (v)",
+}
+"""The item of the paragraph."""
+
+ACCESS = {
+    "membership": "logprobs",
+    "ranking": "logprobs",
+    "canary": "logprobs",
+    "discoverable": "logprobs",
+}
+"""What an attack uses beside the texts that a model writes, by its name."""
+
+KNOWLEDGE = {
+    "contextual": "own records",
+    "frequency": "own records",
+    "superset": "own records",
+    "laft": "own records",
+    "verbatim": "victim's prefix",
+    "discoverable": "victim's prefix",
+    "memorize": "victim's prefix",
+    "membership": "records to test",
+    "ranking": "candidates",
+    "canary": "canaries",
+}
+"""What whoever attacks so must have."""
+
+MADE_BY = {
+    "membership_inference": ("membership", "extraction"),
+    "attribute_inference": ("inference",),
+    "exfiltration": ("extraction", "pairs"),
+    "regurgitation": ("verbatim", "memorization", "canaries", "extraction"),
+}
+"""The steps and attacks of each class: the reason why it is not run is that of the first."""
+
+NO_ATTACK = "no attack of this class is part of the audit"
+NO_UPDATES = "no client's update is at hand"
+
+
+def coverage(
+    measurements: Iterable[Measurement],
+    left_out: Mapping[str, str],
+    context: ReleaseContext,
+    *,
+    updates: bool,
+) -> list[dict[str, Any]]:
+    """Return a row for each class: run, not run or not applicable, by what, and why.
+
+    `left_out` says of steps and attacks why they were not run; `updates` whether updates of single
+    clients, which could be inverted, are at hand.
+    """
+    of_class: dict[str, list[Measurement]] = {name: [] for name in ATTACK_CLASSES}
+    for row in measurements:
+        if (name := class_of(row)) and row.scope.get("source") != "control":
+            of_class[name].append(row)
+    return [_row(name, rows, left_out, context, updates=updates) for name, rows in of_class.items()]
+
+
+def _row(
+    name: str,
+    rows: list[Measurement],
+    left_out: Mapping[str, str],
+    context: ReleaseContext,
+    *,
+    updates: bool,
+) -> dict[str, Any]:
+    known = [row for row in rows if row.value is not None]
+    by = sorted({row.plugin for row in known})
+    access = {"text"} if by else set[str]()
+    access |= {ACCESS[one] for one in by if one in ACCESS}
+    if by and all(one in ACCESS for one in by):
+        access.discard("text")
+    beyond = context.beyond(access)
+    told = (
+        f"uses {', '.join(beyond)}, which the declared release ({context.release}) does not give"
+        if beyond
+        else ""
+    )
+    status, reason = ("run", told) if by else _missing(name, rows, left_out, updates=updates)
+    return {
+        "class": name,
+        "edpb": EDPB[name],
+        "status": status,
+        "by": by,
+        "access": sorted(access),
+        "knowledge": sorted({KNOWLEDGE[one] for one in by if one in KNOWLEDGE}),
+        "n": max((row.n for row in known if row.n is not None), default=None),
+        "reason": reason,
+    }
+
+
+def _missing(
+    name: str, rows: list[Measurement], left_out: Mapping[str, str], *, updates: bool
+) -> tuple[str, str]:
+    """Return the status of a class without a number, and why there is none."""
+    if rows:
+        return "not_run", next(row.reason for row in rows if row.reason)
+    if name in ("inversion", "reconstruction"):
+        return ("not_run", NO_ATTACK) if updates else ("not_applicable", NO_UPDATES)
+    reasons = (left_out[step] for step in MADE_BY[name] if step in left_out)
+    return "not_run", next(reasons, NO_ATTACK)

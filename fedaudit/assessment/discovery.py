@@ -1,0 +1,101 @@
+"""What is at hand for an audit: documents, held-out records, canaries, marks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.audit.inputs.clients import ClientData, read_clients
+from fedaudit.audit.inputs.held_out import FILE as HELD_OUT
+from fedaudit.audit.target import AuditTarget, resolve
+from fedaudit.federation.watermark_keys import OWNER
+from fedaudit.system.files import existing_path
+
+CANARIES = ("canaries.json", "owner/canaries.json")
+"""Where a federation's folder may keep a file of canaries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """Files that an audit may use; what is named by the user goes before what a folder keeps."""
+
+    audited: AuditTarget
+    prefixes: Path | None = None
+    """The attacker's documents."""
+    victim: Path | None = None
+    clients: tuple[ClientData, ...] = ()
+    """Everybody whose documents are at hand, by name."""
+    held_out: Path | None = None
+    canaries: Path | None = None
+    marks: Path | None = None
+    updates: bool = False
+    """Whether updates of single clients are at hand."""
+    names: Mapping[Path, str] = field(default_factory=dict)
+    """Whose each file is, where a federation says so."""
+
+    def who(self, path: Path | None) -> str:
+        """Return whose documents a file holds."""
+        return "nobody" if path is None else self.names.get(path, path.name)
+
+
+def discover(
+    target: str | None,
+    adapter: str | None = None,
+    number: int | None = None,
+    *,
+    client: str | None = None,
+    prefixes: Path | None = None,
+    victim: Path | None = None,
+    held_out: Path | None = None,
+    canaries: Path | None = None,
+    marks: Path | None = None,
+) -> Material:
+    """Return what there is; files that are named must be there.
+
+    Of a federation whose documents are at hand the first client attacks, and the next one is the
+    victim, unless files are named. Raises UsageError where there is nothing to attack with.
+    """
+    for path in filter(None, (prefixes, victim, held_out, canaries, marks)):
+        if not existing_path(path, "file").is_file():
+            raise InputError(f"{path} is no regular file.")
+    audited = resolve(target, adapter, number, prefixes, client, victim)
+    kept = _kept(audited)
+    clients = read_clients(list(kept.items())) if kept else ()
+    own = prefixes or next(iter(kept.values()), None)
+    other = victim or next((path for path in kept.values() if own and not _same(path, own)), None)
+    if own is None and canaries is None:
+        raise UsageError(
+            "There are no documents to attack with: name your own with --prefixes, and with "
+            "--victim those that must not come out."
+        )
+    root = audited.federation.path if audited.federation else None
+    return Material(
+        audited=audited,
+        prefixes=own,
+        victim=other,
+        clients=clients,
+        held_out=held_out or _file(root, HELD_OUT),
+        canaries=canaries or next(filter(None, (_file(root, one) for one in CANARIES)), None),
+        marks=marks or _file(root, OWNER),
+        updates=bool(
+            audited.federation and any(one.clients for one in audited.federation.manifest.rounds)
+        ),
+        names={path: name for name, path in kept.items()},
+    )
+
+
+def _kept(audited: AuditTarget) -> dict[str, Path]:
+    """Return the documents that a federation's folder keeps, by client."""
+    if audited.federation is None:
+        return {}
+    root = audited.federation.path
+    found = {one.id: root / one.data for one in audited.federation.manifest.clients if one.data}
+    return {name: path for name, path in found.items() if path.is_file()}
+
+
+def _file(root: Path | None, name: str) -> Path | None:
+    return root / name if root is not None and (root / name).is_file() else None
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()

@@ -1,0 +1,173 @@
+"""The audit of everything from Python: the same as the command, with a report in return.
+
+    from fedaudit.assessment.library import audit, extract
+
+    report = audit("runs/fed_pii", policy="strict", release="weights", declared_by="R. Roe")
+    report.to_json()["verdict"]["status"]
+
+Errors are those of `fedaudit.api.errors`, which the command shows in one line.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.assessment.context import ReleaseContext
+from fedaudit.assessment.discovery import Material, discover
+from fedaudit.assessment.pipeline import AssessmentPipeline
+from fedaudit.assessment.plan import Plan, make_plan
+from fedaudit.assessment.policy_file import read_policy
+from fedaudit.assessment.request import AssessmentRequest
+from fedaudit.audit.pipeline import Watcher
+from fedaudit.audit.request import ExtractionRequest
+from fedaudit.audit.session import AuditSession
+from fedaudit.report.verdict.criteria import Policy
+
+if TYPE_CHECKING:
+    from fedaudit.report.document import Report
+
+Place = str | Path
+Options = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedAudit:
+    """An audit before anything was asked: what is at hand, what will be done, and the request."""
+
+    material: Material
+    plan: Plan
+    request: AssessmentRequest
+
+    def session(self, out: Place | None = None, **options: Any) -> AuditSession:
+        """Return the session that runs it; `options` are those of AuditSession."""
+        folder = Path(out) if out is not None else None
+        return AuditSession(self.request, folder, pipeline=AssessmentPipeline, **options)
+
+
+def prepare(
+    target: Place | None = None,
+    *,
+    adapter: Place | None = None,
+    prefixes: Place | None = None,
+    victim: Place | None = None,
+    held_out: Place | None = None,
+    canaries: Place | None = None,
+    commitment: str = "",
+    watermark: Place | None = None,
+    policy: str | Policy = "default",
+    release: str = "",
+    positions: Sequence[str] = (),
+    declared_by: str = "",
+    quick: bool = False,
+    round: int | None = None,  # noqa: A002
+    client: str | None = None,
+    options: Options | None = None,
+    detector: str = "presidio",
+    template: str = "fed_pii",
+    seed: int = 0,
+    batch_size: int = 0,
+    device: str = "auto",
+    dtype: str = "auto",
+    engine: str = "local",
+) -> PreparedAudit:
+    """Return an audit with every check made that needs no model.
+
+    The arguments are the options of `fedaudit audit`; `options` are those of attacks and of the
+    detector, by name. Raises UsageError and InputError.
+    """
+    limits = policy if isinstance(policy, Policy) else read_policy(policy)
+    context = ReleaseContext(release=release, positions=tuple(positions), declared_by=declared_by)
+    material = discover(
+        None if target is None else str(target),
+        None if adapter is None else str(adapter),
+        round,
+        client=client,
+        prefixes=_path(prefixes),
+        victim=_path(victim),
+        held_out=_path(held_out),
+        canaries=_path(canaries),
+        marks=_path(watermark),
+    )
+    federation = material.audited.federation
+    common: dict[str, Any] = {
+        # As it was found, so that every step has the same.
+        "target": str(federation.path if federation and target is None else target),
+        "adapter": None if adapter is None else str(adapter),
+        "round": round,
+        "client": client or material.audited.deployment or None,
+        "detector": detector,
+        "template": template,
+        "seed": seed,
+        "batch_size": batch_size,
+        "device": device,
+        "dtype": dtype,
+        "engine": engine,
+    }
+    plan = make_plan(material, common, options=options, commitment=commitment, quick=quick)
+    request = AssessmentRequest(
+        **common,
+        steps=plan.steps,
+        attribution=plan.attribution,
+        policy=limits,
+        context=context,
+        left_out=plan.left_out,
+        quick=quick,
+    )
+    return PreparedAudit(material=material, plan=plan, request=request)
+
+
+def audit(
+    target: Place | None = None,
+    *,
+    out: Place | None = None,
+    resume: bool = False,
+    watching: AbstractContextManager[Watcher] | None = None,
+    **settings: Any,
+) -> "Report":
+    """Audit with everything that applies and return the report, which is also written into `out`.
+
+    `settings` are the arguments of `prepare`; `watching` gives what hears of progress. Without
+    `out` the folder is one below `runs/audit/`, as the command has it.
+    """
+    return _ran(prepare(target, **settings).session(out, resume=resume), watching)
+
+
+def extract(
+    prefixes: Place,
+    *,
+    victim: Place | None = None,
+    target: Place | None = None,
+    adapter: Place | None = None,
+    attacks: Sequence[str] = ("contextual",),
+    options: Options | None = None,
+    out: Place | None = None,
+    resume: bool = False,
+    watching: AbstractContextManager[Watcher] | None = None,
+    **settings: Any,
+) -> "Report":
+    """Attack one victim with one client's records and return the report, as `fedaudit extract`.
+
+    `settings` are further fields of `fedaudit.audit.request.ExtractionRequest`, such as `seed`.
+    """
+    request = ExtractionRequest(
+        prefixes=Path(prefixes),
+        victim=_path(victim),
+        target=None if target is None else str(target),
+        adapter=None if adapter is None else str(adapter),
+        attacks=tuple(attacks),
+        options=options or {},
+        **settings,
+    )
+    return _ran(AuditSession(request, _path(out), resume=resume), watching)
+
+
+def _ran(session: AuditSession, watching: AbstractContextManager[Watcher] | None) -> "Report":
+    done = session.run(watching)
+    assert done is not None  # only a shard has no report
+    return done.report
+
+
+def _path(place: Place | None) -> Path | None:
+    return None if place is None else Path(place)

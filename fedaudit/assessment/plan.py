@@ -1,0 +1,201 @@
+"""What an audit will do, what it leaves out, and why."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedaudit.api.errors import FedauditError, UsageError
+from fedaudit.assessment.discovery import Material
+from fedaudit.attribution import pipeline as attribution
+from fedaudit.attribution.owner.worker_pool import Machine
+from fedaudit.attribution.pipeline import AttributionRequest
+from fedaudit.audit.exposure.request import ExposureRequest
+from fedaudit.audit.memorization.options import Protocol
+from fedaudit.audit.memorization.request import MemorizationRequest
+from fedaudit.audit.request import (
+    AuditRequest,
+    CrossClientRequest,
+    ExtractionRequest,
+    InferenceRequest,
+)
+from fedaudit.audit.session import PIPELINES
+from fedaudit.config.options import merge_tables
+
+QUICK_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "contextual": {"samples": 8},
+    "verbatim": {"documents": 24},
+    "ranking": {"sentences": 40, "candidates": [20]},
+}
+"""What `--quick` makes smaller."""
+
+SAMPLE = 100
+"""Texts of each client by which memorization is measured."""
+
+DEFENDED = "the federation answers through its clients' deployed defence"
+
+STEPS: Mapping[type[AuditRequest], str] = {
+    ExtractionRequest: "extraction",
+    InferenceRequest: "inference",
+    CrossClientRequest: "pairs",
+    MemorizationRequest: "memorization",
+    ExposureRequest: "canaries",
+}
+"""What a step is called, by what it asks."""
+
+SHOWS = {
+    "pairs": "personal data of every client that every other one can pull out with its own records",
+    "extraction": "personal data and whole passages of one client that another one can pull out; "
+    "whether its records can be recognised as trained on",
+    "inference": "whether the model tells which person a sentence of the records is about",
+    "memorization": "whose texts the model continues for whom, word for word or as an idea",
+    "canaries": "how far training moved planted secrets up among all of their kind",
+    "attribution": "which clients trained on marked documents",
+}
+"""What each step can show."""
+
+CANNOT = (
+    "A step that finds nothing says so for its own questions only: other attacks may find more.",
+    "Nothing here inverts updates or reconstructs records from them.",
+)
+"""What no step can show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The steps of an audit in their order, and why others are left out."""
+
+    steps: Mapping[str, AuditRequest]
+    attribution: AttributionRequest | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """By step or by attack, in words."""
+
+
+def make_plan(
+    material: Material,
+    common: Mapping[str, Any],
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    commitment: str = "",
+    quick: bool = False,
+) -> Plan:
+    """Return every step that can be made with what is at hand, checked without a model.
+
+    `common` are the fields that all requests have. Raises UsageError where there is no step, and
+    what the commands of the steps raise for a wrong option or file.
+    """
+    chosen = merge_tables(QUICK_OPTIONS if quick else {}, options or {})
+    left_out = dict(_left_out(material, quick=quick))
+    steps: dict[str, AuditRequest] = {}
+    for request in _requests(material, _Fields(common, chosen), commitment, quick=quick):
+        PIPELINES[type(request)].check(request)
+        steps[STEPS[type(request)]] = request
+    if not steps:
+        raise UsageError(
+            "Nothing can be asked of this model with what is at hand: name --prefixes."
+        )
+    return Plan(
+        steps=steps, attribution=_attribution(material, common, left_out), left_out=left_out
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """What requests have in common, and the options of all plugins."""
+
+    common: Mapping[str, Any]
+    options: Mapping[str, Mapping[str, Any]]
+
+    def of(self, *attacks: str) -> dict[str, Any]:
+        """Return the fields of a request that makes these attacks."""
+        names = (*attacks, str(self.common["detector"]))
+        own = {name: self.options[name] for name in names if name in self.options}
+        return {**self.common, "options": own}
+
+    def of_adapter(self) -> dict[str, Any]:
+        """Return the fields of a request that asks the global adapter itself, under no key."""
+        return {key: v for key, v in self.of().items() if key not in ("client", "keys")}
+
+
+def _requests(
+    material: Material, fields: _Fields, commitment: str, *, quick: bool
+) -> Iterator[AuditRequest]:
+    """Yield what can be tried with what is at hand."""
+    every = len(material.clients) > 1 and not quick and not material.audited.deployment
+    if material.prefixes:
+        attacks = _attacks(material, pairs=every, quick=quick)
+        yield ExtractionRequest(
+            **fields.of(*attacks),
+            attacks=attacks,
+            prefixes=material.prefixes,
+            victim=material.victim,
+            held_out=material.held_out if "membership" in attacks else None,
+        )
+    if data := material.victim or material.prefixes:
+        yield InferenceRequest(**fields.of("ranking"), data=data)
+    if every:
+        yield CrossClientRequest(**fields.of("contextual"), clients=material.clients)
+        yield MemorizationRequest(
+            **fields.of_adapter(),
+            clients=material.clients,
+            protocol=Protocol(sample=SAMPLE),
+            shorter=True,
+        )
+    if material.canaries and not material.audited.deployment:
+        yield ExposureRequest(
+            **fields.of_adapter(), canaries=material.canaries, commitment=commitment
+        )
+
+
+def _attacks(material: Material, *, pairs: bool, quick: bool) -> tuple[str, ...]:
+    """Return the attacks on one victim that need nothing else than is there."""
+    if material.victim is None:
+        return ("contextual",)
+    found = [*([] if pairs else ["contextual"]), "verbatim"]
+    found += ["membership"] if material.held_out else []
+    found += [] if quick else ["untargeted"]
+    found += ["gate"] if material.audited.deployment else []
+    return tuple(found)
+
+
+def _attribution(
+    material: Material, common: Mapping[str, Any], left_out: dict[str, str]
+) -> AttributionRequest | None:
+    """Return the attribution of what is marked; why there is none goes to `left_out`."""
+    federation = material.audited.federation
+    if federation is None or material.marks is None:
+        return None
+    request = AttributionRequest(
+        rounds=federation.path,
+        watermark=material.marks,
+        seed=common["seed"],
+        machine=Machine(device=common["device"], dtype=common["dtype"]),
+    )
+    try:
+        attribution.check(request)
+    except FedauditError as error:
+        left_out["attribution"] = str(error)
+        return None
+    return request
+
+
+def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
+    """Yield what the material does not allow, and what `--quick` skips."""
+    if material.victim is None:
+        yield "verbatim", "nobody's records are at hand but the attacker's: name some with --victim"
+    if material.victim and not material.held_out:
+        yield "membership", "there are no records that nobody trained on: name some with --held-out"
+    if len(material.clients) < 2:
+        yield "pairs", "the documents of fewer than two clients are at hand"
+        yield "memorization", "the documents of fewer than two clients are at hand"
+    elif material.audited.deployment:
+        yield "pairs", f"{DEFENDED}: --round N audits the global adapter"
+        yield "memorization", f"{DEFENDED}: --round N audits the global adapter"
+    elif quick:
+        yield "pairs", "left out by --quick"
+        yield "memorization", "left out by --quick"
+    if not material.canaries:
+        yield "canaries", "there is no file of canaries: name one with --canaries"
+    elif material.audited.deployment:
+        yield "canaries", f"{DEFENDED}: --round N measures the global adapter"
+    if not material.marks:
+        yield "attribution", "there is no file of watermarks: name one with --watermark"

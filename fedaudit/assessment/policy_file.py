@@ -1,0 +1,48 @@
+"""Policies: built in, or a TOML file."""
+
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+
+from fedaudit.api.errors import InputError, unknown_name_error
+from fedaudit.pii.taxonomy import category, taxonomy
+from fedaudit.report.verdict.criteria import Policy, policy_of
+from fedaudit.system.files import read_regular
+
+BUILT_IN = ("default", "strict", "research")
+LIMIT = 2**20
+"""Bytes of the largest file of a policy."""
+
+
+def read_policy(name: str) -> Policy:
+    """Return the policy of this name, or that of a TOML file.
+
+    Raises UsageError for a name that is neither, InputError for a file that is no policy and for a
+    limit of a kind of data that the taxonomy does not have: nobody would notice a slip.
+    """
+    path = Path(name)
+    if name in BUILT_IN:
+        text = files("fedaudit.assessment").joinpath(f"policies/{name}.toml").read_bytes()
+    elif path.is_file():
+        text = read_regular(path, LIMIT)
+    elif path.suffix == ".toml" or "/" in name:
+        raise InputError(f"There is no policy {name}.")
+    else:
+        raise unknown_name_error("policy", name, BUILT_IN)
+    return _parsed(text, name)
+
+
+def _parsed(text: bytes, name: str) -> Policy:
+    try:
+        table = tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is not TOML: {error}.") from None
+    policy = policy_of({"name": Path(name).stem, **table}, name)
+    majors = {one.major for one in taxonomy().categories}
+    for kind in policy.kinds:
+        if kind not in majors and category(kind) is None:
+            raise InputError(
+                f"{name}: {kind!r} is no kind of data: name a label such as PERSON or ID_CARD, or a"
+                f" category: {', '.join(sorted(majors))}."
+            )
+    return policy

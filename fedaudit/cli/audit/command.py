@@ -1,0 +1,194 @@
+"""The options of fedaudit audit, and the audit that they ask for."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedaudit.cli.options import (
+    Adapter,
+    BatchSize,
+    Client,
+    Detector,
+    Device,
+    Dtype,
+    Engine,
+    Json,
+    Out,
+    Quiet,
+    Resume,
+    Reveal,
+    Round,
+    Seed,
+    Set,
+    Template,
+    Watermark,
+)
+
+if TYPE_CHECKING:
+    from fedaudit.assessment.library import PreparedAudit
+
+
+def audit(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="A federation's folder; or a base, with --adapter and --prefixes."
+        ),
+    ] = None,
+    adapter: Adapter = None,
+    prefixes: Annotated[
+        Path | None,
+        typer.Option("--prefixes", help="The attacker's documents; the first client's without it."),
+    ] = None,
+    victim: Annotated[
+        Path | None,
+        typer.Option("--victim", help="The victim's documents; the next client's without it."),
+    ] = None,
+    held_out: Annotated[
+        Path | None,
+        typer.Option("--held-out", help="Records that nobody trained on; a simulation has some."),
+    ] = None,
+    canaries: Annotated[
+        Path | None, typer.Option("--canaries", help="The secret file of planted canaries.")
+    ] = None,
+    commitment: Annotated[
+        str, typer.Option("--commitment", help="What was published of the canaries.")
+    ] = "",
+    watermark: Watermark = None,
+    policy: Annotated[
+        str,
+        typer.Option("--policy", metavar="NAME|FILE", help="default, strict, research or a file."),
+    ] = "default",
+    release: Annotated[
+        str,
+        typer.Option(
+            "--release",
+            help="Declare who gets the model: internal, api-text, api-logprobs, weights, "
+            "federation-member or server.",
+        ),
+    ] = "",
+    position: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--position",
+            help="Declare where attackers stand: outsider, member, server or key-holder.",
+        ),
+    ] = None,
+    declared_by: Annotated[
+        str, typer.Option("--declared-by", help="Who declares release and positions.")
+    ] = "",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A first answer: one victim, fewer questions.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done and what it costs, and end.")
+    ] = False,
+    round_: Round = None,
+    client: Client = None,
+    set_: Set = None,
+    seed: Seed = None,
+    batch_size: BatchSize = 0,
+    detector: Detector = "presidio",
+    template: Template = "fed_pii",
+    out: Out = None,
+    json: Json = None,
+    reveal: Reveal = False,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    engine: Engine = "local",
+    resume: Resume = False,
+    quiet: Quiet = False,
+) -> int:
+    """Audit a federation or an adapter with everything that applies, and give one verdict.
+
+    The verdict follows from the measurements under a policy; the report says which classes of
+    attacks were run, and why not the others. Exit code: 0 pass, 1 fail, 7 inconclusive.
+    """
+    from fedaudit.assessment.library import prepare
+    from fedaudit.cli.audit_runner import plugin_tables
+
+    prepared = prepare(
+        target,
+        adapter=adapter,
+        prefixes=prefixes,
+        victim=victim,
+        held_out=held_out,
+        canaries=canaries,
+        commitment=commitment,
+        watermark=watermark,
+        policy=policy,
+        release=release,
+        positions=position or (),
+        declared_by=declared_by,
+        quick=quick,
+        round=round_,
+        client=client,
+        options=plugin_tables(set_),
+        detector=detector,
+        template=template,
+        seed=seed or 0,
+        batch_size=batch_size,
+        device=device,
+        dtype=dtype,
+        engine=engine,
+    )
+    if dry_run:
+        return _print_plan(prepared)
+    return _run(prepared, out=out, json=json, reveal=reveal, resume=resume, quiet=quiet)
+
+
+def _print_plan(prepared: "PreparedAudit") -> int:
+    """Print what would be done, with the time that it would take on this machine."""
+    from fedaudit.api.records import Target
+    from fedaudit.assessment.cost import corpora, cost_of
+    from fedaudit.assessment.speed import try_speed
+    from fedaudit.audit import pipeline
+    from fedaudit.cli.audit.plan_text import plan_lines, print_lines
+
+    material, plan, request = prepared.material, prepared.plan, prepared.request
+    files = corpora(material.audited, request.template)
+    costs = {name: cost_of(step, files) for name, step in plan.steps.items()}
+    documents = files.of(material.victim or material.prefixes)
+    speed = None
+    if documents:
+        engine, _ = pipeline.load(material.audited, files.form, request)
+        adapter = material.audited.adapter
+        tried = Target(name="tuned", adapter=str(adapter) if adapter else None)
+        plain = not material.audited.deployment
+        speed = try_speed(engine, tried if plain else Target(name="base"), documents)
+    print_lines(plan_lines(material, plan, costs, speed))
+    return 0
+
+
+def _run(
+    prepared: "PreparedAudit",
+    *,
+    out: Path | None,
+    json: Path | None,
+    reveal: bool,
+    resume: bool,
+    quiet: bool,
+) -> int:
+    """Run the audit, write the report and its page, show a summary, return the exit code."""
+    from fedaudit.cli.audit_runner import watching
+    from fedaudit.cli.console import print_note, print_summary, verdict_code
+    from fedaudit.report.renderers import html
+    from fedaudit.system.files import atomic_text
+
+    session = prepared.session(out, resume=resume, copy=json, reveal=reveal)
+    for line in session.notes:
+        print_note(line, quiet=quiet)
+    plan = prepared.plan
+    steps = [*plan.steps, *(["attribution"] if plan.attribution else [])]
+    print_note(f"Steps: {', '.join(steps)}; --dry-run tells more.", quiet=quiet)
+    done = session.run(watching(quiet))
+    assert done is not None  # without shards there is always a report
+    report, page = done.report.to_json(), session.folder / "report.html"
+    atomic_text(page, html.render(report))
+    print_summary(report)
+    if reveal:
+        print_note(f"The leaks stand in plain text in {session.folder / 'revealed.jsonl'}.")
+    print_note(f"The report is {session.folder / 'report.json'}, its page {page}.", quiet=quiet)
+    print_note(f"All tables: fedaudit report {session.folder}", quiet=quiet)
+    return verdict_code(report)

@@ -1,0 +1,83 @@
+"""The plan of an audit in words, for a terminal."""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from fedaudit.cli.console import WIDTH
+
+if TYPE_CHECKING:
+    from fedaudit.assessment.cost import Cost
+    from fedaudit.assessment.discovery import Material
+    from fedaudit.assessment.plan import Plan
+    from fedaudit.assessment.speed import Speed
+
+
+def plan_lines(
+    material: "Material", plan: "Plan", costs: "Mapping[str, Cost]", speed: "Speed | None"
+) -> Iterator[str]:
+    """Yield what is at hand, every step with its cost, what is left out, what nothing can show."""
+    from fedaudit.assessment.plan import CANNOT, SHOWS
+
+    yield "At hand"
+    yield from (f"  {name}: {value}" for name, value in _at_hand(material))
+    yield ""
+    yield "Steps"
+    total = 0.0
+    for name in plan.steps:
+        cost = costs[name]
+        took = ""
+        if speed is not None:
+            seconds = speed.seconds(cost, 2 if material.audited.adapter else 1)
+            total += seconds
+            took = f"; about {duration(seconds)} at most"
+        yield f"  {name} ({_attacks(plan, name)}): {cost.describe()}{took}"
+        yield f"    shows {SHOWS[name]}"
+    if plan.attribution:
+        yield "  attribution (fed_attr): fedaudit attribute --dry-run tells its cost"
+        yield f"    shows {SHOWS['attribution']}"
+    if speed is not None:
+        yield f"  in all: about {duration(total)} at most, beside reading and loading"
+    yield ""
+    if plan.left_out:
+        yield "Left out"
+        yield from (f"  {name}: {why.rstrip('.')}" for name, why in plan.left_out.items())
+        yield ""
+    yield "What this cannot show"
+    yield from (f"  {line}" for line in CANNOT)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines at 80 columns; what is wrapped stands further in than what it belongs to."""
+    from fedaudit.report.redaction import make_visible
+
+    for line in map(make_visible, lines):
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        print(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False))
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, as it is worth to know it."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _attacks(plan: "Plan", name: str) -> str:
+    own = {"canaries": ("canary",), "memorization": ("memorize",)}
+    return ", ".join(plan.steps[name].attacks or own.get(name, (name,)))
+
+
+def _at_hand(material: "Material") -> Iterator[tuple[str, str]]:
+    audited = material.audited
+    yield "model", f"{audited.base}, adapter {audited.adapter or 'none'}"
+    if audited.federation:
+        rounds = len(audited.federation.manifest.rounds) - 1
+        yield "federation", f"{audited.federation.path}, {rounds} rounds"
+    if material.clients:
+        yield "clients with documents", ", ".join(one.name for one in material.clients)
+    yield "attacker", material.who(material.prefixes)
+    yield "victim", material.who(material.victim)
+    yield "held-out records", material.held_out.name if material.held_out else "none"
+    yield "canaries", material.canaries.name if material.canaries else "none"
+    yield "marks", material.marks.name if material.marks else "none"

@@ -1,0 +1,39 @@
+"""A report's measurements as CSV, one row a number, for spreadsheets and data frames."""
+
+import csv
+import io
+import json
+from typing import Any
+
+from fedaudit.report.query import Row
+from fedaudit.report.redaction import make_visible
+
+FIELDS = (
+    *("kind", "plugin", "metric", "value", "low", "high"),
+    *("n", "hits", "chance", "baseline", "reason"),
+)
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a text begins that a spreadsheet would compute."""
+
+
+def render(report: Row) -> str:
+    """Return the measurements with a column for each part of a scope, in the order of the report.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
+    rows = report["measurements"]
+    parts = sorted({name for row in rows for name in row["scope"]})
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*FIELDS, *(_cell(f"scope.{name}") for name in parts)])
+    for row in rows:
+        scope = (row["scope"].get(name) for name in parts)
+        writer.writerow([*(_cell(row[name]) for name in FIELDS), *map(_cell, scope)])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, int | float):
+        return "" if value is None else value
+    text = make_visible(value if isinstance(value, str) else json.dumps(value, sort_keys=True))
+    return f"'{text}" if text.startswith(FORMULA) else text

@@ -1,0 +1,66 @@
+"""A report as JUnit XML, for CI: a test case for each judgement and each class not run.
+
+What fails the policy is a failure, what is inconclusive an error (the audit could not have seen
+it), and a class of attacks that was not run, or does not apply, is skipped.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from fedaudit.report.query import Row
+from fedaudit.report.redaction import make_visible
+from fedaudit.report.renderers.sarif import rule_id
+from fedaudit.report.tables.assessment import judged_name
+from fedaudit.report.verdict.recheck import judgements
+
+TAGS = {"fail": "failure", "inconclusive": "error", "pass": ""}
+
+
+def render(report: Row) -> str:
+    """Return a valid report's document as one test suite; names of cases have no number in them."""
+    cases = list(_cases(report))
+    counts = Counter(child.tag for case in cases for child in case)
+    suite = Element(
+        "testsuite",
+        name="fedaudit",
+        tests=str(len(cases)),
+        failures=str(counts["failure"]),
+        errors=str(counts["error"]),
+        skipped=str(counts["skipped"]),
+        time=f"{report['budget']['seconds'] or 0:.1f}",
+        timestamp=report["run"]["started"],
+    )
+    suite.extend(cases)
+    whole = Element("testsuites")
+    whole.append(suite)
+    ElementTree.indent(whole)
+    head = '<?xml version="1.0" encoding="UTF-8"?>'
+    return f"{head}\n{ElementTree.tostring(whole, 'unicode')}\n"
+
+
+def _cases(report: Row) -> Iterator[Element]:
+    seen = Counter[str]()
+    if report["status"] != "success":
+        case = _case("run", "finished")
+        SubElement(case, "error", message="The audit did not finish.")
+        yield case
+    for one in judgements(report):
+        name = f"{one['rule']}: {judged_name(one)}"
+        seen[name] += 1
+        case = _case(rule_id(one), name if seen[name] == 1 else f"{name} ({seen[name]})")
+        if tag := TAGS[one["status"]]:
+            reason = make_visible(one["reason"])
+            child = SubElement(case, tag, message=reason, type=one["status"])
+            child.text = make_visible(f"{one['reason']} Limit: {one['limit']}.")
+        yield case
+    for row in report.get("coverage", ()):
+        if row["status"] != "run":
+            case = _case("coverage", row["class"].replace("_", " "))
+            SubElement(case, "skipped", message=make_visible(row["reason"]))
+            yield case
+
+
+def _case(rule: str, name: str) -> Element:
+    return Element("testcase", classname=f"fedaudit.{rule}", name=make_visible(name))

@@ -1,0 +1,181 @@
+"""A report as SARIF 2.1.0, for code scanning and other tools that gate on it.
+
+A rule is a class of attacks. Judgements are results of the kinds fail, pass and review
+(inconclusive), classes that were not run are of the kind notApplicable or open, and findings are
+results of their own. Nothing is in it that is not in the report: leaks are masked.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fedaudit import __version__
+from fedaudit.api.records import Measurement
+from fedaudit.report.query import Row
+from fedaudit.report.redaction import make_visible
+from fedaudit.report.tables.assessment import judged_name
+from fedaudit.report.verdict.classes import class_of
+from fedaudit.report.verdict.recheck import judgements
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+FINGERPRINT = "fedaudit/v1"
+RULES = {
+    "FA-MEMBERSHIP-INFERENCE": ("MembershipInference", "Trained records can be recognised."),
+    "FA-ATTRIBUTE-INFERENCE": ("AttributeInference", "The model tells who a text is about."),
+    "FA-EXFILTRATION": ("Exfiltration", "Personal data of others can be pulled out."),
+    "FA-REGURGITATION": ("Regurgitation", "Training texts are continued, or known."),
+    "FA-INVERSION": ("Inversion", "Updates can be inverted."),
+    "FA-RECONSTRUCTION": ("Reconstruction", "Records can be reconstructed."),
+    "FA-ATTRIBUTION": ("Attribution", "A client trained on marked documents."),
+    "FA-GATE": ("Gate", "A gate opens without its key."),
+    "FA-AUDIT": ("Audit", "What an audit must have measured."),
+}
+LEVELS = {"high": "error", "medium": "warning", "low": "note", "unverified": "note"}
+KINDS = {"fail": "fail", "pass": "pass", "inconclusive": "review"}
+NOT_RUN = {"not_run": "open", "not_applicable": "notApplicable"}
+TELLING = ("hmac", "client", "victim", "attacker", "mark", "document")
+"""Parts of a finding's evidence that tell it from others, and stay as they are in another run."""
+
+
+def render(report: Row) -> str:
+    """Return a valid report's document as one SARIF log with one run."""
+    results = [*_judged(report), *_found(report), *_not_run(report)]
+    log = {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": _driver()},
+                "invocations": [_invocation(report)],
+                "results": [{**one, "locations": [_location(report)]} for one in results],
+                "columnKind": "unicodeCodePoints",
+                "properties": {
+                    "run": report["run"]["id"],
+                    "verdict": report["verdict"]["status"],
+                    "target_sha256": report["target"]["sha256"] or "unknown",
+                },
+            }
+        ],
+    }
+    return json.dumps(log, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def rule_id(judgement: Row) -> str:
+    """Return the rule that a judgement is a result of: the class of what was measured."""
+    if judgement["rule"] in ("attribution", "gate"):
+        return f"FA-{judgement['rule'].upper()}"
+    row = judgement["measurement"]
+    return _of_class(class_of(Measurement(**row)) if row else "")
+
+
+def _of_class(name: str) -> str:
+    return f"FA-{name.upper().replace('_', '-')}" if name else "FA-AUDIT"
+
+
+def _driver() -> dict[str, Any]:
+    return {
+        "name": "fedaudit",
+        "semanticVersion": __version__,
+        "rules": [
+            {
+                "id": name,
+                "name": short,
+                "shortDescription": {"text": told},
+                "defaultConfiguration": {"level": "error"},
+                "properties": {"tags": ["privacy"]},
+            }
+            for name, (short, told) in RULES.items()
+        ],
+    }
+
+
+def _invocation(report: Row) -> dict[str, Any]:
+    run = report["run"]
+    made = {
+        "executionSuccessful": report["status"] == "success",
+        "startTimeUtc": run["started"],
+    }
+    return {**made, "endTimeUtc": run["finished"]} if run["finished"] else made
+
+
+def _judged(report: Row) -> Iterator[dict[str, Any]]:
+    for one in judgements(report):
+        kind = KINDS[one["status"]]
+        numbers = one["measurement"] or {}
+        kept = ("value", "low", "high", "n", "hits")
+        values = {name: numbers[name] for name in kept if numbers.get(name) is not None}
+        yield _result(
+            rule_id(one),
+            kind,
+            "error" if kind == "fail" else "none",
+            one["reason"],
+            {"judgement": one["rule"], "limit": one["limit"], **values},
+            one["rule"],
+            judged_name(one),
+        )
+
+
+def _found(report: Row) -> Iterator[dict[str, Any]]:
+    rows = {f"{row['plugin']} {row['metric']}": row for row in report["measurements"]}
+    for one in report["findings"]:
+        row = rows.get(one["measurement"])
+        rule = _of_class(class_of(Measurement(**row)) if row else "")
+        if rule == "FA-AUDIT" and one["label"] == "WATERMARK":
+            rule = "FA-ATTRIBUTION"
+        evidence = one["evidence"]
+        telling = [f"{name}={evidence[name]}" for name in TELLING if name in evidence]
+        yield _result(
+            rule,
+            "fail",
+            LEVELS[one["severity"]],
+            f"{one['label']} ({one['severity']}), by {one['measurement']}",
+            {"id": one["id"], "severity": one["severity"], "label": one["label"]},
+            "finding",
+            one["measurement"],
+            one["label"],
+            *(telling or [one["id"]]),
+        )
+
+
+def _not_run(report: Row) -> Iterator[dict[str, Any]]:
+    for one in report.get("coverage", ()):
+        if one["status"] != "run":
+            kind, rule = NOT_RUN[one["status"]], _of_class(one["class"])
+            told = f"{one['class'].replace('_', ' ')}: {one['status'].replace('_', ' ')}"
+            text = f"{told}: {one['reason']}"
+            yield _result(rule, kind, "none", text, {"edpb": one["edpb"]}, "coverage", rule)
+
+
+def _result(
+    rule: str, kind: str, level: str, text: str, properties: Mapping[str, Any], *identity: str
+) -> dict[str, Any]:
+    """Return a result; what it is known by over runs has no number and no seed in it."""
+    digest = hashlib.sha256(make_visible("\n".join((rule, *identity))).encode()).hexdigest()
+    return {
+        "ruleId": rule,
+        "ruleIndex": list(RULES).index(rule),
+        "kind": kind,
+        "level": level,
+        "message": {"text": make_visible(text)},
+        "partialFingerprints": {FINGERPRINT: digest},
+        "properties": _visible(properties),
+    }
+
+
+def _visible(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: make_visible(v) if isinstance(v, str) else v for k, v in properties.items()}
+
+
+def _location(report: Row) -> dict[str, Any]:
+    """Return the file that answered, relative to where it lies: of a path from the root the end."""
+    target = report["target"]
+    place = Path(target["adapter"]) if target["adapter"] else None
+    if place is None:
+        return {"logicalLocations": [{"name": make_visible(target["base"] or "model")}]}
+    parts = place.parts[-3:] if place.is_absolute() else place.parts
+    uri = "/".join(part for part in parts if part not in ("/", "..", "."))
+    encoded = quote(make_visible(f"{uri}/adapter_model.safetensors"))
+    return {"physicalLocation": {"artifactLocation": {"uri": encoded}}}

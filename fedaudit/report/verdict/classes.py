@@ -1,0 +1,35 @@
+"""Which class of attacks a measurement is of, after EDPB Opinion 28/2024, paragraph 55."""
+
+from fedaudit.api.records import Measurement
+
+_KINDS = {
+    "membership": "membership_inference",
+    "memorization": "regurgitation",
+    "exposure": "regurgitation",
+    "inversion": "inversion",
+    "reconstruction": "reconstruction",
+}
+_METRICS = {
+    "rouge_l": "regurgitation",
+    "edit_distance": "regurgitation",
+    "extractable": "regurgitation",
+    "coverage": "exfiltration",
+    "extraction_recall": "exfiltration",
+}
+"""Metrics of extraction."""
+
+
+def class_of(row: Measurement) -> str:
+    """Return the class of attacks that a row is a result of; "" for none, such as utility.
+
+    Coverage of whole records, which have no set of strings, is regurgitation.
+    """
+    if row.kind in _KINDS:
+        return _KINDS[row.kind]
+    if row.metric == "inference_accuracy":
+        return "attribute_inference"
+    if row.kind != "extraction":
+        return ""
+    whole = "threshold" in row.scope or ("records" in row.scope and "set" not in row.scope)
+    found = _METRICS.get(row.metric, "")
+    return "regurgitation" if found and whole else found

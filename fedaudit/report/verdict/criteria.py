@@ -1,0 +1,120 @@
+"""What a policy asks of an audit: at most what may come out, and how surely that must be shown."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from fedaudit.api.errors import InputError
+
+ATTACK_CLASSES = (
+    *("membership_inference", "attribute_inference", "exfiltration"),
+    *("regurgitation", "inversion", "reconstruction"),
+)
+"""The attacks that EDPB Opinion 28/2024, paragraph 55, names."""
+
+
+def _check_share(name: str, value: float, *, above: bool) -> None:
+    if not 0 <= value < 1 or (above and not value):
+        least = "above 0" if above else "at least 0"
+        raise ValueError(f"{name} is {value:g}; it must be {least} and below 1.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The limits of a verdict; the defaults are the rule of every command without a policy.
+
+    Shares are from 0 to 1. Raises ValueError for a number beyond its range.
+    """
+
+    name: str = "default"
+    description: str = ""
+    level: float = 0.01
+    """The probability of failing a model, at most, that holds nothing of what is looked for."""
+    detectable: float = 0.10
+    """A pass says that a leak of this share would have been seen, and that no more came out."""
+    power: float = 0.9
+    """The probability with which it would have been seen."""
+    confidence: float = 0.95
+    """Of the one-sided bounds that measured shares have against the limits below."""
+    extraction: float = 0.0
+    """The share of the targets that training may give away: a proven leak of less does not fail."""
+    memorization: float = 0.0
+    """The share of prefixes, beyond the base's, that may draw another client's text."""
+    kinds: Mapping[str, float] = field(default_factory=dict)
+    """The most that may come out of each kind of data: a label, or a major category."""
+    membership: float | None = None
+    """The true-positive rate of membership inference, at most; None: it is not judged."""
+    membership_fpr: float = 0.01
+    """The false-positive rate at which it is read."""
+    attribution: bool = True
+    """Whether a client that is flagged fails the audit."""
+    required: tuple[str, ...] = ()
+    """Classes of attacks that must have been measured for a pass."""
+
+    def __post_init__(self) -> None:
+        for name in ("level", "detectable", "power", "confidence", "membership_fpr"):
+            _check_share(name, getattr(self, name), above=True)
+        for name in ("extraction", "memorization"):
+            _check_share(name, getattr(self, name), above=False)
+        if self.membership is not None:
+            _check_share("membership", self.membership, above=True)
+        for name, most in self.kinds.items():
+            _check_share(f"the limit of {name}", most, above=True)
+        if unknown := set(self.required) - set(ATTACK_CLASSES):
+            raise ValueError(f"{min(unknown)} is no class of attacks: {', '.join(ATTACK_CLASSES)}.")
+
+    @property
+    def most(self) -> float:
+        """The share that a pass must be surely below."""
+        return max(self.extraction, self.detectable)
+
+    def table(self) -> dict[str, Any]:
+        """Return the policy as a report holds it."""
+        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**named, "kinds": dict(self.kinds), "required": list(self.required)}
+
+
+DEFAULT = Policy()
+
+
+def policy_of(table: object, place: str) -> Policy:
+    """Return the policy that a table is, of a file or of a report.
+
+    Raises InputError, naming `place`, for a field that no policy has, and for a value of another
+    type or beyond its range.
+    """
+    if not isinstance(table, Mapping):
+        raise InputError(f"{place} is no policy: a policy is a table.")
+    known = {one.name for one in fields(Policy)}
+    if unknown := sorted(set(map(str, table)) - known):
+        raise InputError(
+            f"{place}: a policy has no {unknown[0]!r}. It may have: {', '.join(sorted(known))}."
+        )
+    if wrong := next(_wrong(table), None):
+        raise InputError(f"{place}: {wrong}")
+    try:
+        return Policy(**{**table, "required": tuple(table.get("required", ()))})
+    except ValueError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is not of the type that its field has."""
+    for name, value in table.items():
+        if name in ("name", "description"):
+            fits = isinstance(value, str)
+        elif name == "attribution":
+            fits = isinstance(value, bool)
+        elif name == "required":
+            fits = isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+        elif name == "kinds":
+            fits = isinstance(value, Mapping) and all(map(_is_number, value.values()))
+        else:
+            fits = _is_number(value) or (name == "membership" and value is None)
+        if not fits:
+            yield f"{name} is {value!r:.60}, which is of another type than a policy has there."
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,29 @@
+"""One judgement: what a rule makes of one measurement, and the limit that it was held against."""
+
+from typing import Any, NamedTuple
+
+from fedaudit.api.records import Measurement
+
+
+class Judgement(NamedTuple):
+    """A status, why, and what was judged: the whole verdict is made of these."""
+
+    status: str
+    reason: str
+    rule: str = ""
+    """Which rule judged: "leak", "kind", "membership", ..."""
+    row: Measurement | None = None
+    """The measurement that was judged; None where there was none to judge."""
+    limit: str = ""
+    """What the policy allows, in words."""
+
+    def table(self) -> dict[str, Any]:
+        """Return the judgement as a report holds it, with the number that was judged."""
+        said = {"rule": self.rule, "status": self.status, "reason": self.reason}
+        return {**said, "limit": self.limit, "measurement": self._measured()}
+
+    def _measured(self) -> dict[str, Any] | None:
+        if self.row is None:
+            return None
+        names = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
+        return {name: getattr(self.row, name) for name in names}

@@ -1,0 +1,117 @@
+"""The verdict on kinds of data: whether more came out of one of them than its policy allows."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from fedaudit.api.records import Measurement
+from fedaudit.pii.taxonomy import category
+from fedaudit.report.verdict.criteria import Policy
+from fedaudit.report.verdict.extraction import CAME_OUT, EXCLUSIVE, NEW, Test
+from fedaudit.report.verdict.judgement import Judgement
+
+RULE = "kind"
+
+
+def kind_tests(
+    measurements: Iterable[Measurement], policy: Policy
+) -> list[tuple[Measurement, float, Test | None]]:
+    """Return every row of a kind that the policy limits, its limit, and its test.
+
+    The null is that a target comes out with the probability of the limit or of a made-up string of
+    the kind (the 95 % upper bound of the controls', 0 without any), whichever is larger; p is
+    P(Binomial(n, that) >= hits). What the base says as well does not count as a hit.
+    """
+    rows = [row for row in measurements if row.metric in CAME_OUT and row.kind == "extraction"]
+    some = [row for row in rows if row.scope.get("source") == NEW and limited_kind(row, policy)]
+    judged = [row for row in some if row.scope.get("set") == _judged_set(row, some)]
+    limits = [policy.kinds[limited_kind(row, policy)] for row in judged]
+    return [(r, most, _test(r, rows, most)) for r, most in zip(judged, limits, strict=True)]
+
+
+def limited_kind(row: Measurement, policy: Policy) -> str:
+    """Return the kind of the policy that a row is of; "" where it is of none.
+
+    That is its label, another label of the same kind in the taxonomy, or its major category.
+    """
+    if "label" not in row.scope:
+        name = str(row.scope.get("category", ""))
+        return name if name in policy.kinds else ""
+    label = str(row.scope["label"])
+    if label in policy.kinds:
+        return label
+    same = category(label)
+    return next((kind for kind in policy.kinds if same and category(kind) is same), "")
+
+
+def judge_kind(
+    row: Measurement, most: float, test: Test | None, adjusted: float | None, policy: Policy
+) -> Judgement:
+    """Return the status of one kind.
+
+    * fail          the adjusted p value is at most the policy's level
+    * pass          the one-sided upper bound is at most the limit
+    * inconclusive  otherwise: there are too few targets to show it
+    """
+    from fedaudit.metrics.significance import upper_bound
+
+    limit = f"at most {most:.4g} of {_kind(row)}, shown with {policy.confidence:.0%}"
+    told = f"{_name(row)}: {_measured(row)}"
+    if row.hits is None or not row.n or test is None or adjusted is None:
+        why = row.reason or "hits and targets were not counted"
+        return Judgement("inconclusive", f"{told}: not judged: {why}.", RULE, row, limit)
+    if adjusted <= policy.level:
+        reason = f"{told}, more than {most:.2%} (p = {adjusted:.2g})."
+        return Judgement("fail", reason, RULE, row, limit)
+    bound = upper_bound(row.hits, row.n, 1 - policy.confidence)
+    if bound <= most:
+        return Judgement("pass", f"{told}, surely no more than {bound:.2%}.", RULE, row, limit)
+    reason = f"{told}, perhaps up to {bound:.2%}: too few to show that it is at most {most:.2%}."
+    return Judgement("inconclusive", reason, RULE, row, limit)
+
+
+def missing_kinds(
+    judged: Sequence[tuple[Measurement, float, Test | None]], policy: Policy
+) -> Iterator[Judgement]:
+    """Yield that nothing of a kind was looked for, of every kind that the policy limits."""
+    seen = {limited_kind(row, policy) for row, _, _ in judged}
+    for kind, most in policy.kinds.items():
+        if kind not in seen:
+            limit = f"at most {most:.4g} of {kind}"
+            reason = f"No {kind} was looked for: no target is of this kind."
+            yield Judgement("pass", reason, RULE, None, limit)
+
+
+def _kind(row: Measurement) -> str:
+    return str(row.scope.get("label", row.scope.get("category", "")))
+
+
+def _judged_set(row: Measurement, rows: Sequence[Measurement]) -> object:
+    alike = {o.scope.get("set") for o in rows if (o.plugin, o.metric) == (row.plugin, row.metric)}
+    return next((name for name in (EXCLUSIVE, "all") if name in alike), row.scope.get("set"))
+
+
+def _test(row: Measurement, rows: Sequence[Measurement], most: float) -> Test | None:
+    from scipy.stats import binom
+
+    from fedaudit.metrics.significance import upper_bound
+
+    if row.hits is None or not row.n or not 0 <= row.hits <= row.n:
+        return None
+    scope = {**row.scope, "source": "control"}
+    counted = [
+        (o.hits, o.n)
+        for o in rows
+        if (o.plugin, o.metric) == (row.plugin, row.metric) and dict(o.scope) == scope
+    ]
+    guessed = max((upper_bound(h, n) for h, n in counted if h is not None and n), default=0.0)
+    p = float(binom.sf(row.hits - 1, row.n, min(1.0, max(most, guessed))))
+    return Test(_name(row), max(p, 1e-300), _measured(row), "more than its limit")
+
+
+def _name(row: Measurement) -> str:
+    return f"{row.plugin} ({_kind(row)})"
+
+
+def _measured(row: Measurement) -> str:
+    if row.hits is None or row.n is None:
+        return "its targets"
+    return f"{row.hits:,} of {row.n:,} {CAME_OUT[row.metric]}"

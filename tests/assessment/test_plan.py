@@ -1,0 +1,185 @@
+"""What is at hand, what is done with it, what it asks, and why the rest is left out."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import fake_audit
+import handmade
+import pytest
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.records import Target
+from fedaudit.assessment.cost import Cost, corpora, cost_of
+from fedaudit.assessment.discovery import discover
+from fedaudit.assessment.plan import SHOWS, STEPS, make_plan
+from fedaudit.assessment.speed import Speed, try_speed
+from fedaudit.canaries import canary_file, generator
+from fedaudit.canaries.generator import CanaryOrder
+from fedaudit.engine.fake import FakeEngine
+from fedaudit.federation import manifest
+
+COMMON = {
+    "target": "fedaudit-nano", "adapter": "lora", "round": None, "client": None,
+    "detector": "presidio", "template": "fed_pii", "seed": 0, "batch_size": 0, "device": "cpu",
+    "dtype": "auto", "engine": "local",
+}  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    fake_audit.written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def federation(here, clients=2):
+    """Write a federation that keeps its clients' documents, and return its folder."""
+    made = handmade.write(here / "run", clients=clients, rounds=1)
+    found = manifest.read(made.path)
+    (made.path / "data").mkdir()
+    for number, one in enumerate(found.clients):
+        lines = [json.dumps(d) + "\n" for d in fake_audit.corpus(number % 2)]
+        (made.path / f"data/{one.id}.jsonl").write_text("".join(lines))
+    named = tuple(replace(one, data=f"data/{one.id}.jsonl") for one in found.clients)
+    manifest.write(replace(found, clients=named), made.path)
+    return made.path
+
+
+def pair(**named):
+    files = {"prefixes": Path("own.jsonl"), "victim": Path("victim.jsonl"), **named}
+    return discover("fedaudit-nano", "lora", **files)
+
+
+def test_a_federation_offers_its_clients_as_attacker_and_victim(here):
+    found = discover(str(federation(here)))
+    assert [one.name for one in found.clients] == ["c0", "c1"]
+    assert (found.who(found.prefixes), found.who(found.victim)) == ("c0", "c1")
+    assert found.updates
+    assert (found.held_out, found.canaries, found.marks) == (None, None, None)
+    folder = here / "run"
+    (folder / "data/held_out.jsonl").write_text((here / "own.jsonl").read_text())
+    (folder / "canaries.json").write_text("{}")
+    again = discover(str(folder), victim=folder / "data/c0.jsonl", prefixes=here / "own.jsonl")
+    assert (again.who(again.prefixes), again.who(again.victim)) == ("own.jsonl", "c0")
+    assert again.held_out == folder / "data/held_out.jsonl"
+    assert again.canaries == folder / "canaries.json"
+
+
+def test_without_documents_there_is_nothing_to_attack_with(here):
+    with pytest.raises(UsageError, match="--prefixes"):
+        discover("fedaudit-nano", "lora")
+    with pytest.raises(InputError, match=r"nobody\.jsonl"):
+        pair(victim=Path("nobody.jsonl"))
+
+
+def test_two_files_give_what_one_victim_allows(here):
+    plan = make_plan(pair(), COMMON)
+    assert list(plan.steps) == ["extraction", "inference"]
+    assert plan.steps["extraction"].attacks == ("contextual", "verbatim", "untargeted")
+    assert set(plan.left_out) == {"membership", "pairs", "memorization", "canaries", "attribution"}
+    assert "--held-out" in plan.left_out["membership"]
+    held_out = make_plan(pair(held_out=Path("own.jsonl")), COMMON)
+    assert "membership" in held_out.steps["extraction"].attacks
+    assert "membership" not in held_out.left_out
+
+
+def test_a_federation_is_tried_by_every_pair_but_not_in_a_hurry(here):
+    run = str(federation(here, clients=3))
+    common = {**COMMON, "target": run, "adapter": None}
+    whole = make_plan(discover(run), common)
+    assert list(whole.steps) == ["extraction", "inference", "pairs", "memorization"]
+    assert "contextual" not in whole.steps["extraction"].attacks
+    quick = make_plan(discover(run), common, quick=True)
+    assert list(quick.steps) == ["extraction", "inference"]
+    assert quick.steps["extraction"].options["contextual"] == {"samples": 8}
+    assert quick.left_out["pairs"] == "left out by --quick"
+    own = {"contextual": {"samples": 3}, "ranking": {"sentences": 5}}
+    given = make_plan(discover(run), common, options=own, quick=True)
+    assert given.steps["extraction"].options["contextual"] == {"samples": 3}
+    assert given.steps["inference"].options["ranking"] == {"sentences": 5, "candidates": [20]}
+
+
+def planted(here):
+    order = CanaryOrder(kind="phone", clients=("c0",), count=3, controls=2, seed=1)
+    made = generator.make(order)
+    canary_file.write(made, here / "canaries.json")
+    return made
+
+
+def test_canaries_are_measured_where_there_is_a_file_of_them(here):
+    planted(here)
+    found = pair(canaries=Path("canaries.json"))
+    plan = make_plan(found, COMMON)
+    assert list(plan.steps) == ["extraction", "inference", "canaries"]
+    assert "canaries" not in plan.left_out
+    with pytest.raises(InputError, match="not what the commitment was made to"):
+        make_plan(found, COMMON, commitment="0" * 64)
+
+
+def test_a_deployed_defence_is_asked_as_it_answers(here):
+    planted(here)
+    found = pair(canaries=Path("canaries.json"))
+    run = discover(str(federation(here)))
+    kept = replace(run, canaries=found.canaries, audited=replace(run.audited, deployment="c0"))
+    plan = make_plan(kept, {**COMMON, "target": str(here / "run"), "adapter": None})
+    assert list(plan.steps) == ["extraction", "inference"]
+    assert "gate" in plan.steps["extraction"].attacks
+    assert all("defence" in plan.left_out[n] for n in ("pairs", "memorization", "canaries"))
+
+
+def test_a_wrong_option_is_no_reason_to_leave_a_step_out(here):
+    with pytest.raises(UsageError, match=r"ranking\.candidates"):
+        make_plan(pair(), COMMON, options={"ranking": {"candidates": 3}})
+
+
+def test_every_step_says_what_it_shows():
+    assert {*STEPS.values(), "attribution"} == SHOWS.keys()
+
+
+def test_a_cost_is_counted_by_hand(here):
+    # 24 documents a file with 2 PII each; contextual asks 15 times for 10 tokens before each of 48.
+    found = pair(held_out=Path("own.jsonl"))
+    plan = make_plan(found, COMMON)
+    files = corpora(found.audited, "fed_pii")
+    cost = cost_of(plan.steps["extraction"], files)
+    verbatim, untargeted = 24, 256
+    assert cost.continuations == 48 * 15 + verbatim + untargeted
+    assert cost.tokens == 48 * 15 * 10 + verbatim * 50 + untargeted * 256
+    assert cost.scored == 24 + 24  # membership: the victim's records and those held out
+    assert cost_of(plan.steps["inference"], files) == Cost(scored=48 * 50)
+    request = replace(plan.steps["extraction"], attacks=("superset",))
+    assert cost_of(request, files) == Cost(unknown=("superset",))
+    assert cost_of(request, files).describe() == "what superset asks is not known before"
+
+
+def test_the_cost_of_pairs_and_memorization(here):
+    run = str(federation(here))
+    found = discover(run)
+    plan = make_plan(found, {**COMMON, "target": run, "adapter": None})
+    files = corpora(found.audited, "fed_pii")
+    assert cost_of(plan.steps["pairs"], files) == Cost(2 * 48 * 15, 2 * 48 * 15 * 10)
+    assert cost_of(plan.steps["memorization"], files) == Cost(48, 48 * 256)
+
+
+def test_canaries_cost_one_score_for_each_sentence_and_secret(here):
+    made = planted(here)
+    plan = make_plan(pair(canaries=Path("canaries.json")), COMMON)
+    files = corpora(pair().audited, "fed_pii")
+    sentences = len({one.prefix for one in made.canaries})
+    assert cost_of(plan.steps["canaries"], files) == Cost(scored=sentences * 1000)
+
+
+def test_time_follows_from_speed():
+    assert Speed(token=0.01, text=0.5).seconds(Cost(10, 100, 4)) == 2 * (1 + 2)
+    assert Speed(token=0.01, text=0.5).seconds(Cost(10, 100, 4), models=1) == 3
+
+
+def test_speed_is_tried_on_documents(here):
+    documents = corpora(pair().audited, "fed_pii").of(Path("own.jsonl"))
+    engine = FakeEngine(lambda *_: " nobody left.")
+    found = try_speed(engine, Target(name="base"), documents)
+    assert found.token > 0
+    assert found.text > 0
+    with pytest.raises(ValueError, match="nothing to try"):
+        try_speed(engine, Target(name="base"), [])

@@ -1,0 +1,236 @@
+"""fedaudit audit: everything that applies, one verdict, one report."""
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import fake_audit
+import handmade
+import pytest
+from command import Command
+
+from fedaudit.assessment import plan
+from fedaudit.attribution.owner.worker_pool import Machine
+from fedaudit.federation import manifest
+from fedaudit.report.document import validate
+from fedaudit.report.verdict.recheck import recheck
+
+MODEL = ("fedaudit-nano", "--adapter", "lora", "--prefixes", "own.jsonl", "--victim")
+SMALL = ("--set", "contextual.context=4", "--set", "ranking.candidates=[3]",
+         "--set", "untargeted.samples=8", "--set", "untargeted.new_tokens=9")  # fmt: skip
+AUDIT = ("audit", *MODEL, "victim.jsonl", *SMALL)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    fake_audit.written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    fake_audit.replace(monkeypatch.setattr, "log", fake_audit.Chances("SIGKILL", sys.maxsize))
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    return Command(monkeypatch, capfd)
+
+
+def report(folder="out"):
+    found = json.loads(Path(folder, "report.json").read_text())
+    validate(found)
+    return found
+
+
+def test_an_audit_ends_in_one_report_a_page_and_a_verdict(here, run):
+    done = run(*AUDIT, "--out", "out")
+    found = report()
+    assert done.code == {"pass": 0, "fail": 1, "inconclusive": 7}[found["verdict"]["status"]]
+    assert found["run"]["command"] == "audit"
+    assert {row["plugin"] for row in found["measurements"]} >= {"contextual", "ranking", "verbatim"}
+    assert [one["class"] for one in found["coverage"] if one["status"] == "run"] == [
+        "attribute_inference", "exfiltration", "regurgitation"
+    ]  # fmt: skip
+    assert found["context"] == {"release": None, "positions": [], "declared_by": None}
+    assert found["verdict"]["policy"]["name"] == "default"
+    assert recheck(found).holds
+    assert "<title>Privacy audit" in Path("out/report.html").read_text()
+    for text in ("not declared", "Coverage", "Judged under the policy default", "55 (iii)"):
+        assert text in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    names = [name for d in fake_audit.NAMES for name in [d]]
+    assert not any(name in done.out + json.dumps(found) for name in names)
+
+
+def test_every_judgement_names_its_limit_and_its_row(here, run):
+    run(*AUDIT, "--out", "out", "--quiet")
+    judged = report()["verdict"]["judgements"]
+    assert {"leak", "inference"} <= {one["rule"] for one in judged}
+    rows = report()["measurements"]
+    for one in judged:
+        assert one["limit"]
+        if one["measurement"] is not None:
+            named = {key: one["measurement"][key] for key in ("plugin", "metric", "scope", "value")}
+            assert any(named.items() <= row.items() for row in rows)
+
+
+def test_what_is_declared_is_in_the_report_and_nothing_else(here, run):
+    said = ("--release", "api-text", "--position", "outsider", "--declared-by", "The DPO")
+    done = run(*AUDIT, "--out", "out", *said)
+    assert report()["context"] == {
+        "release": "api-text", "positions": ["outsider"], "declared_by": "The DPO"
+    }  # fmt: skip
+    assert "The DPO" in done.out
+    [inference] = [one for one in report()["coverage"] if one["class"] == "attribute_inference"]
+    assert "the declared release (api-text) does not give" in inference["reason"]
+
+
+def test_the_policy_makes_the_verdict(here, run):
+    Path("lax.toml").write_text("extraction = 0.9\nmemorization = 0.9\ndetectable = 0.99\n")
+    one = run(*AUDIT, "--out", "default", "--quiet")
+    two = run(*AUDIT, "--out", "strict", "--quiet", "--policy", "strict")
+    lax = run(*AUDIT, "--out", "lax", "--quiet", "--policy", "lax.toml")
+    rules = {one["rule"] for one in report("strict")["verdict"]["judgements"]}
+    assert "required" in rules
+    assert report("lax")["verdict"]["policy"]["extraction"] == 0.9
+    leaks = [
+        [j["status"] for j in report(f)["verdict"]["judgements"] if j["rule"] == "leak"]
+        for f in ("default", "lax")
+    ]
+    assert leaks[0] != leaks[1]
+    assert {one.code, two.code, lax.code} <= {0, 1, 7}
+
+
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(here, run):
+    before = sorted(here.rglob("*"))
+    done = run(*AUDIT, "--dry-run")
+    assert done.code == 0
+    assert sorted(here.rglob("*")) == before or (here / "log").exists()
+    assert not Path("runs").exists()
+    for text in ("extraction (contextual, verbatim, untargeted)", "continuations", "at most",
+                 "Left out", "membership: there are no records", "cannot show"):  # fmt: skip
+        assert text in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_no_text_says_anonymous_or_compliant(here, run):
+    done = run(*AUDIT, "--out", "out")
+    run("report", "out", "--format", "markdown", "--out", "out.md")
+    for text in (done.out, Path("out/report.html").read_text(), Path("out.md").read_text()):
+        assert "anonym" not in text.lower()
+        assert "complian" not in text.lower()
+
+
+def test_markdown_and_html_have_context_coverage_and_judgements(here, run):
+    run(*AUDIT, "--out", "out", "--quiet", "--release", "weights")
+    run("report", "out", "--format", "markdown", "--out", "out.md")
+    for text in (Path("out/report.html").read_text(), Path("out.md").read_text()):
+        for word in ("Release", "weights", "Coverage", "not run", "Judged under the policy"):
+            assert word in text
+
+
+def killed(point):
+    words = ("SIGKILL", point, "log", *AUDIT, "--out", "out", "--quiet")
+    return subprocess.run(
+        [sys.executable, fake_audit.__file__, *map(str, words)],
+        capture_output=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_killed_audit_goes_on_and_comes_to_the_same(here, run):
+    run(*AUDIT, "--out", "whole", "--quiet")
+    stopped = killed(60)
+    assert stopped.returncode == -signal.SIGKILL
+    done = run(*AUDIT, "--out", "out", "--quiet", "--resume")
+    assert done.code in (0, 1, 7)
+    assert report("out")["measurements"] == report("whole")["measurements"]
+    assert report("out")["run"]["resumed_from"]
+
+
+def test_a_step_that_cannot_be_made_stops_no_other(here, run):
+    """Records without personal data can be continued, but nobody can be picked in them."""
+    lines = [json.loads(line) for line in Path("victim.jsonl").read_text().splitlines()]
+    Path("bare.jsonl").write_text("".join(json.dumps({**one, "pii": []}) + "\n" for one in lines))
+    done = run("audit", *MODEL, "bare.jsonl", *SMALL, "--out", "out")
+    assert done.code in (1, 7)
+    [inference] = [one for one in report()["coverage"] if one["class"] == "attribute_inference"]
+    assert inference["status"] == "not_run"
+    assert "no annotated PII" in inference["reason"]
+    assert any(line.startswith("inference: not run:") for line in report()["limits"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("--policy", "strct"), 2, "Did you mean 'strict'"),
+        (("--policy", "no.toml"), 3, "no policy no.toml"),
+        (("--release", "everybody"), 2, "No release named"),
+        (("--declared-by", "me"), 2, "goes with --release"),
+        (("--set", "contextul.samples=3"), 2, "Did you mean 'contextual'"),
+        (("--canaries", "no.json"), 3, "no.json"),
+    ],
+)
+def test_a_mistake_is_one_line(here, run, words, code, says):
+    run.refused(code, *AUDIT, "--quiet", *words, says=says)
+
+
+def test_a_model_without_documents_says_what_to_name(here, run):
+    run.refused(2, "audit", "fedaudit-nano", "--adapter", "lora", says="--prefixes")
+
+
+@pytest.fixture
+def marked(here, monkeypatch):
+    """Return a federation with documents, of whose clients c1 trained on marked ones."""
+    made = handmade.write(here / "fed", clients=7, size=handmade.SIZE, guilty=("c1",))
+    [mark] = handmade.marks(made.path / "owner/watermark.json")
+    handmade.reading(monkeypatch, mark)
+    monkeypatch.setattr(plan, "Machine", partial(Machine, workers=1))
+    found = manifest.read(made.path)
+    (made.path / "data").mkdir()
+    named = []
+    for number, one in enumerate(found.clients):
+        lines = [json.dumps(document) + "\n" for document in fake_audit.corpus(number % 2)]
+        (made.path / f"data/{one.id}.jsonl").write_text("".join(lines))
+        named.append(replace(one, data=f"data/{one.id}.jsonl"))
+    manifest.write(replace(found, clients=tuple(named)), made.path)
+    return made.path
+
+
+def test_marks_in_a_federation_are_attributed_in_the_same_report(marked, run):
+    done = run("audit", "fed", "--quick", *SMALL[:4], "--device", "cpu", "--out", "out", "--quiet")
+    assert done.code == 1, done.err
+    found = report()
+    assert {row["kind"] for row in found["measurements"]} >= {"extraction", "attribution"}
+    [flagged] = [one for one in found["verdict"]["judgements"] if one["rule"] == "attribution"]
+    assert flagged["status"] == "fail"
+    assert "c1" in flagged["reason"]
+    assert flagged["measurement"]["metric"] == "stouffer_z"
+    assert any(one["label"] == "WATERMARK" for one in found["findings"])
+    assert any(file["path"].endswith("watermark.json") for file in found["data"])
+    assert {one["class"]: one["status"] for one in found["coverage"]}["inversion"] == "not_run"
+    assert recheck(found).holds
+
+
+def test_a_policy_may_leave_flags_unjudged(marked, run):
+    words = ("--quick", *SMALL[:4], "--device", "cpu", "--quiet", "--policy", "research")
+    run("audit", "fed", *words, "--out", "out")
+    assert "attribution" not in {one["rule"] for one in report()["verdict"]["judgements"]}
+    assert any(row["kind"] == "attribution" for row in report()["measurements"])
+
+
+def test_every_pair_and_memorization_are_part_of_a_whole_audit(marked, run):
+    (marked / "owner/watermark.json").unlink()
+    done = run("audit", "fed", *SMALL, "--out", "out", "--quiet")
+    assert done.code in (1, 7), done.err
+    pairs = {
+        (row["scope"]["attacker"], row["scope"]["victim"])
+        for row in report()["measurements"]
+        if row["plugin"] == "contextual" and "attacker" in row["scope"]
+    }
+    assert len(pairs) == 7 * 6
+    ids = [one["id"] for one in report()["findings"]]
+    assert len(set(ids)) == len(ids)
+    steps = report()["run"]["config"]["steps"]
+    assert list(steps) == ["extraction", "inference", "memorization", "pairs"]  # sorted in the file

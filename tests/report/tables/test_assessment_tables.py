@@ -1,0 +1,93 @@
+"""The tables of an audit of everything: what was judged, what was found, what was covered."""
+
+import io
+from dataclasses import replace
+
+from example_report import coverage, example, extraction, findings
+from rich.console import Console
+
+from fedaudit.report.renderers.terminal import render_summary
+from fedaudit.report.tables import assessment
+from fedaudit.report.verdict.criteria import Policy
+
+KINDS = Policy(name="ours", description="Ours.", kinds={"ID_CARD": 0.05})
+COVERED = [
+    {"class": "inversion", "edpb": "55 (iv)", "status": "not_applicable", "by": [], "access": [],
+     "knowledge": [], "n": None, "reason": "no update"},
+    {"class": "exfiltration", "edpb": "55 (ii)", "status": "run", "by": ["contextual"],
+     "access": ["text"], "knowledge": ["own records"], "n": 1234, "reason": ""},
+]  # fmt: skip
+CONTEXT = {"release": "weights", "positions": ["outsider"], "declared_by": None}
+
+
+def report(rows=()):
+    made = example(measurements=[*extraction(), *rows], findings=findings(3))
+    return replace(made, policy=KINDS, coverage=COVERED, context=CONTEXT).to_json()
+
+
+def of_kind(n, victim):
+    return coverage(0, n, source="tuned-not-base", label="ID_CARD", set="all", victim=victim)
+
+
+def test_rows_that_did_not_fail_are_one_line_for_each_limit():
+    [table] = assessment.judged(report([of_kind(5, "c0"), of_kind(9, "c1"), of_kind(7, "c2")]))
+    assert table.title == "Judged under the policy ours"
+    assert table.notes == ("Ours.",)
+    [line] = [row for row in table.rows if "ID_CARD" in row[3]]
+    # 0 of 9: Wilson's upper bound is 1.96^2 / (9 + 1.96^2) = 0.299
+    assert line == (
+        "inconclusive",
+        "contextual coverage: 3 rows, of which the largest",
+        "0 / 9: 0 [0, 0.299]",
+        "at most 0.05 of ID_CARD, shown with 95%",
+    )
+    assert table.rows[0][0] == "fail"
+
+
+def test_every_failure_has_a_line_of_its_own():
+    found = report([replace(of_kind(20, name), hits=9, value=0.45, low=0.26, high=0.66)
+                    for name in ("c0", "c1")])  # fmt: skip
+    [table] = assessment.judged(found)
+    kinds = [row for row in table.rows if "ID_CARD" in row[3]]
+    assert [row[0] for row in kinds] == ["fail", "fail"]
+    assert {"victim c0" in row[1] for row in kinds} == {True, False}
+
+
+def test_findings_are_counted_by_kind_and_severity():
+    [table] = assessment.finding_counts(report())
+    assert table.columns == ("kind", "high", "medium", "low", "unverified")
+    total = sum(int(cell or 0) for row in table.rows for cell in row[1:])
+    assert total == 3
+    assert assessment.finding_counts(example(findings=[]).to_json()) == []
+
+
+def test_coverage_says_what_does_not_apply_and_why():
+    [table] = assessment.coverage(report())
+    assert table.rows == (
+        ("inversion", "55 (iv)", "does not apply", "-", "-", "no update"),
+        ("exfiltration", "55 (ii)", "run", "contextual", "1,234", "text, own records"),
+    )
+
+
+def test_what_nobody_declared_is_said_to_be_so():
+    assert assessment.context_facts(report()) == [
+        ("release", "weights"), ("attackers", "outsider"), ("declared by", "not declared")
+    ]  # fmt: skip
+
+
+def test_other_reports_have_none_of_it():
+    plain = example().to_json()
+    assert assessment.coverage(plain) == assessment.judged(plain) == []
+    assert assessment.context_facts(plain) == []
+
+
+def test_the_summary_fits_80_columns_and_ends_with_the_verdict():
+    out = io.StringIO()
+    render_summary(report([of_kind(5, "c0")]), Console(file=out, width=80))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    places = [
+        next(number for number, line in enumerate(lines) if line.startswith(word))
+        for word in ("Audited", "Release", "Findings", "Coverage", "Judged", "Why", "Verdict: fail")
+    ]
+    assert places == sorted(places)

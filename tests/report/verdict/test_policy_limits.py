@@ -1,0 +1,189 @@
+"""Verdicts under a policy: kinds of data, tolerated leaks, membership, what is required."""
+
+from dataclasses import replace
+
+import pytest
+from example_report import coverage, example, wilson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Measurement
+from fedaudit.report.document import validate
+from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
+from fedaudit.report.verdict.policy import judge, verdict
+from fedaudit.report.verdict.recheck import recheck
+
+
+def leak(hits, n=100):
+    """Return what came out of `n` targets, nothing of base and controls."""
+    return [
+        coverage(hits, n, source="tuned-not-base"),
+        coverage(0, n, source="base"),
+        coverage(0, 300, source="control"),
+    ]
+
+
+def of_kind(hits, n, control_n=0, label="ID_CARD"):
+    rows = [coverage(hits, n, source="tuned-not-base", label=label)]
+    return rows + ([coverage(0, control_n, source="control", label=label)] if control_n else [])
+
+
+def recognised(hits, n, fpr=0.01, score="loss"):
+    low, high = wilson(hits, n)
+    value = hits / n
+    return Measurement(kind="membership", plugin="membership", metric="tpr", value=value, low=low,
+                       high=high, n=n, hits=hits, chance=fpr,
+                       scope={"source": "tuned", "score": score, "fpr": fpr})  # fmt: skip
+
+
+def judged(rows, policy, rule):
+    return [one for one in judge(rows, [], policy).judgements if one.rule == rule]
+
+
+def test_a_kind_fails_where_more_came_out_than_its_limit():
+    # P(Binomial(20, 0.05) >= 8) is below 1e-5; of 1 of 20 it is 1 - 0.95^20 = 0.642.
+    policy = Policy(kinds={"ID_CARD": 0.05})
+    [found] = judged([*leak(0), *of_kind(8, 20)], policy, "kind")
+    assert found.status == "fail"
+    assert "8 of 20" in found.reason
+    assert "more than 5.00%" in found.reason
+    assert found.limit == "at most 0.05 of ID_CARD, shown with 95%"
+    [found] = judged([*leak(0), *of_kind(1, 20)], policy, "kind")
+    assert found.status == "inconclusive"
+    tests = verdict([*leak(0), *of_kind(1, 20)], [], policy)["tests"]
+    assert tests[-1]["p"] == pytest.approx(1 - 0.95**20)
+
+
+def test_a_kind_passes_where_its_upper_bound_is_below_the_limit():
+    # 0 of n has the upper bound 1 - 0.05^(1/n): 0.0487 of 60, 0.0503 of 58.
+    policy = Policy(kinds={"ID_CARD": 0.05})
+    assert [one.status for one in judged([*leak(0), *of_kind(0, 60)], policy, "kind")] == ["pass"]
+    [found] = judged([*leak(0), *of_kind(0, 58)], policy, "kind")
+    assert found.status == "inconclusive"
+    assert "5.03%" in found.reason
+
+
+def test_guessing_explains_what_came_out_of_a_kind():
+    # Of 5 controls none came out: guessing may give up to 1 - 0.05^(1/5) = 0.4507 of them.
+    policy = Policy(kinds={"ID_CARD": 0.05})
+    tests = verdict([*leak(0), *of_kind(8, 20, 5)], [], policy)["tests"]
+    assert tests[-1]["p"] == pytest.approx(0.7501, abs=1e-4)  # P(Binomial(20, 0.4507) >= 8)
+
+
+def test_a_category_is_limited_like_a_label():
+    row = coverage(9, 20, source="tuned-not-base", category="Identity Documents")
+    [found] = judged([*leak(0), row], Policy(kinds={"Identity Documents": 0.05}), "kind")
+    assert found.status == "fail"
+
+
+def test_a_proven_leak_within_what_is_allowed_passes():
+    # 30 of 1,000 against none of 300 controls is proven. The one-sided 95 % upper bound
+    # of 30 of 1,000 is 4.05 %, the lower one 2.16 %.
+    rows = leak(30, 1000)
+    assert verdict(rows, [])["status"] == "fail"
+    assert verdict(rows, [], Policy(extraction=0.05))["status"] == "pass"
+    assert verdict(rows, [], Policy(extraction=0.02))["status"] == "fail"
+    tight = Policy(extraction=0.03, detectable=0.03)
+    assert verdict(rows, [], tight)["status"] == "inconclusive"
+
+
+def test_a_pass_must_have_been_able_to_see_the_leak_of_the_policy():
+    found = verdict(leak(0, 100), [])
+    assert found["status"] == "pass"
+    assert found["detectable"] > 0.02
+    assert verdict(leak(0, 100), [], Policy(detectable=0.02))["status"] == "inconclusive"
+
+
+def test_membership_is_judged_where_the_policy_limits_it():
+    # P(Binomial(100, 0.05) >= 20) is 1e-7; 0 of 100 has the upper bound 1 - 0.05^0.01 = 2.95 %.
+    policy = Policy(membership=0.05)
+    assert judged([*leak(0), recognised(20, 100)], DEFAULT, "membership") == []
+    rows = [*leak(0), recognised(20, 100), recognised(0, 100, score="zlib")]
+    found = judged(rows, policy, "membership")
+    assert [one.status for one in found] == ["fail", "pass"]
+    assert "2.95%" in found[1].reason
+    assert judged([*leak(0), recognised(20, 100, fpr=0.001)], policy, "membership") == []
+    missing = replace(recognised(1, 9), value=None, low=None, high=None, hits=None, reason="few")
+    [found] = judged([missing], policy, "membership")
+    assert found.status == "inconclusive"
+    assert "few" in found.reason
+
+
+def test_what_a_policy_requires_must_be_measured_for_a_pass():
+    rows = leak(0)
+    policy = Policy(required=("exfiltration", "membership_inference"))
+    found = verdict(rows, [], policy)
+    assert found["status"] == "inconclusive"
+    assert found["reasons"] == ["The policy default requires membership inference: not measured."]
+    assert verdict([*rows, recognised(0, 100)], [], policy)["status"] == "pass"
+
+
+def test_memorization_may_be_allowed():
+    names = {"kind": "memorization", "plugin": "memorize", "metric": "mr_inter"}
+    rows = [
+        Measurement.rate(hits, 400, **names, scope={"source": source, "category": "all"})
+        for source, hits in (("tuned", 40), ("base", 0))
+    ]
+    assert verdict(rows, [])["status"] == "fail"
+    assert verdict(rows, [], Policy(memorization=0.2))["status"] == "pass"
+
+
+def test_more_kinds_make_every_test_stricter():
+    """Holm over all: p = 0.0064 alone is below 1 %, beside another test of p 1 it is not."""
+    policy = Policy(kinds={"ID_CARD": 0.05, "PERSON": 0.05})
+    alone = [*leak(0), *of_kind(5, 20)]  # P(Binomial(20, 0.05) >= 5) = 0.0026
+    assert verdict(alone, [], policy)["status"] == "fail"
+    five = [of_kind(0, 20, label=f"K{i}")[0] for i in range(5)]
+    more = Policy(kinds={**policy.kinds, **{f"K{i}": 0.05 for i in range(5)}})
+    assert verdict([*alone, *five], [], more)["status"] != "fail"
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_more_hits_never_make_a_better_verdict(one, other):
+    order = ("pass", "inconclusive", "fail")
+    policy = Policy(kinds={"ID_CARD": 0.1})
+    statuses = [
+        judged([*leak(0), *of_kind(hits, 40)], policy, "kind")[0].status
+        for hits in sorted((one, other))
+    ]
+    assert order.index(statuses[0]) <= order.index(statuses[1])
+
+
+def test_a_report_holds_its_policy_and_is_judged_by_it_again():
+    policy = Policy(name="ours", kinds={"PERSON": 0.05}, membership=0.05)
+    document = replace(example(), policy=policy).to_json()
+    validate(document)
+    assert policy_of(document["verdict"]["policy"], "x") == policy
+    assert {one["rule"] for one in document["verdict"]["judgements"]} >= {"leak", "kind"}
+    assert recheck(document).holds
+    document["verdict"]["judgements"][0]["limit"] = "anything goes"
+    assert recheck(document).holds is False
+
+
+def test_the_default_policy_is_the_rule_of_every_command():
+    rows = leak(40)
+    assert verdict(rows, []) == verdict(rows, [], policy_of(DEFAULT.table(), "x"))
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"lvel": 0.1}, "no 'lvel'"),
+        ({"level": 2.0}, "level is 2"),
+        ({"level": 0}, "level is 0; it must be above 0"),
+        ({"level": True}, "another type"),
+        ({"level": "0.1"}, "another type"),
+        ({"kinds": {"PERSON": 0.0}}, "the limit of PERSON is 0"),
+        ({"kinds": ["PERSON"]}, "another type"),
+        ({"required": ["telepathy"]}, "telepathy is no class"),
+        ({"attribution": 1}, "another type"),
+        ({"level": float("nan")}, "another type"),
+        ([], "a policy is a table"),
+    ],
+)
+def test_what_is_no_policy_is_refused_in_one_line(table, says):
+    with pytest.raises(InputError, match=r"p\.toml") as error:
+        policy_of(table, "p.toml")
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
