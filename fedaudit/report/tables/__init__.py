@@ -6,6 +6,8 @@
 * `attribution`: The tables of an attribution: whom the protocol flags, and what other methods say
   of it.
 * `costs`: The tables of costs: what a federation took, in units that people use.
+* `counterfactual`: The table of counterfactual memorization: what training without a client would
+  have given.
 * `cross_client`: The tables of an audit in which every client was the attacker: who gets at whose
   data.
 * `defense`: The tables of a defence: what it guarantees, and how its gate decides.

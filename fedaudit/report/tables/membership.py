@@ -13,6 +13,7 @@ NAMES = {
     "loss": "loss",
     "zlib": "loss / zlib",
     "reference": "loss, less the base's",
+    "counterfactual": "loss, less that without the client",
     "min_k": "Min-K %",
     "min_k++": "Min-K %++",
     "error_zone": "EZ-MIA",

@@ -20,37 +20,16 @@ from fedaudit.api import (
     Result,
     TokenStatistics,
 )
-from fedaudit.metrics.privacy import membership_scores as scores
 from fedaudit.metrics.privacy.roc import Roc, auc, balanced_accuracy, tpr_at_fpr
 
-from . import text_baseline
+from . import counterfactual, text_baseline
+from .scored_record import ScoredRecord
 
 RATES = (0.01, 0.001)
 """False positive rates at which true positives are counted."""
 BY_TEXT = "text"
 """The name of the score that asks no model."""
 NO_BASE = "there is no base to compare with"
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredRecord:
-    """A record, and what the tuned model and its base say of its tokens."""
-
-    document: Document
-    tuned: TokenStatistics
-    base: Sequence[float] | None
-
-    def scores(self) -> dict[str, float | None]:
-        """Return every score by its name, higher for trained records; None without a base."""
-        own, base = self.tuned.log_probability, self.base
-        return {
-            "loss": scores.loss(own),
-            "zlib": scores.zlib_ratio(own, self.document.text),
-            "reference": None if base is None else scores.reference_ratio(own, base),
-            "min_k": scores.min_k(own),
-            "min_k++": scores.min_k_plus_plus(self.tuned),
-            "error_zone": None if base is None else scores.error_zone(own, base, self.tuned.first),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +76,7 @@ class Membership(Attack):
         }
         by_text = self._by_text(case, inside, outside)
         rows = [self._blind(by_text, at), *self._rows(inside, outside, at, self._refusal(by_text))]
+        rows += counterfactual.rows(self.name, case, inside, outside)
         short = len(members) + len(others) - len(read)
         return Result(measurements=tuple(rows), limits=tuple(self._limits(case, by_text, short)))
 
@@ -124,9 +104,15 @@ class Membership(Attack):
         base: Sequence[Sequence[float] | None] = [None] * len(some)
         if case.base is not None:
             base = case.engine.score(case.base, sequences, progress=case.progress("their base"))
+        without: Sequence[TokenStatistics | None] = [None] * len(some)
+        if case.counterfactual is not None:
+            progress = case.progress(f"their model {case.counterfactual.name}")
+            without = case.engine.token_statistics(
+                case.counterfactual, sequences, progress=progress
+            )
         return [
-            ScoredRecord(document, own, other)
-            for (document, _), own, other in zip(some, tuned, base, strict=True)
+            ScoredRecord(document, own, other, third)
+            for (document, _), own, other, third in zip(some, tuned, base, without, strict=True)
         ]
 
     def _by_text(
