@@ -3,6 +3,7 @@
 * `attribution/`: fedaudit attribute and watermark, and their subcommands.
 * `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
   afterwards.
+* `dp/`: fedaudit dp: a claimed epsilon, held against canaries that coins put into training.
 * `audit_runner`: What the commands that attack a model have in common, from their options to the
   exit code.
 * `console`: What commands show: results on stdout, progress on stderr.
@@ -37,6 +38,7 @@ from fedaudit.cli import gate
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.canary import group as canary
 from fedaudit.cli.doctor import doctor
+from fedaudit.cli.dp import group as dp
 from fedaudit.cli.exit_handling import invoke_command, note_interrupts
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
@@ -60,7 +62,7 @@ app = typer.Typer(
 )
 GROUPS = (
     *((attribute.app, "attribute"), (watermark.app, "watermark")),
-    *((canary.app, "canary"), (gate.app, "gate")),
+    *((canary.app, "canary"), (dp.app, "dp"), (gate.app, "gate")),
 )
 for group, name in GROUPS:
     app.add_typer(group, name=name)

@@ -1,5 +1,6 @@
 """The tables of a report.
 
+* `epsilon`: The table of a claimed epsilon: what is proved of it, and what could be.
 * `exposure`: The table of canaries: how far planted secrets moved up, by how often they were
   planted.
 * `extraction/`: The tables of extraction.

@@ -15,6 +15,8 @@ from fedaudit.report.tables.counterfactual import counterfactual_tables
 from fedaudit.report.tables.counterfactual import is_shown as in_counterfactual
 from fedaudit.report.tables.cross_client import matrix_tables, without_pairs
 from fedaudit.report.tables.defense import defense
+from fedaudit.report.tables.epsilon import epsilon_tables
+from fedaudit.report.tables.epsilon import is_shown as in_epsilon
 from fedaudit.report.tables.exposure import exposure
 from fedaudit.report.tables.exposure import is_shown as in_exposure
 from fedaudit.report.tables.extraction.budget import tables as by_budget
@@ -41,7 +43,7 @@ MOST_OTHERS = 100
 KINDS = frozenset(
     {
         *("extraction", "utility", "cost", "probability", "defense", "attribution"),
-        *("memorization", "membership", "exposure", "counterfactual"),
+        *("memorization", "membership", "exposure", "counterfactual", "epsilon"),
     }
 )
 """What kinds of rows tables know; a plugin may have its own."""
@@ -58,6 +60,7 @@ def attack_tables(report: Row) -> list[Table]:
     made = (
         *memorization.tables(whole),
         *exposure(whole),
+        *epsilon_tables(whole),
         *matrix_tables(whole),
         *verbatim(whole),
         *discoverable(whole),
@@ -99,6 +102,7 @@ def unshown_rows_table(report: Row) -> list[Table]:
             shows(row)
             for shows in (
                 *(in_verbatim, in_discoverable, in_membership, in_exposure, in_counterfactual),
+                in_epsilon,
             )
         )
     ]

@@ -4,6 +4,7 @@
   too.
 * `completion`: The verdict on answers to training prompts: nearer to the true ones than skill
   explains, or not.
+* `epsilon`: The verdict on a claimed epsilon: refuted, not refuted, or no power to refute it.
 * `exposure`: The verdict on canaries: whether training gave planted secrets away.
 * `extraction`: The tests of what an extraction found: against what nobody has, against the base,
   by string.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.verdict import attribution, completion, exposure, memorization
+from fedaudit.report.verdict import attribution, completion, epsilon, exposure, memorization
 from fedaudit.report.verdict.extraction import CAME_OUT, LEAK, Leak, Test, find_leaks
 
 RULE = 2
@@ -57,8 +57,8 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     A gate that lets an attempt in (fpr with scope.attempt and hits) fails. So does an attribution
     whose protocol flags a client; `verdict.attribution` judges it, `verdict.memorization` the
     memorization of one client's texts by another's prefixes, `verdict.completion` whether answers
-    to training prompts are nearer to the true ones, and `verdict.exposure` whether planted secrets
-    stand higher than chance explains.
+    to training prompts are nearer to the true ones, `verdict.exposure` whether planted secrets
+    stand higher than chance explains, and `verdict.epsilon` whether a claim is refuted.
 
     What comes out under a right key (scope.key "right") is meant to and is not judged, nor is what
     was tried on the attacker's own records (scope.records "own"), which is no other client's; where
@@ -91,6 +91,7 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     told = completion.judge_completion(measurements, [test.p for test in tests])
     drawn = [*memorization.judge_memorization(measurements), *told]
     drawn += exposure.judge_exposure(measurements, LEVEL)
+    drawn += epsilon.judge_epsilon(measurements)
     # Answers that reach a threshold are judged with what was `told` of them.
     extracted = [r for r in judging if r.metric in CAME_OUT and "threshold" not in r.scope]
     enough = found or ((judged or drawn) and not extracted) or (attributed and not tried)
