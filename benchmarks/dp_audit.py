@@ -85,7 +85,8 @@ def planted(place: Path, asked: argparse.Namespace, seed: int) -> str:
     if not coins.exists():
         records(place, seed)
         _, said = fedaudit("dp", "make", "--out", coins, "--corpus", place / "c0.jsonl",
-                           "--count", asked.canaries, "--position", asked.position)  # fmt: skip
+                           "--count", asked.canaries, "--position", asked.position,
+                           "--suffix-tokens", 24)  # fmt: skip
         (place / "said.txt").write_text(said)
         fedaudit("dp", "plant", coins, "--records", place / "c0.jsonl", "--out",
                  place / "c0p.jsonl")  # fmt: skip

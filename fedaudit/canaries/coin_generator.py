@@ -31,7 +31,7 @@ class CoinOrder:
     positions: tuple[Position, ...] = ("client",)
     estimator: Estimator = "f_dp"
     shares: tuple[float, ...] = (0.75, 0.5)
-    prefix_words: int = 4
+    prefix_words: int = 6
     suffix_tokens: int = 32
     template: str = "fed_pii"
     seed: int | None = None

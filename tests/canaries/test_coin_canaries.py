@@ -24,7 +24,14 @@ def records(tmp_path):
 
 
 def make(records, **options):
-    order = {"corpus": records, "count": 40, "suffix_tokens": 5, "seed": 3, **options}
+    order = {
+        "corpus": records,
+        "count": 40,
+        "prefix_words": 4,
+        "suffix_tokens": 5,
+        "seed": 3,
+        **options,
+    }
     return coin_generator.make(coin_generator.CoinOrder(**order), VOCABULARY)
 
 

@@ -43,6 +43,13 @@ def make(
             "--any-mechanism", help="Judge by the bound for any mechanism, not the Gaussian one."
         ),
     ] = False,
+    prefix_words: Annotated[
+        int,
+        typer.Option("--prefix-words", help="Words of a record that a canary begins with.", min=1),
+    ] = 6,
+    suffix_tokens: Annotated[
+        int, typer.Option("--suffix-tokens", help="Random words that it ends with.", min=1)
+    ] = 32,
     seed: Annotated[
         int | None,
         typer.Option("--seed", help="Makes the coins repeatable, for whoever knows it."),
@@ -73,6 +80,8 @@ def make(
         level=level,
         positions=tuple(map(_position, position or ["client"])),
         estimator="one_run" if any_mechanism else "f_dp",
+        prefix_words=prefix_words,
+        suffix_tokens=suffix_tokens,
         template=template,
         seed=seed,
     )

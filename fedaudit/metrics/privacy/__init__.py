@@ -8,5 +8,7 @@
   canaries by coin.
 * `membership_scores`: Scores that say how well a model knows a text: each is higher for texts it
   was trained on.
+* `membership_tests`: Whether scores tell members from others: permutation tests over groups of
+  records.
 * `roc`: How well scores tell members from others: the ROC curve, its area, and its low end.
 """

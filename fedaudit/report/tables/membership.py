@@ -63,6 +63,8 @@ def _cells(area: Row, rows: Sequence[Row]) -> Mapping[str, str]:
             continue
         if row["metric"] == "balanced_accuracy":
             found[BALANCED] = number(row["value"])
+        elif row["metric"] == "p_value":
+            pass
         elif row["metric"] == "tpr":
             title = f"TPR at {percent(row['scope']['fpr'])}"
             found[title] = format_measurement(row) if row["value"] is not None else NONE

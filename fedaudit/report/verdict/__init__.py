@@ -8,6 +8,7 @@
 * `exposure`: The verdict on canaries: whether training gave planted secrets away.
 * `extraction`: The tests of what an extraction found: against what nobody has, against the base,
   by string.
+* `membership`: The verdict on membership: whether trained records can be told from others.
 * `memorization`: The verdict on memorization: whether one client's prefixes draw another client's
   texts.
 * `policy`: The verdict: whether more came out of the model than its base gives, or a client is

@@ -5,10 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 from fedaudit.api.records import Finding, Measurement
-from fedaudit.report.verdict import attribution, completion, epsilon, exposure, memorization
+from fedaudit.report.verdict import (
+    attribution,
+    completion,
+    epsilon,
+    exposure,
+    membership,
+    memorization,
+)
 from fedaudit.report.verdict.extraction import CAME_OUT, LEAK, Leak, Test, find_leaks
 
-RULE = 2
+RULE = 3
 """The number of this rule, which goes up whenever the same measurements may be judged otherwise.
 
 Reports that were written before rules had numbers name none.
@@ -58,7 +65,8 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     whose protocol flags a client; `verdict.attribution` judges it, `verdict.memorization` the
     memorization of one client's texts by another's prefixes, `verdict.completion` whether answers
     to training prompts are nearer to the true ones, `verdict.exposure` whether planted secrets
-    stand higher than chance explains, and `verdict.epsilon` whether a claim is refuted.
+    stand higher than chance explains, `verdict.membership` whether trained records can be told, and
+    `verdict.epsilon` whether a claim is refuted.
 
     What comes out under a right key (scope.key "right") is meant to and is not judged, nor is what
     was tried on the attacker's own records (scope.records "own"), which is no other client's; where
@@ -92,6 +100,7 @@ def verdict(measurements: Iterable[Measurement], findings: Sequence[Finding]) ->
     drawn = [*memorization.judge_memorization(measurements), *told]
     drawn += exposure.judge_exposure(measurements, LEVEL)
     drawn += epsilon.judge_epsilon(measurements)
+    drawn += membership.judge_membership(judging, LEVEL)
     # Answers that reach a threshold are judged with what was `told` of them.
     extracted = [r for r in judging if r.metric in CAME_OUT and "threshold" not in r.scope]
     enough = found or ((judged or drawn) and not extracted) or (attributed and not tried)

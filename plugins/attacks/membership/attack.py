@@ -20,6 +20,7 @@ from fedaudit.api import (
     Result,
     TokenStatistics,
 )
+from fedaudit.metrics.privacy.membership_tests import permutation_p_values
 from fedaudit.metrics.privacy.roc import Roc, auc, balanced_accuracy, tpr_at_fpr
 
 from . import counterfactual, text_baseline
@@ -27,6 +28,10 @@ from .scored_record import ScoredRecord
 
 RATES = (0.01, 0.001)
 """False positive rates at which true positives are counted."""
+JUDGED = "reference"
+"""The score that the verdict goes by."""
+TESTS = ("ranks", "tail")
+"""What is tested of it: members' ranks, and how many are above what 1 % of others reach."""
 BY_TEXT = "text"
 """The name of the score that asks no model."""
 NO_BASE = "there is no base to compare with"
@@ -75,7 +80,9 @@ class Membership(Attack):
             "others": len(outside),
         }
         by_text = self._by_text(case, inside, outside)
-        rows = [self._blind(by_text, at), *self._rows(inside, outside, at, self._refusal(by_text))]
+        refusal = self._refusal(by_text)
+        rows = [self._blind(by_text, at), *self._rows(inside, outside, at, refusal)]
+        rows += self._tests(case, inside, outside, at, refusal)
         rows += counterfactual.rows(self.name, case, inside, outside)
         short = len(members) + len(others) - len(read)
         return Result(measurements=tuple(rows), limits=tuple(self._limits(case, by_text, short)))
@@ -181,6 +188,31 @@ class Membership(Attack):
             hits = round(found.value * len(members))
             yield replace(self._row("tpr", found, wanted, rate), hits=hits)
 
+    def _tests(
+        self,
+        case: AttackContext,
+        inside: Sequence[ScoredRecord],
+        outside: Sequence[ScoredRecord],
+        at: Mapping[str, object],
+        refusal: str,
+    ) -> Iterator[Measurement]:
+        """Yield the p values that the verdict goes by: of the score that was fixed before."""
+        scope = {"score": JUDGED, "source": "tuned", **at}
+        ours, theirs = (_judged_scores(some) for some in (inside, outside))
+        if refusal or ours is None or theirs is None:
+            for test in TESTS:
+                yield self._missing("p_value", {**scope, "test": test}, refusal or NO_BASE)
+            return
+        groups = _groups(inside), _groups(outside)
+        found = permutation_p_values(ours, theirs, groups, fpr=RATES[0], seed=case.seed)
+        for test, p in zip(TESTS, (found.ranks, found.tail), strict=True):
+            yield replace(
+                self._row("p_value", Estimate(p, p, p), {**scope, "test": test}, 0.5),
+                low=None,
+                high=None,
+                chance=None,
+            )
+
     def _row(
         self, metric: str, found: Estimate, scope: Mapping[str, object], chance: float
     ) -> Measurement:
@@ -209,7 +241,7 @@ class Membership(Attack):
         )
         yield (
             f"{self.name}: the best of several scores is read off the same records as its rate; "
-            "the verdict does not go by these rates."
+            "the verdict goes by one that was fixed before, the reference score."
         )
         if by_text is None:
             yield f"{self.name}: whether the texts alone tell the sets apart is not known."
@@ -218,3 +250,13 @@ class Membership(Attack):
                 f"{self.name}: training saw other documents of the held-out records' groups, which "
                 "makes members harder to tell."
             )
+
+
+def _judged_scores(some: Sequence[ScoredRecord]) -> list[float] | None:
+    """Return the scores that the verdict goes by; None where a record has none."""
+    found = [value for one in some if (value := one.scores()[JUDGED]) is not None]
+    return found if len(found) == len(some) else None
+
+
+def _groups(some: Sequence[ScoredRecord]) -> list[str]:
+    return [one.document.group or one.document.text for one in some]

@@ -1,0 +1,83 @@
+"""The verdict on membership: whether trained records can be told from others."""
+
+from collections.abc import Iterable, Sequence
+
+from fedaudit.api.records import Measurement
+from fedaudit.report.verdict.extraction import LEAK
+
+Judged = tuple[str, str]
+"""A status, and why."""
+KIND, SCORE, FPR = "membership", "reference", 0.01
+"""The score that is judged, fixed before any is seen, and the rate at which records are told."""
+OWN = "own"
+
+
+def judge_membership(measurements: Iterable[Measurement], level: float) -> list[Judged]:
+    """Return the status of every comparison of members with held-out records, and why.
+
+    The score is `reference`; tests are of ranks and of the records above the threshold that 1 % of
+    the others reach (rows `p_value`), adjusted after Holm over both and all comparisons.
+
+    * fail          an adjusted p value is at most `level`
+    * inconclusive  something is missing, or more than LEAK of the members may be told at 1 %
+    * pass          otherwise
+
+    Reports of versions without these tests have nothing to judge.
+    """
+    from fedaudit.metrics.attribution.stouffer import holm
+
+    rows = [
+        row
+        for row in measurements
+        if row.kind == KIND and row.scope.get("score") == SCORE and row.scope.get("records") != OWN
+    ]
+    tests = [row for row in rows if row.metric == "p_value"]
+    found = {_who(row): [r for r in tests if _who(r) == _who(row)] for row in tests}
+    every = [(who, row) for who, some in found.items() for row in some]
+    missing = {who for who, row in every if row.value is None}
+    adjusted = holm([1.0 if row.value is None else row.value for _, row in every])
+    return [
+        _judge(
+            some,
+            [p for (other, _), p in zip(every, adjusted, strict=True) if other == who],
+            [row for row in rows if row.metric == "tpr" and _who(row) == who],
+            level,
+            missing=who in missing,
+        )
+        for who, some in found.items()
+    ]
+
+
+def _who(row: Measurement) -> tuple[str, ...]:
+    scope = ((k, str(v)) for k, v in row.scope.items() if k not in ("test", "fpr"))
+    return (row.plugin, *(f"{key} {value}" for key, value in sorted(scope)))
+
+
+def _judge(
+    tests: Sequence[Measurement],
+    adjusted: Sequence[float],
+    rates: Sequence[Measurement],
+    level: float,
+    *,
+    missing: bool,
+) -> Judged:
+    name, n = tests[0].plugin, tests[0].n or 0
+    if missing:
+        why = next(row.reason for row in tests if row.value is None)
+        return "inconclusive", f"{name}: records were not told from others: {why}."
+    if min(adjusted) <= level:
+        return "fail", (
+            f"{name}: {n:,} records can be told from held-out ones by how much better the model "
+            f"knows them than its base (p = {min(adjusted):.2g})."
+        )
+    rate = next((row for row in rates if row.scope.get("fpr") == FPR), None)
+    if rate is None or rate.value is None or rate.high is None:
+        why = rate.reason if rate else "no rate at 1 % is there"
+        return "inconclusive", f"{name}: how many records can be told is not known: {why}."
+    told = (
+        f"{name}: {rate.hits or 0:,} of {n:,} records are above what {FPR:.0%} of held-out ones "
+        f"reach, at most {rate.high:.2%}"
+    )
+    if rate.high > FPR + LEAK:
+        return "inconclusive", f"{told}: too few records to see whether one in ten can be told."
+    return "pass", f"{told}, no more than chance may give."
