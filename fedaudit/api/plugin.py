@@ -38,6 +38,10 @@ class AttackContext:
     """Records like the victim's that nobody trained on: what skill alone gives away."""
     related: bool = False
     """Whether training saw other documents of the groups that `held_out` are of."""
+    counterfactual: Target | None = None
+    """The model that was trained without the client whose records are tried."""
+    without: str = ""
+    """That client's name."""
     seed: int = 0
     beginning: PromptStart = field(default_factory=PromptStart)
     detector: "PiiDetector | None" = None

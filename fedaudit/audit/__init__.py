@@ -1,5 +1,7 @@
 """One audit from a request to a report.
 
+* `epsilon/`: A claimed epsilon, held against canaries whose coins were committed to before
+  training.
 * `exposure/`: Exposure of canaries: how far training moved planted secrets up.
 * `inputs/`: What an audit reads: documents, clients, held-out records, other members' strings.
 * `memorization/`: Cross-client memorization: whose text the global model continues.

@@ -9,7 +9,7 @@ from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Target
 from fedaudit.audit import attack_runner, evidence, pipeline
 from fedaudit.audit.access import ModelView, model_views
-from fedaudit.audit.inputs import held_out
+from fedaudit.audit.inputs import counterfactual, held_out
 from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
 from fedaudit.audit.inputs.other_members import ALONE, member_files
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults, Watcher
@@ -51,6 +51,8 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
     _held_out: held_out.HeldOut | None = field(init=False)
     _members: dict[str, InputFile] = field(init=False)
     _control: InputFile | None = field(init=False)
+    _without: counterfactual.CounterfactualRun | None = field(init=False)
+    _strangers: int = field(init=False, default=0)
 
     def read_inputs(self) -> Sequence[InputFile]:
         """Read the documents of everybody who was named."""
@@ -62,6 +64,9 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         files = member_files(request, self.audited).items()
         self._members = {name: read(path, form, request) for name, path in files}
         self._control = read(request.control, form, request) if request.control else None
+        self._without = counterfactual.find(request, self.audited)
+        if self._without:
+            self._strangers = self._without.check(tried[-1].documents, self.audited, form)
         return [*self._files, *([self._held_out.file] if self._held_out else [])]
 
     @property
@@ -114,12 +119,14 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             members={name: file.documents for name, file in self._members.items()},
             control=self._control.documents if self._control else (),
         )
-        return self._held_out.given(case) if self._held_out else case
+        case = self._held_out.given(case) if self._held_out else case
+        return self._without.given(case) if self._without else case
 
     def caveats(self) -> list[str]:
         """Return what held-out records, the files and missing members leave open."""
         return [
             *(self._held_out.limits if self._held_out else ()),
+            *(self._without.caveats(self._strangers) if self._without else ()),
             *reading_caveats(self._files),
             *([ALONE] if self._victim and not self._members else []),
         ]

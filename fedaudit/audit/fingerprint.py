@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
 from fedaudit.audit import access
-from fedaudit.audit.inputs import held_out
+from fedaudit.audit.inputs import counterfactual, held_out
 from fedaudit.audit.inputs.other_members import member_files
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
+from fedaudit.federation import adapters
 from fedaudit.system.files import sha256
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
         "data": {str(path): digest for path, digest in hashes.items()},
         "base": audited.base,
         "adapter's SHA-256": adapter,
+        **_without(request, audited),
         "version": __version__,
     }
     subject = {"files": [hashes[path] for path in files], "base": audited.base, "adapter": adapter}
@@ -57,6 +59,14 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
         facts=dict(_flat("", json.loads(json.dumps(facts, default=str)))),
         adapter_sha256=adapter,
     )
+
+
+def _without(request: "AuditRequest", audited: AuditTarget) -> dict[str, str]:
+    """Return what is compared with a federation without the victim; nothing where none is."""
+    found = counterfactual.find(request, audited)
+    if found is None:
+        return {}
+    return {"counterfactual's SHA-256": adapters.fingerprint(found.adapter)}
 
 
 def run_id(config: Mapping[str, Any]) -> str:
@@ -79,6 +89,8 @@ def _settings(request: "AuditRequest") -> dict[str, Any]:
         for name in request.attacks
     }
     table = {key: value for key, value in asdict(request).items() if key != "options"}
+    if table.get("counterfactual", "") is None:  # as in runs that knew of none
+        del table["counterfactual"]
     table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
     paths = {key: str(value) for key, value in table.items() if isinstance(value, Path)}
     return {**table, **paths, "members": list(map(str, request.members)), "attacks": attacks}

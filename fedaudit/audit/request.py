@@ -24,6 +24,8 @@ class AuditRequest(ABC):
     command: ClassVar[str]
     purpose: ClassVar[str]
     """What the report's seed seeds."""
+    compares_counterfactual: ClassVar[bool] = False
+    """Whether its attacks look for a federation without the victim, beside the one audited."""
     least: ClassVar[Mapping[str, int]] = {"batch_size": 0}
     """The smallest value of each number that has one."""
 
@@ -76,6 +78,11 @@ class AuditRequest(ABC):
         """Documents like the victim's that nobody trained on, where the auditor names some."""
         return None
 
+    @property
+    def compared_run(self) -> Path | None:
+        """The federation trained without the victim, where the auditor names one."""
+        return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionRequest(AuditRequest):
@@ -84,11 +91,13 @@ class ExtractionRequest(AuditRequest):
     kind: ClassVar[str] = "extract"
     command: ClassVar[str] = "extract"
     purpose: ClassVar[str] = "extraction"
+    compares_counterfactual: ClassVar[bool] = True
 
     attacks: tuple[str, ...] = ("contextual",)
     prefixes: Path
     victim: Path | None = None
     held_out: Path | None = None
+    counterfactual: Path | None = None
 
     @property
     def own(self) -> Path:
@@ -104,6 +113,11 @@ class ExtractionRequest(AuditRequest):
     def unseen(self) -> Path | None:
         """Documents like the victim's that nobody trained on."""
         return self.held_out
+
+    @property
+    def compared_run(self) -> Path | None:
+        """The federation trained without the victim."""
+        return self.counterfactual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ from fedaudit.api.errors import FedauditError, InputError, Interrupted, ResultEr
 from fedaudit.audit import merge, resume
 from fedaudit.audit.attack_pipeline import AttackPipeline
 from fedaudit.audit.cross_client import CrossClientPipeline
+from fedaudit.audit.epsilon.pipeline import EpsilonPipeline
+from fedaudit.audit.epsilon.request import EpsilonRequest
 from fedaudit.audit.exposure.pipeline import ExposurePipeline
 from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.fingerprint import compute_fingerprint
@@ -49,6 +51,7 @@ PIPELINES: Mapping[type[AuditRequest], type[AuditPipeline[Any]]] = {
     CrossClientRequest: CrossClientPipeline,
     MemorizationRequest: MemorizationPipeline,
     ExposureRequest: ExposurePipeline,
+    EpsilonRequest: EpsilonPipeline,
 }
 
 

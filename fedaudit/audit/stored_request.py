@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
+from fedaudit.audit.epsilon.request import EpsilonRequest
 from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.inputs.clients import ClientData, read_clients
 from fedaudit.audit.memorization.request import MemorizationRequest
@@ -27,7 +28,7 @@ KINDS: Mapping[str, type[AuditRequest]] = {
     kind.kind: kind
     for kind in (
         *(ExtractionRequest, CrossClientRequest, InferenceRequest),
-        *(MemorizationRequest, ExposureRequest),
+        *(MemorizationRequest, ExposureRequest, EpsilonRequest),
     )
 }
 """What can be gone on with and shared out, by the name in a journal."""

@@ -64,7 +64,7 @@ def plant(order: PlantOrder) -> PlantedRecords:
     fields = [record.given for record in records]
     made = ((one, _record(one, found, form, annotated=annotated)) for one in own)
     copies = [
-        {"id": _new_id(taken, rng), **record} for one, record in made for _ in range(one.times)
+        {"id": new_id(taken, rng), **record} for one, record in made for _ in range(one.times)
     ]
     mixed = [*fields, *copies]
     rng.shuffle(mixed)
@@ -85,7 +85,8 @@ def _record(
     return fields
 
 
-def _new_id(taken: set[str], rng: random.Random) -> str:
+def new_id(taken: set[str], rng: random.Random) -> str:
+    """Return a random id that is none of those `taken`, and take it."""
     while (name := f"{rng.getrandbits(4 * ID_DIGITS):0{ID_DIGITS}x}") in taken:
         pass
     taken.add(name)

@@ -5,6 +5,7 @@
 * `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
   afterwards.
 * `conversion/`: fedaudit import: another framework's folder, made a federation's.
+* `dp/`: fedaudit dp: a claimed epsilon, held against canaries that coins put into training.
 * `audit_runner`: What the commands that attack a model have in common, from their options to the
   exit code.
 * `console`: What commands show: results on stdout, progress on stderr.
@@ -41,6 +42,7 @@ from fedaudit.cli.audit.command import audit
 from fedaudit.cli.canary import group as canary
 from fedaudit.cli.conversion.command import import_
 from fedaudit.cli.doctor import doctor
+from fedaudit.cli.dp import group as dp
 from fedaudit.cli.exit_handling import invoke_command, note_interrupts
 from fedaudit.cli.extract import extract
 from fedaudit.cli.infer import infer
@@ -64,7 +66,7 @@ app = typer.Typer(
 )
 GROUPS = (
     *((attribute.app, "attribute"), (watermark.app, "watermark")),
-    *((canary.app, "canary"), (gate.app, "gate")),
+    *((canary.app, "canary"), (dp.app, "dp"), (gate.app, "gate")),
 )
 for group, name in GROUPS:
     app.add_typer(group, name=name)

@@ -61,6 +61,14 @@ def extract(
             help="Documents like the victim's that nobody trained on, to compare with.",
         ),
     ] = None,
+    counterfactual: Annotated[
+        Path | None,
+        typer.Option(
+            "--counterfactual",
+            metavar="RUN",
+            help="The federation trained without the victim; one beside the target without it.",
+        ),
+    ] = None,
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Take every client as attacker on every other one.")
     ] = False,
@@ -146,14 +154,25 @@ def extract(
     shown |= {"resume": resume, "shard": shard}
     if matrix:
         _everybody(
-            {"--prefixes": prefixes, "--victim": victim, "--member": member, "--held-out": held_out}
+            {
+                "--prefixes": prefixes,
+                "--victim": victim,
+                "--member": member,
+                "--held-out": held_out,
+                "--counterfactual": counterfactual,
+            }
         )
         return _every_pair(asked, files, budget, **shown)
     own = _one(prefixes, files, budget)
     from fedaudit.audit.request import ExtractionRequest
 
     request = ExtractionRequest(
-        prefixes=own, victim=victim, members=tuple(member or ()), held_out=held_out, **asked
+        prefixes=own,
+        victim=victim,
+        members=tuple(member or ()),
+        held_out=held_out,
+        counterfactual=counterfactual,
+        **asked,
     )
     return attacking.run_audit(request, **shown)
 

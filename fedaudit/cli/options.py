@@ -28,6 +28,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Scale = Annotated[str, typer.Option("--scale", help="nano (minutes on two cores) or paper.")]
 
 Canaries = Annotated[Path, typer.Argument(metavar="CANARIES", help="The secret file of canaries.")]
+Coins = Annotated[
+    Path, typer.Argument(metavar="COINS", help="The secret file of canaries and coins.")
+]
 Watermark = Annotated[
     Path | None,
     typer.Option("--watermark", help="The owner's file of marks; a simulation has its own."),

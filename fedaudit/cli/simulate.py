@@ -23,6 +23,14 @@ def simulate(
     device: Device = "auto",
     dtype: Dtype = "auto",
     engine: Engine = "local",
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without",
+            metavar="CLIENT",
+            help="Train the federation in --out again without this client; may be repeated.",
+        ),
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on with an unfinished run; fail when there is none."),
@@ -35,8 +43,8 @@ def simulate(
     """
     from fedaudit.cli.console import print_note, print_report
     from fedaudit.config import profile as profiles
-    from fedaudit.simulation import runner
-    from fedaudit.system.files import check_target
+    from fedaudit.simulation import counterfactual, runner
+    from fedaudit.system.files import check_target, make_folder
 
     if json:
         check_target(json)
@@ -47,6 +55,9 @@ def simulate(
     )
     place = out or Path("runs") / chosen.name
     runner.prepare(config, place)  # names what is wrong with a plugin before anything else
+    if without:
+        config, place = counterfactual.settings(config, without, place)
+        make_folder(place.parent)
     with runner.alone_in(place):
         done = _trained(config, place, started, resume=resume, quiet=quiet)
     if json:
@@ -112,6 +123,7 @@ def _report(config: "Simulation", place: Path, result: Any, started: datetime) -
     from fedaudit.audit import environment
     from fedaudit.federation import adapters
     from fedaudit.report.run_header import build_report
+    from fedaudit.simulation import counterfactual
     from fedaudit.system.files import sha256
 
     last = result.manifest.rounds[-1]
@@ -137,7 +149,7 @@ def _report(config: "Simulation", place: Path, result: Any, started: datetime) -
         ],
         seeds={"simulation": config.seed},
         measurements=result.measurements,
-        limits=result.limits,
+        limits=[*counterfactual.caveat(config, place.parent.parent), *result.limits],
         artifacts=[{"path": str(place / last.adapter), "sha256": None}],
     )
 

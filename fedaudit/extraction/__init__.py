@@ -11,6 +11,8 @@ Attacks subclass `prefix_attack.PrefixAttack`.
 * `comparison`: Who found what others did not: several attacks of one audit compared (FedPII,
   figure 6).
 * `controls`: The guess control: PII of the victim's kinds that is in nobody's data.
+* `counterfactual`: Counterfactual memorization of strings: how much likelier they come out than
+  without the client.
 * `estimator_choice`: Which estimator an extraction takes, and what that goes with.
 * `leak_tests`: Weighing what came out: the strings that are judged, their rows, and a p value for
   each leak.

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, SamplingParams, Target
-from fedaudit.extraction import budget_sweep, query_plan, sampling, scoring
+from fedaudit.extraction import budget_sweep, counterfactual, query_plan, sampling, scoring
 from fedaudit.extraction.candidates import attacker_view
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
@@ -21,7 +21,7 @@ from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams
-from fedaudit.extraction.scoring import ExtractionResult, HitCounter
+from fedaudit.extraction.scoring import ExtractionResult, HitCounter, ScoredResult
 from fedaudit.extraction.targets import TargetSet, build_target_set
 from fedaudit.metrics.extraction import Disjointness
 
@@ -173,7 +173,28 @@ class PrefixAttack(Attack):
             tally, test_leaks(self.name, case, asked, wanted, self.query_params, said)
         )
         swept = tuple(budget_sweep.rows(tally)) if self.sweeps else ()
-        return replace(result, measurements=(*result.measurements, *swept))
+        result = replace(result, measurements=(*result.measurements, *swept))
+        return self._against_counterfactual(case, asked, tally, result)
+
+    def _against_counterfactual(
+        self, case: AttackContext, asked: QueryPlan, tally: ExtractionResult, result: ScoredResult
+    ) -> Result:
+        """Return a result compared with the model without the victim, where there is one."""
+        if case.counterfactual is None:
+            return result
+        truth, drawn = tally.truth, counterfactual.drawn_chances
+        other = self._heard(case, case.counterfactual, asked, truth)
+        found = counterfactual.StringChances(
+            plugin=self.name,
+            truth=truth,
+            without=case.without,
+            tuned=drawn(tally.tuned.counts, truth.labels),
+            counterfactual=drawn(other.counts, truth.labels),
+            base=drawn(tally.base.counts, truth.labels) if tally.base else None,
+            control={one: float(tally.tuned.counts[one] > 0) for one in truth.control},
+            seed=case.seed,
+        )
+        return counterfactual.compared(result, found)
 
     def truth(self, case: AttackContext) -> TargetSet:
         """Return what is looked for; a computation follows each control, so it has fewer."""

@@ -5,6 +5,8 @@
 * `adapters`: LoRA adapters on disk: the PEFT folder, in safetensors only.
 * `commitments`: Commitments to marks: published before training, so that no key can be chosen
   afterwards.
+* `counterfactual`: Federations that were trained again without some client: where they lie, and
+  whose they are.
 * `folder`: A federation's folder, checked on reading before anything heavy is imported.
 * `manifest`: federation.json: what a federation says of itself, read and written without heavy
   imports.

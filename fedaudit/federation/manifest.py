@@ -82,6 +82,17 @@ class Manifest:
     imported: Mapping[str, Any] | None = None
     """Where it came from, if another framework ran it: `layout`, `files`, `notes`. Only such a
     federation may lack rounds."""
+    counterfactual: Mapping[str, Any] | None = None
+    """Of what federation this is the counterfactual, and which of its clients it is without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactual:
+    """What a counterfactual federation is: another one, trained without some of its clients."""
+
+    without: tuple[str, ...]
+    config_sha256: str
+    """Of the other one's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +125,12 @@ def chosen_plugin(manifest: Manifest, what: str) -> ChosenPlugin | None:
     return None if table is None else build(ChosenPlugin, _of(ChosenPlugin, table), what)
 
 
+def counterfactual(manifest: Manifest) -> Counterfactual | None:
+    """Return what a manifest is a counterfactual of; UsageError for a table that does not say."""
+    table = manifest.counterfactual
+    return None if table is None else build(Counterfactual, table, "counterfactual")
+
+
 def sum_queries(manifest: Manifest) -> SumQueries:
     """Return the sums that were asked for; where every update is kept, a simulation's settings."""
     said = (manifest.secure_aggregation or {}).get("queries") or manifest.config.get("queries")
@@ -130,7 +147,10 @@ def _of(cls: type, table: Any) -> Any:
 
 def write(manifest: Manifest, folder: Path) -> None:
     """Write federation.json into `folder`, whole or not at all."""
-    text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False, allow_nan=False)
+    table = asdict(manifest)
+    if manifest.counterfactual is None:
+        del table["counterfactual"]
+    text = json.dumps(table, indent=2, ensure_ascii=False, allow_nan=False)
     atomic_text(folder / NAME, text + "\n")
 
 
@@ -146,6 +166,7 @@ def read(folder: Path) -> Manifest:
         for what in ("aggregation", "secure_aggregation", "deployment"):
             chosen_plugin(manifest, what)
         sum_queries(manifest)
+        counterfactual(manifest)
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
     _check(manifest, path)

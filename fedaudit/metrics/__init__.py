@@ -7,6 +7,8 @@
 * `budget_sweep`: What a smaller budget would have found, read off one run (FedPII, section 5.2,
   figure 4).
 * `calibration`: How sure a score is: probabilities learnt from labelled scores.
+* `counterfactual`: Counterfactual memorization: what a model gives with some data, less what it
+  gives without.
 * `document_frequency`: Document frequency: in how many training texts a string stands (FedPII,
   section 5.4, figure 8).
 * `expected`: What a number of samples finds, from the probability of finding each target.

@@ -166,6 +166,8 @@ class Simulation:
     """"nano" for the built-in generator, or a JSONL file."""
     seed: int = 0
     clients: int = 4
+    without: tuple[str, ...] = ()
+    """Clients that are left out, as if they had never joined: a counterfactual federation."""
     rounds: int = 10
     participation: float = 1.0
     """The share of clients drawn for each round."""
@@ -214,6 +216,18 @@ class Simulation:
             raise ValueError("held_out must be at least 0 and below 1.")
         if self.threads < 1 or self.workers < 0 or self.evaluated < 0:
             raise ValueError("threads must be at least 1, workers and evaluated at least 0.")
+        if not set(self.without) < set(self.client_names):
+            raise ValueError("without names some of the clients c0, c1, ..., and not all of them.")
+
+    @property
+    def compares_utility(self) -> bool:
+        """Whether models to compare utility with are trained: not where somebody is left out."""
+        return not self.without
+
+    @property
+    def client_names(self) -> list[str]:
+        """Return the names of the clients that documents are dealt to, left out ones included."""
+        return [f"c{number}" for number in range(self.clients)]
 
     @property
     def prompt_template(self) -> PromptTemplate:
@@ -239,6 +253,8 @@ class Simulation:
     def table(self) -> dict[str, Any]:
         """Return the settings as JSON can hold them."""
         table: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        if not self.without:  # most federations are none that somebody was left out of
+            del table["without"]
         return table
 
     def sha256(self) -> str:

@@ -22,6 +22,7 @@ from fedaudit.federation import adapters, commitments, manifest, watermark_keys
 from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Round, Template
 from fedaudit.nano import passages
 from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.data import left_out
 from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.partition import by_corpus, deal
 from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
@@ -168,13 +169,14 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
     dealt = split(config, documents(config), base)
     treated = plant_watermarks(config, dealt.clients, dealt.held_out, base)
     dealt = replace(dealt, clients=treated.clients)
+    names, left = left_out.taking_part(config, dealt.clients)
+    dealt = replace(dealt, clients=left)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}.") from None
     try:
-        names = [f"c{number}" for number in range(config.clients)]
         (place / "data").mkdir(mode=0o700)
         for name, own in zip(names, dealt.clients, strict=True):
             corpus.write(place / f"data/{name}.jsonl", own)
@@ -256,6 +258,7 @@ def _manifest(
         files=file_hashes(place),
         config=config.table(),
         config_sha256=config.sha256(),
+        counterfactual=left_out.origin(config),
     )
 
 

@@ -36,7 +36,7 @@ def train_alone(run: Run, listener: Listener) -> None:
     of a client of the federation: the same steps and the same fall of the rate, round by round.
     What is there already stays: stopped at any moment, it goes on after the last finished training.
     """
-    if run.config.local == "no":
+    if run.config.local == "no" or not run.config.compares_utility:
         return
     for_owner(run.out / LOCAL)
     total, done = run.config.rounds * len(run.tokens.shared), 0

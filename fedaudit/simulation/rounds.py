@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
+from fedaudit.api.errors import UsageError
 from fedaudit.api.plugin import State
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.manifest import Manifest, Round
@@ -59,11 +60,21 @@ def run_rounds(run: Run, started: Manifest, listener: Listener) -> Manifest:
 
 
 def participants(config: Simulation, number: int) -> list[str]:
-    """Return the clients drawn for a round: a function of the seed and the round."""
-    ids = [f"c{index}" for index in range(config.clients)]
+    """Return the clients drawn for a round: a function of the seed and the round.
+
+    Who is left out is drawn like everybody else, and is then missing.
+    """
+    ids = config.client_names
     count = max(1, round(config.participation * config.clients))
     drawn = random.Random(f"participants {config.seed} {number}").sample(ids, count)
-    return sorted(drawn, key=ids.index)
+    return sorted(set(drawn) - set(config.without), key=ids.index)
+
+
+def check_participants(config: Simulation) -> None:
+    """Refuse a federation in which some round draws nobody but clients that are left out."""
+    for number in range(1, config.rounds + 1):
+        if not participants(config, number):
+            raise UsageError(f"Round {number} draws nobody but {', '.join(config.without)}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +91,7 @@ class LocalTraining:
 def tasks(run: Run, number: int) -> Iterator[LocalTraining]:
     """Yield the round's trainings, the longest first, so that workers end together."""
     shared = run.tokens.shared
-    if run.config.central:
+    if run.config.central and run.config.compares_utility:
         together = [sequence for own in shared.values() for sequence in own]
         yield LocalTraining(who=CENTRAL, sequences=together, chain=run.out / CENTRAL)
     chosen = participants(run.config, number)

@@ -185,6 +185,7 @@ def prepare(config: Simulation, out: Path) -> Run:
         tokens=ClientSequences(shared={}, private={}),
     )
     local_baseline.check(run)
+    rounds.check_participants(config)
     return run
 
 
@@ -269,7 +270,7 @@ def evaluate(
     central = out / f"central/{last.round:03d}"
     if central.is_dir():
         targets.append(("central", Target(name="central", adapter=str(central))))
-    if config.local != "no":
+    if config.local != "no" and config.compares_utility:
         own = {
             one.id: local_baseline.local_adapter(out, one.id, last.round)
             for one in finished.clients

@@ -1,6 +1,8 @@
 """What an audit reads: documents, clients, held-out records, other members' strings.
 
 * `clients`: Who takes part in a federation whose clients' documents are at hand.
+* `counterfactual`: The federation that was trained without the victim: what the model would know
+  without them.
 * `files`: The files of documents that an audit reads.
 * `held_out`: Records like the victim's that nobody trained on: what a model's skill alone gives
   away.

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import AttackContext, Result
+from fedaudit.extraction import counterfactual
 from fedaudit.extraction.exact import findings, measurements
+from fedaudit.extraction.exact.expected_coverage import string_chances
 from fedaudit.extraction.exact.sources import ExactSources
-from fedaudit.extraction.exact.walk import walk_prefixes
+from fedaudit.extraction.exact.walk import WalkResult, walk_prefixes
 from fedaudit.extraction.leak_tests import LeakTests, SaidStrings, test_leaks
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
@@ -69,6 +71,11 @@ def results(
         if case.base
         else None
     )
+    other = (
+        walk_prefixes(case, case.counterfactual, plan, list(targets), manner, threshold)
+        if case.counterfactual
+        else None
+    )
     if isinstance(case, SharedContext) and case.kept and not case.kept.whole:
         return {name: Result() for name in truths}
     results: dict[str, Result] = {}
@@ -83,8 +90,28 @@ def results(
             threshold=threshold,
             sweeps=sweeps,
         )
-        results[name] = _result(found, test_leaks(plugin, case, plan, truth, manner, _said(found)))
+        one = _result(found, test_leaks(plugin, case, plan, truth, manner, _said(found)))
+        results[name] = _compared(one, found, other, case) if other else one
     return results
+
+
+def _compared(
+    result: ExactResult, found: ExactSources, other: WalkResult, case: AttackContext
+) -> ExactResult:
+    """Return a result compared with the walk of the model without the victim."""
+    strings, n = found.truth.labels, found.samples
+    chances = counterfactual.StringChances(
+        plugin=found.plugin,
+        truth=found.truth,
+        without=case.without,
+        tuned=string_chances(found.tuned, strings, n),
+        counterfactual=string_chances(other, strings, n),
+        base=string_chances(found.base, strings, n) if found.base else None,
+        control=result.control,
+        sampled=False,
+        seed=case.seed,
+    )
+    return counterfactual.compared(result, chances)
 
 
 def _said(found: ExactSources) -> SaidStrings:
@@ -97,7 +124,7 @@ def _said(found: ExactSources) -> SaidStrings:
     )
 
 
-def _result(found: ExactSources, weighed: LeakTests | None) -> Result:
+def _result(found: ExactSources, weighed: LeakTests | None) -> ExactResult:
     return ExactResult(
         measurements=(*measurements.rows(found), *(weighed.rows if weighed else ())),
         findings=findings.findings(found, weighed),

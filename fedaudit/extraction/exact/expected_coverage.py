@@ -164,6 +164,16 @@ class DrawProbabilities:
         return high - float(weights @ counts)
 
 
+def string_chances(walked: WalkResult, strings: Collection[str], n: int) -> "dict[str, Estimate]":
+    """Return the chance of each string to be found with n samples, with its 95 % interval."""
+    from fedaudit.metrics.intervals import Estimate
+
+    own = WalkedStrings(strings, walked)
+    found = DrawProbabilities(walked, own, n)
+    bounds = zip(found.value.tolist(), *(one.tolist() for one in found.bounds()), strict=True)
+    return {string: Estimate(*one) for string, one in zip(own.own, bounds, strict=True)}
+
+
 def log_missed(walked: WalkResult, n: int) -> "Floats":
     """Return ln of the probability that one sample of every prefix misses each string, of n.
 

@@ -2,9 +2,13 @@
 
 * `canary_exposure`: How far training moved a planted secret up among all secrets of its kind, in
   bits.
+* `epsilon_audit`: An audit of a claimed epsilon by canaries whose coins were committed to before
+  training.
 * `epsilon_bounds`: Lower bounds on epsilon from one training run that included or left out
   canaries by coin.
 * `membership_scores`: Scores that say how well a model knows a text: each is higher for texts it
   was trained on.
+* `membership_tests`: Whether scores tell members from others: permutation tests over groups of
+  records.
 * `roc`: How well scores tell members from others: the ROC curve, its area, and its low end.
 """

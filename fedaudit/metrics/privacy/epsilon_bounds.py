@@ -73,7 +73,7 @@ def one_run_p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
 def one_run(guesses: Guesses, delta: float, level: float = 0.05) -> float:
     """Return the largest epsilon that is refuted at a level: a lower bound with 1 - level."""
-    return _boundary(lambda epsilon: one_run_test(guesses, epsilon, delta, level))
+    return largest_refuted(lambda epsilon: one_run_test(guesses, epsilon, delta, level))
 
 
 def one_run_test(guesses: Guesses, epsilon: float, delta: float, level: float) -> float:
@@ -106,7 +106,7 @@ def one_run_f_dp(guesses: Guesses, delta: float, level: float = 0.05) -> float:
     """Return the largest epsilon whose Gaussian mechanism at `delta` is refuted at a level."""
     if not 0 < delta < 1:
         raise ValueError(f"{delta} is no delta of a Gaussian mechanism.")
-    return _boundary(lambda epsilon: f_dp_test(guesses, epsilon, delta, level))
+    return largest_refuted(lambda epsilon: f_dp_test(guesses, epsilon, delta, level))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -148,7 +148,7 @@ def best_threshold(
     each, value, best = level / len(vertices), 0.0, tried[0]
     for one in tried:
         if test(one, value, delta, each) < 0:  # only then its own bound is higher
-            value, best = _boundary(partial(test, one, delta=delta, level=each)), one
+            value, best = largest_refuted(partial(test, one, delta=delta, level=each)), one
     return EpsilonBound(value=value, guesses=best, searched=len(vertices))
 
 
@@ -190,8 +190,8 @@ def _check(epsilon: float, delta: float) -> None:
         raise ValueError(f"({epsilon}, {delta}) is no claim of differential privacy.")
 
 
-def _boundary(excess: Callable[[float], float]) -> float:
-    """Return where a function that grows with epsilon crosses 0; 0 where it starts above."""
+def largest_refuted(excess: Callable[[float], float]) -> float:
+    """Return where a test that grows with epsilon crosses 0; 0 where it starts above."""
     if excess(0.0) >= 0:
         return 0.0
     high = 1.0

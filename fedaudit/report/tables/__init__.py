@@ -1,5 +1,6 @@
 """The tables of a report.
 
+* `epsilon`: The table of a claimed epsilon: what is proved of it, and what could be.
 * `exposure`: The table of canaries: how far planted secrets moved up, by how often they were
   planted.
 * `extraction/`: The tables of extraction.
@@ -9,6 +10,8 @@
   of it.
 * `attribution_clients`: The table of an attribution's clients, whom the protocol flags or not.
 * `costs`: The tables of costs: what a federation took, in units that people use.
+* `counterfactual`: The table of counterfactual memorization: what training without a client would
+  have given.
 * `cross_client`: The tables of an audit in which every client was the attacker: who gets at whose
   data.
 * `defense`: The tables of a defence: what it guarantees, and how its gate decides.

@@ -13,6 +13,7 @@ NAMES = {
     "loss": "loss",
     "zlib": "loss / zlib",
     "reference": "loss, less the base's",
+    "counterfactual": "loss, less that without the client",
     "min_k": "Min-K %",
     "min_k++": "Min-K %++",
     "error_zone": "EZ-MIA",
@@ -62,6 +63,8 @@ def _cells(area: Row, rows: Sequence[Row]) -> Mapping[str, str]:
             continue
         if row["metric"] == "balanced_accuracy":
             found[BALANCED] = number(row["value"])
+        elif row["metric"] == "p_value":
+            pass
         elif row["metric"] == "tpr":
             title = f"TPR at {percent(row['scope']['fpr'])}"
             found[title] = format_measurement(row) if row["value"] is not None else NONE

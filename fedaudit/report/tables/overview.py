@@ -11,8 +11,12 @@ from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.redaction import is_mask, readable_mask
 from fedaudit.report.tables import memorization
 from fedaudit.report.tables.costs import costs
+from fedaudit.report.tables.counterfactual import counterfactual_tables
+from fedaudit.report.tables.counterfactual import is_shown as in_counterfactual
 from fedaudit.report.tables.cross_client import matrix_tables, without_pairs
 from fedaudit.report.tables.defense import defense
+from fedaudit.report.tables.epsilon import epsilon_tables
+from fedaudit.report.tables.epsilon import is_shown as in_epsilon
 from fedaudit.report.tables.exposure import exposure
 from fedaudit.report.tables.exposure import is_shown as in_exposure
 from fedaudit.report.tables.extraction.budget import tables as by_budget
@@ -39,7 +43,7 @@ MOST_OTHERS = 100
 KINDS = frozenset(
     {
         *("extraction", "utility", "cost", "probability", "defense", "attribution"),
-        *("memorization", "membership", "exposure"),
+        *("memorization", "membership", "exposure", "counterfactual", "epsilon"),
     }
 )
 """What kinds of rows tables know; a plugin may have its own."""
@@ -56,6 +60,7 @@ def attack_tables(report: Row) -> list[Table]:
     made = (
         *memorization.tables(whole),
         *exposure(whole),
+        *epsilon_tables(whole),
         *matrix_tables(whole),
         *verbatim(whole),
         *discoverable(whole),
@@ -69,6 +74,7 @@ def attack_tables(report: Row) -> list[Table]:
         *untargeted_tables(report),
         *inference(report),
         *membership(report),
+        *counterfactual_tables(report),
         *category_tables(report),
         *evidence(whole),
     )
@@ -93,7 +99,11 @@ def unshown_rows_table(report: Row) -> list[Table]:
         row
         for row in measurements.other_rows(report)
         if not any(
-            shows(row) for shows in (in_verbatim, in_discoverable, in_membership, in_exposure)
+            shows(row)
+            for shows in (
+                *(in_verbatim, in_discoverable, in_membership, in_exposure, in_counterfactual),
+                in_epsilon,
+            )
         )
     ]
     table = Table(

@@ -70,6 +70,24 @@ EXPOSURE_ANSWERS = {
     " away: the reasons say what is missing.",
 }
 
+MEMBERSHIP_ANSWERS = {
+    "fail": "Records that this model was tuned on can be told from records like them that it was"
+    " not tuned on: whoever has a record can see whether it was used.",
+    "pass": "With these scores, records that this model was tuned on could not be told from others."
+    " Better attacks may tell more.",
+    "inconclusive": "Whether records that this model was tuned on can be told from others is not"
+    " settled: the reasons say what is missing.",
+}
+
+EPSILON_ANSWERS = {
+    "fail": "The claim of differential privacy is refuted: this model tells more of single"
+    " documents than the claimed epsilon allows. Something in training is not as claimed.",
+    "pass": "The claim of differential privacy is not refuted, by an audit that refutes it of the"
+    " same training without noise. That does not make it true.",
+    "inconclusive": "The claim of differential privacy is neither refuted nor tested by an audit"
+    " with the power to refute it: the reasons say what is missing.",
+}
+
 MIXED_ANSWERS = {
     "fail": "Personal data of other parties can be pulled out of this model, or clients are flagged"
     " for training on marked documents: the reasons say which.",
@@ -137,7 +155,13 @@ def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:
         (INFERENCE_ANSWERS, query.inference_rows(report, labelled=False)),
         (MEMORIZATION_ANSWERS, [r for r in report["measurements"] if r["kind"] == "memorization"]),
         (EXPOSURE_ANSWERS, [r for r in report["measurements"] if r["kind"] == "exposure"]),
+        (MEMBERSHIP_ANSWERS, [r for r in report["measurements"] if _is_judged_membership(r)]),
+        (EPSILON_ANSWERS, [r for r in report["measurements"] if r["kind"] == "epsilon"]),
     )
+
+
+def _is_judged_membership(row: Row) -> bool:
+    return bool(row["kind"] == "membership" and row["metric"] == "p_value")
 
 
 def _attribution(report: Row) -> list[Row]:

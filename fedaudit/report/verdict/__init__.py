@@ -7,6 +7,7 @@
   explains, or not.
 * `criteria`: What a policy asks of an audit: at most what may come out, and how surely that must
   be shown.
+* `epsilon`: The verdict on a claimed epsilon: refuted, not refuted, or no power to refute it.
 * `exposure`: The verdict on canaries: whether training gave planted secrets away.
 * `extraction`: The tests of what an extraction found: against what nobody has, against the base,
   by string.
@@ -16,8 +17,9 @@
   against.
 * `kinds`: The verdict on kinds of data: whether more came out of one of them than its policy
   allows.
-* `membership`: The verdict on membership inference: whether trained records stand out more than is
-  allowed.
+* `membership`: The verdict on membership: whether trained records can be told from others.
+* `membership_limit`: The verdict on membership under a policy's limit: how many members may be
+  recognised at most.
 * `memorization`: The verdict on memorization: whether one client's prefixes draw another client's
   texts.
 * `policy`: The verdict: whether more came out of the model than its base gives, or a client is

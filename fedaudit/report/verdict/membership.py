@@ -1,75 +1,102 @@
-"""The verdict on membership inference: whether trained records stand out more than is allowed."""
+"""The verdict on membership: whether trained records can be told from others."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fedaudit.api.records import Measurement
-from fedaudit.report.verdict.criteria import Policy
-from fedaudit.report.verdict.extraction import Test
+from fedaudit.report.verdict.criteria import DEFAULT, Policy
 from fedaudit.report.verdict.judgement import Judgement
 
-KIND, RULE = "membership", "membership"
-
-
-def membership_tests(
-    measurements: Iterable[Measurement], policy: Policy
-) -> list[tuple[Measurement, Test | None]]:
-    """Return every score's true-positive rate at the policy's rate of false ones, and its test.
-
-    The null is that each member is recognised with the probability that is allowed: p is
-    P(Binomial(n, limit) >= hits). The threshold is taken as given. Nothing where the policy has no
-    limit.
-    """
-    if policy.membership is None:
-        return []
-    rows = [
-        row
-        for row in measurements
-        if (row.kind, row.metric, row.scope.get("source")) == (KIND, "tpr", "tuned")
-        and row.scope.get("fpr") == policy.membership_fpr
-    ]
-    return [(row, _test(row, policy.membership)) for row in rows]
+RULE = "membership"
+KIND, SCORE, FPR = "membership", "reference", 0.01
+"""The score that is judged, fixed before any is seen, and the rate at which records are told."""
+OWN = "own"
 
 
 def judge_membership(
-    row: Measurement, test: Test | None, adjusted: float | None, policy: Policy
-) -> Judgement:
-    """Return the status of one score.
+    measurements: Iterable[Measurement], policy: Policy = DEFAULT
+) -> list[Judgement]:
+    """Return the status of every comparison of members with held-out records, and why.
 
-    * fail          the adjusted p value is at most the policy's level
-    * pass          the one-sided upper bound is at most the limit
-    * inconclusive  otherwise, or it could not be measured
+    The score is `reference`; tests are of ranks and of the records above the threshold that 1 % of
+    the others reach (rows `p_value`), adjusted after Holm over both and all comparisons.
+
+    * fail          an adjusted p value is at most the policy's level
+    * inconclusive  something is missing, or more of the members may be told at 1 % than the
+                    policy's detectable leak
+    * pass          otherwise
+
+    Reports of versions without these tests have nothing to judge.
     """
-    from fedaudit.metrics.significance import upper_bound
+    from fedaudit.metrics.attribution.stouffer import holm
 
-    most = policy.membership or 0.0
+    rows = [
+        row
+        for row in measurements
+        if row.kind == KIND and row.scope.get("score") == SCORE and row.scope.get("records") != OWN
+    ]
+    tests = [row for row in rows if row.metric == "p_value"]
+    found = {_who(row): [r for r in tests if _who(r) == _who(row)] for row in tests}
+    every = [(who, row) for who, some in found.items() for row in some]
+    missing = {who for who, row in every if row.value is None}
+    adjusted = holm([1.0 if row.value is None else row.value for _, row in every])
+    return [
+        _judge(
+            some,
+            [p for (other, _), p in zip(every, adjusted, strict=True) if other == who],
+            [row for row in rows if row.metric == "tpr" and _who(row) == who],
+            policy,
+            missing=who in missing,
+        )
+        for who, some in found.items()
+    ]
+
+
+def _who(row: Measurement) -> tuple[str, ...]:
+    scope = ((k, str(v)) for k, v in row.scope.items() if k not in ("test", "fpr"))
+    return (row.plugin, *(f"{key} {value}" for key, value in sorted(scope)))
+
+
+def _judge(
+    tests: Sequence[Measurement],
+    adjusted: Sequence[float],
+    rates: Sequence[Measurement],
+    policy: Policy,
+    *,
+    missing: bool,
+) -> Judgement:
+    status, reason = _status(tests, adjusted, rates, policy, missing=missing)
     limit = (
-        f"at most {most:.4g} of the members recognised at a false-positive rate of "
-        f"{policy.membership_fpr:g}"
+        f"no more told than chance gives at p = {policy.level:g}, and surely less than "
+        f"{FPR + policy.detectable:.0%} above what {FPR:.0%} of held-out records reach"
     )
-    name = f"membership (score {row.scope.get('score', '')})"
-    if test is None or adjusted is None or row.hits is None or not row.n:
-        reason = f"{name}: not measured: {row.reason or 'members were not counted'}."
-        return Judgement("inconclusive", reason, RULE, row, limit)
-    told = f"{name}: {test.subject}"
-    if adjusted <= policy.level:
-        reason = f"{told}, more than {most:.2%} (p = {adjusted:.2g})."
-        return Judgement("fail", reason, RULE, row, limit)
-    bound = upper_bound(row.hits, row.n, 1 - policy.confidence)
-    if bound <= most:
-        return Judgement("pass", f"{told}, surely no more than {bound:.2%}.", RULE, row, limit)
-    reason = f"{told}, perhaps up to {bound:.2%}: too few to show that it is at most {most:.2%}."
-    return Judgement("inconclusive", reason, RULE, row, limit)
+    return Judgement(status, reason, RULE, tests[0], limit)
 
 
-def _test(row: Measurement, most: float) -> Test | None:
-    from scipy.stats import binom
-
-    if row.hits is None or not row.n or not 0 <= row.hits <= row.n:
-        return None
+def _status(
+    tests: Sequence[Measurement],
+    adjusted: Sequence[float],
+    rates: Sequence[Measurement],
+    policy: Policy,
+    *,
+    missing: bool,
+) -> tuple[str, str]:
+    name, n = tests[0].plugin, tests[0].n or 0
+    if missing:
+        why = next(row.reason for row in tests if row.value is None)
+        return "inconclusive", f"{name}: records were not told from others: {why}."
+    if min(adjusted) <= policy.level:
+        return "fail", (
+            f"{name}: {n:,} records can be told from held-out ones by how much better the model "
+            f"knows them than its base (p = {min(adjusted):.2g})."
+        )
+    rate = next((row for row in rates if row.scope.get("fpr") == FPR), None)
+    if rate is None or rate.value is None or rate.high is None:
+        why = rate.reason if rate else "no rate at 1 % is there"
+        return "inconclusive", f"{name}: how many records can be told is not known: {why}."
     told = (
-        f"{row.hits:,} of {row.n:,} members are recognised at a false-positive rate of "
-        f"{row.scope['fpr']:g}"
+        f"{name}: {rate.hits or 0:,} of {n:,} records are above what {FPR:.0%} of held-out ones "
+        f"reach, at most {rate.high:.2%}"
     )
-    p = float(binom.sf(row.hits - 1, row.n, most))
-    name = f"membership (score {row.scope.get('score', '')})"
-    return Test(name, max(p, 1e-300), told, "more than is allowed")
+    if rate.high > FPR + policy.detectable:
+        return "inconclusive", f"{told}: too few records to see whether one in ten can be told."
+    return "pass", f"{told}, no more than chance may give."

@@ -8,10 +8,12 @@ from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.verdict import (
     attribution,
     completion,
+    epsilon,
     exposure,
     inference,
     kinds,
     membership,
+    membership_limit,
     memorization,
 )
 from fedaudit.report.verdict.classes import class_of
@@ -115,9 +117,10 @@ def judge(
     A gate that lets an attempt in (fpr with scope.attempt and hits) fails. So does an attribution
     whose protocol flags a client; `verdict.attribution` judges it, `verdict.memorization` the
     memorization of one client's texts by another's prefixes, `verdict.completion` whether answers
-    to training prompts are nearer to the true ones, and `verdict.exposure` whether planted secrets
-    stand higher than chance explains. A class of attacks that the policy requires and nobody
-    measured is inconclusive.
+    to training prompts are nearer to the true ones, `verdict.exposure` whether planted secrets
+    stand higher than chance explains, `verdict.membership` whether trained records can be told, and
+    `verdict.epsilon` whether a claim is refuted. A class of attacks that the policy requires and
+    nobody measured is inconclusive.
 
     What comes out under a right key (scope.key "right") is meant to and is not judged, nor is what
     was tried on the attacker's own records (scope.records "own"), which is no other client's; where
@@ -138,7 +141,7 @@ def judge(
     found = find_leaks(judging, findings)
     inferred = inference.inference_tests(judging)
     limited = kinds.kind_tests(by_kind, policy)
-    members = membership.membership_tests(judging, policy)
+    members = membership_limit.limit_tests(judging, policy)
     others = [test for _, test in inferred]
     others += [test for *_, test in limited] + [test for _, test in members]
     tests = [test for leak in found for test in leak.tests]
@@ -150,12 +153,14 @@ def judge(
     judged = _leaks(found, held, level, policy)
     judged += [inference.judge_guess(row, t, held.get(id(t)), policy) for row, t in inferred]
     judged += [kinds.judge_kind(r, most, t, held.get(id(t)), policy) for r, most, t in limited]
-    judged += [membership.judge_membership(r, t, held.get(id(t)), policy) for r, t in members]
+    judged += [membership_limit.judge_limit(r, t, held.get(id(t)), policy) for r, t in members]
     judged += _opened(measurements)
     attributed = attribution.judge_attribution(measurements) if policy.attribution else []
     drawn = memorization.judge_memorization(measurements, policy)
     drawn += completion.judge_completion(measurements, [test.p for test in tests])
     drawn += exposure.judge_exposure(measurements, policy)
+    drawn += epsilon.judge_epsilon(measurements)
+    drawn += membership.judge_membership(judging, policy)
     # Answers that reach a threshold are judged with what `completion` says of them.
     extracted = [r for r in judging if r.metric in CAME_OUT and "threshold" not in r.scope]
     tried = [row for row in totals if row.metric in ATTACKS]

@@ -4,6 +4,7 @@
   them.
 * `few_shot`: A few documents of every kind: what clients train on where data is scarce
   (FewFedPIT, A).
+* `left_out`: Clients that a counterfactual federation is without.
 * `loss_mask`: What of a record a client learns: its whole text, or only the answer in it.
 * `partition`: Dealing documents to clients, each about equally many.
 * `watermarking`: Clients that train on somebody's watermarked documents: who, and on which.

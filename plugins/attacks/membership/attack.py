@@ -20,37 +20,21 @@ from fedaudit.api import (
     Result,
     TokenStatistics,
 )
-from fedaudit.metrics.privacy import membership_scores as scores
+from fedaudit.metrics.privacy.membership_tests import permutation_p_values
 from fedaudit.metrics.privacy.roc import Roc, auc, balanced_accuracy, tpr_at_fpr
 
-from . import text_baseline
+from . import counterfactual, text_baseline
+from .scored_record import ScoredRecord
 
 RATES = (0.01, 0.001)
 """False positive rates at which true positives are counted."""
+JUDGED = "reference"
+"""The score that the verdict goes by."""
+TESTS = ("ranks", "tail")
+"""What is tested of it: members' ranks, and how many are above what 1 % of others reach."""
 BY_TEXT = "text"
 """The name of the score that asks no model."""
 NO_BASE = "there is no base to compare with"
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredRecord:
-    """A record, and what the tuned model and its base say of its tokens."""
-
-    document: Document
-    tuned: TokenStatistics
-    base: Sequence[float] | None
-
-    def scores(self) -> dict[str, float | None]:
-        """Return every score by its name, higher for trained records; None without a base."""
-        own, base = self.tuned.log_probability, self.base
-        return {
-            "loss": scores.loss(own),
-            "zlib": scores.zlib_ratio(own, self.document.text),
-            "reference": None if base is None else scores.reference_ratio(own, base),
-            "min_k": scores.min_k(own),
-            "min_k++": scores.min_k_plus_plus(self.tuned),
-            "error_zone": None if base is None else scores.error_zone(own, base, self.tuned.first),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +80,10 @@ class Membership(Attack):
             "others": len(outside),
         }
         by_text = self._by_text(case, inside, outside)
-        rows = [self._blind(by_text, at), *self._rows(inside, outside, at, self._refusal(by_text))]
+        refusal = self._refusal(by_text)
+        rows = [self._blind(by_text, at), *self._rows(inside, outside, at, refusal)]
+        rows += self._tests(case, inside, outside, at, refusal)
+        rows += counterfactual.rows(self.name, case, inside, outside)
         short = len(members) + len(others) - len(read)
         return Result(measurements=tuple(rows), limits=tuple(self._limits(case, by_text, short)))
 
@@ -124,9 +111,15 @@ class Membership(Attack):
         base: Sequence[Sequence[float] | None] = [None] * len(some)
         if case.base is not None:
             base = case.engine.score(case.base, sequences, progress=case.progress("their base"))
+        without: Sequence[TokenStatistics | None] = [None] * len(some)
+        if case.counterfactual is not None:
+            progress = case.progress(f"their model {case.counterfactual.name}")
+            without = case.engine.token_statistics(
+                case.counterfactual, sequences, progress=progress
+            )
         return [
-            ScoredRecord(document, own, other)
-            for (document, _), own, other in zip(some, tuned, base, strict=True)
+            ScoredRecord(document, own, other, third)
+            for (document, _), own, other, third in zip(some, tuned, base, without, strict=True)
         ]
 
     def _by_text(
@@ -195,6 +188,31 @@ class Membership(Attack):
             hits = round(found.value * len(members))
             yield replace(self._row("tpr", found, wanted, rate), hits=hits)
 
+    def _tests(
+        self,
+        case: AttackContext,
+        inside: Sequence[ScoredRecord],
+        outside: Sequence[ScoredRecord],
+        at: Mapping[str, object],
+        refusal: str,
+    ) -> Iterator[Measurement]:
+        """Yield the p values that the verdict goes by: of the score that was fixed before."""
+        scope = {"score": JUDGED, "source": "tuned", **at}
+        ours, theirs = (_judged_scores(some) for some in (inside, outside))
+        if refusal or ours is None or theirs is None:
+            for test in TESTS:
+                yield self._missing("p_value", {**scope, "test": test}, refusal or NO_BASE)
+            return
+        groups = _groups(inside), _groups(outside)
+        found = permutation_p_values(ours, theirs, groups, fpr=RATES[0], seed=case.seed)
+        for test, p in zip(TESTS, (found.ranks, found.tail), strict=True):
+            yield replace(
+                self._row("p_value", Estimate(p, p, p), {**scope, "test": test}, 0.5),
+                low=None,
+                high=None,
+                chance=None,
+            )
+
     def _row(
         self, metric: str, found: Estimate, scope: Mapping[str, object], chance: float
     ) -> Measurement:
@@ -223,7 +241,7 @@ class Membership(Attack):
         )
         yield (
             f"{self.name}: the best of several scores is read off the same records as its rate; "
-            "the verdict does not go by these rates."
+            "the verdict goes by one that was fixed before, the reference score."
         )
         if by_text is None:
             yield f"{self.name}: whether the texts alone tell the sets apart is not known."
@@ -232,3 +250,13 @@ class Membership(Attack):
                 f"{self.name}: training saw other documents of the held-out records' groups, which "
                 "makes members harder to tell."
             )
+
+
+def _judged_scores(some: Sequence[ScoredRecord]) -> list[float] | None:
+    """Return the scores that the verdict goes by; None where a record has none."""
+    found = [value for one in some if (value := one.scores()[JUDGED]) is not None]
+    return found if len(found) == len(some) else None
+
+
+def _groups(some: Sequence[ScoredRecord]) -> list[str]:
+    return [one.document.group or one.document.text for one in some]

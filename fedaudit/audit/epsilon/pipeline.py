@@ -1,0 +1,180 @@
+"""`fedaudit dp audit`, from a file of coins to a report."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.engine import Engine
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Result
+from fedaudit.api.records import Document, Target
+from fedaudit.audit import pipeline
+from fedaudit.audit.epsilon import claim, measurements, scoring
+from fedaudit.audit.epsilon.measurements import NOISELESS, TUNED, AuditedClaim
+from fedaudit.audit.epsilon.request import EpsilonRequest
+from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.pipeline import AuditPipeline, AuditResults
+from fedaudit.audit.preflight import adapter_effect, prompt_start
+from fedaudit.audit.target import AuditTarget
+from fedaudit.canaries import coin_file
+from fedaudit.canaries.coin_file import CoinSet
+from fedaudit.extraction.prefixes import PiiOccurrence
+from fedaudit.journal.caching_engine import CachingEngine
+
+if TYPE_CHECKING:
+    from fedaudit.engine.local import LocalEngine
+    from fedaudit.engine.parallel.engine import ParallelEngine
+
+NO_COMMITMENT = (
+    "No --commitment was given: nobody vouches that canaries, coins and rule were fixed before "
+    "training, and a bound on coins that were chosen afterwards is none."
+)
+UNCHECKED = (
+    "The client's records are not at hand: that canaries were planted as their coins fell is not "
+    "checked, and if they were not, nothing is refuted."
+)
+
+
+def check(request: EpsilonRequest) -> AuditTarget:
+    """Return what is audited, after every check that needs no model.
+
+    Raises InputError for a file of coins that is none, or not the one that was committed to, for
+    records that do not hold the canaries as the coins fell, and for a control of other records;
+    UsageError for a claim that nobody makes and for a target without an adapter.
+    """
+    audited = pipeline.check(request)
+    coins = coin_file.read(request.coins)
+    if request.commitment and request.commitment.strip().lower() != coin_file.commitment(coins):
+        raise InputError(f"{request.coins} is not what the commitment was made to.")
+    if audited.deployment or audited.adapter is None:
+        raise UsageError(
+            "Name the global adapter to audit: a federation with --round, or --adapter."
+        )
+    for position in coins.positions:
+        scoring.compared_models(audited, coins, position)
+    if audited.federation:
+        claim.check_planted(audited.federation, coins)
+    claim.claimed_epsilon(request.epsilon, audited, coins)
+    if request.noiseless:
+        claim.open_noiseless(request.noiseless, audited, coins)
+    return audited
+
+
+@dataclass(kw_only=True)
+class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
+    """A claimed epsilon against what the model tells of coins."""
+
+    check = staticmethod(check)
+    _coins: CoinSet = field(init=False)
+
+    def read_inputs(self) -> Sequence[InputFile]:
+        """Read the file of coins."""
+        self._coins = coin_file.read(self.request.coins)
+        return [InputFile(path=self.request.coins, documents=self._documents, annotation=None)]
+
+    @property
+    def _documents(self) -> list[Document]:
+        every = enumerate(self._coins.canaries)
+        return [Document(id=str(at), text=one.text, pii=()) for at, one in every]
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings, and what was committed to."""
+        coins = self._coins
+        return {
+            **super().config(),
+            "commitment": coin_file.commitment(coins),
+            "delta": coins.delta,
+            "level": coins.level,
+            "positions": list(coins.positions),
+            "judged": coins.estimator,
+            "shares": list(coins.shares),
+            "scorer": coins.scorer,
+        }
+
+    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+        """Score every canary under every model that a position sees."""
+        audited = self.audited
+        tuned, base = Target(name=TUNED, adapter=str(audited.adapter)), Target(name="base")
+        changed = adapter_effect.measure(engine, tuned, base, self._documents)
+        start = prompt_start.choose_prompt_start(engine, tuned, _beginnings(engine, self._coins))
+        asked = CachingEngine(engine, self.journal) if self.journal else engine
+        begin = engine.prompt_starts[start.chosen.start]
+        scores = {source: self._scores(asked, one, begin, source) for source, one in self._runs()}
+        self.finish_asking()
+        found = AuditedClaim(
+            coins=self._coins,
+            epsilon=claim.claimed_epsilon(self.request.epsilon, audited, self._coins),
+            scores=scores,
+            seed=self.request.seed,
+        )
+        result = Result(
+            measurements=tuple(measurements.rows(found)), limits=tuple(self._limits(found))
+        )
+        models = sum(len(self._pairs(one)) for _, one in self._runs())
+        return AuditResults(
+            results=[result],
+            effect=adapter_effect.table(changed),
+            beginning=start.table(),
+            spent={"queries": models * len(self._coins.canaries)},
+        )
+
+    def _runs(self) -> Iterator[tuple[str, AuditTarget]]:
+        """Yield the federation under audit, and the one without noise, by scope.source."""
+        yield TUNED, self.audited
+        if self.request.noiseless:
+            other = claim.open_noiseless(self.request.noiseless, self.audited, self._coins)
+            number, adapter = other.adapter()
+            yield NOISELESS, replace(self.audited, federation=other, round=number, adapter=adapter)
+
+    def _pairs(self, audited: AuditTarget) -> list[scoring.Pair]:
+        every = (scoring.compared_models(audited, self._coins, p) for p in self._coins.positions)
+        return [pair for pairs in every for pair in pairs]
+
+    def _scores(
+        self, engine: Engine, audited: AuditTarget, begin: Sequence[int], source: str
+    ) -> Mapping[str, list[float]]:
+        progress = self.watch(f"scoring canaries: {source}")
+        return {
+            position: scoring.score(
+                engine,
+                scoring.compared_models(audited, self._coins, position),
+                self._coins.canaries,
+                begin,
+                progress,
+            )
+            for position in self._coins.positions
+        }
+
+    def _limits(self, found: AuditedClaim) -> Iterator[str]:
+        """Yield what the numbers leave open."""
+        if not self.request.commitment:
+            yield NO_COMMITMENT
+        federation = self.audited.federation
+        if federation is None or not claim.check_planted(federation, self._coins):
+            yield UNCHECKED
+        if self._coins.estimator == "f_dp":
+            yield (
+                "The claim is judged as that of a Gaussian mechanism, which DP-SGD's accountants "
+                "assume: what is refuted is this mechanism's whole trade-off curve. The bound for "
+                "any mechanism (one_run) stands beside it."
+            )
+        if self.request.noiseless is None:
+            yield "No --noiseless federation was given: nothing shows that this audit has power."
+
+    def caveats(self) -> list[str]:
+        """Return what every reader should know of such an audit."""
+        return [
+            "The bound is for one document of one client, added or removed, while the number of "
+            "records and all settings are public. An audit refutes claims and confirms none: one "
+            "training scatters, and other attacks may prove more."
+        ]
+
+
+def _beginnings(engine: Engine, coins: CoinSet) -> list[PiiOccurrence]:
+    """Return the canaries' first words, which choose how prompts begin without any coin."""
+    texts = dict.fromkeys(one.prefix for one in coins.canaries)
+    return [
+        PiiOccurrence(prefix=tokens.ids[:1], tokens=tokens.ids[1:], at_start=True)
+        for tokens in engine.tokenize(list(texts))
+        if len(tokens.ids) > 1
+    ]

@@ -1,0 +1,91 @@
+"""How much more a model knows of each canary, from where an attacker stands.
+
+* outsider: the model that is audited against its base.
+* client: every round's global model against the base, summed up.
+* server: every update of the client against the global model that it began from, summed up.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from fedaudit.api.engine import Engine
+from fedaudit.api.errors import UsageError
+from fedaudit.api.progress import Progress
+from fedaudit.api.records import Target
+from fedaudit.audit.target import AuditTarget
+from fedaudit.canaries.coin_file import CoinCanary, CoinSet, Position
+from fedaudit.federation.folder import Federation
+
+Pair = tuple[str | None, str | None]
+"""The adapter folders of a model and of the one that it is compared with; None is the base."""
+
+
+def compared_models(audited: AuditTarget, coins: CoinSet, position: Position) -> list[Pair]:
+    """Return the models that an attacker compares; UsageError where they are not there."""
+    federation, number = audited.federation, audited.round
+    if position == "outsider":
+        return [(str(audited.adapter), None)]
+    if federation is None or number is None:
+        raise UsageError(
+            f"The position {position} sees every round: name a federation's folder as --target, "
+            "without --adapter."
+        )
+    rounds = federation.manifest.rounds[1 : number + 1]
+    if position == "client":
+        return [(str(federation.path / one.adapter), None) for one in rounds]
+    found = list(_updates(federation, coins.client, number))
+    if not found:
+        raise UsageError(
+            f"{federation.path} keeps no updates of {coins.client}, which the position server sees."
+        )
+    return found
+
+
+def _updates(federation: Federation, client: str, number: int) -> Iterator[Pair]:
+    for before, one in pairwise(federation.manifest.rounds[: number + 1]):
+        if client in one.clients:
+            own, start = one.clients[client], before.adapter
+            yield str(federation.path / own), str(federation.path / start)
+
+
+def score(
+    engine: Engine,
+    pairs: Sequence[Pair],
+    canaries: Sequence[CoinCanary],
+    begin: Sequence[int],
+    progress: Progress,
+) -> list[float]:
+    """Return of each canary how much likelier its suffix is, in nats, summed over the models.
+
+    Every model reads each canary once, however many of the others it is compared with.
+    """
+    sequences, starts = _sequences(engine, canaries, begin)
+    folders = dict.fromkeys(folder for pair in pairs for folder in pair)
+    known = {
+        folder: [
+            sum(row[start - 1 :])
+            for row, start in zip(
+                engine.score(Target(name="canaries", adapter=folder), sequences, progress=progress),
+                starts,
+                strict=True,
+            )
+        ]
+        for folder in folders
+    }
+    return [
+        sum(known[own][place] - known[other][place] for own, other in pairs)
+        for place in range(len(canaries))
+    ]
+
+
+def _sequences(
+    engine: Engine, canaries: Sequence[CoinCanary], begin: Sequence[int]
+) -> tuple[list[tuple[int, ...]], list[int]]:
+    """Return every canary as the model reads it, and where its suffix begins."""
+    tokenized = engine.tokenize([one.text for one in canaries])
+    sequences, starts = [], []
+    for one, tokens in zip(canaries, tokenized, strict=True):
+        inside = sum(end <= len(one.prefix) for _, end in tokens.offsets)
+        sequences.append((*begin, *tokens.ids))
+        starts.append(max(1, len(begin) + inside))
+    return sequences, starts

@@ -1,0 +1,141 @@
+"""The file of canaries that coins put into training or leave out, and the commitment to it."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.config.options import build
+from fedaudit.federation.commitments import canonical, parse_time
+from fedaudit.system.files import atomic_text, check_version, read_json
+from fedaudit.system.names import check_name
+
+SCHEMA_VERSION = "1.0"
+SCHEME = "fedaudit coins 1"
+"""What is hashed with the file, so that no other text is ever taken for it."""
+SCORER = "log-probability of the suffix, less the base's or the round before's"
+LARGEST_DELTA = 1e-5
+"""With a larger delta canaries prove little however many there are: docs/dp-audit.md."""
+FEWEST, MOST = 20, 20_000
+
+_SALT = re.compile(r"[0-9a-f]{64}")
+
+Position = Literal["outsider", "client", "server"]
+Estimator = Literal["f_dp", "one_run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoinCanary:
+    """A document of its own, and whether its coin put it into training."""
+
+    prefix: str
+    suffix: str
+    included: bool
+
+    @property
+    def text(self) -> str:
+        """The whole document."""
+        return self.prefix + self.suffix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoinSet:
+    """Canaries with their coins, and all that an audit could choose afterwards."""
+
+    schema_version: str = SCHEMA_VERSION
+    made: str
+    salt: str
+    client: str
+    """Whose records the canaries are planted in."""
+    delta: float = LARGEST_DELTA
+    level: float = 0.05
+    """The probability, at most, of refuting a claim that is true."""
+    positions: tuple[Position, ...] = ("client",)
+    """From where the trained model is seen; each costs its part of the level."""
+    estimator: Estimator = "f_dp"
+    """By which test the claim is judged."""
+    shares: tuple[float, ...] = (0.75, 0.5)
+    """Of the canaries, that are guessed; each costs its part of the level."""
+    scorer: str = SCORER
+    canaries: tuple[CoinCanary, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta <= LARGEST_DELTA:
+            raise ValueError(f"delta must be above 0 and at most {LARGEST_DELTA:g}")
+        if not 0 < self.level <= 0.2:
+            raise ValueError("level must be above 0 and at most 0.2")
+        if not self.positions or len(set(self.positions)) < len(self.positions):
+            raise ValueError("positions are one or more, none of them twice")
+        if not self.shares or not all(0 < share <= 1 for share in self.shares):
+            raise ValueError("shares are one or more numbers above 0, at most 1")
+
+    @property
+    def coins(self) -> list[bool]:
+        """Of each canary, whether it was put into training."""
+        return [one.included for one in self.canaries]
+
+
+def commitment(coins: CoinSet) -> str:
+    """Return the SHA-256 that commits to everything in the file, its salt included."""
+    return hashlib.sha256(canonical({"scheme": SCHEME, **asdict(coins)})).hexdigest()
+
+
+def write(coins: CoinSet, path: Path) -> None:
+    """Write canaries and coins into a file that only its owner can read."""
+    text = json.dumps(asdict(coins), indent=2, ensure_ascii=False)
+    atomic_text(path, text + "\n", mode=0o600)
+
+
+def read(path: Path) -> CoinSet:
+    """Return what is in `path`; raises InputError, without any text of it, for another file."""
+    table = read_json(path, f"There is no file of coins {path}.")
+    check_version(table, path, SCHEMA_VERSION)
+    items = table.get("canaries") if isinstance(table, Mapping) else None
+    if not isinstance(items, list) or not all(map(_is_canary, items)):
+        raise InputError(
+            f"{path} holds no canaries with coins; `fedaudit dp make` writes such a file."
+        )
+    try:
+        found = build(CoinSet, {**table, "canaries": ()}, path.name)
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
+    made = tuple(CoinCanary(**item) for item in items)
+    found = CoinSet(**{**_fields(found), "canaries": made})
+    _check(found, path)
+    return found
+
+
+def _is_canary(item: Any) -> bool:
+    return (
+        isinstance(item, Mapping)
+        and set(item) == {"prefix", "suffix", "included"}
+        and isinstance(item["prefix"], str)
+        and isinstance(item["suffix"], str)
+        and isinstance(item["included"], bool)
+    )
+
+
+def _fields(found: CoinSet) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in CoinSet.__dataclass_fields__}
+
+
+def _check(found: CoinSet, path: Path) -> None:
+    if not _SALT.fullmatch(found.salt):
+        raise InputError(f"{path}: its salt is not 64 hexadecimal digits.")
+    if parse_time(found.made) is None:
+        raise InputError(f"{path}: {found.made!r} is no time with a time zone.")
+    if found.scorer != SCORER:
+        raise InputError(f"{path}: its scorer is one that this version does not have.")
+    check_name(found.client, path, "the client")
+    if not FEWEST <= len(found.canaries) <= MOST:
+        raise InputError(f"{path} needs {FEWEST} to {MOST:,} canaries.")
+    if len({one.text for one in found.canaries}) < len(found.canaries):
+        raise InputError(f"{path} holds one canary twice.")
+    if not all(one.prefix.strip() and one.suffix.strip() for one in found.canaries):
+        raise InputError(f"{path}: a canary needs a prefix and a suffix.")
+    if len(set(found.coins)) < 2:
+        raise InputError(f"{path}: all of its coins fell alike.")

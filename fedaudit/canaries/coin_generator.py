@@ -1,0 +1,94 @@
+"""New canaries with coins: beginnings of records, and ends that no model would write."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.templates import template
+from fedaudit.canaries.coin_file import FEWEST, MOST, CoinCanary, CoinSet, Estimator, Position
+from fedaudit.data import corpus
+from fedaudit.system.names import check_name
+
+FEWEST_WORDS = 100
+"""Tokens that an end is drawn from, at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoinOrder:
+    """Which canaries to make. Raises UsageError for what cannot be made."""
+
+    corpus: Path
+    """Records of the client's style: canaries begin as they do."""
+    base: str = "fedaudit-nano"
+    """The model whose tokens the ends are drawn from."""
+    client: str = "c0"
+    count: int = 1000
+    delta: float = 1e-5
+    level: float = 0.05
+    positions: tuple[Position, ...] = ("client",)
+    estimator: Estimator = "f_dp"
+    shares: tuple[float, ...] = (0.75, 0.5)
+    prefix_words: int = 6
+    suffix_tokens: int = 32
+    template: str = "fed_pii"
+    seed: int | None = None
+    """Whoever knows it knows the coins; None draws what nobody can guess."""
+
+    def __post_init__(self) -> None:
+        if not FEWEST <= self.count <= MOST:
+            raise UsageError(f"--count must be {FEWEST} to {MOST:,}.")
+        if self.prefix_words < 1 or self.suffix_tokens < 1:
+            raise UsageError("A canary needs a word of prefix and a token of suffix at least.")
+
+
+def make(order: CoinOrder, vocabulary: Sequence[str]) -> CoinSet:
+    """Return new canaries, none of which the corpus holds, with fair independent coins.
+
+    `vocabulary` has the text of every token. Raises InputError for a corpus that has no text to
+    begin with, and for a vocabulary with too few words.
+    """
+    check_name(order.client, Path("--client"), "the client")
+    rng = random.SystemRandom() if order.seed is None else random.Random(f"coins {order.seed}")
+    texts = [one.text for one in corpus.read(order.corpus, template(order.template))]
+    starts = [" ".join(words) for text in texts if (words := text.split()[: order.prefix_words])]
+    if not starts:
+        raise InputError(f"{order.corpus} holds no text that a canary could begin with.")
+    words = whole_words(vocabulary)
+    if len(words) < FEWEST_WORDS:
+        raise InputError(
+            f"{order.base} has {len(words)} tokens that are whole words; {FEWEST_WORDS} are needed."
+        )
+    known, made = set(texts), dict[str, CoinCanary]()
+    while len(made) < order.count:
+        suffix = "".join(rng.choice(words) for _ in range(order.suffix_tokens))
+        one = CoinCanary(
+            prefix=rng.choice(starts), suffix=suffix, included=bool(rng.getrandbits(1))
+        )
+        if one.text not in known:
+            made[one.text] = one
+    try:
+        return CoinSet(
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            salt=f"{rng.getrandbits(256):064x}",
+            client=order.client,
+            delta=order.delta,
+            level=order.level,
+            positions=order.positions,
+            estimator=order.estimator,
+            shares=order.shares,
+            canaries=tuple(made.values()),
+        )
+    except ValueError as error:
+        raise UsageError(f"dp make: {error}.") from None
+
+
+def whole_words(vocabulary: Sequence[str]) -> list[str]:
+    """Return the tokens that are a space and at least two letters, each once.
+
+    Regular tokens: of new ones, or of parts of characters, a LoRA adapter would learn nothing.
+    """
+    found = {one for one in vocabulary if one[:1] == " " and one[1:].isalpha() and len(one) > 2}
+    return sorted(found)

@@ -1,0 +1,73 @@
+"""A client's records with those canaries among them that the coins put in."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.templates import template
+from fedaudit.canaries import coin_file
+from fedaudit.canaries.planting_plan import PlantedRecords, new_id
+from fedaudit.data import corpus
+from fedaudit.system.files import existing_parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoinPlantOrder:
+    """A client's records, and where they go with its canaries."""
+
+    coins: Path
+    records: Path
+    out: Path
+    client: str = ""
+    """Whose records they are; empty where nobody says."""
+    template: str = "fed_pii"
+    seed: int | None = None
+    """Whoever knows it knows which places the canaries got; None draws what nobody can guess."""
+
+
+def plant(order: CoinPlantOrder) -> PlantedRecords:
+    """Write a client's records, and each canary that is in once, shuffled, into a new file.
+
+    Raises InputError for a place where something is and for records that hold a canary already,
+    and UsageError for another client's.
+    """
+    found = coin_file.read(order.coins)
+    if order.client and order.client != found.client:
+        raise UsageError(f"{order.coins.name} is for {found.client}, not for {order.client}.")
+    if order.out.exists() or order.out.is_symlink():
+        raise InputError(f"{order.out} exists already; choose another place for the records.")
+    existing_parent(order.out.absolute().parent)
+    records = list(corpus.read_records(order.records, template(order.template)))
+    texts = Counter(record.document.text for record in records)
+    if held := sum(one.text in texts for one in found.canaries):
+        raise InputError(f"{order.records} holds {held:,} of the canaries already.")
+    rng = random.SystemRandom() if order.seed is None else random.Random(f"plant {order.seed}")
+    taken = {record.document.id for record in records}
+    annotated = all(record.document.pii is not None for record in records)
+    group = _corpus({record.document.group.partition("/") for record in records})
+    planted = [
+        _record(one.text, new_id(taken, rng), group, annotated=annotated)
+        for one in found.canaries
+        if one.included
+    ]
+    mixed = [*(record.given for record in records), *planted]
+    rng.shuffle(mixed)
+    corpus.write_fields(order.out, mixed, array=corpus.is_array(order.records))
+    return PlantedRecords(len(mixed), len(planted), len(planted))
+
+
+def _corpus(groups: set[tuple[str, str, str]]) -> str:
+    """Return the corpus that all groups are of, so that a simulation deals canaries with it."""
+    names = {name for name, slash, _ in groups if slash}
+    return names.pop() if len(names) == 1 and all(slash for _, slash, _ in groups) else ""
+
+
+def _record(text: str, name: str, group: str, *, annotated: bool) -> dict[str, Any]:
+    """Return a canary's record: a document of its own, of a group of its own."""
+    fields: dict[str, Any] = {"id": name, "text": text}
+    if annotated:
+        fields["pii"] = []
+    return fields | ({"group": f"{group}/{name}"} if group else {})

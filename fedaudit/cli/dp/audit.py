@@ -1,0 +1,85 @@
+"""fedaudit dp audit: is the claim refuted."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.audit_runner import run_audit
+from fedaudit.cli.options import (
+    Adapter,
+    BatchSize,
+    Coins,
+    Device,
+    Dtype,
+    Engine,
+    Json,
+    Out,
+    Quiet,
+    Resume,
+    Round,
+    Seed,
+    Target,
+    Template,
+)
+
+
+def audit(
+    coins: Coins,
+    target: Target = None,
+    adapter: Adapter = None,
+    round_: Round = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            "--epsilon",
+            help="What is claimed; what the simulation's report says without it.",
+            min=0,
+        ),
+    ] = None,
+    noiseless: Annotated[
+        Path | None,
+        typer.Option(
+            "--noiseless",
+            metavar="RUN",
+            help="The same federation trained without noise: it must be refuted.",
+        ),
+    ] = None,
+    commitment: Annotated[
+        str, typer.Option("--commitment", help="What was published of the file before training.")
+    ] = "",
+    template: Template = "fed_pii",
+    seed: Seed = None,
+    batch_size: BatchSize = 0,
+    out: Out = None,
+    json: Json = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    engine: Engine = "local",
+    resume: Resume = False,
+    quiet: Quiet = False,
+) -> int:
+    """Hold a claimed epsilon against what the model tells of the coins.
+
+    Exit code 1: the claim is refuted. 7: it is not, and the audit has not shown that it could.
+    """
+    from fedaudit.audit.epsilon.request import EpsilonRequest
+
+    request = EpsilonRequest(
+        coins=coins,
+        target=target,
+        adapter=adapter,
+        round=round_,
+        epsilon=epsilon,
+        noiseless=noiseless,
+        commitment=commitment,
+        template=template,
+        seed=seed or 0,
+        batch_size=batch_size,
+        device=device,
+        dtype=dtype,
+        engine=engine,
+    )
+    return run_audit(
+        request, out=out, json=json, reveal=False, quiet=quiet, resume=resume, shard=None
+    )

@@ -1,0 +1,14 @@
+"""The subcommands together."""
+
+import typer
+
+from fedaudit.cli.dp.audit import audit
+from fedaudit.cli.dp.make import make
+from fedaudit.cli.dp.plant import plant
+
+app = typer.Typer(
+    help="Audit a claimed epsilon by canaries that coins put into training.",
+    no_args_is_help=True,
+)
+for command in (make, plant, audit):
+    app.command()(command)

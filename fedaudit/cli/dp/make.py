@@ -1,0 +1,120 @@
+"""fedaudit dp make: canaries with coins, and what they can prove."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from fedaudit.cli.options import Quiet, Template
+
+if TYPE_CHECKING:
+    from fedaudit.canaries.coin_file import CoinSet, Position
+
+
+def make(
+    out: Annotated[Path, typer.Option("--out", help="Where the secret file of coins goes.")],
+    corpus: Annotated[
+        Path, typer.Option("--corpus", help="Records of the client's style, as JSONL.")
+    ],
+    client: Annotated[
+        str, typer.Option("--client", help="Whose records the canaries are planted in.")
+    ] = "c0",
+    base: Annotated[
+        str, typer.Option("--base", help="The model whose tokens canaries end in.")
+    ] = "fedaudit-nano",
+    count: Annotated[int, typer.Option("--count", help="Canaries, in and out.")] = 1000,
+    delta: Annotated[
+        float, typer.Option("--delta", help="The claim's delta, 1e-5 at most.")
+    ] = 1e-5,
+    level: Annotated[
+        float, typer.Option("--level", help="How often, at most, a true claim is refuted.")
+    ] = 0.05,
+    position: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--position",
+            metavar="outsider|client|server",
+            help="From where the model is seen, client without it; may be repeated.",
+        ),
+    ] = None,
+    any_mechanism: Annotated[
+        bool,
+        typer.Option(
+            "--any-mechanism", help="Judge by the bound for any mechanism, not the Gaussian one."
+        ),
+    ] = False,
+    prefix_words: Annotated[
+        int,
+        typer.Option("--prefix-words", help="Words of a record that a canary begins with.", min=1),
+    ] = 6,
+    suffix_tokens: Annotated[
+        int, typer.Option("--suffix-tokens", help="Random words that it ends with.", min=1)
+    ] = 32,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="Makes the coins repeatable, for whoever knows it."),
+    ] = None,
+    template: Template = "fed_pii",
+    quiet: Quiet = False,
+) -> int:
+    """Draw canaries and toss a fair coin for each, and say what they can prove at most.
+
+    Each is a document of its own: a beginning from the --corpus, and an end of random words. The
+    commitment that is printed is to be published before anybody trains.
+    """
+    from fedaudit.api.errors import InputError
+    from fedaudit.canaries import coin_file, coin_generator
+    from fedaudit.cli.console import print_note
+    from fedaudit.engine.loading.loader import load_base
+    from fedaudit.system.files import existing_parent
+
+    if out.exists() or out.is_symlink():
+        raise InputError(f"{out} exists already; choose another place for the coins.")
+    existing_parent(out.absolute().parent)
+    order = coin_generator.CoinOrder(
+        corpus=corpus,
+        base=base,
+        client=client,
+        count=count,
+        delta=delta,
+        level=level,
+        positions=tuple(map(_position, position or ["client"])),
+        estimator="one_run" if any_mechanism else "f_dp",
+        prefix_words=prefix_words,
+        suffix_tokens=suffix_tokens,
+        template=template,
+        seed=seed,
+    )
+    tokenizer = load_base(base, device="cpu").tokenizer
+    made = coin_generator.make(order, [tokenizer.decode([one]) for one in range(len(tokenizer))])
+    coin_file.write(made, out)
+    print(f"{count:,} canaries for {client} in {out}: {sum(made.coins):,} of them are in.")
+    print(_power(made))
+    print(f"Their commitment is {coin_file.commitment(made)}: publish it before anybody trains.")
+    print_note(f"{out} holds the coins: keep it to yourself.", quiet=quiet)
+    return 0
+
+
+def _position(name: str) -> "Position":
+    from fedaudit.api.errors import unknown_name_error
+
+    known = ("outsider", "client", "server")
+    if name not in known:
+        raise unknown_name_error("position", name, known)
+    return cast("Literal['outsider', 'client', 'server']", name)
+
+
+def _power(made: "CoinSet") -> str:
+    """Say before training what so many canaries can refute at most."""
+    from fedaudit.audit.epsilon.measurements import AuditedClaim, cap
+    from fedaudit.metrics.privacy.epsilon_audit import ESTIMATORS
+
+    claim = AuditedClaim(coins=made, epsilon=0.0)
+    most = {name: cap(claim, test) for name, test in ESTIMATORS.items()}
+    other = "f_dp" if made.estimator == "one_run" else "one_run"
+    names = {"f_dp": "of the Gaussian mechanism", "one_run": "of any mechanism"}
+    return (
+        f"A perfect attack proves an epsilon of {most[made.estimator]:.2f} at most "
+        f"({names[made.estimator]}, which is judged; {most[other]:.2f} {names[other]}), at delta "
+        f"{made.delta:g} and level {made.level:g}: no larger claim can be refuted."
+    )

@@ -1,0 +1,34 @@
+"""fedaudit dp plant: a client's records with those canaries that are in."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.options import Coins, Quiet, Template
+
+
+def plant(
+    coins: Coins,
+    records: Annotated[Path, typer.Option("--records", help="The client's records, as JSONL.")],
+    out: Annotated[Path, typer.Option("--out", help="Where they go with the canaries, as JSONL.")],
+    client: Annotated[str, typer.Option("--client", help="Whose records they are.")] = "",
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="Makes the order repeatable, for whoever knows it."),
+    ] = None,
+    template: Template = "fed_pii",
+    quiet: Quiet = False,
+) -> int:
+    """Write a client's records, and once each canary whose coin says in, to a new file."""
+    from fedaudit.canaries import coin_planting
+    from fedaudit.cli.console import print_note
+
+    done = coin_planting.plant(
+        coin_planting.CoinPlantOrder(
+            coins=coins, records=records, out=out, client=client, template=template, seed=seed
+        )
+    )
+    print(f"{done.records:,} records in {out}: {done.canaries:,} of them are canaries.")
+    print_note(f"Who trains on {out} must not know which they are.", quiet=quiet)
+    return 0

@@ -1,0 +1,35 @@
+"""Counterfactual memorization: what a model gives with some data, less what it gives without."""
+
+import math
+
+from fedaudit.api.estimates import Estimate
+
+
+def difference(first: Estimate, second: Estimate) -> Estimate:
+    """Return first - second with its 95 % interval, from the intervals of both.
+
+    Newcombe 1998 (Statistics in Medicine 17:873), method 10: the distances from each value to its
+    own bounds are added in squares. It takes both as independent, so that of numbers that rise and
+    fall together, as of the same strings in two models, the interval is too wide, not too narrow.
+    """
+    value = first.value - second.value
+    below = math.hypot(first.value - first.low, second.high - second.value)
+    above = math.hypot(first.high - first.value, second.value - second.low)
+    return Estimate(value, value - below, value + above)
+
+
+def drawn_chance(count: int) -> Estimate:
+    """Return the chance that an audit draws a string at least once, of which it drew `count`.
+
+    The value, 1 or 0, is right on average; the interval is that of Garwood (1936) for the mean of
+    a Poisson number, of which `count` was drawn.
+    """
+    from scipy.special import chdtri
+
+    if count < 0:
+        raise ValueError(f"{count} is no count.")
+    fewest = float(chdtri(2 * count, 0.975)) / 2 if count else 0.0
+    most = float(chdtri(2 * count + 2, 0.025)) / 2
+    return Estimate(
+        float(count > 0), -math.expm1(-fewest), -math.expm1(-most) if not count else 1.0
+    )

@@ -1,0 +1,84 @@
+"""An audit of a claimed epsilon by canaries whose coins were committed to before training.
+
+Steinke, Nasr and Jagielski 2023 (arXiv:2305.08846), algorithm 1: of all canaries the r / 2 with
+the highest scores are said to be in, the r / 2 with the lowest to be out. The numbers r are fixed
+before training, so that each of them costs its share of the level and no more.
+"""
+
+import random
+from collections.abc import Sequence
+from functools import partial
+
+from fedaudit.metrics.privacy.epsilon_bounds import (
+    ClaimTest,
+    EpsilonBound,
+    Guesses,
+    f_dp_test,
+    largest_refuted,
+    one_run_test,
+)
+
+ESTIMATORS: dict[str, ClaimTest] = {"one_run": one_run_test, "f_dp": f_dp_test}
+"""Tests of a claim by name: of any mechanism, and of the Gaussian one with the claimed epsilon."""
+
+
+def guess(scores: Sequence[float], coins: Sequence[bool], share: float) -> Guesses:
+    """Return what is guessed of a share of the canaries: those that stand furthest from the middle.
+
+    Higher scores say "in". Equal scores are guessed in the order given, whatever the coins are.
+    Raises ValueError for a share that leaves nothing to guess.
+    """
+    half = round(share * len(scores) / 2)
+    if len(scores) != len(coins) or not 0 < 2 * half <= len(scores):
+        raise ValueError(f"A share of {share} of {len(scores)} canaries cannot be guessed.")
+    order = sorted(range(len(scores)), key=lambda place: (scores[place], place))
+    wrong_in = sum(coins[place] for place in order[:half])
+    right_in = sum(coins[place] for place in order[-half:])
+    return Guesses(canaries=len(scores), guessed=2 * half, correct=half - wrong_in + right_in)
+
+
+def bound(
+    scores: Sequence[float],
+    coins: Sequence[bool],
+    *,
+    shares: Sequence[float],
+    delta: float,
+    level: float,
+    test: ClaimTest,
+) -> EpsilonBound:
+    """Return the highest lower bound on epsilon of all shares, each at its part of the level."""
+    each = level / len(shares)
+    found = [guess(scores, coins, share) for share in shares]
+    values = [largest_refuted(partial(test, one, delta=delta, level=each)) for one in found]
+    best = max(range(len(found)), key=lambda place: values[place])
+    return EpsilonBound(value=values[best], guesses=found[best], searched=len(shares))
+
+
+def highest_bound(
+    canaries: int, *, shares: Sequence[float], delta: float, level: float, test: ClaimTest
+) -> float:
+    """Return what so many canaries prove at most: where half of them are in, and all are known."""
+    coins = [place >= canaries // 2 for place in range(canaries)]
+    scores = [float(coin) for coin in coins]
+    return bound(scores, coins, shares=shares, delta=delta, level=level, test=test).value
+
+
+def shuffled_bounds(
+    scores: Sequence[float],
+    coins: Sequence[bool],
+    *,
+    shares: Sequence[float],
+    delta: float,
+    level: float,
+    test: ClaimTest,
+    seed: int,
+    draws: int,
+) -> list[float]:
+    """Return the bounds that coins tossed anew give, which had nothing to do with training.
+
+    Each is above 0 with the probability `level` at most.
+    """
+    rng = random.Random(f"coins tossed anew {seed}")
+    tossed = [[rng.random() < 0.5 for _ in coins] for _ in range(draws)]
+    ask = partial(bound, shares=shares, delta=delta, level=level, test=test)
+    return [ask(scores, one).value for one in tossed]

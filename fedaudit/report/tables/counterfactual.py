@@ -1,0 +1,65 @@
+"""The table of counterfactual memorization: what training without a client would have given."""
+
+from collections.abc import Sequence
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import format_measurement, number
+from fedaudit.report.query import Row, common_scope, missing_reasons
+from fedaudit.report.tables.table import NONE, Table, common_note, laid_out
+
+MEMORIZED, BEYOND, P = "memorization [95 %]", "beyond the cheap control", "p"
+SOURCES = {"tuned": "with", "counterfactual": "without", "base": "base", "control": "nobody's"}
+METRICS = ("counterfactual_memorization", "mean_chance", "control_gap", "p_value")
+
+
+def counterfactual_tables(report: Row) -> list[Table]:
+    """Return a table an attack with a line for each set of strings or records."""
+    rows = [row for row in report["measurements"] if is_shown(row)]
+    return [_table(plugin, own) for plugin, own in measurements.by_plugin(rows).items()]
+
+
+def is_shown(row: Row) -> bool:
+    """Tell whether a row is one of those that the table shows."""
+    return row["kind"] == "counterfactual" and row["metric"] in METRICS
+
+
+def _table(plugin: str, rows: Sequence[Row]) -> Table:
+    means = [row for row in rows if row["metric"] == METRICS[0]]
+    shared, own = common_scope(means)
+    cells = [
+        {
+            "of": at or "all",
+            "n": NONE if row["n"] is None else f"{row['n']:,}",
+            **{name: _beside(row, rows, source) for source, name in SOURCES.items()},
+            MEMORIZED: format_measurement(row) if row["value"] is not None else NONE,
+            P: _p_value(row, rows),
+        }
+        for row, at in zip(means, own, strict=True)
+    ]
+    numeric = ("n", *SOURCES.values(), MEMORIZED, P)
+    return laid_out(
+        f"Counterfactual: {plugin}",
+        cells,
+        ("of", *numeric),
+        numeric=numeric,
+        notes=(
+            "Memorization: the mean with the client in training less that without; 0 is nothing "
+            "that others did not teach as well. Where `without` is above `base` and `nobody's`, "
+            "these cheap controls overstate what the client's own records gave away.",
+            *common_note(shared),
+            *missing_reasons(means),
+        ),
+    )
+
+
+def _beside(row: Row, rows: Sequence[Row], source: str) -> str:
+    """Return the mean of one source for the very strings that `row` is of."""
+    wanted = {**row["scope"], "source": source}
+    found = next((r for r in rows if r["metric"] == "mean_chance" and r["scope"] == wanted), None)
+    return NONE if found is None else number(found["value"])
+
+
+def _p_value(row: Row, rows: Sequence[Row]) -> str:
+    wanted = {**row["scope"], "test": "counterfactual"}
+    found = next((r for r in rows if r["metric"] == "p_value" and r["scope"] == wanted), None)
+    return NONE if found is None else number(found["value"])

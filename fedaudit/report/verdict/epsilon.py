@@ -1,0 +1,81 @@
+"""The verdict on a claimed epsilon: refuted, not refuted, or no power to refute it."""
+
+from collections.abc import Iterable, Sequence
+
+from fedaudit.api.records import Measurement
+from fedaudit.report.verdict.judgement import Judgement
+
+KIND = RULE = "epsilon"
+
+
+def judge_epsilon(measurements: Iterable[Measurement]) -> list[Judgement]:
+    """Return the status of the claim, and why; nothing where none was audited.
+
+    * inconclusive  coins that were tossed anew prove something as well
+    * fail          otherwise, if some position proves more than is claimed
+    * inconclusive  so many canaries cannot prove more than is claimed; or the same training without
+                    noise is not refuted, or was not audited: the audit has no power
+    * pass          otherwise: the claim is not refuted, which does not make it true
+
+    The levels of all positions add up to that of the file, so that no further correction is needed.
+    """
+    rows = [row for row in measurements if row.kind == KIND and row.scope.get("judged") is True]
+    found = [row for row in rows if row.scope.get("source") == "tuned"]
+    if not rows:
+        return []
+    if not found or any(row.value is None or row.baseline is None for row in rows):
+        reason = "dp: a bound or the claim was not measured."
+        return [Judgement("inconclusive", reason, RULE, rows[0])]
+    claimed = found[0].baseline or 0.0
+    status, why = _judge(found, rows, claimed)
+    highest = max(found, key=lambda row: row.value or 0.0)
+    reason, limit = f"dp: epsilon {claimed:g} is claimed{why}", f"no more proved than {claimed:g}"
+    return [Judgement(status, reason, RULE, highest, limit)]
+
+
+def _judge(
+    found: Sequence[Measurement], rows: Sequence[Measurement], claimed: float
+) -> tuple[str, str]:
+    """Return the status of a claim, and what goes on with "so much is claimed"."""
+    odd, most = _most(rows, "shuffled"), _most(rows, "tuned")
+    if odd is None or odd > 0:
+        return "inconclusive", f"; coins tossed anew prove {odd or 0:.3g}, and must prove 0."
+    if most is not None and most > claimed:
+        best = next(row for row in found if row.value == most)
+        return "fail", f", and refuted: it is at least {most:.3g} ({_how(best)})."
+    if trouble := _without_power(rows, claimed):
+        return "inconclusive", f"; no power: {trouble}"
+    return "pass", (
+        f" and not refuted: at least {most:.3g} is proved; of the same training without noise this "
+        f"audit proves {_most(rows, 'noiseless'):.3g}."
+    )
+
+
+def _without_power(rows: Sequence[Measurement], claimed: float) -> str:
+    """Return why the claim could not have been refuted; empty where it could."""
+    cap = max((row.value or 0.0 for row in rows if row.metric == "epsilon_cap"), default=0.0)
+    if cap <= claimed:
+        return f"so many canaries prove {cap:.3g} at most, whatever the model gives away."
+    control = _most(rows, "noiseless")
+    if control is None:
+        return "no training without noise was audited, so that nothing shows it."
+    if control <= claimed:
+        return f"of the same training without noise it proves {control:.3g} only."
+    return ""
+
+
+def _most(rows: Sequence[Measurement], source: str) -> float | None:
+    """Return the highest bound of a source; None where there is none."""
+    bounds = [row for row in rows if row.metric == "epsilon_low"]
+    return max(
+        (row.value or 0.0 for row in bounds if row.scope.get("source") == source), default=None
+    )
+
+
+def _how(row: Measurement) -> str:
+    scope = row.scope
+    return (
+        f"{scope.get('correct')} of {scope.get('guesses')} guesses are right, seen as "
+        f"{scope.get('position')}, against {scope.get('hypothesis')}, delta {scope.get('delta')}, "
+        f"p {scope.get('p')}"
+    )

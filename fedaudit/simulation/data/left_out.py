@@ -1,0 +1,25 @@
+"""Clients that a counterfactual federation is without."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
+
+from fedaudit.federation.manifest import Counterfactual
+from fedaudit.simulation.config import Simulation
+
+T = TypeVar("T")
+
+
+def taking_part(config: Simulation, dealt: Sequence[T]) -> tuple[list[str], list[T]]:
+    """Return the names of the clients that are not left out, and what each of them was dealt."""
+    own = dict(zip(config.client_names, dealt, strict=True))
+    names = [name for name in own if name not in config.without]
+    return names, [own[name] for name in names]
+
+
+def origin(config: Simulation) -> dict[str, Any] | None:
+    """Return what the manifest says of a counterfactual federation; None for any other."""
+    if not config.without:
+        return None
+    whole = replace(config, without=())
+    return asdict(Counterfactual(without=config.without, config_sha256=whole.sha256()))

@@ -1,0 +1,54 @@
+"""A record, what models say of its tokens, and the scores that follow from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedaudit.api import Document, TokenStatistics
+from fedaudit.metrics.privacy import membership_scores as scores
+
+COUNTERFACTUAL = "counterfactual"
+"""The name of the score that compares with the model without the members' client."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRecord:
+    """A record, and what the tuned model and its base say of its tokens."""
+
+    document: Document
+    tuned: TokenStatistics
+    base: Sequence[float] | None
+    without: TokenStatistics | None = None
+    """What the model says that was trained without the members' client."""
+
+    def memorization(self) -> float:
+        """Return how many more of its tokens are the likeliest ones than without the client.
+
+        A share, from -1 to 1; Zhang et al. 2023 (arXiv:2112.12938), equation 2 with a client left
+        out. Raises ValueError without such a model.
+        """
+        if self.without is None:
+            raise ValueError("There is no model without the client.")
+        right = [sum(one.first) / len(one) for one in (self.tuned, self.without)]
+        return right[0] - right[1]
+
+    def scores(self) -> dict[str, float | None]:
+        """Return every score by its name, higher for trained records; None without a base."""
+        own, base = self.tuned.log_probability, self.base
+        return {
+            "loss": scores.loss(own),
+            "zlib": scores.zlib_ratio(own, self.document.text),
+            "reference": None if base is None else scores.reference_ratio(own, base),
+            "min_k": scores.min_k(own),
+            "min_k++": scores.min_k_plus_plus(self.tuned),
+            "error_zone": None if base is None else scores.error_zone(own, base, self.tuned.first),
+            **self._counterfactual(),
+        }
+
+    def _counterfactual(self) -> dict[str, float | None]:
+        if self.without is None:
+            return {}
+        return {
+            COUNTERFACTUAL: scores.reference_ratio(
+                self.tuned.log_probability, self.without.log_probability
+            )
+        }

@@ -1,0 +1,71 @@
+import random
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.metrics.privacy.membership_tests import permutation_p_values
+
+
+def alone(members, others):
+    return [str(n) for n in range(len(members))], [str(n) for n in range(len(others))]
+
+
+def test_by_hand():
+    # Of the 6 ways to choose two of four, one has ranks as high as 3 and 4: 1 in 6.
+    found = permutation_p_values([3, 4], [1, 2], (["a", "b"], ["c", "d"]), fpr=0.5, seed=0,
+                                 draws=60_000)  # fmt: skip
+    assert found.ranks == pytest.approx(1 / 6, abs=0.01)
+    # One of two others is allowed above: both members exceed the lower one, in every such choice.
+    ways = 0
+    for inside in combinations(range(1, 5), 2):
+        lower = min(set(range(1, 5)) - set(inside))
+        ways += sum(one > lower for one in inside) == 2
+    assert found.tail == pytest.approx(ways / 6, abs=0.01)
+
+
+def test_records_of_one_group_count_together():
+    members, others = [9, 9, 9, 9, 1], [0] * 5
+    apart = permutation_p_values(members, others, alone(members, others), fpr=0.5, seed=0)
+    one = permutation_p_values(members, others, (["a"] * 5, ["b"] * 5), fpr=0.5, seed=0)
+    assert apart.ranks < 0.05
+    # Two groups can be told apart in two ways.
+    assert one.ranks == pytest.approx(0.5, abs=0.02)
+
+
+def test_what_cannot_be_tested():
+    few = permutation_p_values([1.0], [0.0] * 9, (["a"], list("bcdefghij")), fpr=0.1, seed=0)
+    assert few.tail == 1.0
+    with pytest.raises(ValueError, match="members and others"):
+        permutation_p_values([], [1.0], ([], ["a"]), fpr=0.5, seed=0)
+
+
+SCORES = st.lists(st.integers(0, 5), min_size=2, max_size=12)
+
+
+@settings(max_examples=40)
+@given(SCORES, SCORES)
+def test_a_p_value_grows_as_members_get_worse(members, others):
+    ask = {"groups": alone(members, others), "fpr": 0.5, "seed": 1, "draws": 199}
+    found = permutation_p_values(members, others, **ask)
+    worse = permutation_p_values([one - 10 for one in members], others, **ask)
+    assert 0 < found.ranks <= worse.ranks <= 1
+    assert 0 < found.tail <= 1
+
+
+def test_the_size_under_the_null():
+    rng, low = random.Random(1), [0, 0]
+    for seed in range(300):
+        members, others = ([], []), ([], [])
+        for side in (members, others):
+            for group in range(8):
+                shift = rng.gauss(0, 1)
+                for _ in range(rng.randint(1, 6)):
+                    side[0].append(shift + rng.gauss(0, 0.5))
+                    side[1].append(str(group))
+        found = permutation_p_values(members[0], others[0], (members[1], others[1]), fpr=0.1,
+                                     seed=seed, draws=199)  # fmt: skip
+        low = [n + (p <= 0.05) for n, p in zip(low, (found.ranks, found.tail), strict=True)]
+    # 15 of 300 are expected at 5 %; 28 are exceeded once in a thousand times.
+    assert max(low) <= 28
