@@ -4,6 +4,7 @@
 * `data/`: What clients train on: partition, data sets, loss masks, watermarked documents.
 * `evaluation/`: What a federation is worth and costs: utility, answers, judge, cost.
 * `server/`: The server: its state between rounds, and secure aggregation.
+* `chosen_plugins`: A plugin in settings: its name, or a table with the name and its options.
 * `config`: The settings of a simulated federation; a profile's [scale.*] tables are made of
   these.
 * `context`: What every round of a simulation needs, and what listeners hear of its progress.

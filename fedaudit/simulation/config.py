@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedaudit.api.errors import UsageError
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.judge.endpoint import Endpoint
+from fedaudit.simulation.chosen_plugins import name_and_options, with_content
 from fedaudit.simulation.server.queries import SumQuerySettings
 from fedaudit.system.files import existing_path, lines_sha256
 
@@ -236,19 +236,19 @@ class Simulation:
 
     def aggregator(self) -> tuple[str, dict[str, Any]]:
         """Return the aggregation plugin's name and its options."""
-        return _plugin(self.aggregation, "fedavg")
+        return name_and_options(self.aggregation, "fedavg")
 
     def secure_aggregation_plugin(self) -> tuple[str, dict[str, Any]]:
         """Return the secure aggregation plugin's name, empty for none, and its options."""
-        return _plugin(self.secure_aggregation, "")
+        return name_and_options(self.secure_aggregation, "")
 
     def watermark_plugin(self) -> tuple[str, dict[str, Any]]:
         """Return the watermark plugin's name, empty for none, and its options."""
-        return _plugin(self.watermark.plugin, "")
+        return name_and_options(self.watermark.plugin, "")
 
     def defense_plugins(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the name and options of every defence plugin."""
-        return [_plugin(defense, "") for defense in self.defenses]
+        return [name_and_options(defense, "") for defense in self.defenses]
 
     def table(self) -> dict[str, Any]:
         """Return the settings as JSON can hold them."""
@@ -278,28 +278,5 @@ class Simulation:
         if self.watermark.documents.endswith(".jsonl"):
             owned = lines_sha256(existing_path(Path(self.watermark.documents), "file"))
             table["watermark"] = {**table["watermark"], "documents": owned}
-        table["defenses"] = [_with_content(defense) for defense in table["defenses"]]
+        table["defenses"] = [with_content(defense) for defense in table["defenses"]]
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
-
-
-def _with_content(chosen: Any) -> Any:
-    """Return a plugin's table with the content of each file of records in place of its name."""
-    if not isinstance(chosen, Mapping):
-        return chosen
-    return {
-        key: lines_sha256(existing_path(Path(value), "file"))
-        if isinstance(value, str) and (value.endswith(".jsonl") or Path(value).is_file())
-        else value
-        for key, value in chosen.items()
-    }
-
-
-def _plugin(chosen: str | Mapping[str, Any], default: str) -> tuple[str, dict[str, Any]]:
-    """Return the name and options that a name, or a table with a name in it, spells."""
-    if isinstance(chosen, str):
-        return chosen, {}
-    options = dict(chosen)
-    name = str(options.pop("name", default))
-    if options and not name:
-        raise UsageError(f"The options {', '.join(options)} need a plugin's name beside them.")
-    return name, options

@@ -98,14 +98,14 @@ def test_a_pass_must_have_been_able_to_see_the_leak_of_the_policy():
 def test_membership_is_judged_where_the_policy_limits_it():
     # P(Binomial(100, 0.05) >= 20) is 1e-7; 0 of 100 has the upper bound 1 - 0.05^0.01 = 2.95 %.
     policy = Policy(membership=0.05)
-    assert judged([*leak(0), recognised(20, 100)], DEFAULT, "membership") == []
+    assert judged([*leak(0), recognised(20, 100)], DEFAULT, "membership limit") == []
     rows = [*leak(0), recognised(20, 100), recognised(0, 100, score="zlib")]
-    found = judged(rows, policy, "membership")
+    found = judged(rows, policy, "membership limit")
     assert [one.status for one in found] == ["fail", "pass"]
     assert "2.95%" in found[1].reason
-    assert judged([*leak(0), recognised(20, 100, fpr=0.001)], policy, "membership") == []
+    assert judged([*leak(0), recognised(20, 100, fpr=0.001)], policy, "membership limit") == []
     missing = replace(recognised(1, 9), value=None, low=None, high=None, hits=None, reason="few")
-    [found] = judged([missing], policy, "membership")
+    [found] = judged([missing], policy, "membership limit")
     assert found.status == "inconclusive"
     assert "few" in found.reason
 

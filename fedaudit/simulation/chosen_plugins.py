@@ -1,0 +1,31 @@
+"""A plugin in settings: its name, or a table with the name and its options."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import UsageError
+from fedaudit.system.files import existing_path, lines_sha256
+
+
+def with_content(chosen: Any) -> Any:
+    """Return a plugin's table with the content of each file of records in place of its name."""
+    if not isinstance(chosen, Mapping):
+        return chosen
+    return {
+        key: lines_sha256(existing_path(Path(value), "file"))
+        if isinstance(value, str) and (value.endswith(".jsonl") or Path(value).is_file())
+        else value
+        for key, value in chosen.items()
+    }
+
+
+def name_and_options(chosen: str | Mapping[str, Any], default: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and options that a name, or a table with a name in it, spells."""
+    if isinstance(chosen, str):
+        return chosen, {}
+    options = dict(chosen)
+    name = str(options.pop("name", default))
+    if options and not name:
+        raise UsageError(f"The options {', '.join(options)} need a plugin's name beside them.")
+    return name, options
