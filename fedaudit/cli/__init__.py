@@ -31,8 +31,10 @@
 import io
 import os
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, UsageError
@@ -57,8 +59,31 @@ from fedaudit.cli.simulate import simulate
 from fedaudit.cli.streams import streams
 from fedaudit.system.files import explain_os_error
 
+IN_ORDER = (
+    *("audit", "import", "extract", "infer", "memorize", "attribute", "canary", "dp"),
+    *("report", "merge", "gate", "scrub", "watermark"),
+    *("simulate", "reproduce", "profiles", "plugins", "doctor"),
+)
+"""As on a user's way: an audit, its parts, what is done with it; then what simulates."""
+FIRST_STEPS = (
+    "First steps: `fedaudit simulate --profile fed_pii` makes a federation to try things on, "
+    "`fedaudit audit runs/fed_pii` audits it, and `fedaudit doctor` says what is missing."
+)
+
+
+class OrderedGroup(TyperGroup):
+    """Commands as IN_ORDER."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, in the order in which help shows them."""
+        return sorted(super().list_commands(ctx), key=IN_ORDER.index)
+
+
 app = typer.Typer(
     name="fedaudit",
+    cls=OrderedGroup,
+    epilog=FIRST_STEPS,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Audit federated fine-tuned language models: what private data can be pulled out.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -2,7 +2,10 @@
 
 
 def doctor() -> int:
-    """Check what an audit needs: plugins, the built-in model, devices, offline detection."""
+    """Check that an audit will find what it needs.
+
+    Plugins, the built-in model, devices, offline detection.
+    """
     from fedaudit.api.errors import InputError
     from fedaudit.audit.doctor import checks
 

@@ -118,7 +118,7 @@ def extract(
     resume: Resume = False,
     quiet: Quiet = False,
 ) -> int:
-    """Pull personal data out of a model and say how much of it training put there.
+    """Pull personal data out of a model, beyond what its base gives.
 
     With --matrix every client of a federation is the attacker once, and all others its victims.
 

@@ -64,7 +64,10 @@ def ask(
     seed: Annotated[int, typer.Option("--seed", help="The seed of a drawn answer.")] = 0,
     device: Device = "auto",
 ) -> int:
-    """Answer one prompt as the deployed model does, and say which adapter answered."""
+    """Answer one prompt as the deployed model does.
+
+    It says which adapter answered.
+    """
     from fedaudit.audit import deployment
     from fedaudit.cli.console import console, print_note
     from fedaudit.report.redaction import make_visible

@@ -60,7 +60,9 @@ def infer(
     resume: Resume = False,
     quiet: Quiet = False,
 ) -> int:
-    """Mask personal data in sentences and see how often the model picks it among candidates.
+    """Mask personal data, and see how often the model picks it.
+
+    Among candidates, in sentences of one client's records.
 
     Options of the attack or of the detector are set as --set NAME.OPTION=VALUE, for example
     ranking.sentences=300 or ranking.labels=PERSON,ADDRESS.

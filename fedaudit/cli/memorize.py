@@ -112,10 +112,10 @@ def memorize(
     resume: Resume = False,
     quiet: Quiet = False,
 ) -> int:
-    """Measure whose texts a federation's model continues, word for word or in idea, and for whom.
+    """Measure whose texts a federation's model continues for whom.
 
-    Options of the scorer of paraphrases and of the detector, which then finds entities, are set as
-    --set NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
+    Word for word, or in idea. Options of the scorer of paraphrases and of the detector, which then
+    finds entities, are set as --set NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
     """
     options = _options(set_, (detector, paraphraser))
     protocol = {

@@ -19,7 +19,9 @@ def merge(
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> int:
-    """Make one report of the shards of an audit, as if it had been made at once.
+    """Make one report of the shards of an audit.
+
+    It is that of an audit that was made at once.
 
     The data and the model are read again from where the shards read them. What a shard has asked is
     asked again of a random sample alone, to see that the shard holds what the model says.

@@ -8,7 +8,10 @@ import typer
 def plugins(
     name: Annotated[str | None, typer.Argument(help="A plugin, to see its options.")] = None,
 ) -> int:
-    """List the installed plugins, or show one: options, defaults, paper."""
+    """List the installed plugins, or show one.
+
+    Of one: what it is, its options with their defaults, its paper.
+    """
     from fedaudit.api.errors import unknown_name_error
     from fedaudit.config import registry
 

@@ -11,7 +11,10 @@ def profiles(
     name: Annotated[str | None, typer.Argument(help="A profile, to see its settings.")] = None,
     scale: Scale = "nano",
 ) -> int:
-    """List the profiles, or show one: its paper, settings, study and claims."""
+    """List the profiles, or show one.
+
+    Of one: its paper, settings, study and claims.
+    """
     from dataclasses import fields, is_dataclass
     from typing import Any
 

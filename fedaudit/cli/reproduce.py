@@ -39,7 +39,7 @@ def reproduce(
     ] = 0,
     quiet: Quiet = False,
 ) -> int:
-    """Run a paper's study: its federations, attacks, claims, and its figures beside ours.
+    """Run a paper's study, and check its claims and figures.
 
     A federation of equal settings is trained once and kept. Exit code 1: a claim does not hold.
     """

@@ -45,7 +45,7 @@ def scrub(
     ] = None,
     quiet: Quiet = False,
 ) -> int:
-    """Write the records of IN to OUT with their personal data masked.
+    """Write records with their personal data masked.
 
     Styles: mask writes [MASK], asterisks as many as there were characters, label the kind as
     <PERSON>, pseudonym something invented of the same kind, the same for the same. Records with a

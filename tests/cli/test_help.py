@@ -115,3 +115,28 @@ def test_a_wrong_command_is_one_line_with_exit_code_2(run, tmp_path, arguments, 
     shown = run.refused(2, *arguments, says=message)
     assert shown.err.startswith("fedaudit: ")
     assert list(tmp_path.iterdir()) == []
+
+
+GROUPS = [(), *[(name,) for name, one in ROOT.commands.items() if hasattr(one, "commands")]]
+
+
+@pytest.mark.parametrize("words", GROUPS, ids=lambda words: " ".join(words) or "fedaudit")
+def test_every_command_is_listed_with_a_whole_sentence(run, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run(*words, "--help").out
+    listed = shown[shown.index("Commands:") :].split("\n\n")[0].splitlines()[1:]
+    group = ROOT.commands[words[0]] if words else ROOT
+    assert [line.split()[0] for line in listed] == group.list_commands(None)
+    assert set(group.list_commands(None)) == set(group.commands)
+    assert not [line for line in listed if line.endswith("...") or not line.endswith(".")]
+
+
+def test_h_is_help_of_every_command(run):
+    assert run("-h").out == run("--help").out
+    assert run("attribute", "decide", "-h").out == run("attribute", "decide", "--help").out
+
+
+def test_the_order_is_a_users_and_the_first_steps_stand_there(run):
+    shown = run("--help").out
+    assert shown.index("\n  audit ") < shown.index("\n  extract ") < shown.index("\n  simulate ")
+    assert "First steps: `fedaudit simulate --profile fed_pii`" in shown

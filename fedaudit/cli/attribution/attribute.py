@@ -34,7 +34,7 @@ from fedaudit.cli.options import (
 )
 
 app = typer.Typer(
-    help="Name the clients that trained on watermarked documents: all steps, or one party's.",
+    help="Name the clients that trained on watermarked documents.",
     invoke_without_command=True,
 )
 
@@ -149,9 +149,10 @@ def score(
     dtype: Dtype = "auto",
     quiet: Quiet = False,
 ) -> int:
-    """Take the owner's step: test every estimate, and the global model before it, for every mark.
+    """Take the owner's step: test every estimate for every mark.
 
-    It needs the base, the estimates and the key, and no client's update.
+    The global model before it is tested, too. It needs the base, the estimates and the key, and no
+    client's update.
     """
     from fedaudit.attribution import estimates as files
     from fedaudit.attribution import scores as scores_file

@@ -20,7 +20,9 @@ def bundle(
     ] = None,
     set_: Set = None,
 ) -> int:
-    """Put together what an accused party's expert needs to compute a decision again.
+    """Put together what it takes to compute a decision again.
+
+    An accused party's expert needs no more than that.
 
     It opens marks: whoever has the bundle can find, plant and avoid them.
     """

@@ -22,7 +22,7 @@ def calibrate(
     seed: Annotated[int, typer.Option("--seed", help="Draws the made-up federations.")] = 0,
     quiet: Quiet = False,
 ) -> int:
-    """Say how often such a federation has somebody innocent flagged, and what mark it finds.
+    """Say how often somebody innocent is flagged, and what is found.
 
     Federations are made up of the scores' own luck (their null marks), rounds and designs.
     """

@@ -44,7 +44,7 @@ def estimate(
     seed: Seed = None,
     quiet: Quiet = False,
 ) -> int:
-    """Take the server's step: ask for sums and write an estimate of every client's update.
+    """Take the server's step: estimate clients' updates from sums.
 
     It needs no key. Rounds that OUT has already are not asked for again, so rounds may be added as
     they come. Without --seed the sets are drawn at random and only the log says them.

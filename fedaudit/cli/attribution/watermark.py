@@ -42,7 +42,7 @@ def make(
     dtype: Dtype = "auto",
     quiet: Quiet = False,
 ) -> int:
-    """Write one marked document for each document, with a new mark for one licensee.
+    """Write marked documents, with a new mark for one licensee.
 
     Options of the watermark are set as --set OPTION=VALUE. Without --prompts, a tenth of the
     documents is kept back as prompts and not marked. Without --seed the secret is drawn at random;
@@ -86,7 +86,7 @@ def commitment(
         typer.Option("--out", help="Also write the public file of commitments, to be published."),
     ] = None,
 ) -> int:
-    """Print the commitment of every mark: what to publish before anybody trains.
+    """Print what to publish of every mark before anybody trains.
 
     A mark without a salt, from an earlier fedaudit, is given one in the owner's file.
     """

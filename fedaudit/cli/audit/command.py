@@ -100,7 +100,7 @@ def audit(
     resume: Resume = False,
     quiet: Quiet = False,
 ) -> int:
-    """Audit a federation or an adapter with everything that applies, and give one verdict.
+    """Audit with everything that applies, and give one verdict.
 
     The verdict follows from the measurements under a policy; the report says which classes of
     attacks were run, and why not the others. Exit code: 0 pass, 1 fail, 7 inconclusive.

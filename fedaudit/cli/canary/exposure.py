@@ -54,7 +54,9 @@ def measure(
     resume: Resume = False,
     quiet: Quiet = False,
 ) -> int:
-    """Measure how far training moved each planted secret up among all secrets of its kind.
+    """Measure how far training moved each planted secret up.
+
+    Among all secrets of its kind.
 
     Exit code 1: secrets that were planted stand higher than chance explains.
     """

@@ -7,7 +7,7 @@ from fedaudit.cli.canary.make import make
 from fedaudit.cli.canary.plant import plant
 
 app = typer.Typer(
-    help="Plant secrets before training, and measure whether the model gives them away.",
+    help="Plant secrets before training, and measure what became of them.",
     no_args_is_help=True,
 )
 for command in (make, plant, measure):

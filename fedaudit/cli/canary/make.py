@@ -56,7 +56,9 @@ def make(
     template: Template = "fed_pii",
     quiet: Quiet = False,
 ) -> int:
-    """Draw secrets, each in a sentence of its own, for clients to train on.
+    """Draw secrets for clients to train on.
+
+    Each stands in a sentence of its own.
 
     Secrets come from the operating system's generator, unless there is a --seed. None is in the
     --corpus. The commitment that is printed is to be published before anybody trains.

@@ -20,7 +20,10 @@ def plant(
     template: Template = "fed_pii",
     quiet: Quiet = False,
 ) -> int:
-    """Write a client's records with its canaries among them, in a new order, to a new file."""
+    """Write a client's records with its canaries to a new file.
+
+    They stand in a new order.
+    """
     from fedaudit.canaries import planting_plan
     from fedaudit.cli.console import print_note
 

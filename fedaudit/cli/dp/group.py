@@ -7,7 +7,7 @@ from fedaudit.cli.dp.make import make
 from fedaudit.cli.dp.plant import plant
 
 app = typer.Typer(
-    help="Audit a claimed epsilon by canaries that coins put into training.",
+    help="Hold a claimed epsilon against canaries that coins planted.",
     no_args_is_help=True,
 )
 for command in (make, plant, audit):

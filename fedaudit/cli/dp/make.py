@@ -57,7 +57,9 @@ def make(
     template: Template = "fed_pii",
     quiet: Quiet = False,
 ) -> int:
-    """Draw canaries and toss a fair coin for each, and say what they can prove at most.
+    """Draw canaries, and toss a fair coin for each.
+
+    It says what they can prove at most.
 
     Each is a document of its own: a beginning from the --corpus, and an end of random words. The
     commitment that is printed is to be published before anybody trains.

@@ -20,7 +20,10 @@ def plant(
     template: Template = "fed_pii",
     quiet: Quiet = False,
 ) -> int:
-    """Write a client's records, and once each canary whose coin says in, to a new file."""
+    """Write a client's records with the canaries whose coins say so.
+
+    Each is there once, in a new file.
+    """
     from fedaudit.canaries import coin_planting
     from fedaudit.cli.console import print_note
 
