@@ -71,6 +71,11 @@ FIRST_STEPS = (
 )
 
 
+COMPLETE = "_FEDAUDIT_COMPLETE"
+"""What a shell asks by, as `--show-completion` tells it to."""
+COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
+
+
 class OrderedGroup(TyperGroup):
     """Commands as IN_ORDER."""
 
@@ -87,7 +92,6 @@ app = typer.Typer(
     help="Audit federated fine-tuned language models: what private data can be pulled out.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 GROUPS = (
     *((attribute.app, "attribute"), (watermark.app, "watermark")),
@@ -156,11 +160,23 @@ def _decodable() -> None:
             ) from None
 
 
+def _complete(command: Any) -> None:
+    """Answer a shell that asks how a command line may go on, or how to ask, and leave."""
+    if instruction := os.environ.get(COMPLETE):
+        from typer.completion import shell_complete
+
+        sys.exit(shell_complete(command, {}, "fedaudit", COMPLETE, instruction))
+    if sys.argv[1:2] and sys.argv[1] in COMPLETION_OPTIONS:
+        command.make_context("fedaudit", sys.argv[1:])  # which leaves by sys.exit
+
+
 def _run() -> int:
     """Return the exit code: of a result, of a user's mistake in one line, or of a bug."""
     try:
         _decodable()
-        return invoke_command(get_command(app), sys.argv[1:])
+        command = get_command(app)
+        _complete(command)
+        return invoke_command(command, sys.argv[1:])
     except FedauditError as error:
         _say(str(error))
         return error.exit_code
