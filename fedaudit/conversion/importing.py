@@ -89,8 +89,7 @@ def write(found: FoundRun, request: ImportRequest) -> Imported:
         chosen = form or found.federation.template or templates.template("fed_pii")
         if not (form or found.federation.template):
             notes.append(
-                f"How records became text is not said: {chosen.name} is taken; --template names "
-                "another."
+                f"How records became text is not said: the template {chosen.name} is taken."
             )
         made = _manifest(found, weights, chosen, notes, request.out)
         manifest.write(made, request.out)
