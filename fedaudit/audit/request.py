@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from fedaudit.audit.inputs.clients import ClientData
 
+TEMPLATE = "fed_pii"
+"""The prompt template, where neither user nor target names one."""
 BUDGET = 10_000
 """The paper's: so many random prefixes of each attacker (FedPII, section 5.3)."""
 
@@ -40,7 +42,7 @@ class AuditRequest(ABC):
     keys: tuple[str, ...] = ()
     """The kinds of key under which it is asked; all without any."""
     detector: str = "presidio"
-    template: str = "fed_pii"
+    template: str = TEMPLATE
     """The prompt template of instruction records, where the target names none itself."""
     seed: int = 0
     batch_size: int = 0

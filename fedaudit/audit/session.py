@@ -26,6 +26,7 @@ from fedaudit.audit.memorization.pipeline import MemorizationPipeline
 from fedaudit.audit.memorization.request import MemorizationRequest
 from fedaudit.audit.pipeline import Audit, AuditPipeline, Watcher, no_watcher
 from fedaudit.audit.request import (
+    TEMPLATE,
     AuditRequest,
     CrossClientRequest,
     ExtractionRequest,
@@ -177,7 +178,10 @@ class AuditSession:
         """Return the request; a target that another framework left is imported first."""
         if request.target is None:
             return request
-        made = on_the_fly.native_folder(Path(request.target), below, self._told.append)
+        own = "" if request.template == TEMPLATE else request.template
+        made = on_the_fly.native_folder(
+            Path(request.target), below, self._told.append, template=own
+        )
         return replace(request, target=str(made)) if self._told else request
 
     def _open_journal(self) -> AbstractContextManager[AuditJournal]:

@@ -36,14 +36,18 @@ def describe(name: str) -> manifest.BaseModel:
 
     Raises InputError for a folder that holds no model in safetensors.
     """
-    from fedaudit.engine.loading import checkpoint, loader
+    from fedaudit.engine.loading import checkpoint
 
-    try:
-        path = loader.locate(name, fetch=False)
-    except FedauditError:
-        if Path(name).exists() or name.startswith((".", "/", "~")):
-            raise
-        return manifest.BaseModel(name=name, sha256="")
+    path = nano.folder() if name == nano.BASE else Path(name)
+    if not path.is_dir():
+        from fedaudit.engine.loading import loader  # it takes seconds to import
+
+        try:
+            path = loader.locate(name, fetch=False)
+        except FedauditError:
+            if path.exists() or name.startswith((".", "/", "~")):
+                raise
+            return manifest.BaseModel(name=name, sha256="")
     checkpoint.check(path)
     return manifest.BaseModel(name=name, sha256=checkpoint.fingerprints(path)[0])
 

@@ -74,8 +74,9 @@ def complete(
     missing = ["alpha"] if not given.alpha else []
     missing += ["r", "targets"] if dump.ordered and not (given.r and given.targets) else []
     if missing:
+        listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
         raise InputError(
-            f"{path} comes without an adapter_config.json, and {' and '.join(missing)} cannot be "
+            f"{path} comes without an adapter_config.json, and {listed} cannot be "
             f"seen in its tensors: give what it was trained with, as --config {FORM}."
         )
     rank = given.r or Counter(ranks.values()).most_common(1)[0][0]

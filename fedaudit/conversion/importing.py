@@ -69,7 +69,7 @@ def import_federation(request: ImportRequest) -> Imported:
     do not say and nobody has said, and for adapters that no audit could load.
     """
     check_out(request.out)
-    return write(find(request), request)
+    return write(find(request, recognition.open_source(request.source)), request)
 
 
 def write(found: FoundRun, request: ImportRequest) -> Imported:
@@ -89,8 +89,7 @@ def write(found: FoundRun, request: ImportRequest) -> Imported:
         chosen = form or found.federation.template or templates.template("fed_pii")
         if not (form or found.federation.template):
             notes.append(
-                f"How records became text is not said: {chosen.name} is taken; --template names "
-                "another."
+                f"How records became text is not said: the template {chosen.name} is taken."
             )
         made = _manifest(found, weights, chosen, notes, request.out)
         manifest.write(made, request.out)
@@ -112,10 +111,10 @@ def _template(name: str) -> templates.PromptTemplate | None:
     return templates.template(name) if name else None
 
 
-def find(request: ImportRequest) -> FoundRun:
+def find(request: ImportRequest, source: SourceFolder) -> FoundRun:
     """Return the run in a foreign folder; nothing is written."""
     configuration.parse(request.config), _template(request.template)  # before what takes time
-    importer, run = recognition.recognize(recognition.open_source(request.source), request.layout)
+    importer, run = recognition.recognize(source, request.layout)
     found = importer.read(run)
     _check(found, run)
     if not (request.base or found.base or any(_named(found, run))):
@@ -159,9 +158,8 @@ def _named(found: ForeignFederation, run: SourceFolder) -> Iterator[str]:
 def _links(run: SourceFolder) -> list[str]:
     if not run.links:
         return []
-    return [
-        "1 link was not followed." if run.links == 1 else f"{run.links:,} links were not followed."
-    ]
+    count = len(run.links)
+    return ["1 link was not followed." if count == 1 else f"{count:,} links were not followed."]
 
 
 def _fits(found: ForeignFederation, out: Path) -> Iterator[tuple[int, rederivation.MeanFit]]:

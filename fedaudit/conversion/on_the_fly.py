@@ -5,6 +5,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
@@ -30,11 +31,14 @@ def may_be_foreign(place: Path) -> bool:
     )
 
 
-def native_folder(place: Path, below: Path, tell: Callable[[str], None]) -> Path:
+def native_folder(
+    place: Path, below: Path, tell: Callable[[str], None], *, template: str = ""
+) -> Path:
     """Return the federation's folder that `place` is or is made; what is no foreign one stays.
 
     A foreign folder is imported into a folder `imported/` below `below`, unless it is there
-    already, and `tell` gets a line that says so. Raises InputError for a folder that no importer
+    already, and `tell` gets a line that says so. `template` is that of its records, where it is not
+    the framework's. Raises InputError for a folder that no importer
     knows, saying what is in it.
     """
     if not may_be_foreign(place):
@@ -45,13 +49,14 @@ def native_folder(place: Path, below: Path, tell: Callable[[str], None]) -> Path
             f"{place} is neither a federation (federation.json) nor a model, and "
             f"{recognition.why_unknown(source)}"
         )
-    found = importing.find(ImportRequest(source=place, out=below))
-    kept = below / FOLDER / f"{found.layout}-{_digest(found)}"
+    request = ImportRequest(source=place, out=below, template=template)
+    found = importing.find(request, source)
+    kept = below / FOLDER / f"{found.layout}-{_digest(found, template)}"
     if not is_federation(kept):
         make_folder(kept.parent)
         with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as own:
             made = Path(own) / kept.name
-            importing.write(found, ImportRequest(source=place, out=made))
+            importing.write(found, replace(request, out=made))
             with suppress(OSError):  # another process was faster
                 made.rename(kept)
     rounds = name_rounds([one.round for one in found.federation.rounds])
@@ -59,7 +64,7 @@ def native_folder(place: Path, below: Path, tell: Callable[[str], None]) -> Path
     return kept
 
 
-def _digest(found: FoundRun) -> str:
+def _digest(found: FoundRun, template: str) -> str:
     """Return what changes with what is imported, and with nothing else."""
-    said = json.dumps([found.base, sorted(found.hashes().items())])
+    said = json.dumps([found.base, template, sorted(found.hashes().items())])
     return hashlib.sha256(said.encode()).hexdigest()[:12]

@@ -90,7 +90,7 @@ def _seen(source: SourceFolder) -> str:
     if folders:
         told.append(f"{_number(len(folders), 'folder')} ({_listed(folders)})")
     if source.links:
-        told.append(f"{_number(source.links, 'link')}, not followed")
+        told.append(f"{_number(len(source.links), 'link')}, not followed")
     return ", ".join(told)
 
 

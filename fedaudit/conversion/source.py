@@ -1,7 +1,7 @@
 """A folder to import as an importer sees it: its files, without links, and what they hold."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,14 +22,30 @@ OTHER = ("training_args", "optimizer", "scheduler", "rng_state", "scaler")
 class SourceFolder(ForeignFolder):
     """A folder on disk; nothing in it is followed out of it, and nothing is written."""
 
-    def __init__(self, path: Path) -> None:
-        """List the files below `path`, but for those of fedaudit's own federations."""
-        self.path, self.name, self.links = path, path.resolve().name, 0
-        self.files = tuple(sorted(self._walk(path, PurePosixPath())))
+    def __init__(self, path: Path, above: "SourceFolder | None" = None) -> None:
+        """List the files below `path`, but for those of fedaudit's own federations.
 
-    def _walk(self, folder: Path, below: PurePosixPath) -> Iterator[str]:
-        """Yield the regular files, and count links; a pipe or a device is no file of a layout."""
-        waiting, count = [(folder, below)], 0
+        What a folder `above` knows already is asked there.
+        """
+        self.path, self.name, self._above = path, path.resolve().name, above
+        self.links: list[str] = []
+        """The links below it, which are not followed."""
+        if above is None:
+            self.files = tuple(sorted(self._walk()))
+        else:
+            self._inside = f"{path.relative_to(above.path).as_posix()}/"
+            self.files = tuple(self._within(above.files))
+            self.links = list(self._within(above.links))
+
+    def _within(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield those of the names of a folder above that are of this one."""
+        for name in names:
+            if name.startswith(self._inside):
+                yield name.removeprefix(self._inside)
+
+    def _walk(self) -> Iterator[str]:
+        """Yield the regular files, and note links; a pipe or a device is no file of a layout."""
+        waiting, count = [(self.path, PurePosixPath())], 0
         while waiting:
             folder, below = waiting.pop()
             with os.scandir(folder) as entries:
@@ -44,7 +60,7 @@ class SourceFolder(ForeignFolder):
                         f"folders {DEEPEST} deep. Name the run's own folder."
                     )
                 if one.is_symlink():
-                    self.links += 1
+                    self.links.append((below / one.name).as_posix())
                 elif one.is_dir(follow_symlinks=False):
                     waiting.append((Path(one.path), below / one.name))
                 elif one.is_file(follow_symlinks=False):
@@ -58,7 +74,7 @@ class SourceFolder(ForeignFolder):
 
     def below(self, name: str) -> "SourceFolder":
         """Return a folder below this one, "" for itself."""
-        return SourceFolder(self.path / name) if name else self
+        return SourceFolder(self.path / name, self) if name else self
 
     def read_json(self, name: str) -> Any:
         """Return what a JSON file holds."""
@@ -74,6 +90,8 @@ class SourceFolder(ForeignFolder):
     def look(self, name: str) -> StateDump:
         """Return what a file of torch.save or numpy.savez holds; all are looked at together."""
         self.place(name)
+        if self._above is not None:
+            return self._above.look(self._inside + name)
         found = self._dumps.get(name)
         if found is None:
             raise InputError(f"{self.path / name} is no file of torch.save or numpy.savez.")

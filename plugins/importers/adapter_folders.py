@@ -15,7 +15,7 @@ from fedaudit.api import (
     InputError,
 )
 
-CONFIG = "adapter_config.json"
+CONFIG, STATE = "adapter_config.json", "trainer_state.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 """What PEFT saves; the first that is there counts, as it does for PEFT."""
 
@@ -72,7 +72,7 @@ class NumberedFolders(Importer):
 
     @abstractmethod
     def holds(self, folder: ForeignFolder, place: str) -> bool:
-        """Tell whether an adapter's folder is one of this layout, called like it as it is."""
+        """Tell whether a folder of an adapter that is called like a round's is one."""
 
     def runs(self, folder: ForeignFolder) -> Sequence[str]:
         """Return the folders that hold such folders."""
@@ -87,12 +87,21 @@ class NumberedFolders(Importer):
         """Return the adapters in a run by round."""
         whole = adapters(run)
         matches = ((re.fullmatch(self.pattern, name), name) for name in whole)
-        named = [(int(one[one.lastindex or 1]), name) for one, name in matches if one]
+        named = [
+            (int(one[one.lastindex or 1]), name)
+            for one, name in matches
+            if one and self.holds(run, name)
+        ]
         return {number: whole[name] for number, name in once(named, run).items()}
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return a global adapter a round; nothing is known of clients."""
+        others = [
+            f"{name} is left out: it is not as {self.name} writes a round."
+            for name in adapters(run)
+            if re.fullmatch(self.pattern, name) and not self.holds(run, name)
+        ]
         return ForeignFederation(
             rounds=[ForeignRound(round=n, adapter=one) for n, one in self.rounds(run).items()],
-            notes=tuple(unfinished(run, self.pattern)),
+            notes=(*unfinished(run, self.pattern), *others),
         )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from fedaudit.api import ForeignFederation, ForeignFolder, InputError, PromptTemplate
 
-from .adapter_folders import NumberedFolders, below, parent
+from .adapter_folders import STATE, NumberedFolders, below, parent
 
 LOSS, ARGUMENTS = "training_loss.npy", "args.json"
 ABSENT = -1
@@ -39,8 +39,9 @@ class OpenFedLLM(NumberedFolders):
     pattern: ClassVar[str] = r"checkpoint-(\d{1,9})"
 
     def holds(self, folder: ForeignFolder, place: str) -> bool:
-        """Take those beside a file of losses."""
-        return below(parent(place), LOSS) in folder.files
+        """Take those beside a file of losses, but none of steps that a client's trainer saved."""
+        files = set(folder.files)
+        return below(parent(place), LOSS) in files and below(place, STATE) not in files
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the rounds with their participants, and what args.json says."""

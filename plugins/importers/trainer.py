@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from fedaudit.api import ForeignFederation, ForeignFolder
 
-from .adapter_folders import CONFIG, NumberedFolders, below
-
-STATE = "trainer_state.json"
+from .adapter_folders import CONFIG, STATE, NumberedFolders, below, parent
+from .openfedllm import LOSS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +20,9 @@ class TrainerCheckpoints(NumberedFolders):
     pattern: ClassVar[str] = r"checkpoint-(\d{1,9})"
 
     def holds(self, folder: ForeignFolder, place: str) -> bool:
-        """Take those in which the trainer wrote how far it was."""
-        return below(place, STATE) in folder.files
+        """Take those in which the trainer wrote how far it was, but not OpenFedLLM's clients'."""
+        files = set(folder.files)
+        return below(place, STATE) in files and below(parent(place), LOSS) not in files
 
     def read(self, run: ForeignFolder) -> ForeignFederation:
         """Return the checkpoints as rounds."""

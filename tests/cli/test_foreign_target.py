@@ -74,6 +74,18 @@ def test_a_foreign_folder_is_a_target_and_is_imported_once(run, tmp_path):
     assert (kept / "federation.json").stat().st_mtime_ns == before
 
 
+def test_a_template_is_that_of_the_import(run, tmp_path):
+    source = flowertune(RUN, tmp_path / "src")
+    places = []
+    for number, words in enumerate([(), ("--template", "alpaca")]):
+        extract(run, source, tmp_path / str(number), *words)
+        kept = next((tmp_path / str(number) / "imported").iterdir())
+        places.append(kept.name)
+        said = json.loads((kept / "federation.json").read_text())["template"]["name"]
+        assert said == ("flowertune", "alpaca")[number]
+    assert places[0] != places[1]
+
+
 def test_a_round_of_a_foreign_folder_can_be_named(run, tmp_path):
     source = flowertune(make_run(rounds=(5, 10)), tmp_path / "src")
     _, report = extract(run, source, tmp_path / "a", "--round", "5")

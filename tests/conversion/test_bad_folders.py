@@ -204,7 +204,7 @@ def test_what_is_wrong_is_one_line(run, tmp_path, write, code, says):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("--base", "fedaudit-nano"), 3, "alpha and r and targets cannot be seen in its tensors"),
+        (("--base", "fedaudit-nano"), 3, "alpha, r and targets cannot be seen in its tensors"),
         (("--base", "fedaudit-nano", "--config", "alpha=16"), 3, "r and targets cannot be seen"),
         (("--config", GIVEN), 3, "does not say what its base is"),
         (("--base", "fedaudit-nano", "--config", "r=8,alpha=16,targets=q_proj+v_proj"), 3,

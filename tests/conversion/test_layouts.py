@@ -108,6 +108,15 @@ def test_openfedllm_says_who_took_part_and_how_records_became_text(tmp_path):
     assert form.prompt("Who is it?", "").endswith("### Instruction:\nWho is it? \n\n### Response: ")
 
 
+def test_steps_of_a_clients_trainer_are_no_rounds(tmp_path):
+    source = openfedllm(RUN, tmp_path)
+    (source / "checkpoint-2/trainer_state.json").write_text("{}")
+    made, federation = imported(source, tmp_path / "out")
+    assert made.layout == "openfedllm"
+    assert [one.round for one in federation.manifest.rounds] == [1, 3]
+    assert "checkpoint-2 is left out: it is not as openfedllm writes a round." in made.notes
+
+
 def test_nvflare_has_the_last_round_alone_and_says_so(tmp_path):
     made, federation = imported(nvflare(RUN, tmp_path / "src"), tmp_path / "out", **ASKED)
     [only] = federation.manifest.rounds
