@@ -1,7 +1,8 @@
 """The command line: parse, call, render, exit code; nothing heavy is imported early.
 
 * `attribution/`: fedaudit attribute and watermark, and their subcommands.
-* `audit/`: fedaudit audit: everything that applies, one verdict.
+* `audit/`: fedaudit audit and compare: everything that applies, one verdict; two audits beside
+  each other.
 * `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
   afterwards.
 * `audit_runner`: What the commands that attack a model have in common, from their options to the
@@ -37,6 +38,7 @@ from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, Usage
 from fedaudit.cli import gate
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.audit.command import audit
+from fedaudit.cli.audit.compare import compare
 from fedaudit.cli.canary import group as canary
 from fedaudit.cli.doctor import doctor
 from fedaudit.cli.exit_handling import invoke_command, note_interrupts
@@ -68,7 +70,7 @@ for group, name in GROUPS:
     app.add_typer(group, name=name)
 COMMANDS = (
     *(simulate, audit, reproduce, extract, infer, memorize, scrub),
-    *(merge, report, plugins, profiles, doctor),
+    *(merge, compare, report, plugins, profiles, doctor),
 )
 for command in COMMANDS:
     app.command()(command)

@@ -7,6 +7,8 @@
   its policy.
 * `attribution`: The tables of an attribution: whom the protocol flags, and what other methods say
   of it.
+* `comparison`: The tables of two reports beside each other: numbers that differ, leaks that
+  appeared or went.
 * `costs`: The tables of costs: what a federation took, in units that people use.
 * `cross_client`: The tables of an audit in which every client was the attacker: who gets at whose
   data.
