@@ -223,7 +223,7 @@ class Membership(Attack):
         )
         yield (
             f"{self.name}: the best of several scores is read off the same records as its rate; "
-            "the verdict does not go by these rates."
+            "the verdict goes by them only under a policy that limits membership."
         )
         if by_text is None:
             yield f"{self.name}: whether the texts alone tell the sets apart is not known."
