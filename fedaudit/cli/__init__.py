@@ -1,7 +1,8 @@
 """The command line: parse, call, render, exit code; nothing heavy is imported early.
 
 * `attribution/`: fedaudit attribute and watermark, and their subcommands.
-* `audit/`: fedaudit audit: everything that applies, one verdict.
+* `audit/`: fedaudit audit and compare: everything that applies, one verdict; two audits beside
+  each other.
 * `canary/`: fedaudit canary: secrets of known law, planted before training and looked for
   afterwards.
 * `conversion/`: fedaudit import: another framework's folder, made a federation's.
@@ -41,6 +42,7 @@ from fedaudit.api.errors import BUG_EXIT_CODE, FedauditError, Interrupted, Usage
 from fedaudit.cli import gate
 from fedaudit.cli.attribution import attribute, watermark
 from fedaudit.cli.audit.command import audit
+from fedaudit.cli.audit.compare import compare
 from fedaudit.cli.canary import group as canary
 from fedaudit.cli.conversion.command import import_
 from fedaudit.cli.doctor import doctor
@@ -101,7 +103,7 @@ for group, name in GROUPS:
     app.add_typer(group, name=name)
 COMMANDS = (
     *(simulate, audit, reproduce, extract, infer, memorize, scrub),
-    *(merge, report, plugins, profiles, doctor),
+    *(merge, compare, report, plugins, profiles, doctor),
 )
 for command in COMMANDS:
     app.command()(command)

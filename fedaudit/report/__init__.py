@@ -1,12 +1,14 @@
 """The report: its document, and how it is shown.
 
 * `charts/`: Charts: Z by round, privacy against utility, heat map.
-* `renderers/`: A report as HTML, Markdown or terminal text.
+* `renderers/`: A report as HTML, Markdown, terminal text, SARIF, JUnit XML or CSV.
 * `tables/`: The tables of a report.
 * `text/`: What a report says in sentences.
 * `verdict/`: The verdict of each kind of audit.
 * `attestation`: A report's attestation: an in-toto Statement v1 in a DSSE envelope, signed with
   ed25519.
+* `comparison`: What differs between two reports: numbers with intervals, and leaks that appeared
+  or went.
 * `document`: report.json: built from records, checked against its schema, written whole, read
   back.
 * `number_format`: How numbers of a report are spelt for people.

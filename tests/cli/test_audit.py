@@ -234,3 +234,17 @@ def test_every_pair_and_memorization_are_part_of_a_whole_audit(marked, run):
     assert len(set(ids)) == len(ids)
     steps = report()["run"]["config"]["steps"]
     assert list(steps) == ["extraction", "inference", "memorization", "pairs"]  # sorted in the file
+
+
+def test_two_audits_beside_each_other(here, run):
+    run(*AUDIT, "--out", "one", "--quiet")
+    run(*AUDIT, "--out", "two", "--quiet", "--seed", "1")
+    done = run("compare", "one", "two/report.json", "--json", "difference.json")
+    assert done.code == 0
+    for text in ("Numbers", "difference", "Leaks", "appeared", "Verdicts: ", "of the same model"):
+        assert text in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    found = json.loads(Path("difference.json").read_text())
+    assert found["differences"]
+    assert len(found["verdicts"]) == 2
+    run.refused(3, "compare", "one", "nowhere", says="nowhere")

@@ -1,5 +1,6 @@
-"""fedaudit audit: everything that applies, one verdict.
+"""fedaudit audit and compare: everything that applies, one verdict; two audits beside each other.
 
 * `command`: The options of fedaudit audit, and the audit that they ask for.
+* `compare`: fedaudit compare: what differs between two reports.
 * `plan_text`: The plan of an audit in words, for a terminal.
 """

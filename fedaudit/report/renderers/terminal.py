@@ -65,6 +65,12 @@ def render_summary(report: Row, console: "Console") -> None:
     _verdict(report, checked, console)
 
 
+def print_tables(tables: Sequence[Table], console: "Console") -> None:
+    """Print tables as those of a report."""
+    for table in tables:
+        _table(table, console)
+
+
 def _doubt(checked: RecheckedVerdict, console: "Console") -> None:
     if checked.told:
         console.print(_text(checked.told, STYLES["fail"] if checked.brief else ""))

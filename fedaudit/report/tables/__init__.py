@@ -9,6 +9,8 @@
 * `attribution`: The tables of an attribution: whom the protocol flags, and what other methods say
   of it.
 * `attribution_clients`: The table of an attribution's clients, whom the protocol flags or not.
+* `comparison`: The tables of two reports beside each other: numbers that differ, leaks that
+  appeared or went.
 * `costs`: The tables of costs: what a federation took, in units that people use.
 * `counterfactual`: The table of counterfactual memorization: what training without a client would
   have given.

@@ -54,7 +54,7 @@ def judged(report: Row) -> list[Table]:
     verdict = report["verdict"]
     if "judgements" not in verdict:
         return []
-    policy = verdict["policy"]
+    policy = verdict.get("policy", {})
     table = Table(
         title=f"Judged under the policy {policy.get('name', '')}",
         columns=("status", "what", "measured [95 %]", "limit"),

@@ -47,8 +47,9 @@ GLOSSARY = {
     " that of a thousand only it is so likely; a secret that nobody was given has 1.4 on average.",
     "false accept": "A request without a right key that the gate took for one with it.",
     "FLOP": "One floating-point operation, the unit in which computing is counted.",
-    "fpr": "False-positive rate: of the clients that did nothing wrong, the share that a method"
-    " flags all the same. Known only in trials, where the truth is.",
+    "fpr": "False-positive rate: of the clients that did nothing wrong, or of the records that"
+    " nobody trained on, the share that a method takes for others. Of clients it is known only in"
+    " trials, where the truth is.",
     "fusion": "Adding up two adapters with weights, so that one adapter has what both learnt.",
     "gate": "What decides by the key in a request which adapter answers it.",
     "Holm": "A correction of p-values for asking often: among many clients, attacks or strings one"
@@ -93,8 +94,9 @@ GLOSSARY = {
     "secure aggregation": "Adding up the clients' updates in such a way that nobody, not even the"
     " server, sees a single one. A method that needs single updates breaks it.",
     "target": "A piece of personal data that only the attacked party has, not the attacker.",
-    "tpr": "True-positive rate: of the clients that trained on marked documents, the share that a"
-    " method flags. Known only in trials, where the truth is.",
+    "tpr": "True-positive rate: of the clients that trained on marked documents, or of the records"
+    " that were trained on, the share that a method recognises. Of clients it is known only in"
+    " trials, where the truth is.",
     "tuned": "The model with the adapter: what is audited.",
     "tuned, not base": "What the tuned model gave and the base did not: what training added.",
     "variance factor": "How noisy an estimate of one client's update is, compared with how much the"

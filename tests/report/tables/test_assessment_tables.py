@@ -3,12 +3,17 @@
 import io
 from dataclasses import replace
 
+import pytest
 from example_report import coverage, example, extraction, findings
 from rich.console import Console
 
+from fedaudit.api.errors import InputError
+from fedaudit.report.document import validate
+from fedaudit.report.renderers import markdown
 from fedaudit.report.renderers.terminal import render_summary
 from fedaudit.report.tables import assessment
 from fedaudit.report.verdict.criteria import Policy
+from fedaudit.report.verdict.recheck import recheck
 
 KINDS = Policy(name="ours", description="Ours.", kinds={"ID_CARD": 0.05})
 COVERED = [
@@ -91,3 +96,20 @@ def test_the_summary_fits_80_columns_and_ends_with_the_verdict():
         for word in ("Audited", "Release", "Findings", "Coverage", "Judged", "Why", "Verdict: fail")
     ]
     assert places == sorted(places)
+
+
+def test_a_forged_report_is_shown_or_refused_and_crashes_nothing():
+    forged = report([of_kind(5, "c0")])
+    forged["verdict"]["judgements"][0]["measurement"] = {"value": 1}
+    with pytest.raises(InputError, match="judgements"):
+        validate(forged)
+    without = report([of_kind(5, "c0")])
+    del without["verdict"]["policy"]
+    validate(without)
+    assert assessment.judged(without)[0].title == "Judged under the policy "
+    odd = report([of_kind(5, "c0")])
+    odd["verdict"]["policy"] = {"power": "much"}
+    validate(odd)
+    assert recheck(odd).holds is None
+    with pytest.raises(InputError, match=r"verdict\.policy: power"):
+        markdown.render(odd)

@@ -1,0 +1,42 @@
+"""fedaudit compare: what differs between two reports."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.options import Json
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="A folder with a report.json, or the file.")],
+    second: Annotated[Path, typer.Argument(help="The one that it is compared with.")],
+    json: Json = None,
+) -> int:
+    """Compare two reports: differences with intervals, and the leaks that appeared or went.
+
+    The exit code is 0 whatever differs.
+    """
+    import json as texts
+    from dataclasses import asdict
+
+    from fedaudit.cli.console import console, print_note
+    from fedaudit.report import document
+    from fedaudit.report.comparison import compare as compare_reports
+    from fedaudit.report.renderers.terminal import print_tables
+    from fedaudit.report.tables.comparison import comparison_tables
+    from fedaudit.system.files import atomic_text, check_target
+
+    if json is not None:
+        check_target(json)
+    paths = [one / "report.json" if one.is_dir() else one for one in (first, second)]
+    reports = [document.read(path) for path in paths]
+    found = compare_reports(*reports)
+    verdicts = [report["verdict"]["status"] for report in reports]
+    print_tables(comparison_tables(found), console())
+    print(f"Verdicts: {verdicts[0]}, then {verdicts[1]}.")
+    if json is not None:
+        table = {**document.to_plain(asdict(found), "comparison"), "verdicts": verdicts}
+        atomic_text(json, texts.dumps(table, indent=2, sort_keys=True) + "\n")
+        print_note(f"Written: {json}")
+    return 0

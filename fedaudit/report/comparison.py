@@ -1,0 +1,169 @@
+"""What differs between two reports: numbers with intervals, and leaks that appeared or went.
+
+Numbers are paired by all that says what they are of. Their difference has the interval of Zou and
+Donner (2008, Statistics in Medicine 27:1693), which takes two intervals and no more; it takes the
+numbers as independent, so that of the same targets, which are not, it is too wide. Leaks are paired
+by their masks, and where more appeared than went is tested exactly (McNemar).
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.estimates import Estimate
+from fedaudit.report.query import Row
+
+JUDGED = frozenset(
+    {
+        *("coverage", "extraction_recall", "inference_accuracy", "mr_inter", "mr_intra"),
+        *("tpr", "auc", "exposure", "maximal_exposure", "edit_distance", "rouge_l", "accuracy"),
+        *("loss", "perplexity", "stouffer_z"),
+    }
+)
+"""Metrics that are compared: what came out, and what the model is good for."""
+SWEPT = frozenset({"budget", "samples"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One number in both reports: `second` less `first`."""
+
+    plugin: str
+    metric: str
+    scope: Mapping[str, object]
+    first: float
+    second: float
+    difference: Estimate | None
+    """None where a number has no interval."""
+
+    @property
+    def sure(self) -> bool:
+        """Whether the interval leaves out 0."""
+        found = self.difference
+        return found is not None and not found.low <= 0 <= found.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakChange:
+    """What one attack found of one kind in only one of the reports, or in both."""
+
+    measurement: str
+    label: str
+    appeared: int
+    went: int
+    stayed: int
+    p: float
+    """Two-sided, of McNemar's exact test: how often chance parts appeared and gone as unevenly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two reports, number by number and leak by leak."""
+
+    differences: Sequence[Difference]
+    leaks: Sequence[LeakChange]
+    notes: Sequence[str]
+
+
+def compare(first: Row, second: Row) -> Comparison:
+    """Return what the second report says otherwise than the first.
+
+    Raises InputError where they have no number in common.
+    """
+    differences = list(_differences(first, second))
+    if not differences:
+        raise InputError("The reports have no number in common: they are of different audits.")
+    return Comparison(
+        differences=differences,
+        leaks=list(_leaks(first, second)),
+        notes=list(_notes(first, second)),
+    )
+
+
+def subtract(one: Estimate, other: Estimate) -> Estimate:
+    """Return `other` less `one` with the interval of Zou and Donner, of independent numbers."""
+    difference = other.value - one.value
+    down = math.hypot(other.value - other.low, one.high - one.value)
+    up = math.hypot(other.high - other.value, one.value - one.low)
+    return Estimate(difference, difference - down, difference + up)
+
+
+def mcnemar_two_sided(appeared: int, went: int) -> float:
+    """Return 2 P(Binomial(appeared + went, 1/2) >= the larger), at most 1."""
+    from fedaudit.metrics.significance import mcnemar
+
+    return min(1.0, 2 * mcnemar(max(appeared, went), min(appeared, went)))
+
+
+def _differences(first: Row, second: Row) -> Iterator[Difference]:
+    known = {_key(row): row for row in first["measurements"]}
+    for row in second["measurements"]:
+        before = known.get(_key(row))
+        if before is None or row["metric"] not in JUDGED or row["scope"].keys() >= SWEPT:
+            continue
+        if before["value"] is None or row["value"] is None:
+            continue
+        one, other = _estimate(before), _estimate(row)
+        yield Difference(
+            plugin=row["plugin"],
+            metric=row["metric"],
+            scope=row["scope"],
+            first=before["value"],
+            second=row["value"],
+            difference=subtract(one, other) if one and other else None,
+        )
+
+
+def _key(row: Row) -> tuple[str, str, str, str]:
+    scope = sorted((name, str(value)) for name, value in row["scope"].items())
+    return row["kind"], row["plugin"], row["metric"], str(scope)
+
+
+def _estimate(row: Row) -> Estimate | None:
+    if row["low"] is None or row["high"] is None:
+        return None
+    return Estimate(row["value"], row["low"], row["high"])
+
+
+def _leaks(first: Row, second: Row) -> Iterator[LeakChange]:
+    before, after = _masks(first), _masks(second)
+    for measurement, label in sorted({*before, *after}):
+        one = before.get((measurement, label), set())
+        other = after.get((measurement, label), set())
+        appeared, went = len(other - one), len(one - other)
+        yield LeakChange(
+            measurement=measurement,
+            label=label,
+            appeared=appeared,
+            went=went,
+            stayed=len(one & other),
+            p=mcnemar_two_sided(appeared, went),
+        )
+
+
+def _masks(report: Row) -> dict[tuple[str, str], set[str]]:
+    found: dict[tuple[str, str], set[str]] = {}
+    for one in report["findings"]:
+        if mask := one["evidence"].get("hmac"):
+            found.setdefault((one["measurement"], one["label"]), set()).add(str(mask))
+    return found
+
+
+def _notes(first: Row, second: Row) -> Iterator[str]:
+    """Yield what makes the comparison less than it seems."""
+    files = [{file["sha256"] for file in report["data"]} for report in (first, second)]
+    if files[0] != files[1]:
+        yield "The reports are about different records: numbers and leaks are of other targets."
+    versions = [report["environment"]["versions"].get("fedaudit") for report in (first, second)]
+    if versions[0] != versions[1]:
+        yield "The reports are of different versions of fedaudit."
+    masks = [set().union(*_masks(report).values()) for report in (first, second)]
+    if all(masks) and not masks[0] & masks[1]:
+        yield (
+            "No leak is in both. Where the reports were masked with different keys, none can be: "
+            "appeared and gone say nothing then."
+        )
+    alike = first["target"]["sha256"] == second["target"]["sha256"]
+    if alike and first["target"]["sha256"] is not None:
+        yield "Both reports are of the same model."

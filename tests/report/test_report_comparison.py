@@ -1,0 +1,111 @@
+"""Two reports beside each other: differences with intervals, leaks that appeared or went."""
+
+from dataclasses import replace
+from math import sqrt
+
+import pytest
+from example_report import coverage, example, extraction, findings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.estimates import Estimate
+from fedaudit.api.records import Finding
+from fedaudit.report.comparison import compare, mcnemar_two_sided, subtract
+from fedaudit.report.tables.comparison import comparison_tables
+
+
+def report(rows=None, leaks=(), **changes):
+    rows = extraction() if rows is None else rows
+    return example(measurements=rows, findings=list(leaks), **changes).to_json()
+
+
+def leak(name, label="PERSON"):
+    mask = {"label": label, "length": 7, "hmac": name}
+    return Finding(id=name, severity="high", label=label, measurement="contextual coverage",
+                   evidence=mask)  # fmt: skip
+
+
+def test_a_difference_has_the_interval_of_zou_and_donner():
+    found = subtract(Estimate(0.5, 0.4, 0.6), Estimate(0.2, 0.1, 0.4))
+    # 0.2 - 0.5 = -0.3; down sqrt(0.1^2 + 0.1^2), up sqrt(0.2^2 + 0.1^2)
+    assert found.value == pytest.approx(-0.3)
+    assert found.low == pytest.approx(-0.3 - sqrt(0.02))
+    assert found.high == pytest.approx(-0.3 + sqrt(0.05))
+
+
+def test_of_two_wilson_intervals_it_is_newcombe_s_of_two_proportions():
+    """Newcombe 1998, table II, method 10: 56/70 - 48/80 has 0.0524 to 0.3339."""
+    rows = [coverage(*counts, source="tuned", set="all") for counts in ((48, 80), (56, 70))]
+    first, second = (report([row]) for row in rows)
+    [one] = compare(first, second).differences
+    assert one.difference.low == pytest.approx(0.0524, abs=1e-4)
+    assert one.difference.high == pytest.approx(0.3339, abs=1e-4)
+    assert one.sure
+
+
+def test_leaks_are_paired_by_their_masks():
+    before = report(leaks=[leak("a"), leak("b"), leak("c"), leak("x", "EMAIL")])
+    after = report(leaks=[leak("c"), leak("d"), leak("x", "EMAIL")])
+    email, person = compare(before, after).leaks
+    assert (person.appeared, person.went, person.stayed) == (1, 2, 1)
+    assert (email.appeared, email.went, email.stayed, email.p) == (0, 0, 1, 1.0)
+
+
+def test_the_p_value_is_the_sign_test_of_both_sides():
+    assert mcnemar_two_sided(10, 0) == pytest.approx(2 / 1024)
+    assert mcnemar_two_sided(0, 10) == mcnemar_two_sided(10, 0)
+    # 2 P(Binomial(4, 1/2) >= 3) = 2 * 5 / 16
+    assert mcnemar_two_sided(1, 3) == pytest.approx(0.625)
+    assert mcnemar_two_sided(2, 2) == 1.0
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_turned_round_a_comparison_says_the_opposite(one, other):
+    rows = [coverage(hits, 60, source="tuned", set="all") for hits in (one, other)]
+    first, second = (report([row]) for row in rows)
+    [there] = compare(first, second).differences
+    [back] = compare(second, first).differences
+    assert there.difference.value == pytest.approx(-back.difference.value)
+    assert there.difference.low == pytest.approx(-back.difference.high)
+    assert there.sure == back.sure
+
+
+def test_a_report_does_not_differ_from_itself():
+    found = compare(report(leaks=findings(5)), report(leaks=findings(5)))
+    assert not any(one.sure for one in found.differences)
+    assert all(one.appeared == one.went == 0 for one in found.leaks)
+    assert "Both reports are of the same model." in found.notes
+
+
+def test_what_makes_it_less_than_it_seems_is_said():
+    other = report(leaks=[leak("z")])
+    other["data"][0]["sha256"] = "f" * 64
+    other["environment"]["versions"]["fedaudit"] = "9"
+    notes = " ".join(compare(report(leaks=[leak("a")]), other).notes)
+    for text in ("different records", "different versions", "No leak is in both"):
+        assert text in notes
+
+
+def test_reports_of_different_audits_are_refused():
+    utility = replace(coverage(1, 9, source="tuned"), metric="fpr")
+    with pytest.raises(InputError, match="no number in common"):
+        compare(report(), report([utility]))
+
+
+def test_sweeps_and_missing_numbers_are_not_compared():
+    swept = coverage(1, 9, source="tuned", budget=1, samples=2)
+    missing = replace(coverage(1, 9, source="base"), value=None, low=None, high=None, reason="x")
+    there = coverage(2, 9, source="control")
+    found = compare(report([swept, missing, there]), report([swept, missing, there]))
+    assert [one.scope["source"] for one in found.differences] == ["control"]
+
+
+def test_the_tables_have_what_is_sure_first():
+    first = [coverage(48, 80, source="tuned"), coverage(1, 80, source="base")]
+    second = [coverage(20, 80, source="tuned"), coverage(2, 80, source="base")]
+    found = compare(report(first, [leak("a")]), report(second, [leak("b")]))
+    numbers, leaks = comparison_tables(found)
+    assert [row[-1] for row in numbers.rows] == ["yes", "no"]
+    assert numbers.rows[0][:3] == ("contextual coverage (source tuned)", "0.6", "0.25")
+    assert leaks.rows[0][:5] == ("contextual coverage", "PERSON", "1", "1", "0")
