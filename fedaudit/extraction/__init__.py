@@ -20,6 +20,8 @@ Attacks subclass `prefix_attack.PrefixAttack`.
   these.
 * `multi_victim`: What one attacker finds of several victims: asked once of each model, and
   compared with each.
+* `persons`: People behind the strings: how many are exposed, by how many kinds of data, at what
+  cost.
 * `prefix_attack`: Extraction by prefixes: ask the tuned model and its base the same, and score
   what they say.
 * `prefixes`: What stands before personal data in a client's own documents (FedPII, section

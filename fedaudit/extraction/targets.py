@@ -8,6 +8,7 @@ from functools import cached_property
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Document
 from fedaudit.extraction.controls import CONTROLS, sample_controls
+from fedaudit.extraction.persons import subjects_of
 from fedaudit.metrics.document_frequency import absent_strings, document_frequency
 from fedaudit.metrics.extraction import Disjointness, prefix_disjoint, victim_exclusive
 from fedaudit.pii.normalized_search import fold
@@ -34,6 +35,8 @@ class TargetSet:
     """Of each target, how many of the other members at hand have it."""
     documents: Mapping[str, int] = field(default_factory=dict)
     """Of each target, in how many of the victim's documents it stands."""
+    subjects: Mapping[str, str] = field(default_factory=dict)
+    """Whose a string is: the one group of the victim's records that holds it, if all have one."""
     donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Strings of each label that anybody has."""
 
@@ -78,6 +81,7 @@ def build_target_set(
         controls=dict(made),
         groups=_groups(victim),
         members=shared,
+        subjects=subjects_of(victim),
         documents=document_frequency(labels, [document.text for document in victim]),
         donors=donors,
     )

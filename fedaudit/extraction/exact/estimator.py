@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import AttackContext, Result
-from fedaudit.extraction import counterfactual
+from fedaudit.extraction import counterfactual, persons
 from fedaudit.extraction.exact import findings, measurements
 from fedaudit.extraction.exact.expected_coverage import string_chances
 from fedaudit.extraction.exact.sources import ExactSources
@@ -126,7 +126,11 @@ def _said(found: ExactSources) -> SaidStrings:
 
 def _result(found: ExactSources, weighed: LeakTests | None) -> ExactResult:
     return ExactResult(
-        measurements=(*measurements.rows(found), *(weighed.rows if weighed else ())),
+        measurements=(
+            *measurements.rows(found),
+            *(weighed.rows if weighed else ()),
+            *persons.expected_rows(found),
+        ),
         findings=findings.findings(found, weighed),
         limits=findings.exact_caveats(found),
         revealed=findings.revealed_findings(found),

@@ -15,7 +15,7 @@ from fedaudit.report.verdict import (
 )
 from fedaudit.report.verdict.extraction import CAME_OUT, LEAK, Leak, Test, find_leaks
 
-RULE = 3
+RULE = 2
 """The number of this rule, which goes up whenever the same measurements may be judged otherwise.
 
 Reports that were written before rules had numbers name none.
