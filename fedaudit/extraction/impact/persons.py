@@ -7,29 +7,17 @@ they are, and have no such rows.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from fedaudit.api.records import Document, Measurement
+from fedaudit.api.records import Measurement
 from fedaudit.metrics.budget_sweep import budget_steps
-from fedaudit.metrics.persons import ExposedPersons, expected_persons, exposed, subjects
+from fedaudit.metrics.persons import ExposedPersons, expected_persons, exposed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fedaudit.extraction.exact.sources import ExactSources
     from fedaudit.extraction.scoring import ExtractionResult
 
 KIND = "persons"
 NOBODY = "nobody is exposed"
 SOURCES = ("tuned", "base", "tuned-not-base")
-
-
-def subjects_of(documents: "Sequence[Document]") -> dict[str, str]:
-    """Return the group that each string is of; nothing where some document has no group."""
-    if not all(document.group for document in documents):
-        return {}
-    return subjects(
-        (document.group, [string.strip() for string, _ in document.strings()])
-        for document in documents
-    )
 
 
 def sampled_rows(tally: "ExtractionResult") -> Iterator[Measurement]:
