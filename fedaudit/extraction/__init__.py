@@ -4,6 +4,7 @@ Attacks subclass `prefix_attack.PrefixAttack`.
 
 * `candidates/`: What an attacker sees who knows nobody's data but its own: ranked candidates.
 * `exact/`: Extraction estimated from exact probabilities in place of samples.
+* `impact/`: What a leak means: whose data it is, and whether the client's own records taught it.
 * `base_likelihood`: How likely the base finds strings: to match controls, and to tell what it
   might have said.
 * `budget_sweep`: Coverage and efficiency against budget and samples, from one run (FedPII,
@@ -11,8 +12,6 @@ Attacks subclass `prefix_attack.PrefixAttack`.
 * `comparison`: Who found what others did not: several attacks of one audit compared (FedPII,
   figure 6).
 * `controls`: The guess control: PII of the victim's kinds that is in nobody's data.
-* `counterfactual`: Counterfactual memorization of strings: how much likelier they come out than
-  without the client.
 * `estimator_choice`: Which estimator an extraction takes, and what that goes with.
 * `leak_tests`: Weighing what came out: the strings that are judged, their rows, and a p value for
   each leak.

@@ -12,10 +12,11 @@ from typing import ClassVar, Literal
 from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, SamplingParams, Target
-from fedaudit.extraction import budget_sweep, counterfactual, query_plan, sampling, scoring
+from fedaudit.extraction import budget_sweep, query_plan, sampling, scoring
 from fedaudit.extraction.candidates import attacker_view
 from fedaudit.extraction.controls import CONTROLS
 from fedaudit.extraction.exact import estimator as exact
+from fedaudit.extraction.impact import counterfactual, persons
 from fedaudit.extraction.leak_tests import test_leaks
 from fedaudit.extraction.matcher import TargetMatcher
 from fedaudit.extraction.prefixes import PiiOccurrence
@@ -173,7 +174,8 @@ class PrefixAttack(Attack):
             tally, test_leaks(self.name, case, asked, wanted, self.query_params, said)
         )
         swept = tuple(budget_sweep.rows(tally)) if self.sweeps else ()
-        result = replace(result, measurements=(*result.measurements, *swept))
+        people = persons.sampled_rows(tally)
+        result = replace(result, measurements=(*result.measurements, *swept, *people))
         return self._against_counterfactual(case, asked, tally, result)
 
     def _against_counterfactual(

@@ -10,6 +10,7 @@ from fedaudit.api.records import Document
 from fedaudit.extraction.controls import CONTROLS, sample_controls
 from fedaudit.metrics.document_frequency import absent_strings, document_frequency
 from fedaudit.metrics.extraction import Disjointness, prefix_disjoint, victim_exclusive
+from fedaudit.metrics.persons import subjects
 from fedaudit.pii.normalized_search import fold
 
 ALL, DISJOINT, EXCLUSIVE = "all", "prefix-disjoint", "exclusive"
@@ -34,6 +35,8 @@ class TargetSet:
     """Of each target, how many of the other members at hand have it."""
     documents: Mapping[str, int] = field(default_factory=dict)
     """Of each target, in how many of the victim's documents it stands."""
+    subjects: Mapping[str, str] = field(default_factory=dict)
+    """Whose a string is: the one group of the victim's records that holds it, if all have one."""
     donors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Strings of each label that anybody has."""
 
@@ -78,6 +81,7 @@ def build_target_set(
         controls=dict(made),
         groups=_groups(victim),
         members=shared,
+        subjects=_subjects(victim),
         documents=document_frequency(labels, [document.text for document in victim]),
         donors=donors,
     )
@@ -122,3 +126,13 @@ def _groups(documents: Sequence[Document]) -> dict[str, str]:
         for string, _ in document.strings() if document.group else ():
             found[string.strip()] = min(document.group, found.get(string.strip(), document.group))
     return found
+
+
+def _subjects(documents: Sequence[Document]) -> dict[str, str]:
+    """Return the group that each string is of; nothing where some document has no group."""
+    if not all(document.group for document in documents):
+        return {}
+    return subjects(
+        (document.group, [string.strip() for string, _ in document.strings()])
+        for document in documents
+    )

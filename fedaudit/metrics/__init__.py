@@ -17,6 +17,7 @@
 * `memorization`: Who draws whose text out of a model: memorization ratios (specs: Lee et al., FL
   memorization).
 * `privacy/`: Membership, exposure of canaries, and lower bounds on epsilon.
+* `persons`: How many people an attack exposes, from the strings of each that it finds.
 * `significance`: Tests of whether more came out of a model than its base and guessing explain.
 * `spot_check`: Spot checks: how likely a random sample holds at least one of the answers that are
   forged.

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fedaudit.api.plugin import AttackContext, Result
-from fedaudit.extraction import counterfactual
 from fedaudit.extraction.exact import findings, measurements
 from fedaudit.extraction.exact.expected_coverage import string_chances
 from fedaudit.extraction.exact.sources import ExactSources
 from fedaudit.extraction.exact.walk import WalkResult, walk_prefixes
+from fedaudit.extraction.impact import counterfactual, persons
 from fedaudit.extraction.leak_tests import LeakTests, SaidStrings, test_leaks
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import QueryParams, SharedContext
@@ -126,7 +126,11 @@ def _said(found: ExactSources) -> SaidStrings:
 
 def _result(found: ExactSources, weighed: LeakTests | None) -> ExactResult:
     return ExactResult(
-        measurements=(*measurements.rows(found), *(weighed.rows if weighed else ())),
+        measurements=(
+            *measurements.rows(found),
+            *(weighed.rows if weighed else ()),
+            *persons.expected_rows(found),
+        ),
         findings=findings.findings(found, weighed),
         limits=findings.exact_caveats(found),
         revealed=findings.revealed_findings(found),

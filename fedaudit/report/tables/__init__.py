@@ -27,6 +27,7 @@
 * `memorization`: Cross-client memorization in words and tables: who draws whose text.
 * `overview`: All tables of a report in the order in which they are read, and those of what
   follows from it.
+* `persons`: The table of people: how many are exposed, by how many kinds of data, at what cost.
 * `secure_sums`: The tables of what an attribution asked for, what that gives away, and how long
   it took.
 * `table`: What a table of a report is: plain text cells that any renderer can lay out.

@@ -33,6 +33,8 @@ from fedaudit.report.tables.extraction.verbatim import verbatim
 from fedaudit.report.tables.inference import inference
 from fedaudit.report.tables.membership import is_shown as in_membership
 from fedaudit.report.tables.membership import membership
+from fedaudit.report.tables.persons import is_shown as in_persons
+from fedaudit.report.tables.persons import persons_tables
 from fedaudit.report.tables.table import NONE, Table, format_cell, laid_out, shorten
 from fedaudit.report.tables.utility import under_keys, utility
 
@@ -43,7 +45,7 @@ MOST_OTHERS = 100
 KINDS = frozenset(
     {
         *("extraction", "utility", "cost", "probability", "defense", "attribution"),
-        *("memorization", "membership", "exposure", "counterfactual", "epsilon"),
+        *("memorization", "membership", "exposure", "counterfactual", "epsilon", "persons"),
     }
 )
 """What kinds of rows tables know; a plugin may have its own."""
@@ -75,6 +77,7 @@ def attack_tables(report: Row) -> list[Table]:
         *inference(report),
         *membership(report),
         *counterfactual_tables(report),
+        *persons_tables(report),
         *category_tables(report),
         *evidence(whole),
     )
@@ -102,7 +105,7 @@ def unshown_rows_table(report: Row) -> list[Table]:
             shows(row)
             for shows in (
                 *(in_verbatim, in_discoverable, in_membership, in_exposure, in_counterfactual),
-                in_epsilon,
+                *(in_epsilon, in_persons),
             )
         )
     ]

@@ -167,3 +167,38 @@ def test_the_gain_of_a_leak_is_the_area_of_a_shift():
     shift = 0.15 / (0.5 / math.sqrt(11))
     expected = 0.5 * (1 + math.erf(shift / 2))
     assert found.low - 0.05 <= expected <= found.high + 0.05
+
+
+def p_values(result):
+    rows = [row for row in result.measurements if row.metric == "p_value"]
+    assert {row.scope["score"] for row in rows} == {"reference"}
+    return {row.scope["test"]: row for row in rows}
+
+
+def test_the_verdict_goes_by_one_score_that_was_fixed_before():
+    found = p_values(attack().run(case(0.4)))
+    # No draw is as extreme: 1 in 10,000.
+    assert found["ranks"].value == found["tail"].value == 1e-4
+    without = p_values(attack().run(case(0.0)))
+    assert min(without["ranks"].value, without["tail"].value) > 0.01
+    assert p_values(attack().run(case(0.4, base=None)))["ranks"].reason == (
+        "there is no base to compare with"
+    )
+    later = documents("o", 100, 3, words=[f"w{n}" for n in range(100, 300)])
+    shifted = p_values(attack().run(case(0.4, held_out=later)))
+    assert "differ in their texts alone" in shifted["tail"].reason
+
+
+def test_a_model_without_the_client_adds_a_score_and_the_memorization_of_records():
+    without = Target(name="without c1", adapter="y")
+    result = attack().run(case(0.4, counterfactual=without, without="c1"))
+    assert rows(result_of_scores(result))["auc", "counterfactual", None].value == 1
+    means = {row.scope["of"]: row for row in result.measurements if row.kind == "counterfactual"}
+    # Fake statistics call a token the likeliest from ln(1/2) on, which no word here reaches.
+    assert means["members"].value == means["held-out"].value == 0
+    assert means["members"].n == 100
+
+
+def result_of_scores(result):
+    kept = [row for row in result.measurements if row.kind == "membership"]
+    return type(result)(measurements=tuple(kept))

@@ -1,0 +1,58 @@
+"""The table of people: how many are exposed, by how many kinds of data, at what cost."""
+
+from collections.abc import Sequence
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import number
+from fedaudit.report.query import SOURCES, Row
+from fedaudit.report.tables.table import NONE, Table, display_name, laid_out
+
+METRICS = ("persons", "kinds", "most_kinds", "queries_per_person")
+
+
+def persons_tables(report: Row) -> list[Table]:
+    """Return a table an attack: a line for each model, and for each smaller or larger budget."""
+    rows = [row for row in report["measurements"] if is_shown(row)]
+    return [_table(plugin, own) for plugin, own in measurements.by_plugin(rows).items()]
+
+
+def is_shown(row: Row) -> bool:
+    """Tell whether a row is one of those that the table shows."""
+    return row["kind"] == "persons" and row["metric"] in METRICS
+
+
+def _table(plugin: str, rows: Sequence[Row]) -> Table:
+    counts = [row for row in rows if row["metric"] == "persons"]
+    cells = [
+        {
+            "model": display_name(SOURCES, row["scope"].get("source")),
+            "prefixes": _whole(row, "budget"),
+            "samples": _whole(row, "samples"),
+            "people [95 %]": _people(row),
+            "of": NONE if row["n"] is None else f"{row['n']:,}",
+            "kinds each": _beside(row, rows, "kinds"),
+            "most": _beside(row, rows, "most_kinds"),
+            "queries a person": _beside(row, rows, "queries_per_person"),
+        }
+        for row in counts
+    ]
+    columns = tuple(dict.fromkeys(name for line in cells for name in line))
+    exact = any(row["scope"].get("estimator") == "exact" for row in counts)
+    notes = ["A person is a group of the victim's records; strings of several people do not count."]
+    if exact:
+        notes.append("Expected numbers; their bounds hold however one person's strings come out.")
+    return laid_out(f"People: {plugin}", cells, columns, numeric=columns[1:], notes=notes)
+
+
+def _whole(row: Row, name: str) -> str:
+    value = row["scope"].get(name)
+    return f"{value:,}" if isinstance(value, int) else ""
+
+
+def _people(row: Row) -> str:
+    return f"{number(row['value'])} [{number(row['low'])}, {number(row['high'])}]"
+
+
+def _beside(row: Row, rows: Sequence[Row], metric: str) -> str:
+    found = next((r for r in rows if r["metric"] == metric and r["scope"] == row["scope"]), None)
+    return "" if found is None else NONE if found["value"] is None else number(found["value"])
