@@ -90,12 +90,14 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
         """Measure step by step; raises the first InputError where no step at all could be made."""
         done: dict[str, AuditResults] = {}
         refused: list[InputError] = []
+        missing: list[Result] = []
         for name, step in self._steps.items():
             try:
                 done[name] = step.measure(engine)
             except InputError as error:
                 refused.append(error)
                 self._failed[name] = str(error)
+                missing.append(Result(measurements=(missing_row(name, str(error)),)))
         if not done:
             raise refused[0]
         spent = Counter[str]()
@@ -104,7 +106,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
         first = next(iter(done.values()))
         results = [result for one in done.values() for result in one.results]
         return AuditResults(
-            results=list(_distinct([*results, *self._attributed()])),
+            results=list(_distinct([*results, *missing, *self._attributed()])),
             effect=first.effect,
             beginning=first.beginning,
             spent={"queries": spent["queries"]},
@@ -141,6 +143,25 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
             "context": request.context.table(),
             "coverage": coverage(measurements, left_out, request.context, updates=updates),
         }
+
+
+MISSING: Mapping[str, tuple[str, str, str, Mapping[str, object]]] = {
+    "extraction": ("extraction", "extract", "coverage", {}),
+    "pairs": ("extraction", "contextual", "coverage", {"attacker": "all", "victim": "all"}),
+    "inference": ("probability", "ranking", "inference_accuracy", {}),
+    "memorization": ("memorization", "memorize", "mr_inter", {"category": "all"}),
+    "canaries": ("exposure", "canary", "maximal_exposure", {}),
+}
+"""The kind, plugin, metric and scope of what a step would have been judged by."""
+
+
+def missing_row(step: str, why: str) -> Measurement:
+    """Return the row of what a step could not measure: without it the audit is no pass."""
+    kind, plugin, metric, scope = MISSING[step]
+    source = "tuned-not-base" if kind == "extraction" else "tuned"
+    return Measurement.missing(
+        why, kind=kind, plugin=plugin, metric=metric, scope={**scope, "source": source}
+    )
 
 
 def _distinct(results: Sequence[Result]) -> Iterator[Result]:

@@ -26,7 +26,7 @@ SWEPT = frozenset({"budget", "samples"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class RowDifference:
     """One number in both reports: `second` less `first`."""
 
     plugin: str
@@ -58,15 +58,15 @@ class LeakChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ReportComparison:
     """Two reports, number by number and leak by leak."""
 
-    differences: Sequence[Difference]
+    differences: Sequence[RowDifference]
     leaks: Sequence[LeakChange]
     notes: Sequence[str]
 
 
-def compare(first: Row, second: Row) -> Comparison:
+def compare(first: Row, second: Row) -> ReportComparison:
     """Return what the second report says otherwise than the first.
 
     Raises InputError where they have no number in common.
@@ -74,7 +74,7 @@ def compare(first: Row, second: Row) -> Comparison:
     differences = list(_differences(first, second))
     if not differences:
         raise InputError("The reports have no number in common: they are of different audits.")
-    return Comparison(
+    return ReportComparison(
         differences=differences,
         leaks=list(_leaks(first, second)),
         notes=list(_notes(first, second)),
@@ -96,7 +96,7 @@ def mcnemar_two_sided(appeared: int, went: int) -> float:
     return min(1.0, 2 * mcnemar(max(appeared, went), min(appeared, went)))
 
 
-def _differences(first: Row, second: Row) -> Iterator[Difference]:
+def _differences(first: Row, second: Row) -> Iterator[RowDifference]:
     known = {_key(row): row for row in first["measurements"]}
     for row in second["measurements"]:
         before = known.get(_key(row))
@@ -105,7 +105,7 @@ def _differences(first: Row, second: Row) -> Iterator[Difference]:
         if before["value"] is None or row["value"] is None:
             continue
         one, other = _estimate(before), _estimate(row)
-        yield Difference(
+        yield RowDifference(
             plugin=row["plugin"],
             metric=row["metric"],
             scope=row["scope"],

@@ -14,9 +14,11 @@ import pytest
 from command import Command
 
 from fedaudit.assessment import plan
+from fedaudit.assessment.pipeline import MISSING, missing_row
 from fedaudit.attribution.owner.worker_pool import Machine
 from fedaudit.federation import manifest
 from fedaudit.report.document import validate
+from fedaudit.report.verdict.policy import judge
 from fedaudit.report.verdict.recheck import recheck
 
 MODEL = ("fedaudit-nano", "--adapter", "lora", "--prefixes", "own.jsonl", "--victim")
@@ -159,6 +161,24 @@ def test_a_step_that_cannot_be_made_stops_no_other(here, run):
     assert inference["status"] == "not_run"
     assert "no annotated PII" in inference["reason"]
     assert any(line.startswith("inference: not run:") for line in report()["limits"])
+    [judged] = [one for one in report()["verdict"]["judgements"] if one["rule"] == "inference"]
+    assert judged["status"] == "inconclusive"
+
+
+@pytest.mark.parametrize("step", MISSING)
+def test_a_step_that_failed_is_never_a_pass(step):
+    found = judge([missing_row(step, "it broke")], [])
+    assert found.status == "inconclusive"
+    assert any("it broke" in one.reason for one in found.judgements)
+
+
+def test_an_audit_without_a_victim_is_no_pass(here, run):
+    """Inference on the attacker's own records may pass, but nobody else's were looked for."""
+    words = ("audit", *MODEL[:-1], *SMALL, "--out", "out", "--policy", "lax.toml")
+    Path("lax.toml").write_text("level = 1e-300\ndetectable = 0.999\n")
+    done = run(*words)
+    assert done.code == 7, done.out
+    assert any("no --victim" in reason for reason in report()["verdict"]["reasons"])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The tables of two reports beside each other: numbers that differ, leaks that appeared or went."""
 
-from fedaudit.report.comparison import Comparison, Difference
+from fedaudit.report.comparison import ReportComparison, RowDifference
 from fedaudit.report.number_format import number
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.table import NONE, Table, shorten
@@ -12,7 +12,7 @@ INDEPENDENT = (
 )
 
 
-def comparison_tables(found: Comparison) -> list[Table]:
+def comparison_tables(found: ReportComparison) -> list[Table]:
     """Return both tables, what differs surely and most first; notes stand below the first."""
     rows = sorted(found.differences, key=lambda one: (not one.sure, -abs(one.second - one.first)))
     numbers = Table(
@@ -43,7 +43,7 @@ def comparison_tables(found: Comparison) -> list[Table]:
     return [shorten(table, MOST) for table in (numbers, leaks) if table.rows]
 
 
-def _line(one: Difference) -> tuple[str, ...]:
+def _line(one: RowDifference) -> tuple[str, ...]:
     scope = ", ".join(f"{key} {value}" for key, value in one.scope.items())
     name = f"{one.plugin} {one.metric}" + (f" ({scope})" if scope else "")
     gap = one.second - one.first

@@ -165,7 +165,9 @@ def judge(
     extracted = [r for r in judging if r.metric in CAME_OUT and "threshold" not in r.scope]
     tried = [row for row in totals if row.metric in ATTACKS]
     enough = found or ((judged or drawn) and not extracted) or (attributed and not tried)
-    missing = [] if enough else _nothing(extracted, tried)
+    own = any(r.metric in CAME_OUT and is_own_data(r.scope) for r in totals)
+    # What was extracted of the attacker's own records only is no pass, whatever else was judged.
+    missing = [] if enough and (extracted or not own) else _nothing(extracted, tried)
     said = [*judged, *attributed, *drawn, *missing, *_required(measurements, policy)]
     said += kinds.missing_kinds(limited, policy) if found else []
     seen = (leak.seen(level, policy.power) for leak in found if not leak.trouble)

@@ -11,7 +11,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Measurement
 from fedaudit.report.document import validate
 from fedaudit.report.verdict.criteria import DEFAULT, Policy, policy_of
-from fedaudit.report.verdict.policy import judge, verdict
+from fedaudit.report.verdict.policy import NO_VICTIM, judge, verdict
 from fedaudit.report.verdict.recheck import recheck
 
 
@@ -117,6 +117,18 @@ def test_what_a_policy_requires_must_be_measured_for_a_pass():
     assert found["status"] == "inconclusive"
     assert found["reasons"] == ["The policy default requires membership inference: not measured."]
     assert verdict([*rows, recognised(0, 100)], [], policy)["status"] == "pass"
+
+
+def test_what_was_tried_on_ones_own_records_only_is_no_pass_beside_another_step():
+    names = {"kind": "memorization", "plugin": "memorize", "metric": "mr_inter"}
+    passed = [
+        Measurement.rate(0, 400, **names, scope={"source": source, "category": "all"})
+        for source in ("tuned", "base")
+    ]
+    assert verdict(passed, [])["status"] == "pass"
+    own = coverage(0, 100, source="tuned-not-base", records="own")
+    assert verdict([*passed, own], [])["reasons"] == [NO_VICTIM]
+    assert verdict([*passed, own, *leak(0)], [])["status"] == "pass"
 
 
 def test_memorization_may_be_allowed():
