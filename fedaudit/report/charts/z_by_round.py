@@ -7,7 +7,7 @@ from fedaudit.report import query as measurements
 from fedaudit.report.number_format import number
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
-from fedaudit.report.tables.attribution_clients import client_tests, format_z
+from fedaudit.report.tables.attribution.clients import client_tests, format_z
 from fedaudit.report.tables.grouping import client_of, variant_of
 from fedaudit.report.tables.table import Table, laid_out
 from fedaudit.report.verdict import attribution

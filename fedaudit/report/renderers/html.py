@@ -14,7 +14,7 @@ from fedaudit.report.pii_categories import relevant_clauses
 from fedaudit.report.query import SETS, SOURCES, Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import assessment, grouping, memorization, overview
-from fedaudit.report.tables.attribution import attribution
+from fedaudit.report.tables.attribution.methods import attribution
 from fedaudit.report.tables.cross_client import charted_report, without_pairs
 from fedaudit.report.tables.extraction import budget, verbatim
 from fedaudit.report.tables.extraction.evidence import headline

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import assessment, overview
-from fedaudit.report.tables.attribution import attribution
+from fedaudit.report.tables.attribution.methods import attribution
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.table import Table
 from fedaudit.report.text import summary

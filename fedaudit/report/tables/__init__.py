@@ -1,14 +1,13 @@
 """The tables of a report.
 
+* `attribution/`: The tables of an attribution: whom the protocol flags, and what other methods say
+  of it.
 * `epsilon`: The table of a claimed epsilon: what is proved of it, and what could be.
 * `exposure`: The table of canaries: how far planted secrets moved up, by how often they were
   planted.
 * `extraction/`: The tables of extraction.
 * `assessment`: What an audit of everything covered, for which release, and what was judged under
   its policy.
-* `attribution`: The tables of an attribution: whom the protocol flags, and what other methods say
-  of it.
-* `attribution_clients`: The table of an attribution's clients, whom the protocol flags or not.
 * `comparison`: The tables of two reports beside each other: numbers that differ, leaks that
   appeared or went.
 * `costs`: The tables of costs: what a federation took, in units that people use.
@@ -28,8 +27,6 @@
 * `overview`: All tables of a report in the order in which they are read, and those of what
   follows from it.
 * `persons`: The table of people: how many are exposed, by how many kinds of data, at what cost.
-* `secure_sums`: The tables of what an attribution asked for, what that gives away, and how long
-  it took.
 * `table`: What a table of a report is: plain text cells that any renderer can lay out.
 * `utility`: The tables of utility: how well each model does its tasks, and a deployed one under
   keys.

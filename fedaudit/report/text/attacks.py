@@ -7,7 +7,7 @@ from fedaudit.report import query
 from fedaudit.report.number_format import NOT_MEASURED, number, percent
 from fedaudit.report.query import SETS, Row, comparable_row
 from fedaudit.report.tables import grouping
-from fedaudit.report.tables.attribution import attribution_sentence as told_of_attribution
+from fedaudit.report.tables.attribution.methods import attribution_sentence as told_of_attribution
 from fedaudit.report.tables.extraction.untargeted import group_by_search, precision
 from fedaudit.report.tables.memorization import memorization_sentence as told_of_memorization
 

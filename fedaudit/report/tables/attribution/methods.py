@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from fedaudit.report import query as measurements
 from fedaudit.report.number_format import format_rate, number
 from fedaudit.report.query import Row, missing_reasons
-from fedaudit.report.tables import grouping, secure_sums
-from fedaudit.report.tables.attribution_clients import (
+from fedaudit.report.tables import grouping
+from fedaudit.report.tables.attribution import secure_sums
+from fedaudit.report.tables.attribution.clients import (
     MOST_CLIENTS,
     client_table,
     client_tests,
