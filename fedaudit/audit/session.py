@@ -33,7 +33,7 @@ from fedaudit.audit.request import (
     InferenceRequest,
 )
 from fedaudit.audit.target import RUNS, AuditTarget
-from fedaudit.conversion import on_the_fly
+from fedaudit.conversion import foreign_targets
 from fedaudit.journal.journal import FILE
 from fedaudit.journal.shards import AuditJournal, PartAsked, ShardJournal
 from fedaudit.journal.shards import shard as parse_shard
@@ -179,7 +179,7 @@ class AuditSession:
         if request.target is None:
             return request
         own = "" if request.template == TEMPLATE else request.template
-        made = on_the_fly.native_folder(
+        made = foreign_targets.native_folder(
             Path(request.target), below, self._told.append, template=own
         )
         return replace(request, target=str(made)) if self._told else request

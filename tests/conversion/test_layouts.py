@@ -20,7 +20,7 @@ from foreign_layouts import (
 )
 
 from fedaudit.api.errors import InputError
-from fedaudit.conversion.importing import ImportRequest, import_federation
+from fedaudit.conversion.pipeline import ImportRequest, import_federation
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import open_federation
 

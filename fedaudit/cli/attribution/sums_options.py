@@ -86,7 +86,7 @@ def native(rounds: Path, *, quiet: bool) -> Path:
     """Return a federation's folder; what another framework left is imported below runs/ first."""
     from fedaudit.audit.target import RUNS
     from fedaudit.cli.console import print_note
-    from fedaudit.conversion.on_the_fly import native_folder
+    from fedaudit.conversion.foreign_targets import native_folder
     from fedaudit.system.files import existing_path
 
     existing_path(rounds, "federation")

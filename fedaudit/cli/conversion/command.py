@@ -9,7 +9,7 @@ import typer
 from fedaudit.cli.options import Quiet
 
 if TYPE_CHECKING:
-    from fedaudit.conversion.importing import Imported
+    from fedaudit.conversion.pipeline import Imported
 
 
 def import_(
@@ -40,7 +40,7 @@ def import_(
     that can run code when they are loaded are opened in a process with limits only.
     """
     from fedaudit.cli.console import print_note
-    from fedaudit.conversion.importing import ImportRequest, import_federation
+    from fedaudit.conversion.pipeline import ImportRequest, import_federation
 
     made = import_federation(
         ImportRequest(

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedaudit.api.errors import InputError
-from fedaudit.conversion import importing, recognition
-from fedaudit.conversion.importing import FoundRun, ImportRequest
+from fedaudit.conversion import pipeline, recognition
+from fedaudit.conversion.pipeline import FoundRun, ImportRequest
 from fedaudit.conversion.source import SourceFolder
 from fedaudit.federation import adapters
 from fedaudit.federation.folder import is_federation, name_rounds
@@ -50,13 +50,13 @@ def native_folder(
             f"{recognition.why_unknown(source)}"
         )
     request = ImportRequest(source=place, out=below, template=template)
-    found = importing.find(request, source)
+    found = pipeline.find(request, source)
     kept = below / FOLDER / f"{found.layout}-{_digest(found, template)}"
     if not is_federation(kept):
         make_folder(kept.parent)
         with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as own:
             made = Path(own) / kept.name
-            importing.write(found, replace(request, out=made))
+            pipeline.write(found, replace(request, out=made))
             with suppress(OSError):  # another process was faster
                 made.rename(kept)
     rounds = name_rounds([one.round for one in found.federation.rounds])
