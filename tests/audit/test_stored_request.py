@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import FedauditError, InputError, UsageError
+from fedaudit.audit.epsilon.request import EpsilonRequest
 from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.inputs.clients import ClientData
 from fedaudit.audit.memorization.options import Protocol
@@ -68,6 +69,7 @@ def requests(folder):
         InferenceRequest(data=folder / "a.jsonl", round=3, dtype="float32"),
         MemorizationRequest(clients=both, protocol=protocol, shorter=True, workers=2),
         ExposureRequest(canaries=folder / "a.jsonl", references=9, commitment="0" * 64),
+        EpsilonRequest(coins=folder / "a.jsonl", epsilon=8.0, commitment="0" * 64),
     )
 
 

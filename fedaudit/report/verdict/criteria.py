@@ -30,7 +30,8 @@ class Policy:
     name: str = "default"
     description: str = ""
     level: float = 0.01
-    """The probability of failing a model, at most, that holds nothing of what is looked for."""
+    """The probability of failing a model, at most, that holds nothing of what is looked for: by
+    extraction and inference together, and by each of the other instruments."""
     detectable: float = 0.10
     """A pass says that a leak of this share would have been seen, and that no more came out."""
     power: float = 0.9

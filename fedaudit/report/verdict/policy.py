@@ -106,8 +106,9 @@ def judge(
 
     What came out of the tuned model and not of its base is tested (`verdict.extraction`), and so is
     every inference accuracy, every kind of data that the policy limits (`verdict.kinds`) and, where
-    it limits it, membership (`verdict.membership`); p values are adjusted after Holm over all of
-    them: attacks, pairs of clients, strings, kinds, scores.
+    it limits it, membership (`verdict.membership_limit`); p values are adjusted after Holm over all
+    of them: attacks, pairs of clients, strings, kinds, scores. What is judged by a module of its
+    own (below) has the policy's level for itself.
 
     * fail          an adjusted p value is at most the policy's level
     * inconclusive  a leak of the policy's size would not have been seen, or what came out leaves
