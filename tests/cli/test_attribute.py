@@ -353,7 +353,7 @@ def test_sums_have_no_updates_for_the_other_methods(run, tmp_path, name, monkeyp
     [
         ((), 2, "Name a federation with --rounds, or one party's step"),
         (("--rounds", "none"), 3, "There is no federation none"),
-        (("--rounds", "."), 3, "no federation"),
+        (("--rounds", "."), 3, "neither a federation"),
         (("--rounds", "fed", "--attribution", "fedattr"), 2, "Did you mean 'fed_attr'?"),
         (("--rounds", "fed", "--set", "fictitous.tokens=3"), 2, "Did you mean 'fictitious'?"),
         (("--rounds", "fed", "--set", "fictitious.token=3"), 2, "Did you mean 'tokens'?"),
