@@ -63,7 +63,7 @@ from fedaudit.system.files import explain_os_error
 
 IN_ORDER = (
     *("audit", "import", "extract", "infer", "memorize", "attribute", "canary", "dp"),
-    *("report", "merge", "gate", "scrub", "watermark"),
+    *("report", "compare", "merge", "gate", "scrub", "watermark"),
     *("simulate", "reproduce", "profiles", "plugins", "doctor"),
 )
 """As on a user's way: an audit, its parts, what is done with it; then what simulates."""
@@ -83,7 +83,7 @@ class OrderedGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, in the order in which help shows them."""
-        return sorted(super().list_commands(ctx), key=IN_ORDER.index)
+        return sorted(super().list_commands(ctx), key=(*IN_ORDER, *self.commands).index)
 
 
 app = typer.Typer(

@@ -13,9 +13,9 @@ def compare(
     second: Annotated[Path, typer.Argument(help="The one that it is compared with.")],
     json: Json = None,
 ) -> int:
-    """Compare two reports: differences with intervals, and the leaks that appeared or went.
+    """Compare two reports: what differs, appeared or went.
 
-    The exit code is 0 whatever differs.
+    Differences have intervals. The exit code is 0 whatever differs.
     """
     import json as texts
     from dataclasses import asdict
