@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 @hookimpl
 def fedaudit_detectors() -> "list[type[PiiDetector]]":
     """Return the built-in detectors."""
+    from .names import Names
     from .presidio import Presidio
 
-    return [Presidio]
+    return [Names, Presidio]

@@ -1,0 +1,59 @@
+"""Names of people in Chinese characters: after what a person is, or before how one is addressed.
+
+Found without a model: a surname and one or two characters more, where a word before or behind says
+that it is somebody. A name that was found counts wherever else it stands in the text.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from .latin_names import LISTED, TITLED, FoundName
+from .name_lists import name_lists
+from .name_words import BEFORE_NAMES, BEHIND_NAMES, NO_GIVEN_NAME
+
+_GIVEN = "[\u4e00-\u9fff]"
+
+
+def chinese_names(text: str) -> Iterator[FoundName]:
+    """Yield the names of people in a text, in no order; none overlaps another."""
+    before, behind = _patterns()
+    found = dict[tuple[int, int], float]()
+    names = dict[str, float]()
+    for match in behind.finditer(text):
+        _add(found, names, text, *match.span("name"), TITLED)
+    for match in before.finditer(text):
+        start, end = match.span("name")
+        while end - start > 2 and text[end - 1] in NO_GIVEN_NAME:
+            end -= 1
+        if text[end - 1] not in NO_GIVEN_NAME:
+            _add(found, names, text, start, end, LISTED)
+    for name, score in names.items():
+        for again in re.finditer(re.escape(name), text):
+            _add(found, {}, text, *again.span(), score)
+    yield from (FoundName(start, end, score) for (start, end), score in found.items())
+
+
+def _add(
+    found: dict[tuple[int, int], float],
+    names: dict[str, float],
+    text: str,
+    start: int,
+    end: int,
+    score: float,
+) -> None:
+    """Add a name unless it overlaps one that is there."""
+    if not any(start < other_end and other_start < end for other_start, other_end in found):
+        found[start, end] = score
+        names.setdefault(text[start:end], score)
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what finds a name after what somebody is, and before how somebody is addressed."""
+    surnames = "|".join(sorted(name_lists().han, key=lambda name: (-len(name), name)))
+    before = (
+        rf"(?:{'|'.join(BEFORE_NAMES)})(?:[:：]|为|叫)?\s*(?P<name>(?:{surnames}){_GIVEN}{{1,2}})"
+    )
+    behind = rf"(?P<name>(?:{surnames}){_GIVEN}{{0,2}}?)(?:{'|'.join(BEHIND_NAMES)})"
+    return re.compile(before), re.compile(behind)

@@ -1,0 +1,61 @@
+"""The detector that finds names as well, without a model: by titles, lists of names and endings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from fedaudit.api import PiiSpan
+from fedaudit.pii.spans import resolve
+
+from .chinese_names import chinese_names
+from .latin_names import latin_names
+from .presidio import Presidio
+from .scripts import fold
+
+PERSON = "PERSON"
+
+
+@dataclass(frozen=True)
+class Names(Presidio):
+    """Finds what `presidio` finds, and most names of people, without a model.
+
+    A name is what follows a title (Mr, Dr, 原告), what begins with a first name that Faker lists
+    for one of some eighty countries, and what ends like a surname. Places and employers are not
+    found.
+    """
+
+    name: ClassVar[str] = "names"
+
+    def detect(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
+        """Return for each text its spans, sorted and without overlap."""
+        others = self._others(texts)
+        if self.entities and PERSON not in self.entities:
+            return others
+        return [
+            resolve([*((1.0, span) for span in spans), *self._people(text)])
+            for text, spans in zip(texts, others, strict=True)
+        ]
+
+    def describe(self) -> str:
+        """Say what found the spans, for the report."""
+        rules = super().describe().replace("rules only: no names, no places", "no places")
+        return f"{rules}; names by titles, lists and endings"
+
+    def _others(self, texts: Sequence[str]) -> list[tuple[PiiSpan, ...]]:
+        """Return what the rules find, and a model of the user's where there is one."""
+        options = {one.name: getattr(self, one.name) for one in fields(self)}
+        if not self.ner and PERSON in self.entities:  # nothing of Presidio's finds it
+            options["entities"] = tuple(label for label in self.entities if label != PERSON)
+            if not options["entities"]:
+                return [() for _ in texts]
+        return Presidio(**options).detect(texts)
+
+    def _people(self, text: str) -> list[tuple[float, PiiSpan]]:
+        folded = fold(text)
+        found = list(latin_names(folded)) if "en" in self.languages else []
+        found += chinese_names(folded) if "zh" in self.languages else []
+        return [
+            (one.score, PiiSpan(one.start, one.end, PERSON))
+            for one in found
+            if one.score >= self.threshold
+        ]

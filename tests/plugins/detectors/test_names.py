@@ -1,0 +1,131 @@
+"""Names without a model: titles, listed first names, endings, Chinese; institutions are none."""
+
+import pytest
+from fedaudit_plugins.detectors.names import Names
+from fedaudit_plugins.detectors.presidio import Presidio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.api import UsageError
+from fedaudit.config import registry
+
+
+def found(text, **options):
+    [spans] = Names(**options).detect([text])
+    return [(text[one.start : one.end], one.label) for one in spans]
+
+
+def people(text, **options):
+    return [name for name, label in found(text, **options) if label == "PERSON"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("The case was heard by Mr Gayk Levonovich Sarkisyan.", ["Gayk Levonovich Sarkisyan"]),
+        ("He wrote to Dr. Quist, who answered.", ["Quist"]),
+        ("It was signed by Dorothy Parker and Musa Zabiyev.", ["Dorothy Parker", "Musa Zabiyev"]),
+        ("A letter of Ludwig van der Berg came.", ["Ludwig van der Berg"]),
+        ("In the afternoon Sharudi Obrugov left.", ["Sharudi Obrugov"]),
+        ("It was J. Smith's car.", ["J. Smith"]),
+        ("Mr Acar's house and Acar's field.", ["Acar", "Acar"]),
+        ("Şevket Epözdemir was a lawyer.", ["Şevket Epözdemir"]),
+    ],
+)
+def test_names_are_found(text, names):
+    assert people(text) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The Supreme Court of the United States met on Monday.",
+        "The European Court of Human Rights and the Council of Europe agree.",
+        "He lived in New York, near Lake Victoria, until June.",
+        "On Friday the Ministry of Justice wrote to the Regional Prosecutor General.",
+        "Mr A. was heard, and so was Mr Kh.",  # initials alone lead to nobody
+        "THE APPLICANT JOHN SMITHSON",  # shouted: a heading, as a rule
+        "Nobody is named in this sentence.",
+        "",
+    ],
+)
+def test_what_is_no_name_is_none(text):
+    assert people(text) == []
+
+
+def test_a_surname_counts_wherever_else_it_stands_and_as_long_a_word_it_is():
+    text = "Edward Elliott sued. Elliott won; Elliottson lost, and so did McElliott."
+    assert people(text) == ["Edward Elliott", "Elliott"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("原告樊孝然,1977年出生。被告钱博俭。", ["樊孝然", "钱博俭"]),
+        ("请王先生和李小红女士到场。", ["王", "李小红"]),
+        ("患者：欧阳明,男。欧阳明已出院。", ["欧阳明", "欧阳明"]),
+        ("被告认为合同无效。", []),
+    ],
+)
+def test_chinese_names(text, names):
+    assert people(text) == names
+
+
+def test_everything_else_is_found_as_before():
+    text = "Write to Dorothy Parker, dorothy@example.org, card 6222021234567894, +44 20 7946 0958."
+    others = [one for one in found(text) if one[1] != "PERSON"]
+    [spans] = Presidio().detect([text])
+    assert others == [(text[one.start : one.end], one.label) for one in spans]
+    assert people(text) == ["Dorothy Parker"]
+
+
+def test_options_choose_what_is_looked_for():
+    text = "Mr Quist, Dorothy Parker and Sharudi Obrugov: quist@example.org."
+    assert people(text, threshold=0.8) == ["Quist"]
+    assert people(text, threshold=0.6) == ["Quist", "Dorothy Parker"]
+    assert found(text, entities=("PERSON",)) == [
+        (name, "PERSON") for name in ("Quist", "Dorothy Parker", "Sharudi Obrugov")
+    ]
+    assert found(text, entities=("EMAIL_ADDRESS",)) == [("quist@example.org", "EMAIL_ADDRESS")]
+    assert people("原告樊孝然", languages=("en",)) == []
+    with pytest.raises(UsageError, match="HOROSCOPE"):
+        found(text, entities=("HOROSCOPE",))
+
+
+def test_it_is_a_plugin_that_says_what_it_does():
+    detector = registry.create("detector", "names", {})
+    assert "names by titles, lists and endings" in detector.describe()
+    assert "no names" not in detector.describe()
+
+
+WORDS = st.sampled_from(
+    [
+        "Mr",
+        "Dorothy",
+        "Parker",
+        "the",
+        "Court",
+        "J.",
+        "van",
+        "der",
+        "Obrugov’s",
+        "王",
+        "原告",
+        "先生",
+        "\n",
+        ".",
+        "’",
+        "é",
+    ]
+)
+
+
+@given(st.lists(WORDS, max_size=14).map(" ".join))
+def test_spans_lie_in_the_text_apart_and_alone_as_together(text):
+    first, second = Names().detect([text, f"{text}"])
+    assert first == second
+    ends = 0
+    for span in first:
+        assert ends <= span.start < span.end <= len(text)
+        assert text[span.start : span.end].strip() == text[span.start : span.end]
+        ends = span.end
