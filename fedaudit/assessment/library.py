@@ -64,7 +64,7 @@ def prepare(
     round: int | None = None,  # noqa: A002
     client: str | None = None,
     options: Options | None = None,
-    detector: str = "presidio",
+    detector: str = "names",
     template: str = "fed_pii",
     seed: int = 0,
     batch_size: int = 0,

@@ -89,7 +89,7 @@ def audit(
     set_: Set = None,
     seed: Seed = None,
     batch_size: BatchSize = 0,
-    detector: Detector = "presidio",
+    detector: Detector = "names",
     template: Template = "fed_pii",
     out: Out = None,
     json: Json = None,
