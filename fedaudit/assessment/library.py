@@ -2,7 +2,7 @@
 
     from fedaudit.assessment.library import audit, extract
 
-    report = audit("runs/fed_pii", policy="strict", release="weights", declared_by="R. Roe")
+    report = audit("runs/fed_pii", policy="strict", release="weights", declared_by="our DPO")
     report.to_json()["verdict"]["status"]
 
 Errors are those of `fedaudit.api.errors`, which the command shows in one line.

@@ -131,8 +131,8 @@ class PrefixAttack(Attack):
         if not asked.size:
             raise InputError(
                 "There is nothing to ask: the prefixes file holds no ready-made prefix and no PII "
-                "with text before it. In unannotated text --detector names finds most names; places "
-                "only a model finds: see --set names.ner."
+                "with text before it. In unannotated text --detector names finds most names; "
+                "places take a model: see --set names.ner."
             )
         result = self._result(case, asked)
         return replace(result, limits=(*asked.notes, *result.limits))
