@@ -9,7 +9,7 @@ from fedaudit.audit.inputs.clients import ClientData, read_clients
 from fedaudit.audit.inputs.held_out import FILE as HELD_OUT
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.federation.watermark_keys import OWNER
-from fedaudit.system.files import existing_path
+from fedaudit.system.files import existing_path, suggest_neighbour
 
 CANARIES = ("canaries.json", "owner/canaries.json")
 """Where a federation's folder may keep a file of canaries."""
@@ -64,9 +64,13 @@ def discover(
     own = prefixes or next(iter(kept.values()), None)
     other = victim or next((path for path in kept.values() if own and not _same(path, own)), None)
     if own is None and canaries is None:
+        path = Path(target or ".")
+        missing = (
+            "" if path.exists() else f"Here is no federation {path}.{suggest_neighbour(path)} "
+        )
         raise UsageError(
-            "There are no documents to attack with: name your own with --prefixes, and with "
-            "--victim those that must not come out."
+            f"{missing}There are no documents to attack with: name your own with --prefixes, and "
+            "with --victim those that must not come out."
         )
     root = audited.federation.path if audited.federation else None
     return Material(
