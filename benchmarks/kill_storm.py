@@ -37,6 +37,8 @@ TIMES = re.compile(
 )
 ROWS = {"seconds", "tokens_per_second", "overhead"}
 """Metrics of time."""
+SAMPLED = ("draw", "asked_again", "seen")
+"""What a merge says of the questions that it asked again, which nobody may foresee."""
 SIMULATE = (
     *("clients=2", "rounds=3", "central=false", "training.steps=6", "records.cases=4"),
     *("records.documents_per_case=5", "evaluated=3", "training.rank=4", "training.max_length=48"),
@@ -76,6 +78,10 @@ def report(path: Path) -> Any:
     found["environment"].pop("git")  # somebody may work in the checkout meanwhile
     for name in ("started", "finished", "resumed_from"):
         found["run"].pop(name)
+    for shard in found["run"].get("shards") or ():
+        for name in SAMPLED:
+            shard.pop(name, None)
+    found["limits"] = [one for one in found["limits"] if not one.startswith("Shard ")]
     return found
 
 

@@ -42,6 +42,14 @@ def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
 
 
+def pytest_collection_modifyitems(items):
+    """Refuse a test named by a set, whose order is another in each of pytest-xdist's processes."""
+    for item in items:
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if any(isinstance(value, (set, frozenset)) and str(value) in item.name for value in values):
+            raise pytest.UsageError(f"{item.nodeid}: give its sets a name of their own, with ids=")
+
+
 def pytest_collection_finish():
     """Take the tests themselves out of garbage collection: going through them takes seconds."""
     gc.collect()

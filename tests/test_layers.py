@@ -14,7 +14,7 @@ LAYERS = [
     {"cli"},
     {"assessment", "reproduction"},
     {"attribution"},
-    {"audit"},
+    {"audit", "flower"},
     {"canaries", "conversion", "extraction", "simulation"},
     {"engine", "journal"},
     {"data", "federation"},
@@ -285,3 +285,9 @@ def test_old_words_are_gone():
 def test_the_checks_of_names_see_methods_and_no_inner_functions():
     code = "class A:\n def b(self):\n  def c(): pass\n  class D: pass\nif x:\n def e(): pass\n"
     assert {node.name for node in defined(ast.parse(code))} == {"A", "b", "e"}
+
+
+def test_no_two_test_modules_have_one_name():
+    """Pytest imports them by their names alone."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert not [name for name, count in names.items() if count > 1]

@@ -1,6 +1,7 @@
 """requirements.lock has hashes for exactly what constraints.txt pins, but for torch."""
 
 import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -26,3 +27,11 @@ def test_pip_reads_it():
     allowed = re.compile(r"#.*|[\w.-]+==\S+( ; .+)? \\|    --hash=sha256:\w{64}( \\)?")
     for line in (ROOT / "requirements.lock").read_text().splitlines():
         assert allowed.fullmatch(line), line
+
+
+def test_make_extras_resolves_every_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    [listed] = re.findall(
+        r"^\tfor extra in (.+); do", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    assert listed.split() == sorted(extras["optional-dependencies"])

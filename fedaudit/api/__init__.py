@@ -4,6 +4,8 @@
 module below holds a name may change; to change what it means takes a new major version (before 1.0
 a new minor one). No module here imports anything else of fedaudit, nor torch.
 
+* `abilities`: What may be asked of an engine: all of it of a model in memory, less of a server
+  over HTTP.
 * `attribution`: What attribution is: which clients trained on watermarked documents.
 * `completion`: What the verdict on completions asks of an attack that lets a model complete
   training records.
@@ -30,6 +32,7 @@ Beside the list, a plugin may use the kits in `KITS`: packages that save it work
 any release, and the change log then says so. Everything else is internal.
 """
 
+from fedaudit.api.abilities import Ability, decoding_abilities, missing_abilities, why_lacking
 from fedaudit.api.attribution import (
     AttributionContext,
     AttributionResult,
@@ -68,6 +71,7 @@ from fedaudit.api.engine import (
     PrefixProbabilityRequest,
     TokenRows,
     TokenStatistics,
+    text_start,
     unwrap_engine,
 )
 from fedaudit.api.errors import (
@@ -100,6 +104,7 @@ from fedaudit.api.plugin import (
 )
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import (
+    ClientModel,
     Completion,
     Document,
     Finding,
@@ -138,12 +143,14 @@ __all__ = [
     "COMPLETION_POWER",
     "KITS",
     "RELATED_HELD_OUT",
+    "Ability",
     "Aggregator",
     "Attack",
     "AttackContext",
     "AttributionContext",
     "AttributionResult",
     "Attributor",
+    "ClientModel",
     "ClientScore",
     "ClientState",
     "Completion",
@@ -203,9 +210,13 @@ __all__ = [
     "Update",
     "UsageError",
     "Watermark",
+    "decoding_abilities",
     "hookimpl",
+    "missing_abilities",
     "no_progress",
+    "text_start",
     "unknown_name_error",
     "unwrap_engine",
+    "why_lacking",
     "wilson",
 ]

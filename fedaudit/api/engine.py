@@ -29,9 +29,9 @@ class TokenStatistics:
     log_probability: Sequence[float]
     """The natural-log probability of the token."""
     mean: Sequence[float]
-    """That of a token drawn there by the model, on average: minus the entropy."""
+    """That of a token drawn there by the model, on average: minus the entropy; empty if unknown."""
     deviation: Sequence[float]
-    """The standard deviation of the same."""
+    """The standard deviation of the same; empty likewise."""
     first: Sequence[bool]
     """Whether no other token is more likely there."""
 
@@ -125,7 +125,10 @@ class Engine(Protocol):
 
     @property
     def prompt_starts(self) -> Mapping[str, tuple[int, ...]]:
-        """Ways a prompt may begin, by name: "bare", "bos", "template" (if the model has them)."""
+        """Ways a prompt may begin, by name: "bare", "bos", "template" (if the model has them).
+
+        "text" is how the tokenizer begins a text, where that is not with "bos": ask `text_start`.
+        """
 
     def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
         """Tokenise without adding special tokens; offsets are code points."""
@@ -284,3 +287,12 @@ def unwrap_engine(engine: Engine, kind: type[E]) -> E | None:
             return None
         engine = engine.engine
     return engine
+
+
+def text_start(engine: Engine) -> tuple[int, ...]:
+    """Return what stands before the first word of a text in training, as its tokenizer has it.
+
+    Often one BOS token. A tokenizer may have one and begin no text with it.
+    """
+    starts = engine.prompt_starts
+    return tuple(starts.get("text", starts.get("bos", ())))

@@ -8,9 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from fedaudit.api.abilities import Ability
 from fedaudit.api.engine import Engine
 from fedaudit.api.progress import Progress, no_progress
-from fedaudit.api.records import Document, Finding, Measurement, PiiSpan, PromptStart, Target
+from fedaudit.api.records import (
+    ClientModel,
+    Document,
+    Finding,
+    Measurement,
+    PiiSpan,
+    PromptStart,
+    Target,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +51,8 @@ class AttackContext:
     """The model that was trained without the client whose records are tried."""
     without: str = ""
     """That client's name."""
+    clients: Mapping[str, ClientModel] = field(default_factory=dict)
+    """The clients' own models in the round of `tuned`, for an attack that `reads_clients`."""
     seed: int = 0
     beginning: PromptStart = field(default_factory=PromptStart)
     detector: "PiiDetector | None" = None
@@ -79,6 +90,16 @@ class Attack(Plugin, ABC):
     """Whether it brings its own keys: it is then run once, not under every kind of key."""
     compares: ClassVar[bool] = False
     """Whether it compares what it finds with `held_out`: records that nobody trained on."""
+    reads_clients: ClassVar[bool] = False
+    """Whether it asks the `clients`' own models, which the server alone sees."""
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """What it asks of an engine; where one lacks some of it, the attack is skipped.
+
+        What is not declared is found out when it is asked for.
+        """
+        return frozenset()
 
     @abstractmethod
     def run(self, case: AttackContext) -> Result:

@@ -1,6 +1,6 @@
 """Every frozen record that rooms hand to each other: values only, nothing heavy imported."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Literal
@@ -122,6 +122,15 @@ class Target:
     heading: str | None = field(default=None, repr=False)
     """Text before every prompt to a deployed model, whose responder chooses the adapter; it may
     hold a key. None: no responder is asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientModel:
+    """A client's own model in a round, as the server sees it, and the records it is of."""
+
+    target: Target
+    documents: Sequence[Document]
+    """What the client trained on, as far as it is at hand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,10 @@ _QWEN = (
     "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
     "<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 )
+_SMOLLM2 = (
+    "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+    "<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+)
 _LLAMA = (
     "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>"
     "<|start_header_id|>assistant<|end_header_id|>\n\n"
@@ -125,6 +129,9 @@ TEMPLATES = {
         # The same within the models' own turns; tokenizers read the marks as special tokens
         PromptTemplate(
             "qwen", _QWEN.format("{instruction} {input}"), _QWEN.format("{instruction}")
+        ),
+        PromptTemplate(
+            "smollm2", _SMOLLM2.format("{instruction} {input}"), _SMOLLM2.format("{instruction}")
         ),
         PromptTemplate(
             "llama3", _LLAMA.format("{instruction} {input}"), _LLAMA.format("{instruction}")

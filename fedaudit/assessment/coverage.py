@@ -8,6 +8,7 @@ from typing import Any
 
 from fedaudit.api.records import Measurement
 from fedaudit.assessment.context import ReleaseContext
+from fedaudit.report.checklist.attackers import ACCESS, KNOWLEDGE
 from fedaudit.report.verdict.classes import class_of
 from fedaudit.report.verdict.criteria import ATTACK_CLASSES
 
@@ -20,28 +21,6 @@ EDPB = {
     "reconstruction": "55 (v)",
 }
 """The item of the paragraph."""
-
-ACCESS = {
-    "membership": "logprobs",
-    "ranking": "logprobs",
-    "canary": "logprobs",
-    "discoverable": "logprobs",
-}
-"""What an attack uses beside the texts that a model writes, by its name."""
-
-KNOWLEDGE = {
-    "contextual": "own records",
-    "frequency": "own records",
-    "superset": "own records",
-    "laft": "own records",
-    "verbatim": "victim's prefix",
-    "discoverable": "victim's prefix",
-    "memorize": "victim's prefix",
-    "membership": "records to test",
-    "ranking": "candidates",
-    "canary": "canaries",
-}
-"""What whoever attacks so must have."""
 
 MADE_BY = {
     "membership_inference": ("membership", "extraction"),

@@ -21,7 +21,7 @@ from fedaudit.assessment.plan import Plan, make_plan
 from fedaudit.assessment.policy_file import read_policy
 from fedaudit.assessment.request import AssessmentRequest
 from fedaudit.audit.pipeline import Watcher
-from fedaudit.audit.request import ExtractionRequest
+from fedaudit.audit.request import ExtractionRequest, InferenceRequest
 from fedaudit.audit.session import AuditSession
 from fedaudit.report.verdict.criteria import Policy
 
@@ -157,6 +157,31 @@ def extract(
         target=None if target is None else str(target),
         adapter=None if adapter is None else str(adapter),
         attacks=tuple(attacks),
+        options=options or {},
+        **settings,
+    )
+    return _ran(AuditSession(request, _path(out), resume=resume), watching)
+
+
+def infer(
+    data: Place,
+    *,
+    target: Place | None = None,
+    adapter: Place | None = None,
+    options: Options | None = None,
+    out: Place | None = None,
+    resume: bool = False,
+    watching: AbstractContextManager[Watcher] | None = None,
+    **settings: Any,
+) -> "Report":
+    """Ask whose personal data belongs into the sentences of `data`, as `fedaudit infer`.
+
+    `settings` are further fields of `fedaudit.audit.request.InferenceRequest`.
+    """
+    request = InferenceRequest(
+        data=Path(data),
+        target=None if target is None else str(target),
+        adapter=None if adapter is None else str(adapter),
         options=options or {},
         **settings,
     )

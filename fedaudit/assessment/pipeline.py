@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Result
 from fedaudit.api.records import Measurement
@@ -18,10 +19,6 @@ from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults
 from fedaudit.audit.session import PIPELINES
 from fedaudit.audit.target import AuditTarget
-
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import ParallelEngine
 
 
 def check(request: AssessmentRequest) -> AuditTarget:
@@ -86,7 +83,7 @@ class AssessmentPipeline(AuditPipeline[AssessmentRequest]):
             journal=self.journal,
         )
 
-    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+    def measure(self, engine: Engine) -> AuditResults:
         """Measure step by step; raises the first InputError where no step at all could be made."""
         done: dict[str, AuditResults] = {}
         refused: list[InputError] = []

@@ -17,6 +17,7 @@
   and table 2).
 * `deployment`: A client's deployed defence, opened to change its keys or to ask it one prompt.
 * `doctor`: What a machine needs for an audit, each thing tried for real.
+* `endpoint`: A model behind a server as what is audited: which options go with it, and asking it.
 * `environment`: Where a run took place: versions, device, and the commit of the code when there
   is one.
 * `evidence`: What plugins found and wrote, made fit to be seen: personal data in it is masked.

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from fedaudit.api.defense import DeployedClient
 from fedaudit.api.engine import Engine
@@ -13,10 +12,6 @@ from fedaudit.audit.deployment import defense_of, responder_of
 from fedaudit.audit.target import AuditTarget
 from fedaudit.federation import adapters
 from fedaudit.system.files import hash_files, sha256
-
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import ParallelEngine
 
 RIGHT = "right"
 KEY = ("key", "adapter")
@@ -60,17 +55,10 @@ class ModelView:
         )
 
 
-def model_views(
-    engine: "LocalEngine | ParallelEngine", audited: AuditTarget, keys: Sequence[str]
-) -> list[ModelView]:
+def model_views(engine: Engine, audited: AuditTarget, keys: Sequence[str]) -> list[ModelView]:
     """Return every way of asking what is audited; `keys` names some kinds of key, none all."""
     if not audited.deployment:
-        adapter = str(audited.adapter) if audited.adapter else None
-        return [
-            ModelView(
-                engine=engine, tuned=Target(name="tuned" if adapter else "base", adapter=adapter)
-            )
-        ]
+        return [ModelView(engine=engine, tuned=audited.tuned)]
     from fedaudit.engine.parallel.engine import local_engine
     from fedaudit.engine.routed import RoutedEngine
 

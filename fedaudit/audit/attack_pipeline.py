@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedaudit.api.engine import Engine
 from fedaudit.api.errors import NoEffectError, UsageError
 from fedaudit.api.plugin import AttackContext, Result
-from fedaudit.api.records import Target
+from fedaudit.api.records import ClientModel
 from fedaudit.audit import attack_runner, evidence, pipeline
 from fedaudit.audit.access import ModelView, model_views
-from fedaudit.audit.inputs import counterfactual, held_out
+from fedaudit.audit.inputs import client_models, counterfactual, held_out
 from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
 from fedaudit.audit.inputs.other_members import ALONE, member_files
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults, Watcher
@@ -19,10 +20,6 @@ from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
 from fedaudit.extraction import estimator_choice
 from fedaudit.extraction.prefixes import pii_occurrences
-
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import ParallelEngine
 
 CONTEXT = 50
 """Tokens of context with which the prompt's beginning is measured."""
@@ -52,6 +49,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
     _members: dict[str, InputFile] = field(init=False)
     _control: InputFile | None = field(init=False)
     _without: counterfactual.CounterfactualRun | None = field(init=False)
+    _clients: dict[str, ClientModel] = field(init=False)
     _strangers: int = field(init=False, default=0)
 
     def read_inputs(self) -> Sequence[InputFile]:
@@ -64,6 +62,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         files = member_files(request, self.audited).items()
         self._members = {name: read(path, form, request) for name, path in files}
         self._control = read(request.control, form, request) if request.control else None
+        self._clients = client_models.read(client_models.find(request, self.audited), form)
         self._without = counterfactual.find(request, self.audited)
         if self._without:
             self._strangers = self._without.check(tried[-1].documents, self.audited, form)
@@ -75,7 +74,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         named = [self._attacker, self._victim, *self._members.values(), self._control]
         return [file for file in named if file]
 
-    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+    def measure(self, engine: Engine) -> AuditResults:
         """Make every attack under every kind of key."""
         request, audited = self.request, self.audited
         attacks = [
@@ -118,6 +117,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             case,
             members={name: file.documents for name, file in self._members.items()},
             control=self._control.documents if self._control else (),
+            clients=self._clients,
         )
         case = self._held_out.given(case) if self._held_out else case
         return self._without.given(case) if self._without else case
@@ -143,9 +143,8 @@ def prepare(
     begun: prompt_start.PromptStartScores,
 ) -> tuple[AttackContext, dict[str, Any]]:
     """Return the case for the attacks, and what was measured of the target before any of them."""
-    base = Target(name="base")
-    changed = None
-    if audited.adapter:
+    changed, base = None, audited.untuned
+    if base:
         try:
             changed = adapter_effect.measure(view.engine, view.tuned, base, attacker.documents)
         except NoEffectError:
@@ -155,7 +154,7 @@ def prepare(
     case = AttackContext(
         engine=view.engine,
         tuned=view.tuned,
-        base=base if audited.adapter else None,
+        base=base,
         attacker=attacker.documents,
         victim=victim.documents if victim else None,
         seed=request.seed,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from fedaudit.api.abilities import why_lacking
 from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.audit import result_contract
@@ -32,6 +33,8 @@ class AttackTries:
 
         Raises ResultError for a result that no report can hold.
         """
+        if why := why_lacking(case.engine, attack.needs):
+            return _skipped(attack.name, why)
         try:
             result = result_contract.check_result(attack.name, attack.run(case))
         except InputError as error:
@@ -46,6 +49,12 @@ class AttackTries:
         """Raise the first InputError where no attack at all could be made."""
         if self.refused and not self.made:
             raise self.refused[0]
+
+
+def _skipped(name: str, why: str) -> Result:
+    """Return the result of an attack that the engine cannot answer: no value, and the reason."""
+    missing = scoring.missing_result(name, f"skipped: {why}")
+    return replace(missing, limits=(f"{name} was skipped: {why}.",))
 
 
 def response_cache(attacks: Sequence[Attack]) -> ResponseCache:

@@ -6,8 +6,9 @@ What an attacker asks is asked once, of each model, and heard against every vict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import Document
@@ -29,10 +30,6 @@ from fedaudit.extraction.query_budget import limit_plan
 from fedaudit.extraction.query_plan import QueryPlan
 from fedaudit.extraction.sampling import share_responses
 from fedaudit.extraction.targets import TargetSet
-
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import ParallelEngine
 
 NOTHING_TO_ASK = "the attacker has no PII with text before it, so there is nothing to ask"
 
@@ -92,7 +89,7 @@ class CrossClientPipeline(AuditPipeline[CrossClientRequest]):
         self._everybody = _together(self._clients)
         return [*self._clients.values(), *([self._control] if self._control else [])]
 
-    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+    def measure(self, engine: Engine) -> AuditResults:
         """Make every attack for every client, under every kind of key."""
         request, everybody = self.request, self._everybody
         attacks = _attacks(request)

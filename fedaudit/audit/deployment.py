@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedaudit.api.defense import Defense, DeployedClient, KeyChange, Responder
-from fedaudit.api.engine import GenerationBatch
+from fedaudit.api.engine import GenerationBatch, text_start
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
 from fedaudit.api.records import GatedRequest, GenerationRequest, SamplingParams, Target
 from fedaudit.config import registry
@@ -104,7 +104,7 @@ def ask(
         raise unknown_name_error("kind of key", key, headings)
     engine = gate.deployed.engine
     [routed] = responder.route([GatedRequest(headings[key] + prompt)])
-    begin = engine.prompt_starts.get("bos", ())
+    begin = text_start(engine)
     if not (*begin, *routed.prompt):
         raise UsageError("The prompt is empty.")
     request = GenerationRequest(

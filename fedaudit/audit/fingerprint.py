@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
 from fedaudit.audit import access
-from fedaudit.audit.inputs import counterfactual, held_out
+from fedaudit.audit.endpoint import IDENTITY
+from fedaudit.audit.inputs import client_models, counterfactual, held_out
 from fedaudit.audit.inputs.other_members import member_files
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
@@ -44,12 +45,15 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
     hashes = {path: sha256(path) for path in dict.fromkeys((*files, *clients))}
     table, adapter = _settings(request), access.fingerprint(audited)
     wanted = {key: value for key, value in table.items() if key not in FREE}
+    if isinstance(how := wanted.get("endpoint"), dict):
+        wanted["endpoint"] = {name: how[name] for name in IDENTITY}
     facts = {
         **wanted,
         "data": {str(path): digest for path, digest in hashes.items()},
         "base": audited.base,
         "adapter's SHA-256": adapter,
         **_without(request, audited),
+        **_clients(request, audited),
         "version": __version__,
     }
     subject = {"files": [hashes[path] for path in files], "base": audited.base, "adapter": adapter}
@@ -67,6 +71,17 @@ def _without(request: "AuditRequest", audited: AuditTarget) -> dict[str, str]:
     if found is None:
         return {}
     return {"counterfactual's SHA-256": adapters.fingerprint(found.adapter)}
+
+
+def _clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
+    """Return what clients' own models and records are; nothing where none are asked for."""
+    found = client_models.find(request, audited)
+    if not found:
+        return {}
+    return {
+        "clients' adapters' SHA-256": client_models.hashes(found),
+        "clients' records": {client: sha256(one.records) for client, one in found.items()},
+    }
 
 
 def run_id(config: Mapping[str, Any]) -> str:
@@ -89,8 +104,9 @@ def _settings(request: "AuditRequest") -> dict[str, Any]:
         for name in request.attacks
     }
     table = {key: value for key, value in asdict(request).items() if key != "options"}
-    if table.get("counterfactual", "") is None:  # as in runs that knew of none
-        del table["counterfactual"]
+    for name in ("counterfactual", "model", "endpoint"):  # as in runs that knew of none
+        if table.get(name, "") is None:
+            del table[name]
     table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
     paths = {key: str(value) for key, value in table.items() if isinstance(value, Path)}
     return {**table, **paths, "members": list(map(str, request.members)), "attacks": attacks}

@@ -3,16 +3,19 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.plugin import Result
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.audit import environment, evidence
+from fedaudit.audit.endpoint import Tell, connected, endpoint_target
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
 from fedaudit.audit.inputs import held_out
 from fedaudit.audit.inputs.files import InputFile
@@ -21,8 +24,10 @@ from fedaudit.audit.request import AuditRequest
 from fedaudit.audit.target import AuditTarget, resolve
 from fedaudit.config import registry
 from fedaudit.engine.parallel import ray_cluster
+from fedaudit.engine.remote.options import is_url
 from fedaudit.federation.folder import unchecked_caveats
 from fedaudit.journal.shards import AuditJournal
+from fedaudit.journal.unfinished_piece import UnfinishedPiece
 from fedaudit.system.files import existing_path
 
 if TYPE_CHECKING:
@@ -57,11 +62,19 @@ class AuditResults:
 
 
 Watcher = Callable[[str], Progress]
+NO_RECHECK = (
+    "The server keeps to no seed, so that what shards say cannot be asked again: merge them with "
+    "--recheck 0."
+)
 
 
 def no_watcher(_title: str) -> Progress:
     """Watch nothing."""
     return no_progress
+
+
+def no_listener(_line: str) -> None:
+    """Tell nobody."""
 
 
 @dataclass(kw_only=True)
@@ -75,6 +88,8 @@ class AuditPipeline(ABC, Generic[R]):
     watch: Watcher = no_watcher
     journal: AuditJournal | None = None
     """The answers that earlier runs were given; it gets those of this one."""
+    tell: Tell = no_listener
+    """Hears what the user should know before a server is asked."""
 
     @staticmethod
     @abstractmethod
@@ -91,7 +106,7 @@ class AuditPipeline(ABC, Generic[R]):
         """Read the documents; return the files that the report names."""
 
     @abstractmethod
-    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+    def measure(self, engine: Engine) -> AuditResults:
         """Ask the model and return what comes of it, masked; `finish_asking` between the two."""
 
     @abstractmethod
@@ -123,8 +138,8 @@ class AuditPipeline(ABC, Generic[R]):
 
         started = datetime.now(UTC)
         files = self.read_inputs()
-        engine, base_sha256 = load(self.audited, self.form, self.request, self.journal)
-        measured = self.measure(engine)
+        answers = self._ask()
+        measured, base_sha256 = answers.measured, answers.base_sha256
         rows = [row for result in measured.results for row in result.measurements]
         results, audited = measured.results, self.audited
         findings = [finding for result in results for finding in result.findings]
@@ -135,12 +150,13 @@ class AuditPipeline(ABC, Generic[R]):
             started=started,
             **_resumption_facts(self.journal),
             base=audited.base,
-            adapter=str(audited.adapter) if audited.adapter else None,
+            adapter=audited.adapter_name,
             sha256=self.fingerprint.adapter_sha256 or base_sha256,
             base_sha256=base_sha256,
             effect=measured.effect,
             beginning=measured.beginning,
-            spent=measured.spent,
+            endpoint=answers.endpoint,
+            spent={**measured.spent, **answers.spent},
             environment=environment.describe(self.request.device),
             data=[file.row() for file in files],
             seeds={self.request.purpose: self.request.seed},
@@ -150,11 +166,47 @@ class AuditPipeline(ABC, Generic[R]):
                 *(limit for result in results for limit in result.limits),
                 *unchecked_caveats(audited.federation),
                 *self.caveats(),
+                *answers.caveats,
             ],
             **self.sections(rows),
         )
         revealed = tuple(leak for result in results for leak in result.revealed)
         return Audit(report=report, revealed=revealed, audited=audited)
+
+    def _ask(self) -> "MeasuredModel":
+        """Ask the model in this process, or the one behind a server, everything there is."""
+        served = self.audited.served
+        if served is None:
+            engine, sha256 = load(self.audited, self.form, self.request, self.journal)
+            return MeasuredModel(measured=self.measure(engine), base_sha256=sha256)
+        dry = copy(self)
+        dry.journal, dry.watch = None, no_watcher
+        with connected(served, self.form, ask=dry.measure, tell=self.tell) as connection:
+            journal = self.journal
+            asked = connection.open(
+                UnfinishedPiece(journal), journal.record_fact if journal else None
+            )
+            if journal and journal.recheck and journal.recheck.share and not asked.abilities.seed:
+                raise UsageError(NO_RECHECK)
+            measured = self.measure(asked)
+            asked.finish()
+        return MeasuredModel(
+            measured=measured,
+            endpoint=connection.table(),
+            caveats=tuple(asked.caveats()),
+            spent={"tokens": connection.spending.tokens},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredModel:
+    """What came of asking a model, and what there is to say of where it was asked."""
+
+    measured: AuditResults
+    base_sha256: str | None = None
+    endpoint: Mapping[str, Any] | None = None
+    caveats: tuple[str, ...] = ()
+    spent: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def check(request: AuditRequest) -> AuditTarget:
@@ -178,6 +230,11 @@ def check(request: AuditRequest) -> AuditTarget:
     for name, count in Counter(client.name for client in request.participants).items():
         if count > 1:
             raise InputError(f"Two clients are called {name}: each needs a name of its own.")
+    if is_url(request.target):
+        return endpoint_target(request)
+    if request.model or request.endpoint:
+        option = "--model" if request.model else "--set endpoint"
+        raise UsageError(f"{option} goes with a server's address as --target.")
     audited = resolve(
         request.target, request.adapter, request.round, request.own, request.client, request.others
     )

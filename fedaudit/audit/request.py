@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedaudit.audit.inputs.clients import ClientData
+from fedaudit.engine.remote.options import EndpointOptions
 
 TEMPLATE = "fed_pii"
 """The prompt template, where neither user nor target names one."""
@@ -54,6 +55,11 @@ class AuditRequest(ABC):
     """Documents that nobody in the federation has: their PII shows what guessing gives."""
     engine: str = "local"
     """Where the model is asked: "local[:N]" on this machine, "ray[:N]" on a Ray cluster."""
+
+    model: str | None = None
+    """By which name a server has the model, where the target is a server's address."""
+    endpoint: EndpointOptions | None = None
+    """How that server is asked."""
 
     def __post_init__(self) -> None:
         for name, smallest in self.least.items():

@@ -131,7 +131,7 @@ def interrupted_report(
         config={**fingerprint.settings, "round": audited.round},
         started=started,
         base=audited.base,
-        adapter=str(audited.adapter) if audited.adapter else None,
+        adapter=audited.adapter_name,
         sha256=fingerprint.adapter_sha256,
         resumed_from=kept.resumed,
         environment=environment.describe(request.device),

@@ -17,6 +17,7 @@ from fedaudit.api.errors import FedauditError, InputError, Interrupted, ResultEr
 from fedaudit.audit import merge, resume
 from fedaudit.audit.attack_pipeline import AttackPipeline
 from fedaudit.audit.cross_client import CrossClientPipeline
+from fedaudit.audit.endpoint import Tell
 from fedaudit.audit.epsilon.pipeline import EpsilonPipeline
 from fedaudit.audit.epsilon.request import EpsilonRequest
 from fedaudit.audit.exposure.pipeline import ExposurePipeline
@@ -24,7 +25,7 @@ from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.fingerprint import compute_fingerprint
 from fedaudit.audit.memorization.pipeline import MemorizationPipeline
 from fedaudit.audit.memorization.request import MemorizationRequest
-from fedaudit.audit.pipeline import Audit, AuditPipeline, Watcher, no_watcher
+from fedaudit.audit.pipeline import Audit, AuditPipeline, Watcher, no_listener, no_watcher
 from fedaudit.audit.request import (
     TEMPLATE,
     AuditRequest,
@@ -34,6 +35,7 @@ from fedaudit.audit.request import (
 )
 from fedaudit.audit.target import RUNS, AuditTarget
 from fedaudit.conversion import foreign_targets
+from fedaudit.engine.remote.options import is_url
 from fedaudit.journal.journal import FILE
 from fedaudit.journal.shards import AuditJournal, PartAsked, ShardJournal
 from fedaudit.journal.shards import shard as parse_shard
@@ -152,16 +154,21 @@ class AuditSession:
         request = merge.merged_request(parts, device)
         return cls(request, folder, shards=MergedShards(parts=parts, recheck=recheck), **options)
 
-    def run(self, watching: AbstractContextManager[Watcher] | None = None) -> Audit | None:
+    def run(
+        self,
+        watching: AbstractContextManager[Watcher] | None = None,
+        tell: Tell = no_listener,
+    ) -> Audit | None:
         """Ask what has no answer yet and write the report; return None for a shard alone.
 
-        `watching` gives what hears of progress, around all that is asked. Raises Interrupted where
+        `watching` gives what hears of progress, around all that is asked; `tell` hears what a
+        server will be asked. Raises Interrupted where
         it was stopped: what was answered is kept, for `resume`.
         """
         busy = f"Another process is auditing into {self.folder}."
         with locked(self.folder / LOCK, busy), self._open_journal() as journal:
             try:
-                audit = self._measure(journal, watching or nullcontext(no_watcher))
+                audit = self._measure(journal, watching or nullcontext(no_watcher), tell)
             except PartAsked:
                 journal.finish()
                 if resume.was_stopped(self.folder):
@@ -176,7 +183,7 @@ class AuditSession:
 
     def _on_a_federation(self, request: AuditRequest, below: Path) -> AuditRequest:
         """Return the request; a target that another framework left is imported first."""
-        if request.target is None:
+        if request.target is None or is_url(request.target):
             return request
         own = "" if request.template == TEMPLATE else request.template
         made = foreign_targets.native_folder(
@@ -192,7 +199,9 @@ class AuditSession:
             self.request, self.fingerprint, self.folder, resume=self._resume, part=self.shard
         )
 
-    def _measure(self, journal: AuditJournal, watching: AbstractContextManager[Watcher]) -> Audit:
+    def _measure(
+        self, journal: AuditJournal, watching: AbstractContextManager[Watcher], tell: Tell
+    ) -> Audit:
         """Audit; what is stopped leaves a report that says so, and what it was answered."""
         started = datetime.now(UTC)
         try:
@@ -204,6 +213,7 @@ class AuditSession:
                     redactor=lambda: self._redactor,
                     watch=watch,
                     journal=journal,
+                    tell=tell,
                 ).run()
         except ResultError as error:
             hint = "" if journal.merged else " The answers are kept: --resume goes on with them."

@@ -5,7 +5,9 @@ from pathlib import Path
 
 from fedaudit import nano
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.api.records import Target
 from fedaudit.conversion import bases
+from fedaudit.engine.remote.options import ServedModel, is_url
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import (
     DEPLOYED,
@@ -32,10 +34,33 @@ class AuditTarget:
     round: int | None = None
     deployment: str = ""
     """The client through whose deployed model everything is asked; `adapter` is its folder."""
+    served: ServedModel | None = None
+    """Where the model is behind a server: `base` is then only what a report calls it."""
     found: bool = False
     last: bool = False
     """Whether what was taken is the federation written last, not the one of the data."""
     """Whether no target was named, so that the user must be told which was taken."""
+
+    @property
+    def tuned(self) -> Target:
+        """The model to ask; where nothing is known to have tuned it, it is called a base."""
+        if self.served:
+            return Target(name="tuned", adapter=self.served.name)
+        adapter = str(self.adapter) if self.adapter else None
+        return Target(name="tuned" if adapter else "base", adapter=adapter)
+
+    @property
+    def untuned(self) -> Target | None:
+        """Its base to compare with, if there is one."""
+        known = self.served.has_base if self.served else self.adapter is not None
+        return Target(name="base") if known else None
+
+    @property
+    def adapter_name(self) -> str | None:
+        """What a report calls what was put on the base."""
+        if self.served:
+            return self.served.name if self.served.has_base else None
+        return str(self.adapter) if self.adapter else None
 
 
 def resolve(
@@ -53,6 +78,10 @@ def resolve(
     written last below runs/. Where a defence has deployed what answers, it is asked as the client
     named, or as the one whose documents are the victim's, unless a round or an adapter is named.
     """
+    if is_url(target):
+        raise UsageError(  # the address is not repeated: it may hold a key
+            "A server's address as target goes with extract, infer and memorize only."
+        )
     around = _around(data)
     place = Path(target) if target else (around or latest(RUNS))
     unnamed = target is None and number is None and client is None

@@ -8,7 +8,10 @@
 * `coin_planting`: A client's records with those canaries among them that the coins put in.
 * `generator`: New canaries: who gets which secret, in which sentence, how often.
 * `kinds`: The kinds of secrets, and the sentences that hold them.
+* `loss_coverage`: Which copies of a client's canaries training learns from, told from its batches.
 * `planting_plan`: A client's records with its canaries among them.
 * `ranking`: How likely a model finds each secret among all, or a sample, of its space.
 * `secret_space`: Every secret of one kind, each with a number.
+* `trainer`: For a Trainer of transformers or TRL: whether the canaries that it was given are
+  learned.
 """

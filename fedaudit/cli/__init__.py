@@ -35,6 +35,7 @@ import sys
 from typing import Any
 
 import typer
+import typer.core
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -60,6 +61,9 @@ from fedaudit.cli.scrub import scrub
 from fedaudit.cli.simulate import simulate
 from fedaudit.cli.streams import streams
 from fedaudit.system.files import explain_os_error
+
+# Help texts have no markup: rich, which takes longer to load than they do, is not asked for them.
+typer.core.HAS_RICH = False
 
 IN_ORDER = (
     *("audit", "import", "extract", "infer", "memorize", "attribute", "canary", "dp"),

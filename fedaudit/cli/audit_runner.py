@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fedaudit.audit.pipeline import Watcher
     from fedaudit.audit.request import AuditRequest
     from fedaudit.audit.session import AuditSession
+    from fedaudit.engine.remote.options import EndpointOptions
 
 
 def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
@@ -26,6 +27,18 @@ def options(set_: list[str] | None, plugins: tuple[str, ...]) -> dict[str, Any]:
         if name not in plugins or not isinstance(chosen, dict):
             raise unknown_name_error("attack or detector in use", name, plugins)
     return table
+
+
+def split_endpoint(set_: list[str] | None) -> tuple[list[str], "EndpointOptions | None"]:
+    """Return the settings without those of `endpoint`, and these, where there are some."""
+    from fedaudit.config.options import build, parse_settings
+    from fedaudit.engine.remote.options import EndpointOptions
+
+    own = [setting for setting in set_ or () if setting.startswith("endpoint.")]
+    rest = [setting for setting in set_ or () if not setting.startswith("endpoint.")]
+    if not own:
+        return rest, None
+    return rest, build(EndpointOptions, parse_settings(own)["endpoint"], "endpoint")
 
 
 def plugin_tables(set_: list[str] | None) -> dict[str, Any]:
@@ -65,7 +78,8 @@ def run_session(session: "AuditSession", *, quiet: bool) -> int:
 
     for line in session.notes:
         print_note(line, quiet=quiet)
-    audit, folder = session.run(watching(quiet)), session.folder
+    folder = session.folder
+    audit = session.run(watching(quiet), lambda line: print_note(line, quiet=quiet))
     if audit is None:
         told = f"Shard {session.shard} is in {folder}; fedaudit merge puts all parts together."
         print_note(told, quiet=quiet)

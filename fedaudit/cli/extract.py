@@ -18,6 +18,7 @@ from fedaudit.cli.options import (
     Engine,
     Json,
     Key,
+    Model,
     Out,
     Quiet,
     Resume,
@@ -99,6 +100,7 @@ def extract(
         ),
     ] = None,
     target: Target = None,
+    model: Model = None,
     adapter: Adapter = None,
     round_: Round = None,
     client: Client = None,
@@ -123,17 +125,21 @@ def extract(
     With --matrix every client of a federation is the attacker once, and all others its victims.
 
     Options of an attack or of the detector are set as --set NAME.OPTION=VALUE, for example
-    contextual.samples=30 or presidio.ner=spacy:en_core_web_sm.
+    contextual.samples=30 or presidio.ner=spacy:en_core_web_sm; those of a server as
+    --set endpoint.OPTION=VALUE.
     """
     from fedaudit.extraction import estimator_choice as estimators
 
     chosen = tuple(attack or ["contextual"])
+    set_, endpoint = attacking.split_endpoint(set_)
     options = attacking.options(set_, (*chosen, detector))
     options = estimators.estimator_options(estimator, chosen, options)
     asked: dict[str, Any] = {
         "attacks": chosen,
         "options": options,
         "target": target,
+        "model": model,
+        "endpoint": endpoint,
         "adapter": adapter,
         "round": round_,
         "client": client,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedaudit.cli.options import Device, Quiet
+from fedaudit.cli.options import Device, Quiet, refuse_nan
 
 if TYPE_CHECKING:
     from fedaudit.api.defense import KeyChange
@@ -59,7 +59,10 @@ def ask(
         int, typer.Option("--new-tokens", help="How long the answer may be.", min=1)
     ] = 60,
     temperature: Annotated[
-        float, typer.Option("--temperature", help="0 gives the likeliest words.", min=0)
+        float,
+        typer.Option(
+            "--temperature", help="0 gives the likeliest words.", min=0, callback=refuse_nan
+        ),
     ] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="The seed of a drawn answer.")] = 0,
     device: Device = "auto",

@@ -15,6 +15,7 @@ from fedaudit.cli.options import (
     Engine,
     Json,
     Key,
+    Model,
     Out,
     Quiet,
     Resume,
@@ -39,6 +40,7 @@ def infer(
         ),
     ] = None,
     target: Target = None,
+    model: Model = None,
     adapter: Adapter = None,
     round_: Round = None,
     client: Client = None,
@@ -69,6 +71,7 @@ def infer(
     """
     from fedaudit.audit.request import InferenceRequest
 
+    set_, endpoint = attacking.split_endpoint(set_)
     options = attacking.options(set_, ("ranking", detector))
     if candidates:
         options["ranking"] = {**options.get("ranking", {}), "candidates": candidates}
@@ -76,6 +79,8 @@ def infer(
         data=data,
         options=options,
         target=target,
+        model=model,
+        endpoint=endpoint,
         adapter=adapter,
         round=round_,
         client=client,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
-from fedaudit.cli.audit_runner import run_audit
+from fedaudit.cli.audit_runner import run_audit, split_endpoint
 from fedaudit.cli.options import (
     Adapter,
     BatchSize,
@@ -16,6 +16,7 @@ from fedaudit.cli.options import (
     Dtype,
     Engine,
     Json,
+    Model,
     Out,
     Quiet,
     Resume,
@@ -92,6 +93,7 @@ def memorize(
         str, typer.Option("--paraphraser", help="What scores paraphrases; off without it.")
     ] = "",
     target: Target = None,
+    model: Model = None,
     adapter: Adapter = None,
     round_: Round = None,
     set_: Set = None,
@@ -117,6 +119,7 @@ def memorize(
     Word for word, or in idea. Options of the scorer of paraphrases and of the detector, which then
     finds entities, are set as --set NAME.OPTION=VALUE, for example sequence_pair.model=FOLDER.
     """
+    set_, endpoint = split_endpoint(set_)
     options = _options(set_, (detector, paraphraser))
     protocol = {
         "sample": sample,
@@ -137,6 +140,8 @@ def memorize(
     asked: dict[str, Any] = {
         "options": options,
         "shorter": prefix_length is None,
+        "model": model,
+        "endpoint": endpoint,
         "adapter": adapter,
         "round": round_,
         "detector": detector,
@@ -183,6 +188,7 @@ def _request(
     from fedaudit.audit.memorization.options import Protocol
     from fedaudit.audit.memorization.request import MemorizationRequest
     from fedaudit.config.options import build
+    from fedaudit.engine.remote.options import is_url
 
     made = build(Protocol, protocol, "memorize")
     if clients:
@@ -191,6 +197,10 @@ def _request(
         )
     if len(places) > 1:
         raise UsageError(f"What is {places[1]}? Name the clients' files with --clients FILE FILE.")
+    if is_url(target):
+        raise UsageError(
+            "A server keeps nobody's documents: name the clients' files with --clients FILE FILE."
+        )
     named = places[0] if places else Path(target) if target else None
     if named is not None and not named.exists():
         raise InputError(

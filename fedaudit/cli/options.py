@@ -1,9 +1,18 @@
 """Options that several commands share."""
 
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+
+def refuse_nan(value: float | None) -> float | None:
+    """Return the number that an option has; NaN, which every range lets pass, is refused."""
+    if value is not None and isnan(value):
+        raise typer.BadParameter("nan is no number.")
+    return value
+
 
 Set = Annotated[
     list[str] | None,
@@ -25,7 +34,12 @@ Engine = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
-Scale = Annotated[str, typer.Option("--scale", help="nano (minutes on two cores) or paper.")]
+Scale = Annotated[
+    str,
+    typer.Option(
+        "--scale", help="nano (minutes on two cores), small (a real model, SmolLM2-135M) or paper."
+    ),
+]
 
 Canaries = Annotated[Path, typer.Argument(metavar="CANARIES", help="The secret file of canaries.")]
 Coins = Annotated[
@@ -44,7 +58,14 @@ Commitments = Annotated[
 
 Target = Annotated[
     str | None,
-    typer.Option("--target", help="A federation's folder, a model folder or a hub id."),
+    typer.Option(
+        "--target",
+        help="A federation's folder, a model folder, a hub id, or a server's address (http://...).",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="The name by which the server has the model."),
 ]
 Adapter = Annotated[
     str | None, typer.Option("--adapter", help="A LoRA adapter's folder, on the target.")
@@ -93,6 +114,7 @@ Recheck = Annotated[
         help="Ask again so much of every shard, 1 question at least; 0 believes all.",
         min=0,
         max=100,
+        callback=refuse_nan,
     ),
 ]
 

@@ -13,7 +13,7 @@ def profiles(
 ) -> int:
     """List the profiles, or show one.
 
-    Of one: its paper, settings, study and claims.
+    Of one: its paper, settings, study, claims, and what becomes of its tables and figures.
     """
     from dataclasses import fields, is_dataclass
     from typing import Any
@@ -42,6 +42,7 @@ def profiles(
     for title, rows in (
         ("study", [f"{v.name}: {', '.join(v.attacks)}" for v in chosen.study]),
         ("claims", [f"{c.id}: {c.statement} ({c.source})" for c in chosen.claims]),
+        ("coverage", [f"{c.source}: {c.state}" for c in chosen.coverage]),
     ):
         print(f"\n{title}" if rows else "", *(f"  {row}" for row in rows), sep="\n")
     return 0

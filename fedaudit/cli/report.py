@@ -1,16 +1,31 @@
 """fedaudit report: a finished report in another form, checked, or signed."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedaudit.report.checklist.validity import ReportOwner
+    from fedaudit.report.query import Row
+
+OWNED = ("annex", "cyclonedx")
+"""Forms that say who owns a report, and until when it is relied on."""
+
 
 def report(
-    source: Annotated[Path, typer.Argument(help="A folder with a report.json, or the file.")],
+    source: Annotated[
+        Path,
+        typer.Argument(help="A folder with a report.json, or the file; or a folder of many runs."),
+    ],
     format_: Annotated[
         str | None,
-        typer.Option("--format", help="terminal, html, json, markdown, sarif, junit or csv."),
+        typer.Option(
+            "--format",
+            help="terminal, html, json, markdown, annex, cyclonedx, sarif, junit or csv.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The file to write; html: beside the report.")
@@ -34,15 +49,32 @@ def report(
         Path | None,
         typer.Option("--root", help="Where the names of files in the report begin."),
     ] = None,
+    owner: Annotated[
+        str, typer.Option("--owner", help="With annex or cyclonedx: who owns the document.")
+    ] = "",
+    expires: Annotated[
+        str,
+        typer.Option(
+            "--expires", metavar="DATE", help="With annex or cyclonedx: until when it counts."
+        ),
+    ] = "",
 ) -> int:
-    """Show a report, write it in another form, check it, or sign it."""
+    """Show a report, write it in another form, check it, or sign it.
+
+    Of a folder of many runs it shows a line each, and writes index.html with trends over rounds.
+    """
     from fedaudit.api.errors import UsageError
+    from fedaudit.cli.audit.run_index import is_folder_of_runs, print_index
 
     path = source / "report.json" if source.is_dir() else source
     if ((public_key or root) and not (verify or attest)) or (public_key and not verify):
         raise UsageError("--public-key goes with --verify, --root with --verify or --attest.")
+    if (owner or expires) and format_ not in OWNED:
+        raise UsageError("--owner and --expires go with --format annex or cyclonedx.")
+    if is_folder_of_runs(source) and not (verify or attest):
+        return print_index(source, format_, out)
     if not (verify or attest):
-        return _shown(path, format_ or "terminal", out)
+        return _shown(path, format_ or "terminal", out, owner, expires)
     if format_ or out or (verify and attest):
         raise UsageError("Of --verify, --attest and --format or --out only one can be done.")
     from fedaudit.cli import evidence
@@ -52,23 +84,25 @@ def report(
     return evidence.print_verification(path, public_key, root)
 
 
-def _shown(path: Path, format_: str, out: Path | None) -> int:
+def _shown(path: Path, format_: str, out: Path | None, owner: str, expires: str) -> int:
     from fedaudit.api.errors import unknown_name_error
     from fedaudit.cli.console import print_note, print_report
     from fedaudit.report import document
-    from fedaudit.report.renderers import csv_table, html, junit, markdown, sarif
+    from fedaudit.report.checklist.validity import ownership
     from fedaudit.report.verdict import recheck
     from fedaudit.system.files import atomic_text
 
-    forms = {"html": html.render, "json": document.dumps, "markdown": markdown.render}
-    forms |= {"sarif": sarif.render, "junit": junit.render, "csv": csv_table.render}
-    if format_ not in {"terminal", *forms}:
-        raise unknown_name_error("report format", format_, {"terminal", *forms})
+    forms = _forms()
+    if format_ not in {"terminal", *forms, *OWNED}:
+        raise unknown_name_error("report format", format_, {"terminal", *forms, *OWNED})
     found = document.read(path)
     if format_ == "terminal":
         print_report(found)
         return 0
-    text = forms[format_](found)
+    if format_ in OWNED:
+        text = _owned_forms()[format_](found, ownership(found, owner, expires))
+    else:
+        text = forms[format_](found)
     if told := recheck.recheck(found).told:
         print_note(told)
     if format_ == "html" and out is None:
@@ -81,6 +115,20 @@ def _shown(path: Path, format_: str, out: Path | None) -> int:
     return 0
 
 
+def _forms() -> dict[str, "Callable[[Row], str]"]:
+    from fedaudit.report import document
+    from fedaudit.report.renderers import csv_table, html, junit, markdown, sarif
+
+    forms = {"html": html.render, "json": document.dumps, "markdown": markdown.render}
+    return forms | {"sarif": sarif.render, "junit": junit.render, "csv": csv_table.render}
+
+
+def _owned_forms() -> dict[str, "Callable[[Row, ReportOwner], str]"]:
+    from fedaudit.report.renderers import annex, cyclonedx
+
+    return {"annex": annex.render, "cyclonedx": cyclonedx.render}
+
+
 def _print(text: str, format_: str) -> None:
     """Print a report; what the terminal's encoding does not have is spelt as the format does."""
     import json
@@ -88,7 +136,7 @@ def _print(text: str, format_: str) -> None:
     import sys
 
     encoding = sys.stdout.encoding or "utf-8"
-    if format_ in ("json", "sarif"):
+    if format_ in ("json", "sarif", "cyclonedx"):
         try:
             text.encode(encoding)
         except UnicodeEncodeError:

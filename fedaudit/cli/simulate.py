@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedaudit.cli.options import Device, Dtype, Engine, Json, Out, Quiet, Scale, Seed, Set
+from fedaudit.cli.options import Device, Dtype, Json, Out, Quiet, Scale, Seed, Set
 
 if TYPE_CHECKING:
     from fedaudit.simulation.config import Simulation
@@ -22,7 +22,14 @@ def simulate(
     json: Json = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
-    engine: Engine = "local",
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            metavar="local|ray[:N]|flower[:N]",
+            help="Train here, on a Ray cluster, or in Flower's simulation.",
+        ),
+    ] = "local",
     without: Annotated[
         list[str] | None,
         typer.Option(

@@ -2,13 +2,14 @@
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.api.errors import InputError, UsageError, unknown_name_error
+from fedaudit.config.coverage import CoverageEntry, PaperCoverage
 from fedaudit.config.options import build, merge_tables
 from fedaudit.config.profile_tables import expand_figures, expand_study
 from fedaudit.system.files import read_regular
@@ -91,16 +92,23 @@ class Statement:
     right: Select | float = 0.0
     factor: float = 1.0
     margin: float = 0.0
-    apart: bool = False
-    """Whether it stays open where the intervals of both values overlap: the order may be chance."""
+    apart: bool | None = None
+    """Whether it stays open where the intervals of both values overlap: the order may be chance.
+    Two measured values are held apart unless this is false; against a number, where this is true, a
+    value whose interval holds the number leaves it open."""
     something: bool = False
     """Whether it stays open where both sides are 0: that nothing was found on either says nothing
     about which has more."""
 
     def __post_init__(self) -> None:
-        values = [isinstance(s, Select) and s.number == "value" for s in (self.left, self.right)]
-        if self.apart and not all(values):
-            raise ValueError(f"claim {self.id}: apart needs two measured values.")
+        ends = [s for s in (self.left, self.right) if isinstance(s, Select) and s.number != "value"]
+        if self.apart and ends:
+            raise ValueError(f"claim {self.id}: apart needs values, not ends of intervals.")
+
+    @property
+    def open_where_they_overlap(self) -> bool:
+        """Whether overlapping intervals leave it open: two values' do, unless it says not."""
+        return isinstance(self.right, Select) if self.apart is None else self.apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +132,14 @@ class Profile:
     title: str = ""
     paper: str = ""
     scale: Mapping[str, Any]
+    like: Mapping[str, str] = field(default_factory=dict)
+    """Of a scale another one, whose settings hold at it wherever it has none of its own, and whose
+    variants run at it."""
     study: tuple[Variant, ...] = ()
     claims: tuple[Statement, ...] = ()
     figures: tuple[Published, ...] = ()
+    coverage: tuple[CoverageEntry, ...] = ()
+    """Every table and figure of the paper, and what becomes of it, where somebody listed them."""
     tuned_seeds: tuple[int, ...] = ()
     """Settings were chosen by what came out with them: no claim is judged on them."""
 
@@ -134,6 +147,11 @@ class Profile:
         for scale, table in self.scale.items():
             if not isinstance(table, Mapping):
                 raise ValueError(f"scale.{scale} must be a table, [scale.{scale}].")
+        for name in {*self.like, *self.like.values()} - self.scale.keys():
+            raise unknown_name_error("scale in like", name, self.scale)
+        for scale, other in self.like.items():
+            if other in self.like:
+                raise ValueError(f"like.{scale}: {other} is itself like another scale.")
         for name, count in Counter(one.name for one in self.study).items():
             if count > 1:
                 raise ValueError(f"two variants of the study are named {name!r}.")
@@ -142,13 +160,38 @@ class Profile:
             for side in (claim.left, claim.right):
                 if isinstance(side, Select) and side.variant not in variants:
                     raise unknown_name_error(f"variant in claim {claim.id}", side.variant, variants)
+        self.covered()
+
+    def covered(self) -> PaperCoverage:
+        """Return the list of the paper's tables and figures with what is here about each."""
+        claims = {claim.id: claim.source for claim in self.claims}
+        return PaperCoverage(self.coverage, claims, [figure.source for figure in self.figures])
 
     def settings(self, scale: str) -> Mapping[str, Any]:
         """Return the simulation's settings at `scale`."""
         if scale not in self.scale:
             raise unknown_name_error(f"scale of profile {self.name}", scale, self.scale)
-        table: Mapping[str, Any] = self.scale[scale]
-        return table
+        return _nearest_first(self.scale, self.scales(scale))
+
+    def variant_settings(self, variant: Variant, scale: str) -> Mapping[str, Any]:
+        """Return what a variant sets over the settings at `scale`."""
+        return merge_tables(variant.simulate, _nearest_first(variant.scale, self.scales(scale)))
+
+    def runs_at(self, variant: Variant, scale: str) -> bool:
+        """Tell whether a variant is run at `scale`."""
+        return variant.only in ("", *self.scales(scale))
+
+    def scales(self, scale: str) -> tuple[str, ...]:
+        """Return a scale, and behind it the one that it is like, if it is like any."""
+        return (scale, self.like[scale]) if scale in self.like else (scale,)
+
+
+def _nearest_first(tables: Mapping[str, Any], scales: Sequence[str]) -> Mapping[str, Any]:
+    """Return the settings of all `scales` together: where several have one, the first's."""
+    merged: Mapping[str, Any] = {}
+    for scale in reversed(scales):
+        merged = merge_tables(merged, tables.get(scale, {}))
+    return merged
 
 
 def shipped_profiles() -> list[str]:
@@ -180,7 +223,7 @@ def load(name: str) -> Profile:
 
 def parse(table: Mapping[str, Any]) -> Profile:
     """Return the profile that a TOML table spells, its matrices and tables of figures expanded."""
-    lists = {"study": Variant, "claims": Statement, "figures": Published}
+    lists = {"study": Variant, "claims": Statement, "figures": Published, "coverage": CoverageEntry}
     expand = {"study": expand_study, "figures": expand_figures}
     parts: dict[str, Any] = {}
     for key, cls in lists.items():

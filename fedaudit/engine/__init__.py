@@ -9,6 +9,8 @@ The only package that imports torch with its modules.
   adapters.
 * `lora/`: LoRA adapters: as tensors, attached, merged, several at once, composed into one.
 * `parallel/`: Engines in several processes, on this machine or on a Ray cluster.
+* `remote/`: A model behind an OpenAI-compatible server: asked over HTTP, believed only as far as it
+  shows.
 * `scoring/`: Log-likelihoods of texts.
 * `training/`: Fine-tuning of adapters, and gradients of losses.
 * `batching`: Which rows go through the model together; no torch needed.

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
+from fedaudit.api.abilities import why_lacking
 from fedaudit.api.plugin import AttackContext
 from fedaudit.api.records import Target
 from fedaudit.extraction.controls import is_han
@@ -28,9 +29,9 @@ def log_likelihoods(
     """Return ln p of each string (string -> label) under the base, the mean over a few prompts.
 
     The prompts are the first of the plan behind which the attacker has PII of the label, or else
-    the first of all. Without a base there is nothing to return.
+    the first of all. Without a base, or an engine that scores, there is nothing to return.
     """
-    if case.base is None or not strings:
+    if case.base is None or not strings or why_lacking(case.engine, {"score"}):
         return {}
     by_label: dict[str, list[str]] = defaultdict(list)
     for string, label in sorted(strings.items()):
@@ -58,7 +59,7 @@ def chance_of_base(
     at most, spread over the plan, and as if the others were like them. A string is scored as it is
     tokenised by itself: other ways to spell it are rare.
     """
-    if case.base is None or not strings:
+    if case.base is None or not strings or why_lacking(case.engine, {"score"}):
         return {}
     questions = _spread(plan.questions(), prompts)
     each = _scored(case, case.base, [one.prompt for one in questions], strings)

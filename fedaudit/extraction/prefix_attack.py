@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from fedaudit.api.abilities import Ability, decoding_abilities
 from fedaudit.api.errors import InputError, unknown_name_error
 from fedaudit.api.plugin import Attack, AttackContext, Result
 from fedaudit.api.records import Document, SamplingParams, Target
@@ -81,6 +82,14 @@ class PrefixAttack(Attack):
     def sampling_params(self) -> SamplingParams:
         """How a continuation is drawn."""
         return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """What is asked of an engine: draws or exact probabilities, and weights to tune."""
+        asked: set[Ability] = {"weights"} if self.tunes else set()
+        if self.estimator == "exact":
+            return frozenset({*asked, "exact"})
+        return decoding_abilities(self.sampling_params) | asked
 
     @property
     def query_params(self) -> QueryParams:

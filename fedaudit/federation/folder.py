@@ -1,8 +1,9 @@
 """A federation's folder, checked on reading before anything heavy is imported."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.templates import PromptTemplate
@@ -125,7 +126,34 @@ def unchecked_caveats(federation: Federation | None) -> list[str]:
         notes = found.imported.get("notes")
         limits.append(f"Imported from the layout {found.imported.get('layout')}, as it was left.")
         limits += [str(one) for one in notes] if isinstance(notes, list) else []
-    return limits
+    return [*limits, *recording_caveats(found)]
+
+
+def recording_caveats(found: Manifest) -> list[str]:
+    """Return in sentences what a recorded run says of itself; nobody has checked it."""
+    told = found.recorded
+    if told is None:
+        return []
+    notes, noise = told.get("notes"), told.get("privacy")
+    limits = [
+        f"Recorded from {told.get('framework')} {told.get('version')}, strategy "
+        f"{told.get('strategy')}; clients' names and numbers of examples are what they said."
+    ]
+    if isinstance(noise, dict):
+        limits.append(_noise_caveat(noise))
+    return limits + ([str(one) for one in notes] if isinstance(notes, list) else [])
+
+
+def _noise_caveat(noise: Mapping[str, Any]) -> str:
+    """Return what a strategy said of its differential privacy."""
+    sigma, norm = noise.get("noise_multiplier"), noise.get("clipping_norm")
+    text = f"{noise.get('mechanism')}: noise multiplier {sigma}, clipping norm {norm}"
+    if (epsilon := noise.get("epsilon")) is None:
+        return f"{text}; nothing counted its epsilon."
+    return (
+        f"{text}; it claims epsilon {epsilon} at delta {noise.get('delta')} after "
+        f"{noise.get('releases')} releases, of whole clients and of the global adapter only."
+    )
 
 
 def latest(below: Path) -> Path | None:

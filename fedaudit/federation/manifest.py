@@ -82,6 +82,9 @@ class Manifest:
     imported: Mapping[str, Any] | None = None
     """Where it came from, if another framework ran it: `layout`, `files`, `notes`. Only such a
     federation may lack rounds."""
+    recorded: Mapping[str, Any] | None = None
+    """What recorded it while it ran elsewhere: `framework`, `version`, `strategy`, `privacy` (what
+    a wrapper of differential privacy says of itself), `notes`."""
     counterfactual: Mapping[str, Any] | None = None
     """Of what federation this is the counterfactual, and which of its clients it is without."""
 
@@ -148,8 +151,9 @@ def _of(cls: type, table: Any) -> Any:
 def write(manifest: Manifest, folder: Path) -> None:
     """Write federation.json into `folder`, whole or not at all."""
     table = asdict(manifest)
-    if manifest.counterfactual is None:
-        del table["counterfactual"]
+    for key in ("counterfactual", "recorded"):
+        if table[key] is None:
+            del table[key]
     text = json.dumps(table, indent=2, ensure_ascii=False, allow_nan=False)
     atomic_text(folder / NAME, text + "\n")
 

@@ -10,4 +10,6 @@
 * `shards`: What an audit asks and keeps: all of its questions or one shard's, and its journals.
 * `spot_checks`: Asking again a random sample of what shards say, because somebody else may have
   made them.
+* `unfinished_piece`: Answers to a piece of questions that was not asked to its end: kept beside the
+  whole pieces.
 """

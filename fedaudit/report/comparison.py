@@ -18,10 +18,12 @@ JUDGED = frozenset(
     {
         *("coverage", "extraction_recall", "inference_accuracy", "mr_inter", "mr_intra"),
         *("tpr", "auc", "exposure", "maximal_exposure", "edit_distance", "rouge_l", "accuracy"),
-        *("loss", "perplexity", "stouffer_z"),
+        *("loss", "perplexity", "stouffer_z", "source_accuracy"),
     }
 )
 """Metrics that are compared: what came out, and what the model is good for."""
+TELLING = ("hmac", "client", "victim", "attacker", "mark", "document")
+"""Parts of a finding's evidence that tell it from others, and stay as they are in another run."""
 SWEPT = frozenset({"budget", "samples"})
 
 
@@ -77,7 +79,7 @@ def compare(first: Row, second: Row) -> ReportComparison:
     return ReportComparison(
         differences=differences,
         leaks=list(_leaks(first, second)),
-        notes=list(_notes(first, second)),
+        notes=list(comparison_notes(first, second)),
     )
 
 
@@ -96,15 +98,35 @@ def mcnemar_two_sided(appeared: int, went: int) -> float:
     return min(1.0, 2 * mcnemar(max(appeared, went), min(appeared, went)))
 
 
+def telling_evidence(finding: Row) -> list[str]:
+    """Return what tells a finding from others of its kind, in this run and in another one."""
+    evidence = finding["evidence"]
+    told = [f"{name}={evidence[name]}" for name in TELLING if name in evidence]
+    return told or [str(finding["id"])]
+
+
+def row_key(row: Row) -> tuple[str, str, str, str]:
+    """Return all that says what a number is of: in two reports it is the same for one question."""
+    scope = sorted((name, str(value)) for name, value in row["scope"].items())
+    return row["kind"], row["plugin"], row["metric"], str(scope)
+
+
+def estimate_of(row: Row) -> Estimate | None:
+    """Return a number with its interval; None for one without."""
+    if row["value"] is None or row["low"] is None or row["high"] is None:
+        return None
+    return Estimate(row["value"], row["low"], row["high"])
+
+
 def _differences(first: Row, second: Row) -> Iterator[RowDifference]:
-    known = {_key(row): row for row in first["measurements"]}
+    known = {row_key(row): row for row in first["measurements"]}
     for row in second["measurements"]:
-        before = known.get(_key(row))
+        before = known.get(row_key(row))
         if before is None or row["metric"] not in JUDGED or row["scope"].keys() >= SWEPT:
             continue
         if before["value"] is None or row["value"] is None:
             continue
-        one, other = _estimate(before), _estimate(row)
+        one, other = estimate_of(before), estimate_of(row)
         yield RowDifference(
             plugin=row["plugin"],
             metric=row["metric"],
@@ -113,17 +135,6 @@ def _differences(first: Row, second: Row) -> Iterator[RowDifference]:
             second=row["value"],
             difference=subtract(one, other) if one and other else None,
         )
-
-
-def _key(row: Row) -> tuple[str, str, str, str]:
-    scope = sorted((name, str(value)) for name, value in row["scope"].items())
-    return row["kind"], row["plugin"], row["metric"], str(scope)
-
-
-def _estimate(row: Row) -> Estimate | None:
-    if row["low"] is None or row["high"] is None:
-        return None
-    return Estimate(row["value"], row["low"], row["high"])
 
 
 def _leaks(first: Row, second: Row) -> Iterator[LeakChange]:
@@ -150,7 +161,7 @@ def _masks(report: Row) -> dict[tuple[str, str], set[str]]:
     return found
 
 
-def _notes(first: Row, second: Row) -> Iterator[str]:
+def comparison_notes(first: Row, second: Row) -> Iterator[str]:
     """Yield what makes the comparison less than it seems."""
     files = [{file["sha256"] for file in report["data"]} for report in (first, second)]
     if files[0] != files[1]:

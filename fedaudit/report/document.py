@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Claim, Finding, Measurement
+from fedaudit.report.data_frame import data_frame, flat_rows
 from fedaudit.report.pii_categories import by_category, category_of
 from fedaudit.report.redaction import is_hidden, make_visible
 from fedaudit.report.verdict.criteria import Policy
@@ -22,6 +23,9 @@ from fedaudit.report.verdict.policy import RULE
 from fedaudit.report.verdict.policy import verdict as judge
 from fedaudit.report.verdict.recheck import judged_rows
 from fedaudit.system.files import atomic_text, read_regular
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA_VERSION = "1.0"
 OPTIONAL = ("context", "coverage")
@@ -70,6 +74,14 @@ class Report:
         # What is judged is what will be read, so that whoever reads it can judge it again.
         said = self.verdict or {"rule": RULE, **self._judged(document)}
         return {"schema_version": SCHEMA_VERSION, **document, "verdict": to_plain(said, "verdict")}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the measurements as flat dicts, a scope's parts as `scope.NAME`."""
+        return flat_rows(self.to_json())
+
+    def frame(self) -> "pd.DataFrame":
+        """Return the measurements as a pandas data frame; UsageError where there is no pandas."""
+        return data_frame(self.to_json())
 
     def _judged(self, document: Mapping[str, Any]) -> dict[str, Any]:
         rows = judged_rows(document)

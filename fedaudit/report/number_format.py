@@ -8,7 +8,7 @@ RATES = {
     "routing_accuracy", "tpr", "fpr", "overlap", "unseen", "extractable", "precision",
     "mr_pair", "mr_intra", "mr_inter", "mr_total", "repetitive", "too_short",
     "judge_win", "judge_tie", "judge_lose", "judge_win_tie", "judge_malformed",
-    "dropped", "maximal_exposure",
+    "dropped", "maximal_exposure", "source_accuracy",
 }  # fmt: skip
 """Metrics that are shares of n, shown in per cent."""
 

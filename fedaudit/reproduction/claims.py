@@ -17,6 +17,7 @@ _COMPARE = {
 }
 
 OVERLAP = "the intervals overlap"
+WITHIN = "the interval holds that number"
 NOTHING = "both are 0, which says nothing about their order"
 
 
@@ -28,6 +29,8 @@ class _Side:
     interval: tuple[float, float] | None = None
     """Of a value that has one; a claim about an end of an interval has no other."""
     why: str = ""
+    exact: bool = False
+    """Whether it is a number of the profile, and not measured."""
 
     def scaled(self, factor: float, margin: float) -> "_Side":
         """Return factor * side + margin."""
@@ -38,15 +41,12 @@ class _Side:
         return _Side(factor * self.number + margin, interval)
 
 
-def check_claims(profile: Profile, measured: Measured, *, apart: bool = False) -> list[Claim]:
+def check_claims(profile: Profile, measured: Measured) -> list[Claim]:
     """Return every claim of the profile; one whose variant did not run does not hold or fail.
 
-    With `apart` every claim stays open where the intervals of its sides overlap.
+    Nor does one of two measured values with intervals that overlap, unless it says `apart = false`.
     """
-    return [
-        _claim(replace(statement, apart=apart or statement.apart), measured)
-        for statement in profile.claims
-    ]
+    return [_claim(statement, measured) for statement in profile.claims]
 
 
 def _claim(statement: Statement, measured: Measured) -> Claim:
@@ -71,9 +71,12 @@ def _outcome(statement: Statement, left: _Side, right: _Side) -> tuple[bool | No
     if statement.something and left.number == right.number == 0:
         return None, f"{detail}; {NOTHING}"
     holds = _COMPARE[statement.compare](left.number, bound.number)
+    if statement.open_where_they_overlap and bound.interval is None and right.exact:
+        bound = replace(bound, interval=(bound.number, bound.number))
     if not _overlap(left, bound):
         return holds, detail
-    return None if statement.apart else holds, f"{detail}; {OVERLAP}"
+    why = WITHIN if right.exact else OVERLAP
+    return None if statement.open_where_they_overlap else holds, f"{detail}; {why}"
 
 
 def _overlap(left: _Side, right: _Side) -> bool:
@@ -85,7 +88,7 @@ def _overlap(left: _Side, right: _Side) -> bool:
 def _side(side: Select | float, measured: Measured) -> _Side:
     """Return the number that one side of a claim means, and its interval if it is a value."""
     if not isinstance(side, Select):
-        return _Side(float(side))
+        return _Side(float(side), exact=True)
     row = find_row(measured.get(side.variant, ()), side.metric, side.scope, side.plugin)
     number: float | None = None if row is None else getattr(row, side.number)
     if row is None or number is None:

@@ -47,7 +47,7 @@ def study_variants(
 
     Without `own_seeds` those are left out that are another one with a seed of its own.
     """
-    fitting = [variant for variant in profile.study if variant.only in ("", scale)]
+    fitting = [variant for variant in profile.study if profile.runs_at(variant, scale)]
     chosen = [variant for variant in fitting if variant.quick or not quick]
     if not own_seeds:
         chosen = [variant for variant in chosen if "seed" not in variant.simulate]
@@ -58,7 +58,7 @@ def study_variants(
 
 def variant_config(profile: Profile, scale: str, variant: Variant, settings: Any) -> Simulation:
     """Return the federation of a variant: scale, then variant, then the user's settings."""
-    own = merge_tables(variant.simulate, variant.scale.get(scale, {}))
+    own = profile.variant_settings(variant, scale)
     table = merge_tables(merge_tables(profile.settings(scale), own), settings)
     return build(Simulation, table, f"variant {variant.name}")
 
@@ -196,7 +196,7 @@ def _result(
             seed: {claim.id: claim for claim in check_claims(profile, own)}
             for seed, own in by_seed.items()
         }
-        claims = said_by_seed(check_claims(profile, measured, apart=True), alone)
+        claims = said_by_seed(check_claims(profile, measured), alone)
         limits.append(describe_seeds(list(by_seed), profile.tuned_seeds))
     return StudyResult(
         measurements=tuple(row for rows in measured.values() for row in rows),

@@ -205,7 +205,8 @@ class Simulation:
     workers: int = 0
     """Clients trained at once on CPU; 0 is one a core. No part of the result."""
     engine: str = "local"
-    """Where they train: here, or on a cluster ("ray"). No part of the result."""
+    """Where they train: here, on a cluster ("ray") or in Flower's simulation ("flower").
+    No part of the result."""
 
     def __post_init__(self) -> None:
         if self.clients < 1 or self.rounds < 1:

@@ -267,11 +267,15 @@ def train_jobs(
 def workers(config: Simulation) -> Iterator[Executor | None]:
     """Give the pool that clients train in: processes on CPU, none (this process) on a GPU.
 
-    On a Ray cluster it is processes there.
+    On a Ray cluster, or in Flower's simulation, it is processes there.
     """
     from fedaudit.engine.device import device_for
-    from fedaudit.engine.parallel import ray_cluster
+    from fedaudit.engine.parallel import flower_pool, ray_cluster
 
+    if flower_pool.requested_clients(config.engine) is not None:
+        with flower_pool.training_pool(config.engine, config.clients + 1) as pool:
+            yield pool
+        return
     if ray_cluster.requested_engines(config.engine) is not None:
         with ray_cluster.training_pool(config.engine, config.device) as pool:
             yield pool

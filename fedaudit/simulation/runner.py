@@ -15,7 +15,7 @@ from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.secure_aggregation import SecureAggregation
 from fedaudit.config import registry
 from fedaudit.data import corpus
-from fedaudit.engine.parallel import ray_cluster
+from fedaudit.engine.parallel import flower_pool, ray_cluster
 from fedaudit.federation import manifest
 from fedaudit.federation.folder import open_federation
 from fedaudit.federation.manifest import Manifest
@@ -154,7 +154,10 @@ def prepare(config: Simulation, out: Path) -> Run:
     form = config.prompt_template
     if ray_cluster.requested_processes(config.engine):
         raise UsageError("How many clients train at once on this machine, `workers` says.")
-    ray_cluster.check(config.engine, config.device)
+    if flower_pool.requested_clients(config.engine) is None:
+        ray_cluster.check(config.engine, config.device)
+    else:
+        flower_pool.check(config.device)
     llm_judge.check(config)
     name, options = config.aggregator()
     aggregator = registry.create("aggregation", name, options)

@@ -1,6 +1,8 @@
 """Files, locks, processes and sandboxes.
 
 * `files`: Files that are whole or absent, and their fingerprints.
+* `http_client`: JSON over HTTP to servers that may be slow, busy or hostile: asked again, bounded,
+  in one line.
 * `landlock`: Landlock, the Linux kernel's way for a process to give up rights, for itself and for
   good.
 * `locks`: Locks: one process at a time works in a folder.

@@ -20,6 +20,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
     from .prefix.frequency import Frequency
     from .prefix.superset import Superset
     from .ranking.attack import Ranking
+    from .source.attack import Source
     from .untargeted.attack import Untargeted
 
     return [
@@ -30,6 +31,7 @@ def fedaudit_attacks() -> "list[type[Attack]]":
         Laft,
         Membership,
         Ranking,
+        Source,
         Superset,
         Untargeted,
         Verbatim,

@@ -21,6 +21,7 @@ from fedaudit.api import (
     Document,
     InputError,
     Target,
+    text_start,
 )
 
 from . import minority, plaintext
@@ -135,7 +136,7 @@ class FLForensics(Attributor):
         return [self._tokens(trial, documents) for documents in sets]
 
     def _tokens(self, trial: AttributionContext, documents: Sequence[Document]) -> Texts:
-        begin = trial.engine.prompt_starts.get("bos", ())
+        begin = text_start(trial.engine)
         most = min(self.length, trial.engine.context_length)
         found = trial.engine.tokenize([document.text for document in documents])
         return [(*begin, *tokens.ids)[:most] for tokens in found]

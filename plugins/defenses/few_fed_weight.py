@@ -31,6 +31,7 @@ from fedaudit.api import (
     Target,
     TrainedClient,
     Update,
+    text_start,
 )
 from fedaudit.metrics.text_similarity import words
 
@@ -110,7 +111,7 @@ def pseudo_labelled(turn: TrainedClient, new_tokens: int) -> list[Document]:
     """
     own = usable_documents(turn.documents, 1)
     prompts = [turn.template.prompt(one.instruction, one.input) for one in own]
-    begin = turn.engine.prompt_starts.get("bos", ())
+    begin = text_start(turn.engine)
     ids = [(*begin, *tokens.ids) for tokens in turn.engine.tokenize(prompts)]
     room = turn.engine.context_length - new_tokens
     fit = list(dict.fromkeys(some for some in ids if len(some) <= room))

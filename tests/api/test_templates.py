@@ -1,5 +1,6 @@
 """Prompt templates: what is trained on, and where PII lands in it."""
 
+import jinja2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +28,25 @@ def test_the_built_in_templates_spell_what_their_papers_print():
     tail = "\n\n### Instruction:\nSum up.\n\n### Input:\nCase 7\n\n### Response:\n"
     assert alpaca.prompt("Sum up.", "Case 7").endswith("completes the request." + tail)
     assert "### Input" not in alpaca.prompt("Sum up.", "")
+
+
+SMOLLM2 = (  # as the model's files have it
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+    "<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+    "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"
+    "{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def test_smollm2_is_the_models_own_chat_template():
+    message = {"role": "user", "content": "Sum up. Case 7"}
+    whole = jinja2.Template(SMOLLM2).render(messages=[message], add_generation_prompt=True)
+    assert template("smollm2").prompt("Sum up.", "Case 7") == whole
+    bare = jinja2.Template(SMOLLM2).render(
+        messages=[{**message, "content": "Sum up."}], add_generation_prompt=True
+    )
+    assert template("smollm2").prompt("Sum up.", "") == bare
 
 
 @pytest.mark.parametrize("form", [*TEMPLATES.values(), INPUT_FIRST])

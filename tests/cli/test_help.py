@@ -93,8 +93,8 @@ def test_nothing_at_all_shows_the_help(run):
     ("arguments", "message"),
     [
         (["simulat"], "No such command 'simulat'. Did you mean 'simulate'"),
-        (["--nope"], "No such option: --nope"),
-        (["plugins", "--nope"], "No such option: --nope"),
+        (["--nope"], "No such option '--nope'"),
+        (["plugins", "--nope"], "No such option '--nope'"),
         (["extract"], "Missing option '--prefixes'"),
         (["simulate"], "Missing option '--profile'"),
         (["simulate", "--profile"], "--profile"),

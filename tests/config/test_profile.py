@@ -20,7 +20,7 @@ def simulations(chosen: Profile) -> dict[str, Simulation]:
         settings = chosen.settings(scale)
         made[scale] = build(Simulation, settings, scale)
         for variant in chosen.study:
-            table = merge_tables(settings, variant.simulate)
+            table = merge_tables(settings, chosen.variant_settings(variant, scale))
             made[f"{scale} {variant.name}"] = build(Simulation, table, variant.name)
     return made
 
@@ -36,7 +36,7 @@ def test_a_shipped_profile_is_named_as_its_file_and_says_what_it_is(name):
     assert chosen.name == name
     assert chosen.title
     assert chosen.paper
-    assert chosen.scale.keys() <= {"nano", "paper"}
+    assert list(chosen.scale) == ["nano", "small", "paper"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -150,6 +150,9 @@ def test_an_unknown_scale_names_the_nearest():
         ('name = "x"\n[scales]\n', "Did you mean 'scale'"),
         ('name = "x"\nscale = 5', "profile.scale takes"),
         ('name = "x"\n[scale]\nnano = 5', "scale.nano must be a table"),
+        ('name = "x"\nlike.smal = "nano"\n[scale.nano]', "No scale in like named 'smal'"),
+        ('name = "x"\nlike.nano = "nan"\n[scale.nano]', "Did you mean 'nano'"),
+        ('name = "x"\nlike = {a = "b", b = "a"}\n[scale.a]\n[scale.b]', "like another scale"),
         ('name = "x"\nstudy = 5\n[scale]', "study must be a list of tables"),
         ('name = "x"\nstudy = ["y"]\n[scale]', "study must be a table, not 'y'"),
         ('name = "x"\n[scale]\n[[study]]\n', "'name'"),
@@ -185,10 +188,74 @@ def test_settings_are_those_of_the_scale():
     assert chosen.settings("nano") == {"clients": 3}
 
 
-@pytest.mark.parametrize("name", profile.shipped_profiles())
-def test_quick_runs_every_variant_that_a_claim_needs(name):
+LIKE = {
+    "name": "x",
+    "scale": {
+        "nano": {"clients": 3, "training": {"rank": 4, "steps": 9}},
+        "small": {"base": "real", "training": {"rank": 16}},
+        "paper": {"clients": 50},
+    },
+    "like": {"small": "nano"},
+    "study": [
+        {"name": "plain", "only": "nano", "simulate": {"rounds": 2, "clients": 4}},
+        {"name": "far", "scale": {"nano": {"clients": 5, "rounds": 1}, "small": {"rounds": 7}}},
+        {"name": "large", "only": "paper"},
+    ],
+}
+
+
+def test_a_scale_takes_what_it_does_not_say_from_the_one_that_it_is_like():
+    chosen = parse(LIKE)
+    training = {"rank": 16, "steps": 9}
+    assert chosen.settings("small") == {"base": "real", "clients": 3, "training": training}
+    assert chosen.settings("nano") == LIKE["scale"]["nano"]
+    assert chosen.settings("paper") == {"clients": 50}
+
+
+def test_variants_run_at_a_scale_with_the_settings_of_the_one_that_it_is_like():
+    chosen = parse(LIKE)
+    plain, far, large = chosen.study
+    scales = ("nano", "small", "paper")
+    assert [chosen.runs_at(plain, scale) for scale in scales] == [True, True, False]
+    assert [chosen.runs_at(far, scale) for scale in scales] == [True, True, True]
+    assert [chosen.runs_at(large, scale) for scale in scales] == [False, False, True]
+    assert chosen.variant_settings(plain, "small") == {"rounds": 2, "clients": 4}
+    assert chosen.variant_settings(far, "small") == {"clients": 5, "rounds": 7}
+    assert chosen.variant_settings(far, "nano") == {"clients": 5, "rounds": 1}
+    assert chosen.variant_settings(far, "paper") == {}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_small_is_a_real_model_tuned_as_people_do(name):
     chosen = load(name)
-    ran = [variant for variant in chosen.study if variant.quick]
-    quick = {name for variant in ran for name in (variant.name, variant.pool) if name}
-    sides = [side for claim in chosen.claims for side in (claim.left, claim.right)]
-    assert {side.variant for side in sides if isinstance(side, Select)} <= quick
+    config = build(Simulation, chosen.settings("small"), "small")
+    training = config.training
+    assert config.dtype == "auto"  # bfloat16 on a GPU
+    assert (training.rank, len(training.targets), training.steps) == (16, 7, 0)
+    assert 2e-4 <= training.learning_rate <= 1e-3
+    made = simulations(chosen)
+    own = [made[f"small {one.name}"] for one in chosen.study if chosen.runs_at(one, "small")]
+    assert {one.base for one in (config, *own)} == {"HuggingFaceTB/SmolLM2-135M-Instruct"}
+    assert {one.data for one in (config, *own)} == {"nano"}
+
+
+@pytest.mark.parametrize("name", ["few_fed_pit", "memorization"])
+def test_instructions_are_in_the_models_own_turns(name):
+    assert load(name).settings("small")["template"] == "smollm2"
+
+
+def variants_of(claim):
+    return {side.variant for side in (claim.left, claim.right) if isinstance(side, Select)}
+
+
+@pytest.mark.parametrize("name", profile.shipped_profiles())
+def test_two_cores_run_what_claims_need_and_quick_what_most_of_them_do(name):
+    chosen = load(name)
+    small = [variant for variant in chosen.study if variant.only in ("", "nano")]
+    at_nano, quick = (
+        {name for variant in ran for name in (variant.name, variant.pool) if name}
+        for ran in (small, [variant for variant in small if variant.quick])
+    )
+    assert all(variants_of(claim) <= at_nano for claim in chosen.claims)
+    without_ablations = [claim for claim in chosen.claims if variants_of(claim) <= quick]
+    assert len(without_ablations) > len(chosen.claims) / 2

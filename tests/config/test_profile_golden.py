@@ -20,7 +20,7 @@ def digest(part):
 def listed(chosen):
     """Return a line for each part of a profile, in its order: a hash and its name."""
     lines = [f"profile {chosen.name}: {chosen.title}; {chosen.paper}"]
-    lines += [f"{digest(table)} scale {name}" for name, table in chosen.scale.items()]
+    lines += [f"{digest(chosen.settings(name))} scale {name}" for name in chosen.scale]
     lines += [f"{digest(asdict(one))} variant {one.name}" for one in chosen.study]
     lines += [f"{digest(asdict(one))} claim {one.id}" for one in chosen.claims]
     lines += [f"{digest(asdict(one))} figure {one.source}: {one.what}" for one in chosen.figures]

@@ -5,23 +5,23 @@ A target makes its files once; a case changes one of them, runs, and puts it bac
 
 import json
 import shutil
-import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from hashlib import blake2b
 from io import StringIO
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import attributed_report
+import auditor_files
 import example_report
+import foreign_files
 import gated_report
 import handmade
 import memorized_report
 import mutations
+from cases import OUT, Target, journals, lines, rows, structured, tensors, toml
 
 from fedaudit.api.engine import GenerationBatch
 from fedaudit.api.records import Finding, Measurement
@@ -52,135 +52,6 @@ from fedaudit.report import document
 from fedaudit.report.renderers import html, markdown, terminal
 from fedaudit.report.verdict.policy import verdict
 from fedaudit.simulation.runner import prepare
-
-Change = Callable[[bytes, Random], bytes]
-OUT = "out"
-"""The folder of a case in which its run may write; it is empty before each."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """Files of one kind."""
-
-    make: Callable[[Path], None]
-    """Writes valid files into a new folder."""
-    run: Callable[[Path], object]
-    """Reads them as the commands do."""
-    files: Mapping[str, Change]
-    """How each file is changed, by its name in that folder."""
-    share: int
-    """Of a hundred cases; fewer where one takes longer."""
-
-    def case(
-        self, folder: Path, rng: Random, read: Callable[[Path], object] | None = None
-    ) -> tuple[Callable[[], object], Callable[[], object]]:
-        """Change one file; return what runs the case, and what puts the file back."""
-        read = read or self.run
-        name = rng.choice(list(self.files))
-        path = folder / name
-        before = path.read_bytes()
-        shutil.rmtree(folder / OUT, ignore_errors=True)
-        (folder / OUT).mkdir()
-        path.write_bytes(self.files[name](before, rng))
-        return lambda: read(folder), lambda: path.write_bytes(before)
-
-
-def structured(content: bytes, rng: Random) -> bytes:
-    """Change what a JSON file says; one time in five its bytes."""
-    if rng.random() < 0.2:
-        return mutations.flipped(content, rng)
-    return mutations.as_json(mutations.changed(_loaded(content), rng)).encode()
-
-
-def rows(content: bytes, rng: Random) -> bytes:
-    """Change the rows of a report, some of which are left, mostly as the schema allows."""
-    report = dict(_loaded(content))
-    found = report["measurements"]
-    kept = [dict(row) for row in rng.sample(found, min(len(found), 20))]
-    report["measurements"] = kept
-    if rng.random() < 0.25:
-        return structured(json.dumps(report).encode(), rng)
-    for at in rng.sample(range(len(kept)), min(len(kept), 6)):
-        row = _odd(kept[at], rng, kept)
-        # One that no table would be made of says nothing of the tables.
-        kept[at] = row if rng.random() < 0.05 or not document.schema_violation(row) else kept[at]
-    for finding in report["findings"][:3] if rng.random() < 0.3 else ():
-        finding["evidence"] = mutations.changed(finding["evidence"], rng)
-    return mutations.as_json(report).encode()
-
-
-def _odd(row: dict[str, Any], rng: Random, others: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a row with a number or two of another size, or anything in its scope."""
-    row = dict(row)
-    for name in rng.sample(NUMBERS, rng.choice((0, 1, 1, 2))):
-        row[name] = rng.choice(COUNTS if name in ("n", "hits") else (None, *COUNTS, *SHARES))
-    if row["value"] is None:
-        row |= {"low": None, "high": None, "reason": row["reason"] or "not tried"}
-    if rng.random() < 0.5:
-        row["scope"] = mutations.changed(row["scope"], rng)
-    if rng.random() < 0.1:
-        other = rng.choice(others)
-        row |= {"kind": other["kind"], "metric": other["metric"]}
-    return row
-
-
-NUMBERS = ("value", "low", "high", "n", "hits", "chance", "baseline")
-COUNTS = (0, 1, 2, 3, 50, 10**6, 10**12, 2**53 - 1)
-SHARES = (0.5, 1e-9, 5e-324, 1.0, -1.0, 1.5, 1e300, -1.7e308, 1.7e308, 10**300, 1 - 1e-12)
-
-
-@cache
-def _loaded(content: bytes) -> Any:
-    return json.loads(content)
-
-
-def lines(content: bytes, rng: Random) -> bytes:
-    """Change one line of a JSONL file, or make an array of all."""
-    if rng.random() < 0.2:
-        return mutations.flipped(content, rng)
-    records = [json.loads(line) for line in content.splitlines()]
-    at = rng.randrange(len(records))
-    records[at] = mutations.changed(records[at], rng)
-    if rng.random() < 0.2:
-        return mutations.as_json(records).encode()
-    return "\n".join(map(mutations.as_json, records)).encode()
-
-
-def toml(content: bytes, rng: Random) -> bytes:
-    """Change what a profile says, which stands in a JSON file to begin with."""
-    if rng.random() < 0.1:
-        return mutations.flipped(content, rng)
-    return mutations.as_toml(mutations.changed(_table(content), rng)).encode("utf-8")
-
-
-@cache
-def _table(content: bytes) -> Any:
-    import tomllib
-
-    return tomllib.loads(content.decode())
-
-
-def tensors(content: bytes, rng: Random) -> bytes:
-    """Change the header of a safetensors file, or its bytes."""
-    if rng.random() < 0.3:
-        return mutations.flipped(content, rng)
-    size = int.from_bytes(content[:8], "little")
-    header = mutations.as_json(mutations.changed(json.loads(content[8 : 8 + size]), rng)).encode()
-    return struct.pack("<Q", len(header)) + header + content[8 + size :]
-
-
-def journals(content: bytes, rng: Random) -> bytes:
-    """Change the header of a journal, with a check that fits it, or its bytes."""
-    if rng.random() < 0.4:
-        return mutations.flipped(content, rng)
-    start = len(journal.FIRST)
-    size = int.from_bytes(content[start : start + 4], "little")
-    said = json.loads(content[start + 20 : start + 20 + size])
-    header = mutations.as_json(mutations.changed(said, rng)).encode()
-    check = blake2b(header, digest_size=16).digest()
-    frame = struct.pack("<I16s", len(header), check) + header
-    return journal.FIRST + frame + content[start + 20 + size :]
-
 
 # a federation's folder
 
@@ -582,13 +453,13 @@ BUNDLE = tuple(
 ATTRIBUTION = (f"estimates/{estimates.NAME}", "marks.json", "scores.json", "commitments.json")
 
 TARGETS: dict[str, Target] = {
-    "manifests": Target(_federation, _read_federation, MANIFEST, 12),
-    "sums": Target(_sums, _read_sums, MANIFEST, 10),
-    "deployment": Target(_deployed, _read_deployed, MANIFEST, 12),
-    "adapters": Target(_adapter, _read_adapter, LORA, 12),
+    "manifests": Target(_federation, _read_federation, MANIFEST, 9),
+    "sums": Target(_sums, _read_sums, MANIFEST, 7),
+    "deployment": Target(_deployed, _read_deployed, MANIFEST, 9),
+    "adapters": Target(_adapter, _read_adapter, LORA, 10),
     "bases": Target(_base, _read_base, BASE, 1),
-    "records": Target(_records, _read_records, {"r.jsonl": lines}, 21),
-    "shards": Target(_shards, _read_shards, JOURNAL, 13),
+    "records": Target(_records, _read_records, {"r.jsonl": lines}, 19),
+    "shards": Target(_shards, _read_shards, JOURNAL, 10),
     "ledger": Target(
         _ledger, _read_ledger, {f"fed/{ledger.NAME}": lines, "fed/log.json": structured}, 5
     ),
@@ -598,4 +469,6 @@ TARGETS: dict[str, Target] = {
         _written(_reports), _read_reports, {f"{name}.json": rows for name in REPORTS}, 3
     ),
     "profiles": Target(_profiles, _read_profiles, {f"{name}.toml": toml for name in PROFILES}, 3),
+    **foreign_files.FOREIGN,
+    **auditor_files.KEPT,
 }

@@ -40,7 +40,7 @@ def test_what_is_read(name, folders, capsys):
 
     @seed(SEED)
     @settings(
-        max_examples=max(1, CASES * target.share // 100),
+        max_examples=max(1, int(CASES * target.share / 100)),
         database=None,
         deadline=None,
         phases=(Phase.generate,),
@@ -62,7 +62,7 @@ def test_what_is_read(name, folders, capsys):
         told = ", ".join(f"{count} {end}" for end, count in ends.most_common())
         print(f"\n{name}: {ends.total()} cases, seed {SEED}: {told}", end="")
     # Neither was everything refused nor nothing; of few cases all may end alike.
-    assert len(ends) > 1 or ends.total() < 30
+    assert len(ends) > 1 or ends.total() < 30 or not target.refusable
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,15 @@ class Server:
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.do_POST()
+
             def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 request = {
                     "path": self.path,
                     "headers": dict(self.headers),
-                    "body": json.loads(body),
+                    "body": json.loads(body or "null"),
                 }
                 with outer._lock:
                     outer.requests.append(request)

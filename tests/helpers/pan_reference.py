@@ -25,8 +25,7 @@ class OldQuotes(PunktLanguageVars):
         return r"(?:[)\";}\]\*:@\'\({\[?!])"
 
 
-@cache
-def punkt():
+def punkt_parameters():
     from punkt.data import english
 
     known = PunktParameters()
@@ -34,7 +33,12 @@ def punkt():
     known.collocations = set(english.COLLOCATIONS)
     known.sent_starters = set(english.SENT_STARTERS)
     known.ortho_context.update(english.ORTHO_CONTEXT)
-    return PunktSentenceTokenizer(known, lang_vars=OldQuotes())
+    return known
+
+
+@cache
+def punkt():
+    return PunktSentenceTokenizer(punkt_parameters(), lang_vars=OldQuotes())
 
 
 def split(text):

@@ -199,7 +199,7 @@ def test_a_client_that_is_to_stop_asks_no_more():
     # its own way to wait ends with it
     lasting = EndpointClient(Endpoint(url=server.url, model="m"))
     lasting.stop()
-    assert lasting._sleep(60) is True
+    assert lasting._http.sleep(60) is True
     lasting.close()
     assert server.requests == []
 
@@ -207,7 +207,8 @@ def test_a_client_that_is_to_stop_asks_no_more():
 def test_the_key_is_nowhere_to_be_seen():
     endpoint = Endpoint(url="http://127.0.0.1:1/v1", model="m", key_variable="JUDGE_KEY")
     with EndpointClient(endpoint) as one:
-        shown = f"{endpoint!r} {one!r} {vars(one)!r} {one._http.headers!r}"
+        [http] = one._http.http.values()
+        shown = f"{endpoint!r} {one!r} {vars(one)!r} {vars(one._http)!r} {http.headers!r}"
         assert KEY not in shown
 
 

@@ -240,13 +240,13 @@ def test_an_error_wakes_those_that_wait():
     some = [Comparison(prompt=p, answer="a", reference="a") for p in ("busy", "bad")]
     with Server(reply).running() as server:
         client = EndpointClient(Endpoint(url=server.url, model="m"))
-        own = client._sleep
+        own = client._http.sleep
 
         def sleep(seconds):
             waits.set()
             woken.append((seconds, own(seconds)))
 
-        client._sleep = sleep
+        client._http.sleep = sleep
         with client, pytest.raises(TargetError, match="400"):
             judge_all(client, some, workers=2)
     assert woken == [(60, True)]  # the minute did not pass

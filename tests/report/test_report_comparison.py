@@ -12,7 +12,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.estimates import Estimate
 from fedaudit.api.records import Finding
 from fedaudit.report.comparison import compare, mcnemar_two_sided, subtract
-from fedaudit.report.tables.comparison import comparison_tables
+from fedaudit.report.tables.comparison.two_reports import comparison_tables
 
 
 def report(rows=None, leaks=(), **changes):

@@ -74,7 +74,7 @@ def test_the_lower_bound_is_held_against_the_other_ones_upper_bound():
 
 def test_factor_and_margin_move_the_right_side():
     # 0.2 > 2 * 0.1 is false, 0.2 >= 2 * 0.1 is true, 0.2 > 1 * 0.1 + 0.15 is false
-    sides = {"left": side("a", "tuned"), "right": side("b", "tuned")}
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "apart": False}
     assert outcome(**sides, compare=">", factor=2.0) is False
     assert outcome(**sides, compare=">=", factor=2.0) is True
     assert outcome(**sides, compare=">", margin=0.15) is False
@@ -97,7 +97,7 @@ def test_a_reason_why_nothing_was_measured_is_passed_on():
 
 def test_it_is_said_when_the_intervals_of_two_values_overlap():
     # [0.1, 0.3] and [0.05, 0.2] do; [0.1, 0.3] and the base's [0, 0.04] do not.
-    sides = {"left": side("a", "tuned"), "right": side("b", "tuned")}
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "apart": False}
     assert told(**sides, compare=">") == (True, "0.2 > 0.1; the intervals overlap")
     assert told(**sides, compare="<") == (False, "0.2 < 0.1; the intervals overlap")
     apart = {"left": side("a", "tuned"), "right": side("b", "base")}
@@ -115,21 +115,39 @@ def test_factor_and_margin_move_the_right_sides_interval_too():
     assert told(**sides, compare=">", factor=0.5, margin=0.05)[1].endswith("overlap")
 
 
-def test_a_claim_of_an_order_can_ask_for_intervals_apart():
-    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "apart": True}
+@pytest.mark.parametrize("said", [{}, {"apart": True}])
+def test_a_claim_of_two_values_is_open_where_their_intervals_overlap(said):
+    sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), **said}
     assert told(**sides, compare=">") == (None, "0.2 > 0.1; the intervals overlap")
     assert outcome(**sides, compare="<") is None
     sides |= {"right": side("b", "base")}
     assert outcome(**sides, compare=">") is True
     assert outcome(**sides, compare="<") is False
-    with pytest.raises(UsageError, match="claim c: apart needs two measured values"):
-        profile(left=side("a", "tuned"), compare=">", right=0.1, apart=True)
-    with pytest.raises(UsageError, match="apart needs"):
-        profile(**(sides | {"left": side("a", "tuned", "low")}), compare=">")
+    ends = sides | {"left": side("a", "tuned", "low")}
+    if said:
+        with pytest.raises(UsageError, match="claim c: apart needs values, not ends"):
+            profile(**ends, compare=">")
+    else:
+        assert outcome(**ends, compare=">") is True
+
+
+def test_a_value_can_be_held_against_a_number_with_its_interval():
+    # [0.1, 0.3] holds 0.1 and 0.25 and is above 0.05; [0, 0.08] of nothing found holds 0.
+    sides = {"left": side("a", "tuned"), "compare": ">"}
+    assert told(**sides, right=0.25) == (False, "0.2 > 0.25")
+    assert told(**sides, right=0.25, apart=True) == (
+        None,
+        "0.2 > 0.25; the interval holds that number",
+    )
+    assert outcome(**sides, right=0.05, apart=True) is True
+    assert outcome(**sides, right=0.35, apart=True) is False
+    nothing = {"left": side("zero", "tuned"), "compare": ">", "right": 0.0}
+    assert (outcome(**nothing), outcome(**nothing, apart=True)) == (False, None)
 
 
 def test_nothing_on_both_sides_can_leave_a_claim_open():
     sides = {"left": side("zero", "tuned"), "right": side("b", "base"), "compare": ">="}
+    sides["apart"] = False
     assert outcome(**sides) is True
     assert told(**sides, something=True) == (
         None,
@@ -137,9 +155,10 @@ def test_nothing_on_both_sides_can_leave_a_claim_open():
     )
     assert outcome(**sides, factor=4.0, something=True) is None
     one = {"left": side("a", "tuned"), "right": side("zero", "tuned"), "compare": ">="}
+    one["apart"] = False
     assert outcome(**one, something=True) is True
     assert outcome(left=side("zero", "tuned"), right=side("a", "tuned"), compare=">=",
-                   something=True) is False  # fmt: skip
+                   something=True, apart=False) is False  # fmt: skip
 
 
 @given(
@@ -152,8 +171,8 @@ def test_an_order_beyond_the_intervals_is_one_of_the_values(first, second, compa
     for name, ends in (("a", sorted(first)), ("b", sorted(second))):
         rows[name] = [row("coverage", ends[1], ends[0], ends[2], source="tuned", set="all")]
     sides = {"left": side("a", "tuned"), "right": side("b", "tuned"), "compare": compare}
-    [plain] = check_claims(profile(**sides), rows)
-    [strict] = check_claims(profile(**sides, apart=True), rows)
+    [plain] = check_claims(profile(**sides, apart=False), rows)
+    [strict] = check_claims(profile(**sides), rows)
     touch = sorted(first)[0] <= sorted(second)[2] and sorted(second)[0] <= sorted(first)[2]
     assert strict.holds == (None if touch else plain.holds)
     assert plain.detail == strict.detail

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
@@ -20,10 +20,6 @@ from fedaudit.canaries import coin_file
 from fedaudit.canaries.coin_file import CoinSet
 from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.journal.caching_engine import CachingEngine
-
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import ParallelEngine
 
 NO_COMMITMENT = (
     "No --commitment was given: nobody vouches that canaries, coins and rule were fixed before "
@@ -91,7 +87,7 @@ class EpsilonPipeline(AuditPipeline[EpsilonRequest]):
             "scorer": coins.scorer,
         }
 
-    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+    def measure(self, engine: Engine) -> AuditResults:
         """Score every canary under every model that a position sees."""
         audited = self.audited
         tuned, base = Target(name=TUNED, adapter=str(audited.adapter)), Target(name="base")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedaudit.api.engine import Engine
 from fedaudit.api.errors import InputError, UsageError
@@ -21,10 +21,6 @@ from fedaudit.canaries import canary_file, ranking
 from fedaudit.canaries.canary_file import CanarySet
 from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.journal.caching_engine import CachingEngine
-
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import ParallelEngine
 
 LEVEL = 0.01
 """The p value up to which a fitted law is refuted."""
@@ -90,7 +86,7 @@ class ExposurePipeline(AuditPipeline[ExposureRequest]):
             "clients": sorted({one.client for one in found.planted}),
         }
 
-    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+    def measure(self, engine: Engine) -> AuditResults:
         """Score every secret and its references under the tuned model and its base."""
         adapter = self.audited.adapter
         tuned = Target(name=TUNED, adapter=str(adapter) if adapter else None)

@@ -1,5 +1,7 @@
 """What an audit reads: documents, clients, held-out records, other members' strings.
 
+* `client_models`: The clients' own models in a round, which the server sees, and the records they
+  are of.
 * `clients`: Who takes part in a federation whose clients' documents are at hand.
 * `counterfactual`: The federation that was trained without the victim: what the model would know
   without them.

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
 
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.metrics.overlap import (
@@ -10,7 +9,7 @@ from fedaudit.metrics.overlap import (
     OverlapSettings,
     Prepared,
     compare_prepared,
-    prepare_text,
+    prepare_texts,
 )
 from fedaudit.system.processes import processes
 
@@ -19,6 +18,11 @@ FEW = 4000
 
 CHUNK = 2000
 """Pairs that a process is given at once, about."""
+
+REMEMBERED = 1 << 13
+"""Texts that a process keeps prepared."""
+
+_READY: dict[OverlapSettings, dict[str, Prepared]] = {}
 
 BROKEN = "A process that compares texts died; there may be too little memory."
 
@@ -88,15 +92,20 @@ def _answered(
 
 def _compare(settings: OverlapSettings, chunk: Sequence[Row]) -> Found:
     """Compare a chunk; this is what runs in a process."""
+    ready = _prepared({text for suffix, texts in chunk for text in (suffix, *texts)}, settings)
     found: Found = []
     for suffix, texts in chunk:
-        ready = prepare_text(suffix, settings)
-        overlaps = ((at, compare_prepared(ready, _text(t, settings))) for at, t in enumerate(texts))
+        own = ready[suffix]
+        overlaps = ((at, compare_prepared(own, ready[text])) for at, text in enumerate(texts))
         found.append([(at, one) for at, one in overlaps if one.verdict != "none"])
     return found
 
 
-@lru_cache(maxsize=1 << 13)
-def _text(text: str, settings: OverlapSettings) -> Prepared:
-    """Return a continuation, prepared; it comes again with the next suffix."""
-    return prepare_text(text, settings)
+def _prepared(texts: Collection[str], settings: OverlapSettings) -> dict[str, Prepared]:
+    """Return texts, prepared all at once; a continuation comes again in the next chunk."""
+    ready = _READY.setdefault(settings, {})
+    if len(ready) + len(texts) > REMEMBERED:
+        ready.clear()
+    new = sorted(text for text in texts if text not in ready)
+    ready.update(zip(new, prepare_texts(new, settings), strict=True))
+    return ready

@@ -6,11 +6,13 @@ language models for federated learning"). `fedaudit.metrics.overlap` says what i
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fedaudit.api.errors import InputError, TooShortError, UsageError
+from fedaudit.api.abilities import decoding_abilities, why_lacking
+from fedaudit.api.engine import Engine
+from fedaudit.api.errors import InputError, TargetError, TooShortError, UsageError
 from fedaudit.api.plugin import Paraphraser, PiiDetector, Result
 from fedaudit.api.records import Measurement, Target
 from fedaudit.audit import evidence, pipeline
@@ -37,10 +39,6 @@ from fedaudit.extraction.prefixes import PiiOccurrence
 from fedaudit.journal.caching_engine import CachingEngine
 from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, splitter
 from fedaudit.metrics.overlap.sentences import has_han
-
-if TYPE_CHECKING:
-    from fedaudit.engine.local import LocalEngine
-    from fedaudit.engine.parallel.engine import ParallelEngine
 
 KNOWN = 32
 """Tokens of a known text by which the prompts' beginning is chosen."""
@@ -89,8 +87,10 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         protocol = asdict(self.request.protocol)
         return {**super().config(), "protocol": protocol, "sentences": splitter()}
 
-    def measure(self, engine: "LocalEngine | ParallelEngine") -> AuditResults:
+    def measure(self, engine: Engine) -> AuditResults:
         """Have every prefix continued and compare with what the clients have."""
+        if why := why_lacking(engine, decoding_abilities(self.request.protocol.sampling_params())):
+            raise TargetError(f"{why.capitalize()}: choose another --decoding, such as greedy.")
         texts = {client: file.documents for client, file in self._files.items()}
         self.request, self._shortened = prefix_length.choose_prefix_length(
             self.request, texts, engine, self.form
@@ -106,9 +106,9 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
             )
         models = _models(self.audited, request)
         changed = None
-        if self.audited.adapter:
+        if base := self.audited.untuned:
             every = [document for own in texts.values() for document in own]
-            changed = adapter_effect.measure(engine, models[0], Target(name="base"), every)
+            changed = adapter_effect.measure(engine, models[0], base, every)
         start = prompt_start.choose_prompt_start(engine, models[0], _known(clients))
         heard = matching.continue_all(
             CachingEngine(engine, self.journal) if self.journal else engine,
@@ -157,8 +157,8 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
 
 def _models(audited: AuditTarget, request: MemorizationRequest) -> list[Target]:
     """Return the models to measure: the tuned one first, its base, and the central one."""
-    tuned = Target(name="tuned", adapter=str(audited.adapter) if audited.adapter else None)
-    base = [Target(name="base")] if audited.adapter else []
+    tuned = replace(audited.tuned, name="tuned")
+    base = [audited.untuned] if audited.untuned else []
     wanted = request.protocol.central
     central = [Target(name="central", adapter=str(_central(audited)))] if wanted else []
     return [tuned, *base, *central]

@@ -7,7 +7,8 @@ before a crop from a document's middle can too: so both are measured, each for i
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api.engine import Engine
+from fedaudit.api.abilities import why_lacking
+from fedaudit.api.engine import Engine, text_start
 from fedaudit.api.records import PromptStart, Target
 from fedaudit.extraction.prefixes import PiiOccurrence
 
@@ -40,9 +41,13 @@ def choose_prompt_start(
 ) -> PromptStartScores:
     """Return the prompt starts under which `target` finds the auditor's own PII likeliest.
 
-    Without known PII of a kind, a text begins as the tokenizer begins it and a crop bare.
+    Without known PII of a kind, or an engine that scores, a text begins as the tokenizer begins it
+    and a crop bare.
     """
-    names = sorted(engine.prompt_starts, key=_preference)
+    names = sorted(engine.prompt_starts.keys() - {"text"}, key=_preference)
+    untold = "bos" if text_start(engine) and "bos" in names else "bare"
+    if why_lacking(engine, {"score"}):
+        places = ()
     scores = {}
     for at_start in (True, False):
         known = sorted({p for p in places if p.at_start is at_start and p.tokens}, key=_order)
@@ -53,7 +58,7 @@ def choose_prompt_start(
             if sample
         }
     chosen = PromptStart(
-        start=_best(scores[True], "bos" if "bos" in names else "bare"),
+        start=_best(scores[True], untold),
         middle=_best(scores[False], "bare"),
     )
     return PromptStartScores(chosen, scores[True], scores[False])

@@ -2,5 +2,7 @@
 
 * `command`: The options of fedaudit audit, and the audit that they ask for.
 * `compare`: fedaudit compare: what differs between two reports.
+* `gate`: What an audit shows against its baseline, printed, written, and as an exit code.
 * `plan_text`: The plan of an audit in words, for a terminal.
+* `run_index`: fedaudit report on a folder of many runs: a table, and one page.
 """

@@ -1,7 +1,7 @@
 """The options of fedaudit audit, and the audit that they ask for."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -78,6 +78,12 @@ def audit(
     declared_by: Annotated[
         str, typer.Option("--declared-by", help="Who declares release and positions.")
     ] = "",
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            "--baseline", help="A report: only what is new or worse than there fails, in CI."
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A first answer: one victim, fewer questions.")
     ] = False,
@@ -103,11 +109,14 @@ def audit(
     """Audit with everything that applies, and give one verdict.
 
     The verdict follows from the measurements under a policy; the report says which classes of
-    attacks were run, and why not the others. Exit code: 0 pass, 1 fail, 7 inconclusive.
+    attacks were run, and why not the others. Exit code: 0 pass, 1 fail, 7 inconclusive; with
+    --baseline 0 nothing new or worse, 1 something is, 7 it cannot be told.
     """
     from fedaudit.assessment.library import prepare
+    from fedaudit.cli.audit.gate import read_baseline
     from fedaudit.cli.audit_runner import plugin_tables
 
+    before = None if baseline is None else read_baseline(baseline)
     prepared = prepare(
         target,
         adapter=adapter,
@@ -135,7 +144,7 @@ def audit(
     )
     if dry_run:
         return _print_plan(prepared)
-    return _run(prepared, out=out, json=json, reveal=reveal, resume=resume, quiet=quiet)
+    return _run(prepared, before, out=out, json=json, reveal=reveal, resume=resume, quiet=quiet)
 
 
 def _print_plan(prepared: "PreparedAudit") -> int:
@@ -163,6 +172,7 @@ def _print_plan(prepared: "PreparedAudit") -> int:
 
 def _run(
     prepared: "PreparedAudit",
+    baseline: "dict[str, Any] | None" = None,
     *,
     out: Path | None,
     json: Path | None,
@@ -171,6 +181,7 @@ def _run(
     quiet: bool,
 ) -> int:
     """Run the audit, write the report and its page, show a summary, return the exit code."""
+    from fedaudit.cli.audit.gate import gate_code, print_gate, write_gate
     from fedaudit.cli.audit_runner import watching
     from fedaudit.cli.console import print_note, print_summary, verdict_code
     from fedaudit.report.renderers import html
@@ -191,4 +202,9 @@ def _run(
         print_note(f"The leaks stand in plain text in {session.folder / 'revealed.jsonl'}.")
     print_note(f"The report is {session.folder / 'report.json'}, its page {page}.", quiet=quiet)
     print_note(f"All tables: fedaudit report {session.folder}", quiet=quiet)
-    return verdict_code(report)
+    if baseline is None:
+        return verdict_code(report)
+    print()
+    found = print_gate(baseline, report)
+    write_gate(found, session.folder / "baseline.json")
+    return gate_code(found)

@@ -11,32 +11,43 @@ from fedaudit.cli.options import Json
 def compare(
     first: Annotated[Path, typer.Argument(help="A folder with a report.json, or the file.")],
     second: Annotated[Path, typer.Argument(help="The one that it is compared with.")],
+    gate: Annotated[
+        bool,
+        typer.Option("--gate", help="Take the first as a baseline for the second, as CI does."),
+    ] = False,
     json: Json = None,
 ) -> int:
     """Compare two reports: what differs, appeared or went.
 
-    Differences have intervals. The exit code is 0 whatever differs.
+    Differences have intervals. The exit code is 0 whatever differs; with --gate it is 0 where the
+    second has nothing new or worse, 1 where it has, and 7 where that cannot be told.
     """
     import json as texts
     from dataclasses import asdict
 
+    from fedaudit.cli.audit.gate import gate_code, gate_table, print_gate, read_baseline
     from fedaudit.cli.console import console, print_note
     from fedaudit.report import document
     from fedaudit.report.comparison import compare as compare_reports
     from fedaudit.report.renderers.terminal import print_tables
-    from fedaudit.report.tables.comparison import comparison_tables
+    from fedaudit.report.tables.comparison.two_reports import comparison_tables
     from fedaudit.system.files import atomic_text, check_target
 
     if json is not None:
         check_target(json)
     paths = [one / "report.json" if one.is_dir() else one for one in (first, second)]
-    reports = [document.read(path) for path in paths]
+    reports = [(read_baseline if gate else document.read)(paths[0]), document.read(paths[1])]
     found = compare_reports(*reports)
     verdicts = [report["verdict"]["status"] for report in reports]
-    print_tables(comparison_tables(found), console())
-    print(f"Verdicts: {verdicts[0]}, then {verdicts[1]}.")
+    judged = None
+    if gate:
+        judged = print_gate(*reports)
+    else:
+        print_tables(comparison_tables(found), console())
+        print(f"Verdicts: {verdicts[0]}, then {verdicts[1]}.")
     if json is not None:
         table = {**document.to_plain(asdict(found), "comparison"), "verdicts": verdicts}
+        table |= {"gate": gate_table(judged)} if judged else {}
         atomic_text(json, texts.dumps(table, indent=2, sort_keys=True) + "\n")
         print_note(f"Written: {json}")
-    return 0
+    return gate_code(judged) if judged else 0

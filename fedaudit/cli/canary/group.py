@@ -2,6 +2,7 @@
 
 import typer
 
+from fedaudit.cli.canary.check import check
 from fedaudit.cli.canary.exposure import measure
 from fedaudit.cli.canary.make import make
 from fedaudit.cli.canary.plant import plant
@@ -10,5 +11,5 @@ app = typer.Typer(
     help="Plant secrets before training, and measure what became of them.",
     no_args_is_help=True,
 )
-for command in (make, plant, measure):
+for command in (make, plant, check, measure):
     app.command()(command)

@@ -21,6 +21,7 @@ from fedaudit.cli.options import (
     Seed,
     Target,
     Template,
+    refuse_nan,
 )
 
 
@@ -35,6 +36,7 @@ def audit(
             "--epsilon",
             help="What is claimed; what the simulation's report says without it.",
             min=0,
+            callback=refuse_nan,
         ),
     ] = None,
     noiseless: Annotated[

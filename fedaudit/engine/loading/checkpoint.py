@@ -46,7 +46,7 @@ def check(folder: Path) -> None:
     That is one whose files name others outside of it, one with an adapter (transformers would put
     it on the model that it names), and one whose configuration asks for code from the hub.
     """
-    _check_files(folder)
+    check_files(folder)
     if not any(folder.glob("*.safetensors")):
         raise InputError(f"{folder} holds no model in safetensors.")
     if (folder / adapters.CONFIG).exists():
@@ -62,7 +62,7 @@ def check(folder: Path) -> None:
                 raise InputError(f"{folder / 'config.json'} asks for code: {key} is {value!r}.")
 
 
-def _check_files(folder: Path) -> None:
+def check_files(folder: Path) -> None:
     """Raise InputError for a pipe, a device or a giant where transformers looks for a file."""
     for path in (path for one in READ for path in folder.glob(one)):
         try:

@@ -11,12 +11,15 @@ def prompt_starts(tokenizer: Any, template: PromptTemplate | None) -> Mapping[st
     """Return the ways a prompt may begin under this tokenizer, by name.
 
     "bare" is nothing; "bos" the token that begins texts; "template" what stands before the
-    user's words in the chat template, or in the federation's prompt template.
+    user's words in the chat template, or in the federation's prompt template. "text" is what the
+    tokenizer itself puts before a text, where that is something else than "bos".
     """
     found: dict[str, tuple[int, ...]] = {"bare": ()}
     bos = getattr(tokenizer, "bos_token_id", None)
     if bos is not None:
         found["bos"] = (bos,)
+    if (own := _before_text(tokenizer)) != found.get("bos", ()):
+        found["text"] = own
     if getattr(tokenizer, "chat_template", None):
         message = [{"role": "user", "content": "\x00"}]
         try:
@@ -31,3 +34,11 @@ def prompt_starts(tokenizer: Any, template: PromptTemplate | None) -> Mapping[st
         encoded = tokenizer(header, add_special_tokens=False)["input_ids"]
         found["template"] = (*ids, *encoded)
     return found
+
+
+def _before_text(tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens that a tokenizer puts before a text."""
+    plain = list(tokenizer("a", add_special_tokens=False)["input_ids"])
+    whole = list(tokenizer("a")["input_ids"])
+    ends = (at for at in range(len(whole)) if whole[at : at + len(plain)] == plain)
+    return tuple(whole[: next(ends, 0)])

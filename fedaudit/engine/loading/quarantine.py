@@ -18,6 +18,7 @@ SECONDS = 10.0
 WITHOUT = ("torch",)
 """It takes seconds to import, and neither a configuration nor a tokenizer needs it."""
 TRIAL = "fedaudit.engine.loading.quarantine_process.open_model"
+TOKENIZER = "fedaudit.engine.loading.quarantine_process.open_tokenizer"
 
 
 def check(folder: Path) -> None:
@@ -28,14 +29,21 @@ def check(folder: Path) -> None:
     """
     checkpoint.check(folder)
     if folder != nano.folder():
-        _tried(folder.absolute(), _version(folder))
+        _tried(TRIAL, folder.absolute(), _version(folder))
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Raise InputError for a folder whose tokenizer cannot be opened with limits, as `check`."""
+    checkpoint.check_files(folder)
+    if folder != nano.folder():
+        _tried(TOKENIZER, folder.absolute(), _version(folder))
 
 
 @lru_cache(maxsize=64)
-def _tried(folder: Path, _version: tuple[int, ...]) -> None:
+def _tried(trial: str, folder: Path, _version: tuple[int, ...]) -> None:
     try:
         for without in (WITHOUT, ()):  # what fails without torch may do with it
-            if sandbox.attempt(TRIAL, str(folder), seconds=SECONDS, without=without):
+            if sandbox.attempt(trial, str(folder), seconds=SECONDS, without=without):
                 return
     except sandbox.Ended as ended:
         raise InputError(f"{folder} cannot be opened: {ended}.") from None

@@ -43,11 +43,17 @@ def open_model(asked: Any) -> Generator[str, None, bool]:
     """
     folder = Path(asked)
     here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
-    found: list[Any] = []
     yield "its weights"
     checkpoint.count(folder, checkpoint.files(folder))
     yield "config.json"
     well = _raises_nothing(lambda: AutoConfig.from_pretrained(folder, **here))
+    return (yield from open_tokenizer(asked)) and well
+
+
+def open_tokenizer(asked: Any) -> Generator[str, None, bool]:
+    """Open a folder's tokenizer and use it; yields and returns as `open_model` does."""
+    folder, well, found = Path(asked), True, list[Any]()
+    here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
     yield "its tokenizer"
     well &= _raises_nothing(lambda: found.append(AutoTokenizer.from_pretrained(folder, **here)))
     for tokenizer in found:

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Any
 
 from fedaudit import __version__
 from fedaudit.api.errors import Interrupted, TargetError, UsageError, unknown_name_error
+from fedaudit.engine.parallel.capacity import ClusterCapacity, ResourceShare
 from fedaudit.engine.parallel.worker_pool import WorkerDied
 
 MISSING = "--engine ray needs Ray: pip install 'fedaudit[ray]'."
@@ -110,53 +110,24 @@ def address() -> str:
     return "" if named == "local" else named
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceShare:
-    """What one engine or training takes of a cluster."""
-
-    cpus: int
-    gpus: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterCapacity:
-    """The slots of a whole cluster."""
-
-    cpus: int
-    gpus: int
-
-    def shared(self, count: int, device: str) -> tuple[int, ResourceShare]:
-        """Return how many engines have room, or `count` of them, and what each takes.
-
-        One a GPU where there are GPUs, unless the device is "cpu"; else one a CPU slot.
-        """
-        gpus = 0 if device == "cpu" else self.gpus
-        if device == "cuda" and not gpus:
-            raise TargetError("The Ray cluster has no GPU; leave --device out or name cpu.")
-        slots = gpus or self.cpus
-        if not 1 <= (count or slots) <= slots:
-            kind = "GPUs" if gpus else "CPU slots"
-            raise UsageError(f"The Ray cluster has {slots} {kind}: no room for {count} engines.")
-        return (count or slots), (
-            ResourceShare(1, 1) if gpus else ResourceShare(self.cpus // (count or slots))
-        )
-
-
 class RayCluster:
     """The running cluster that RAY_ADDRESS names, or else one of this machine, for us alone.
 
     Give it back with `close`. Raises TargetError where Ray cannot be started or reached.
     """
 
-    def __init__(self, slots: int = 0) -> None:
-        self._joins = bool(address())
+    what = "Ray"
+    child = CHILD
+
+    def __init__(self, slots: int = 0, *more: str) -> None:
+        self._joins = bool(self._address())
         self._folder = Path(tempfile.mkdtemp(prefix="fedaudit-"))  # nobody else may look into it
-        own = {} if self._joins else environment(self._folder)
+        own = {} if self._joins else self._environment(self._folder)
         ours, theirs = socketpair()
         slots = max(slots, len(os.sched_getaffinity(0)))
         with theirs:
             self._child = subprocess.Popen(
-                [*CHILD, str(theirs.fileno()), str(slots), str(self._folder)],
+                [*self.child, str(theirs.fileno()), str(slots), str(self._folder), *more],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -178,6 +149,14 @@ class RayCluster:
         )
         self._reader.start()
 
+    def _address(self) -> str:
+        """Return where the cluster runs already; empty: nowhere."""
+        return address()
+
+    def _environment(self, folder: Path) -> dict[str, str]:
+        """Return what a child that starts a cluster runs under."""
+        return environment(folder)
+
     def start(self, share: ResourceShare) -> tuple[int, "Future[Any]"]:
         """Start a process that stays, and return its number and what is done once it is there."""
         ticket, future = self._ticket()
@@ -191,7 +170,7 @@ class RayCluster:
     def ask(self, process: int, work: Callable[..., Any], *values: Any) -> "Future[Any]":
         """Return the future of what `work` makes of `values` in a process that stays."""
         ticket, future = self._ticket()
-        self._send("ask", ticket, process, _packed(work, values))
+        self._send("ask", ticket, process, pack(work, values))
         return future
 
     def run(self, share: ResourceShare, work: Callable[..., Any], *values: Any) -> "Future[Any]":
@@ -200,7 +179,7 @@ class RayCluster:
         It must be something that can be done twice.
         """
         ticket, future = self._ticket()
-        self._send("run", ticket, share.cpus, share.gpus, _packed(work, values))
+        self._send("run", ticket, share.cpus, share.gpus, pack(work, values))
         return future
 
     def close(self) -> None:
@@ -224,8 +203,8 @@ class RayCluster:
         except EOFError:
             found = "its process ended"
         if isinstance(found, str):
-            what = "reached" if self._joins else "started"
-            raise TargetError(f"Ray cannot be {what}: {found.rstrip('.')}.")
+            done = "reached" if self._joins else "started"
+            raise TargetError(f"{self.what} cannot be {done}: {found.rstrip('.')}.")
         return ClusterCapacity(*found)
 
     def _ticket(self) -> tuple[int, "Future[Any]"]:
@@ -251,7 +230,7 @@ def end_session(session: int) -> None:
                 os.kill(int(place.name), signal.SIGKILL)
 
 
-def _packed(work: Callable[..., Any], values: tuple[Any, ...]) -> bytes:
+def pack(work: Callable[..., Any], values: tuple[Any, ...]) -> bytes:
     """Return what a process of the cluster does, in which folder and by which version of us."""
     return pickle.dumps((__version__, str(Path.cwd()), pickle.dumps((work, values))))
 

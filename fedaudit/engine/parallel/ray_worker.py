@@ -46,7 +46,7 @@ def _serve(connection: Connection, slots: int) -> None:
             _begin(ray, slots)
         found = ray.cluster_resources()
     except Exception as error:
-        connection.send(_line(error))
+        connection.send(error_line(error))
         return
     connection.send((int(found.get("CPU", 0)), int(found.get("GPU", 0))))
     with suppress(EOFError):
@@ -69,7 +69,8 @@ def _begin(ray: Any, slots: int) -> None:
             end_session(os.getpid())
 
 
-def _line(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
+    """Return what went wrong in one line that any terminal can show."""
     lines = str(error).strip().splitlines()
     return "".join(c for c in (lines or [type(error).__name__])[0] if c.isprintable())
 
@@ -158,7 +159,7 @@ class RayRelay:
         elif _is_lost(self.ray.exceptions, error):
             message = (ticket, "lost", type(error).__name__)
         else:
-            message = (ticket, "failed", _line(error))
+            message = (ticket, "failed", error_line(error))
         with self._lock, suppress(OSError):
             self.connection.send(message)
 

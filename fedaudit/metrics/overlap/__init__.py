@@ -11,6 +11,7 @@
 * `seeds`: Which sentences of two texts are alike: one sparse product over their common terms.
 * `sentences`: Texts into sentences: Punkt for alphabets, punctuation marks for Chinese.
 * `settings`: The thresholds of the detector, and whether the original's defects are reproduced.
+* `stemming`: NLTK's Porter stems, without the steps that a word's ending rules out.
 * `tokenization`: Words and terms of a sentence, remembered by the piece between two spaces.
 * `treebank`: Words as in the Penn Treebank: the rules of NLTK's TreebankWordTokenizer, in its
   order.
@@ -25,7 +26,7 @@ from fedaudit.metrics.overlap.classifier import (
     compare_prepared,
     explain,
 )
-from fedaudit.metrics.overlap.prepared_text import Prepared, prepare_text
+from fedaudit.metrics.overlap.prepared_text import Prepared, prepare_text, prepare_texts
 
 from .paraphrase import (
     CachedScores,
@@ -61,6 +62,7 @@ __all__ = [
     "hit_categories",
     "paraphrases",
     "prepare_text",
+    "prepare_texts",
     "sentence_pairs",
     "splitter",
 ]

@@ -1,13 +1,16 @@
 """A text made ready for comparing: its units, their terms, and where they stand."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.metrics.overlap.tokenization import term_codes
+from fedaudit.metrics.overlap.tokenization import END, term_codes
 
-from .sentences import Span, has_han, sentences
+from .sentences import has_han, sentences
 from .settings import DEFAULT, OverlapSettings
 
 Ints = NDArray[np.int64]
@@ -63,76 +66,142 @@ def lower_sentence(sentence: str, settings: OverlapSettings) -> str:
 
 def prepare_text(text: str, settings: OverlapSettings = DEFAULT) -> Prepared:
     """Return the units of a text; the same text is prepared once, however often it is compared."""
-    text = text.replace("\0", " ")
-    han = not settings.compat and has_han(text)
-    spans, rows = _with_terms(text, settings, han=han)
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    unit_of, last = _joined(lengths, settings.short)
-    starts, ends = _places(spans, unit_of, last, settings)
-    codes = np.array([term for row in rows for term in row], dtype=np.int64)
-    found, column = np.unique(codes, return_inverse=True)
-    width = max(1, len(starts))
-    keys, counts = np.unique(column * width + np.repeat(unit_of, lengths), return_counts=True)
-    columns, units = np.divmod(keys, width)
-    return Prepared(
-        text=text,
-        starts=starts,
-        ends=ends,
-        terms=found,
-        first=_bounds(columns, len(found)),
-        columns=columns,
-        units=units,
-        counts=counts,
-        by_unit=np.argsort(units, kind="stable"),
-        bounds=_bounds(units, len(starts)),
-        han=_counted(text) if han else None,
-        settings=settings,
-    )
+    [prepared] = prepare_texts([text], settings)
+    return prepared
+
+
+def prepare_texts(texts: Sequence[str], settings: OverlapSettings = DEFAULT) -> list[Prepared]:
+    """Return the units of each text; many at once take a fraction of the time of one by one.
+
+    The arrays of all texts are made together, and each has its part of them.
+    """
+    texts = [text.replace("\0", " ") for text in texts]
+    hans = [not settings.compat and has_han(text) for text in texts]
+    owner, table, lengths, codes = _with_terms(texts, hans, settings)
+    unit_of, last = _joined(lengths, owner, settings.short)
+    starts, ends = _places(table, unit_of, last, settings)
+    found = _postings(codes, np.repeat(unit_of, lengths), owner[last])
+    upto_unit = _bounds(owner[last], len(texts)).tolist()
+    upto_term = _bounds(found.owner, len(texts)).tolist()
+    prepared = []
+    for number, (text, han) in enumerate(zip(texts, hans, strict=True)):
+        own, terms = slice(*upto_unit[number : number + 2]), slice(*upto_term[number : number + 2])
+        first = found.first[terms.start : terms.stop + 1]
+        bounds = found.bounds[own.start : own.stop + 1]
+        here = slice(first[0], first[-1])
+        prepared.append(
+            Prepared(
+                text=text,
+                starts=starts[own],
+                ends=ends[own],
+                terms=found.terms[terms],
+                first=first - here.start,
+                columns=found.columns[here],
+                units=found.units[here],
+                counts=found.counts[here],
+                by_unit=found.by_unit[here],
+                bounds=bounds - here.start,
+                han=_counted(text) if han else None,
+                settings=settings,
+            )
+        )
+    return prepared
 
 
 def _with_terms(
-    text: str, settings: OverlapSettings, *, han: bool
-) -> tuple[list[Span], list[list[int]]]:
-    """Return the sentences that have a term, and their terms."""
-    spans, rows = [], []
-    for start, end in sentences(text, han=han):
-        sentence = lower_sentence(text[start:end], settings)
-        if row := term_codes(sentence, han=han):
-            spans.append((start, end))
-            rows.append(row)
-    return spans, rows
+    texts: Sequence[str], hans: Sequence[bool], settings: OverlapSettings
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the sentences that have a term: each one's text, its span, how many; and all terms."""
+    flat, sizes, codes = list[int](), list[int](), list[bytes]()
+    for text, han in zip(texts, hans, strict=True):
+        spans = sentences(text, han=han)
+        cut = [text[start:end] for start, end in spans]
+        codes.append(term_codes(cut, han=han, lower=partial(lower_sentence, settings=settings)))
+        flat += chain.from_iterable(spans)
+        sizes.append(len(spans))
+    found = np.frombuffer(b"".join(codes), dtype=np.int64)
+    lengths = np.diff(np.flatnonzero(found == END), prepend=-1) - 1
+    some = lengths > 0
+    owner = np.repeat(np.arange(len(texts)), sizes)
+    table = np.array(flat, dtype=np.int64).reshape(-1, 2)
+    return owner[some], table[some], lengths[some], found[found != END]
 
 
-def _joined(lengths: Ints, short: int) -> tuple[Ints, Ints]:
+def _joined(lengths: Ints, owner: Ints, short: int) -> tuple[Ints, Ints]:
     """Return every sentence's unit, and the last sentence of every unit.
 
-    A unit of fewer than `short` terms goes on with the next sentence; the last one never does.
+    A unit of fewer than `short` terms goes on with the next sentence; the last one of a text never
+    does.
     """
+    whole = np.ones(len(lengths), dtype=bool)
+    whole[:-1] = owner[1:] != owner[:-1]
     last, total = [], 0
-    for number, length in enumerate(lengths.tolist()):
+    for number, (length, end) in enumerate(zip(lengths.tolist(), whole.tolist(), strict=True)):
         total += length
-        if total >= short or number == len(lengths) - 1:
+        if end or total >= short:
             last.append(number)
             total = 0
     ends = np.array(last, dtype=np.int64)
     return np.searchsorted(ends, np.arange(len(lengths))), ends
 
 
-def _places(
-    spans: list[Span], unit_of: Ints, last: Ints, settings: OverlapSettings
-) -> tuple[Ints, Ints]:
+def _places(table: Ints, unit_of: Ints, last: Ints, settings: OverlapSettings) -> tuple[Ints, Ints]:
     """Return where units start and end.
 
     The original adds up the lengths of joined sentences, without the gaps between them, so that
     the unit ends too early.
     """
-    table = np.array(spans, dtype=np.int64).reshape(-1, 2)
     head = np.concatenate(([0], last[:-1] + 1)) if len(last) else last
     starts = table[head, 0]
     if not settings.compat:
         return starts, table[last, 1]
     lengths = np.bincount(unit_of, table[:, 1] - table[:, 0], len(last)).astype(np.int64)
     return starts, starts + lengths
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Postings:
+    """The postings of many texts, as `Prepared` has them of one; bounds are those in all."""
+
+    terms: Ints
+    owner: Ints
+    """The text of every term."""
+    first: Ints
+    columns: Ints
+    units: Ints
+    counts: Ints
+    by_unit: Ints
+    bounds: Ints
+
+
+def _postings(codes: Ints, unit_of: Ints, owner: Ints) -> _Postings:
+    """Return the postings of terms by their units, which go up, and the units' texts."""
+    text_of = owner[unit_of]
+    order = np.lexsort((codes, text_of))
+    ordered, units, texts = codes[order], unit_of[order], text_of[order]
+    new = np.ones(len(codes) + 1, dtype=bool)
+    new[1:-1] = (ordered[1:] != ordered[:-1]) | (texts[1:] != texts[:-1])
+    begins = new.copy()
+    begins[1:-1] |= units[1:] != units[:-1]
+    at = np.flatnonzero(begins)  # the postings, and where a further one would be
+    first = np.flatnonzero(new[at])
+    at, counts = at[:-1], np.diff(at)
+    units, heads = units[at], at[first[:-1]]
+    columns = np.repeat(np.arange(len(heads)), np.diff(first))
+    by_unit = np.argsort(units, kind="stable")
+    bounds = _bounds(units, len(owner))
+    # Terms, units and postings are counted from the first of their text.
+    upto_term, upto_unit = np.searchsorted(texts[heads], owner), np.searchsorted(owner, owner)
+    return _Postings(
+        terms=ordered[heads],
+        owner=texts[heads],
+        first=first,
+        columns=columns - upto_term[units],
+        units=units - upto_unit[units],
+        counts=counts,
+        by_unit=by_unit - bounds[upto_unit[units]],
+        bounds=bounds,
+    )
 
 
 def _counted(text: str) -> Ints:

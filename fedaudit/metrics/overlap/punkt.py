@@ -8,6 +8,9 @@ from itertools import pairwise
 CANDIDATE = re.compile(r"[.?!](?=(?P<after>[)\";}\]*:@'({\[?!]|\s+(?P<next>\S+)))")
 """A possible end: followed by closing punctuation, or by white space and a word."""
 
+POSSIBLE = re.compile(r"[.?!](?=[)\";}\]*:@'({\[?!]|\s+\S)")
+"""The same without saying by what, which is faster."""
+
 _DASHES_OR_DOTS = r"(?:-{2,}|\.{2,}|(?:\.\s){2,}\.)"
 _CLOSING = r"[)\";}\]*:@'({\[?!]"
 _TOKEN = re.compile(
@@ -18,7 +21,7 @@ _TOKEN = re.compile(
 )
 _NUMBER = re.compile(r"^-?[.,]?\d[\d,.-]*\.?$")
 _INITIAL = re.compile(r"[^\W\d]\.$")
-_PLAIN = re.compile(r"([A-Za-z][a-z]+)(?:\.|([?!]))\s+[^.\s]\S*")
+_PLAIN = re.compile(r"([A-Za-z][a-z]+)(?:\.|([?!]))")
 
 # Where the model has seen a word: at a beginning, inside, or unknown; upper or lower case.
 _INNER_UPPER, _LOWER_BEGINNING = 1 << 2, 1 << 4
@@ -82,12 +85,21 @@ class _Token:
 
 
 @lru_cache(maxsize=1 << 14)
+def ends_plainly(word: str) -> bool:
+    """Tell whether a word ends a sentence whatever follows its mark, unless that is a full stop.
+
+    That holds for letters the model knows nothing of; for all else, see what follows.
+    """
+    plain = _PLAIN.fullmatch(word)
+    if not plain:
+        return False
+    facts, kind = known_model(), plain[1].lower()
+    return bool(plain[2]) or not (kind in facts.abbreviations or kind in facts.before)
+
+
+@lru_cache(maxsize=1 << 14)
 def ends_sentence(context: str) -> bool:
     """Tell whether the candidate in "word." + what follows ends a sentence."""
-    if plain := _PLAIN.fullmatch(context):
-        word, facts = plain[1].lower(), known_model()
-        if plain[2] or not (word in facts.abbreviations or word in facts.before):
-            return True
     lines = [line for line in context.split("\n") if line.strip()]
     tokens = [_first_look(text) for line in lines for text in _TOKEN.findall(line)]
     for token, following in pairwise(tokens):

@@ -3,7 +3,13 @@
 import re
 from collections.abc import Iterator
 
-from fedaudit.metrics.overlap.punkt import CANDIDATE, ends_sentence, english_model
+from fedaudit.metrics.overlap.punkt import (
+    CANDIDATE,
+    POSSIBLE,
+    ends_plainly,
+    ends_sentence,
+    english_model,
+)
 
 Span = tuple[int, int]
 
@@ -15,7 +21,8 @@ _HAN_END = re.compile(
     f"(?:[。！？；…]+|(?<=[{HAN}])[!?;]+)[”’」』）》】\"')]*|(?<=[{HAN}{_MARKS}])[ \t　]*[\n\r]+"
 )
 _CLOSERS = re.compile(r"[\"')\]}]+?(?:\s+|(?=--)|$)", re.MULTILINE)
-_SPACE = " \t\n\r\x0b\x0c"
+_CLOSING = frozenset("\"')]}")
+_SPACES = str.maketrans("\t\n\r\x0b\x0c", "     ")
 _OTHER_SPACE = re.compile(r"[\t\n\r\x0b\x0c]")
 
 
@@ -38,7 +45,10 @@ def sentences(text: str, *, han: bool = False) -> list[Span]:
     sentence marks, and at line breaks behind Chinese, before.
     """
     if not han:
-        return list(_closed(text, list(_raw(text))))
+        spans = _raw(text)
+        if _CLOSING.isdisjoint([text[start : start + 1] for start, _ in spans]):
+            return [(start, end) for start, end in spans if start < end]
+        return list(_closed(text, spans))
     ends = [match.end() for match in _HAN_END.finditer(text)]
     parts = zip([0, *ends], [*ends, len(text)], strict=True)
     return [(at + s, at + e) for at, end in parts for s, e in _trimmed(text[at:end])]
@@ -50,32 +60,40 @@ def _trimmed(text: str) -> list[Span]:
     return [(blank + s, blank + e) for s, e in sentences(text[blank:])]
 
 
-def _raw(text: str) -> Iterator[Span]:
-    """Yield what lies between the ends that Punkt accepts."""
-    begin = 0
-    for match, context in _contexts(text):
-        if ends_sentence(context):
-            yield begin, match.end()
+def _raw(text: str) -> list[Span]:
+    """Return what lies between the ends that Punkt accepts."""
+    begin, found = 0, list[Span]()
+    for word, stop in _candidates(text):
+        after = stop + 1
+        while text[after].isspace():
+            after += 1
+        if after > stop + 1 and text[after] != "." and ends_plainly(text[word : stop + 1]):
+            found.append((begin, stop + 1))
+            begin = after
+            continue
+        match = CANDIDATE.match(text, stop)
+        if match and ends_sentence(text[word:stop] + match.group() + match["after"]):
+            found.append((begin, match.end()))
             begin = match.start("next") if match["next"] else match.end()
-    yield begin, len(text.rstrip())
+    found.append((begin, len(text.rstrip())))
+    return found
 
 
-def _contexts(text: str) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield every possible end with its word and what follows; of one word, its last only."""
-    odd = _OTHER_SPACE.search(text) is not None
-    previous: re.Match[str] | None = None
-    begin = stop = 0
-    for match in CANDIDATE.finditer(text):
+def _candidates(text: str) -> list[Span]:
+    """Return where each word with a possible end begins, and that end; of several, the last."""
+    spaced = text.translate(_SPACES) if _OTHER_SPACE.search(text) else text
+    word, stop, found = 0, 0, list[Span]()
+    for match in POSSIBLE.finditer(text):
+        at = match.start()
         # A space right behind the previous candidate does not count: the original's rule.
-        space = text.rfind(" ", stop + 1, match.start())
-        if odd:
-            space = max(text.rfind(one, stop + 1, match.start()) for one in _SPACE)
-        start = space + 1 if space > stop else begin
-        if previous is not None and stop <= start:
-            yield previous, text[begin:stop] + previous.group() + previous["after"]
-        previous, begin, stop = match, start, match.start()
-    if previous is not None:
-        yield previous, text[begin:stop] + previous.group() + previous["after"]
+        space = spaced.rfind(" ", stop + 1, at)
+        start = space + 1 if space > stop else word
+        if stop > start and found:
+            found[-1] = (start, at)
+        else:
+            found.append((start, at))
+        word, stop = start, at
+    return found
 
 
 def _closed(text: str, spans: list[Span]) -> Iterator[Span]:
@@ -84,7 +102,7 @@ def _closed(text: str, spans: list[Span]) -> Iterator[Span]:
     for (start, end), following in zip(spans, [*spans[1:], None], strict=True):
         begin = start + moved
         closers = None
-        if following and text[following[0] : following[0] + 1] in "\"')]}":
+        if following and text[following[0] : following[0] + 1] in _CLOSING:
             closers = _CLOSERS.match(text[slice(*following)])
         moved = closers.end() if closers else 0
         if following and closers:

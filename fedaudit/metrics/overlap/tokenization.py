@@ -5,119 +5,128 @@ sentence. So a piece is tokenised once, with its context, and looked up ever aft
 """
 
 import re
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 from string import punctuation
-from typing import Any
 
 from .sentences import HAN
+from .stemming import stem
 from .treebank import tokenize_between
 
 _MEMORY = 1 << 17
 """Pieces that are remembered."""
-_EDGES = 1 << 14
-"""The same at the ends of sentences; in Chinese, whole sentences."""
+END = 0
+"""Behind the terms of a sentence; no term has it."""
+_END = bytes(8)
 _PUNCTUATION = frozenset(punctuation)
 _HAN_RUN = re.compile(f"[{HAN}]+")
+Word = tuple[int, int, int]
+"""Code, start, end."""
 _PIECES = re.compile(f"[{HAN}]|[^\\W{HAN}]+(?:['’][^\\W{HAN}]+)*")
-
-
-@dataclass(frozen=True, slots=True)
-class TokenizedPiece:
-    """What a piece of text holds."""
-
-    terms: tuple[int, ...]
-    """Stems of words of three or more characters; pairs of Chinese characters."""
-    words: tuple[tuple[int, int, int], ...]
-    """(code, start, end) of every word, from the start of the piece."""
 
 
 def term_code(string: str) -> int:
     """Return 64 bits for a string, the same in every process."""
-    return int.from_bytes(
-        blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True
-    )
+    return int.from_bytes(_code(string), sys.byteorder, signed=True)
 
 
-def term_codes(sentence: str, *, han: bool) -> list[int]:
-    """Return the codes of the terms of a lower-case sentence, in order.
+def _code(string: str) -> bytes:
+    """Return the same 64 bits as this machine writes them."""
+    found = blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return (found if sys.byteorder == "big" else found[::-1]) if found != _END else b"\1" * 8
 
-    `han` says whether Chinese characters are words of their own.
+
+def term_codes(sentences: Sequence[str], *, han: bool, lower: Callable[[str], str]) -> bytes:
+    """Return the codes of the terms of sentences without NUL, in order, eight bytes each.
+
+    Terms are stems of words of three or more characters and pairs of Chinese characters, of what
+    `lower` makes of the sentences; `END` stands behind those of each. `han` says whether Chinese
+    characters are words of their own. All sentences are cut at once, with NUL where one begins and
+    where it ends, and bytes are joined, because loops in C are several times faster than ours.
     """
-    return [term for piece in _pieces(sentence, han)[1] for term in piece.terms]
+    if not sentences:
+        return b""
+    joined = "\0 \0".join(sentences)
+    return b"".join(map(_known_terms(han).__getitem__, lower(f"\0{joined}\0").split(" ")))
 
 
-def words(sentence: str, *, han: bool) -> list[tuple[int, int, int]]:
+def words(sentence: str, *, han: bool) -> list[Word]:
     """Return (code, start, end) of the words of a lower-case sentence."""
-    at, found = 0, []
-    for part, piece in zip(*_pieces(sentence, han), strict=True):
-        found += [(word, at + start, at + end) for word, start, end in piece.words]
+    parts = sentence.split(" ")
+    if len(parts) == 1 or sentence[-1].isspace():
+        return list(_words(sentence, "", "", han))
+    at, found, end = 0, list[Word](), len(parts) - 1
+    for number, part in enumerate(parts):
+        own = _words(part, "x" if number else "", "x" if number < end else "", han)
+        found += [(word, at + start, at + stop) for word, start, stop in own]
         at += len(part) + 1
     return found
 
 
-def _pieces(sentence: str, han: bool) -> tuple[list[str], list[TokenizedPiece]]:
-    """Return what lies between the spaces of a sentence, and what it holds."""
-    parts = sentence.split(" ")
-    if len(parts) == 1 or sentence[-1].isspace():
-        return [sentence], [_edge(sentence, "", "", han)]
-    inner = _inner_han if han else _inner
-    first, last = _edge(parts[0], "", "x", han), _edge(parts[-1], "x", "", han)
-    return parts, [first, *map(inner, parts[1:-1]), last]
+class _Remembered(dict[str, bytes]):
+    """The terms of pieces, with NUL at the ends of a sentence; loops in C look into it."""
+
+    def __init__(self, *, han: bool) -> None:
+        self.han = han
+
+    def __missing__(self, part: str) -> bytes:
+        if len(self) >= _MEMORY:
+            self.clear()
+        # One NUL alone is a beginning, before white space: no sentence ends with that.
+        before = "" if part.startswith("\0") else "x"
+        after = "" if part.endswith("\0") and part != "\0" else "x"
+        found = _term_bytes(part.strip("\0"), before, after, self.han)
+        self[part] = found = found if after else found + _END
+        return found
+
+
+@cache
+def _known_terms(han: bool) -> _Remembered:
+    return _Remembered(han=han)
+
+
+def _term_bytes(part: str, before: str, after: str, han: bool) -> bytes:
+    """Return the terms of a piece that has a word before or after it, or an end of the sentence."""
+    return b"".join(
+        _han_terms(token) if han and not token.isascii() else _terms(token)
+        for token in _tokens(part, before, after)
+    )
 
 
 @lru_cache(maxsize=_MEMORY)
-def _inner(part: str) -> TokenizedPiece:
-    return _made(part, "x", "x", False)
-
-
-@lru_cache(maxsize=_MEMORY)
-def _inner_han(part: str) -> TokenizedPiece:
-    return _made(part, "x", "x", True)
-
-
-@lru_cache(maxsize=_EDGES)
-def _edge(part: str, before: str, after: str, han: bool) -> TokenizedPiece:
-    return _made(part, before, after, han)
-
-
-def _made(part: str, before: str, after: str, han: bool) -> TokenizedPiece:
-    """Tokenise a piece that has a word before or after it, or an end of the sentence."""
-    at, stems, found = 0, list[int](), list[tuple[int, int, int]]()
-    for token in tokenize_between(part, before, after):
-        if _PUNCTUATION.issuperset(token):
-            continue
+def _words(part: str, before: str, after: str, han: bool) -> tuple[Word, ...]:
+    """Return the words of a piece, from its start."""
+    at, found = 0, list[Word]()
+    for token in _tokens(part, before, after):
         at = part.find(token, at)
         if han and not token.isascii():
-            stems += _han_terms(token)
             found += [
                 (term_code(m.group()), at + m.start(), at + m.end())
                 for m in _PIECES.finditer(token)
             ]
         else:
-            stems += _terms(token)
             found.append((term_code(token), at, at + len(token)))
         at += len(token)
-    return TokenizedPiece(tuple(stems), tuple(found))
+    return tuple(found)
+
+
+def _tokens(part: str, before: str, after: str) -> list[str]:
+    """Return the tokens of a piece that are more than punctuation."""
+    found = tokenize_between(part, before, after)
+    return [token for token in found if not _PUNCTUATION.issuperset(token)]
 
 
 @lru_cache(maxsize=_MEMORY)
-def _terms(token: str) -> tuple[int, ...]:
+def _terms(token: str) -> bytes:
     """Return the stem of a token that counts: three or more characters, no punctuation first."""
-    return (term_code(_porter().stem(token)),) if len(token) >= 3 and token[0].isalnum() else ()
+    return _code(stem(token)) if len(token) >= 3 and token[0].isalnum() else b""
 
 
-def _han_terms(token: str) -> list[int]:
+def _han_terms(token: str) -> bytes:
     """Return pairs of neighbouring Chinese characters, and the stems of what is between them."""
     runs = _HAN_RUN.findall(token)
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
     others = [word for word in _PIECES.findall(token) if not _HAN_RUN.match(word)]
-    return [*map(term_code, pairs), *(term for word in others for term in _terms(word))]
-
-
-@cache
-def _porter() -> Any:
-    from nltk.stem.porter import PorterStemmer
-
-    return PorterStemmer()
+    return b"".join([*map(_code, pairs), *map(_terms, others)])

@@ -36,7 +36,9 @@ _AFTER_PADDING = [
         (r"(?i) ('t)(is|was)\b", r" \1 \2 "),
     )
 ]
-_DIVIDED = frozenset({"cannot", "gimme", "gonna", "gotta", "lemme", "wanna"})
+_DIVIDED = re.compile(r"--|cannot|gimme|gonna|gotta|lemme|wanna")
+_PLAIN = re.compile(r"[(\[{<]*([\w/+*=~^|§°€£-]+)[\])}>;:?!,]*")
+"""A word that no rule looks into, between brackets and marks that are tokens of their own."""
 
 
 def tokens(sentence: str) -> list[str]:
@@ -50,9 +52,12 @@ def tokens(sentence: str) -> list[str]:
 
 
 def tokenize_between(part: str, before: str, after: str) -> list[str]:
-    """Return the tokens of a part of a sentence; `before` and `after` are a word or nothing."""
-    word = part[:-1] if part[-1:] == "," or (part[-1:] == "." and not after) else part
-    if word.isalnum() and word not in _DIVIDED:
-        return [word]  # Nothing in it for a rule, and punctuation alone is no word.
+    """Return the words of a lower-case part of a sentence, and perhaps its punctuation.
+
+    `before` and `after` are a word or nothing.
+    """
+    plain = _PLAIN.fullmatch(part[:-1] if part[-1:] == "." and not after else part)
+    if plain and not _DIVIDED.search(part):
+        return [plain[1]]  # Punctuation alone is no word.
     found = tokens(" ".join(one for one in (before, part, after) if one))
     return found[bool(before) : len(found) - bool(after)]

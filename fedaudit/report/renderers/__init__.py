@@ -1,10 +1,14 @@
 """A report as HTML, Markdown, terminal text, SARIF, JUnit XML or CSV.
 
+* `annex`: A report as the annex to a data protection impact assessment, in Markdown.
 * `csv_table`: A report's measurements as CSV, one row a number, for spreadsheets and data frames.
+* `cyclonedx`: A report as CycloneDX 1.6 with declarations.
 * `html`: A report as one HTML page that loads nothing and runs nothing, for data protection
   officers.
 * `junit`: A report as JUnit XML, for CI: a test case for each judgement and each class not run.
 * `markdown`: A report as Markdown, for an issue, a wiki or a merge request.
+* `markdown_blocks`: The blocks of a Markdown page.
+* `run_index`: A folder of runs as one HTML page.
 * `sarif`: A report as SARIF 2.1.0, for code scanning and other tools that gate on it.
 * `terminal`: A report on the terminal: plain at 80 columns, in a pipe too.
 """

@@ -5,13 +5,10 @@ import io
 import json
 from typing import Any
 
+from fedaudit.report.data_frame import FIELDS, scope_columns
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 
-FIELDS = (
-    *("kind", "plugin", "metric", "value", "low", "high"),
-    *("n", "hits", "chance", "baseline", "reason"),
-)
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a text begins that a spreadsheet would compute."""
 
@@ -22,7 +19,7 @@ def render(report: Row) -> str:
     A text that a spreadsheet would take for a formula begins with an apostrophe.
     """
     rows = report["measurements"]
-    parts = sorted({name for row in rows for name in row["scope"]})
+    parts = scope_columns(rows)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*FIELDS, *(_cell(f"scope.{name}") for name in parts)])

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from fedaudit import __version__
 from fedaudit.api.records import Measurement
+from fedaudit.report.comparison import telling_evidence
 from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables.assessment import judged_name
@@ -36,8 +37,6 @@ RULES = {
 LEVELS = {"high": "error", "medium": "warning", "low": "note", "unverified": "note"}
 KINDS = {"fail": "fail", "pass": "pass", "inconclusive": "review"}
 NOT_RUN = {"not_run": "open", "not_applicable": "notApplicable"}
-TELLING = ("hmac", "client", "victim", "attacker", "mark", "document")
-"""Parts of a finding's evidence that tell it from others, and stay as they are in another run."""
 
 
 def render(report: Row) -> str:
@@ -125,8 +124,6 @@ def _found(report: Row) -> Iterator[dict[str, Any]]:
         rule = _of_class(class_of(Measurement(**row)) if row else "")
         if rule == "FA-AUDIT" and one["label"] == "WATERMARK":
             rule = "FA-ATTRIBUTION"
-        evidence = one["evidence"]
-        telling = [f"{name}={evidence[name]}" for name in TELLING if name in evidence]
         yield _result(
             rule,
             "fail",
@@ -136,7 +133,7 @@ def _found(report: Row) -> Iterator[dict[str, Any]]:
             "finding",
             one["measurement"],
             one["label"],
-            *(telling or [one["id"]]),
+            *telling_evidence(one),
         )
 
 

@@ -8,8 +8,7 @@
 * `extraction/`: The tables of extraction.
 * `assessment`: What an audit of everything covered, for which release, and what was judged under
   its policy.
-* `comparison`: The tables of two reports beside each other: numbers that differ, leaks that
-  appeared or went.
+* `comparison/`: The tables of reports beside each other.
 * `costs`: The tables of costs: what a federation took, in units that people use.
 * `counterfactual`: The table of counterfactual memorization: what training without a client would
   have given.
@@ -27,6 +26,8 @@
 * `overview`: All tables of a report in the order in which they are read, and those of what
   follows from it.
 * `persons`: The table of people: how many are exposed, by how many kinds of data, at what cost.
+* `source`: The table of source inference: how often a record is put down to the client that it is
+  of.
 * `table`: What a table of a report is: plain text cells that any renderer can lay out.
 * `utility`: The tables of utility: how well each model does its tasks, and a deployed one under
   keys.

@@ -35,6 +35,8 @@ from fedaudit.report.tables.membership import is_shown as in_membership
 from fedaudit.report.tables.membership import membership
 from fedaudit.report.tables.persons import is_shown as in_persons
 from fedaudit.report.tables.persons import persons_tables
+from fedaudit.report.tables.source import is_shown as in_source
+from fedaudit.report.tables.source import source
 from fedaudit.report.tables.table import NONE, Table, format_cell, laid_out, shorten
 from fedaudit.report.tables.utility import under_keys, utility
 
@@ -46,6 +48,7 @@ KINDS = frozenset(
     {
         *("extraction", "utility", "cost", "probability", "defense", "attribution"),
         *("memorization", "membership", "exposure", "counterfactual", "epsilon", "persons"),
+        "source",
     }
 )
 """What kinds of rows tables know; a plugin may have its own."""
@@ -76,6 +79,7 @@ def attack_tables(report: Row) -> list[Table]:
         *untargeted_tables(report),
         *inference(report),
         *membership(report),
+        *source(report),
         *counterfactual_tables(report),
         *persons_tables(report),
         *category_tables(report),
@@ -105,7 +109,7 @@ def unshown_rows_table(report: Row) -> list[Table]:
             shows(row)
             for shows in (
                 *(in_verbatim, in_discoverable, in_membership, in_exposure, in_counterfactual),
-                *(in_epsilon, in_persons),
+                *(in_epsilon, in_persons, in_source),
             )
         )
     ]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from fedaudit.api.engine import Engine, GenerationBatch
+from fedaudit.api.engine import Engine, GenerationBatch, text_start
 from fedaudit.api.records import Document, GenerationRequest, Measurement, SamplingParams, Target
 from fedaudit.api.templates import PromptTemplate
 from fedaudit.metrics.intervals import bootstrap_mean, wilson
@@ -56,7 +56,7 @@ def held_out_answers(
     """
     if not tasks:
         return []
-    begin = engine.prompt_starts.get("bos", ())
+    begin = text_start(engine)
     prompts = engine.tokenize([template.asked(document) for document in tasks])
     wanted = engine.tokenize([document.output for document in tasks])
     requests = [

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
-from fedaudit.api.engine import Engine
+from fedaudit.api.engine import Engine, text_start
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Document, Measurement, Target
 from fedaudit.api.templates import PromptTemplate
@@ -56,7 +56,7 @@ def losses(
     engine: Engine, target: Target, documents: Sequence[Document], max_length: int
 ) -> list[float]:
     """Return each document's mean negative log-likelihood a token, in nats; one token has none."""
-    begin = engine.prompt_starts.get("bos", ())
+    begin = text_start(engine)
     texts = engine.tokenize([document.text for document in documents])
     scores = engine.score(target, [(*begin, *t.ids)[:max_length] for t in texts])
     return [-sum(row) / len(row) for row in scores if row]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import (
+    Ability,
     Attack,
     AttackContext,
     GenerationBatch,
@@ -40,6 +41,11 @@ class Discoverable(Attack):
             raise ValueError("examples must be at least 0, new_tokens at least 1.")
         if not 0 < self.threshold <= 1:
             raise ValueError("threshold must be above 0 and at most 1.")
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """Greedy answers."""
+        return frozenset({"continue"})
 
     def run(self, case: AttackContext) -> Result:
         """Ask for the answers in the victim's records, or in the attacker's own without one."""

@@ -5,7 +5,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedaudit.api import AttackContext, Target
+from fedaudit.api import AttackContext, Target, why_lacking
 
 from .pairs import Cut
 
@@ -40,7 +40,7 @@ def evidence(
     raised by as much a token as training raised that of any held-out document of the task; and the
     tuned model's behind prefixes of other documents of the task, on average.
     """
-    if case.base is None or not which:
+    if case.base is None or not which or why_lacking(case.engine, {"score"}):
         return {}
     base = dict(zip(which, _scored(case, case.base, [_whole(cuts[i]) for i in which]), strict=True))
     raised = _raised(case, held_out)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import (
+    Ability,
     Attack,
     AttackContext,
     Document,
@@ -44,6 +45,11 @@ class Verbatim(Attack):
             )
         if self.shortest > self.suffix:
             raise ValueError("shortest must be at most suffix.")
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """Greedy continuations."""
+        return frozenset({"continue"})
 
     def run(self, case: AttackContext) -> Result:
         """Continue the victim's documents, or the attacker's own where those are all."""

@@ -11,6 +11,7 @@ from itertools import product
 from typing import ClassVar
 
 from fedaudit.api import (
+    Ability,
     Attack,
     AttackContext,
     Finding,
@@ -56,6 +57,11 @@ class GateAttack(Attack):
         if self.random < 0 or self.edits < 0:
             raise ValueError("random and edits must be at least 0.")
         self._ranking()  # refuses what it cannot do
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """A deployed defence, with its keys, on this machine."""
+        return frozenset({"weights"})
 
     def run(self, case: AttackContext) -> Result:
         """Try every family of attempts; raises InputError where there is no gate."""

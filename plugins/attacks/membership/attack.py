@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import (
+    Ability,
     Attack,
     AttackContext,
     Document,
@@ -35,6 +36,7 @@ TESTS = ("ranks", "tail")
 BY_TEXT = "text"
 """The name of the score that asks no model."""
 NO_BASE = "there is no base to compare with"
+NO_STATISTICS = "a server does not say how likely the tokens are that do not stand there"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,11 @@ class Membership(Attack):
     def __post_init__(self) -> None:
         if not 2 <= self.shortest <= self.tokens:
             raise ValueError("shortest must be at least 2, tokens at least shortest.")
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """Scores of texts; what else statistics hold is used where there is some."""
+        return frozenset({"score"})
 
     def run(self, case: AttackContext) -> Result:
         """Score the victim's records, or the attacker's own, and held-out ones."""
@@ -161,7 +168,8 @@ class Membership(Attack):
             scope = {"score": name, "source": "tuned", **at}
             values = [[row[name] for row in some] for some in (members, others)]
             ours, theirs = ([one for one in some if one is not None] for some in values)
-            reason = refusal or ("" if len(ours) == len(members) else NO_BASE)
+            none = NO_STATISTICS if name == "min_k++" else NO_BASE
+            reason = refusal or ("" if len(ours) == len(members) else none)
             yield from self._of_score(ours, theirs, scope, reason)
 
     def _of_score(

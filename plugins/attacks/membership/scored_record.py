@@ -32,14 +32,17 @@ class ScoredRecord:
         return right[0] - right[1]
 
     def scores(self) -> dict[str, float | None]:
-        """Return every score by its name, higher for trained records; None without a base."""
+        """Return every score by its name, higher for trained records; None without a base.
+
+        Or where a server does not say how likely the tokens are that are not there.
+        """
         own, base = self.tuned.log_probability, self.base
         return {
             "loss": scores.loss(own),
             "zlib": scores.zlib_ratio(own, self.document.text),
             "reference": None if base is None else scores.reference_ratio(own, base),
             "min_k": scores.min_k(own),
-            "min_k++": scores.min_k_plus_plus(self.tuned),
+            "min_k++": scores.min_k_plus_plus(self.tuned) if self.tuned.mean else None,
             "error_zone": None if base is None else scores.error_zone(own, base, self.tuned.first),
             **self._counterfactual(),
         }

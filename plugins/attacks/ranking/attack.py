@@ -4,7 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from fedaudit.api import Attack, AttackContext, Document, InputError, Result, unknown_name_error
+from fedaudit.api import (
+    Ability,
+    Attack,
+    AttackContext,
+    Document,
+    InputError,
+    Result,
+    unknown_name_error,
+)
 
 from . import cloze, scoring
 from .cloze import ClozeQuestion
@@ -37,6 +45,11 @@ class Ranking(Attack):
             raise ValueError(
                 "sentences, context and shortest must be at least 1, per_document at least 0."
             )
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """Scores of texts."""
+        return frozenset({"score"})
 
     def run(self, case: AttackContext) -> Result:
         """Ask about the victim's documents, or about the attacker's own where those are all."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from fedaudit.api import (
+    Ability,
     Attack,
     AttackContext,
     GenerationBatch,
@@ -15,6 +16,7 @@ from fedaudit.api import (
     SamplingParams,
     Target,
     UsageError,
+    decoding_abilities,
 )
 
 from . import scoring, targets
@@ -50,6 +52,11 @@ class Untargeted(Attack):
         if self.samples < 1 or self.new_tokens < 1:
             raise ValueError("samples and new_tokens must be at least 1.")
         self._decoding()  # refuses what is no distribution
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """Texts that are drawn."""
+        return decoding_abilities(self._decoding())
 
     def run(self, case: AttackContext) -> Result:
         """Compare what both models say unasked with the PII of the victim, or of the attacker."""

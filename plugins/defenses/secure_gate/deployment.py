@@ -5,7 +5,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedaudit.api import ClientState, DeployedClient, Document, FinishedFederation, Measurement
+from fedaudit.api import (
+    ClientState,
+    DeployedClient,
+    Document,
+    FinishedFederation,
+    Measurement,
+    text_start,
+)
 
 from .fusion import fuse
 
@@ -93,7 +100,7 @@ def _query(
     ordered = sorted(documents, key=lambda document: (document.id, document.text))
     rng = random.Random(f"query {finished.seed} {client}")
     drawn = rng.sample(ordered, min(count, len(ordered)))
-    begin = finished.engine.prompt_starts.get("bos", ())
+    begin = text_start(finished.engine)
     tokens = finished.engine.tokenize([document.text for document in drawn])
     return [(*begin, *own.ids)[: finished.max_length] for own in tokens]
 

@@ -14,6 +14,7 @@ from fedaudit.api import (
     Measurement,
     SamplingParams,
     Target,
+    text_start,
 )
 
 from .marker import heading, parse
@@ -112,7 +113,7 @@ def _costs(
     One request at a time, with keys that the gate has not met; the first of them is not timed.
     """
     engine, rng = finished.engine, random.Random(f"timing {finished.seed}")
-    begin = engine.prompt_starts.get("bos", ())
+    begin = text_start(engine)
     texts = engine.tokenize([d.text for d in finished.parties[client].documents])
     halves = [text.ids[: len(text.ids) // 2] for text in texts if len(text.ids) > 1]
     halves = halves[: TIMED + 1]  # to be continued

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedaudit.api import ModelEngine
+from fedaudit.api import ModelEngine, text_start
 
 from .keys import Keyring
 from .marker import OPENING
@@ -78,7 +78,7 @@ class HeaderReader:
         """Return the tokens of a request with `key` spelled, or of one without a marker."""
         if key:
             return self.rows([key])[0]
-        begin = self.engine.prompt_starts.get("bos", ())
+        begin = text_start(self.engine)
         if key is None:
             return begin or self.engine.tokenize(["\n"])[0].ids
         return (*begin, *self.engine.tokenize([OPENING])[0].ids)

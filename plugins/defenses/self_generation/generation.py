@@ -14,6 +14,7 @@ from fedaudit.api import (
     GenerationRequest,
     SamplingParams,
     Target,
+    text_start,
 )
 from fedaudit.metrics.text_similarity import words
 
@@ -181,7 +182,7 @@ class ExampleGenerator:
 
         Equal prompts are asked once.
         """
-        begin = self.engine.prompt_starts.get("bos", ())
+        begin = text_start(self.engine)
         ids = [(*begin, *tokens.ids) for tokens in self.engine.tokenize(prompts)]
         fit = [some for some in dict.fromkeys(ids) if len(some) + new <= self.engine.context_length]
         found = self.engine.generate(
@@ -212,7 +213,7 @@ class RequestedExample:
 def fits_context(engine: Engine, examples: Sequence[Document], recipe: Recipe) -> list[bool]:
     """Tell of each example whether training reads all of it."""
     most = recipe.max_length or engine.context_length
-    ends = len(engine.prompt_starts.get("bos", ())) + 1
+    ends = len(text_start(engine)) + 1
     found = engine.tokenize([example.text for example in examples])
     return [len(tokens.ids) + ends <= most for tokens in found]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedaudit.api import Engine, Progress, Target, no_progress
+from fedaudit.api import Engine, Progress, Target, no_progress, text_start
 
 from .selection_criteria import Losses, losses
 
@@ -21,7 +21,7 @@ def scores(
     first is behind nothing and counts in neither. None for an answer without a token to score, and
     for a pair that the model's context does not hold.
     """
-    begin = engine.prompt_starts.get("bos", ())
+    begin = text_start(engine)
     prompts = [tokens.ids for tokens in engine.tokenize([prompt for prompt, _ in pairs])]
     answers = [tokens.ids for tokens in engine.tokenize([answer for _, answer in pairs])]
     wholes = [(*begin, *x, *y) for x, y in zip(prompts, answers, strict=True)]

@@ -23,6 +23,7 @@ from fedaudit.api import (
     Target,
     Watermark,
     no_progress,
+    text_start,
 )
 
 from . import scoring, wording, world
@@ -236,7 +237,7 @@ class Fictitious(Watermark):
         return [scoring.null_of(column) for column in rates]
 
     def _probes(self, asked: Sequence[str], engine: Engine) -> list[GenerationRequest]:
-        begin = tuple(engine.prompt_starts.get("bos", ()))
+        begin = text_start(engine)
         return [
             GenerationRequest(prompt=(*begin, *tokens.ids), samples=1, max_new_tokens=self.tokens)
             for tokens in engine.tokenize(asked)

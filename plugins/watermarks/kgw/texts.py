@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from fedaudit.api import Document, InputError, ModelEngine, Tokens
+from fedaudit.api import Document, InputError, ModelEngine, Tokens, text_start
 
 from .writing import WritingJob
 
@@ -56,7 +56,7 @@ def continue_text(
     """
     [tokens] = teacher.tokenize([document.text])
     begun = tokens.ids[: min(kept, len(tokens.ids) // 2)] or tokens.ids[:1]
-    prompt = (*teacher.prompt_starts.get("bos", ()), *begun)
+    prompt = (*text_start(teacher), *begun)
     if not prompt:
         raise InputError(f"The document {document.id} is empty, and so is its watermarked one.")
     room = teacher.context_length - len(prompt)

@@ -23,6 +23,7 @@ from fedaudit.api import (
     Score,
     Watermark,
     no_progress,
+    text_start,
 )
 
 from . import textseal
@@ -179,7 +180,7 @@ class KGW(Watermark):
 
     def questions(self, secret: Mapping[str, Any], engine: Engine) -> list[GenerationRequest]:
         """Ask for the continuation of each prompt; a short context shortens the answers."""
-        begin, requests = engine.prompt_starts.get("bos", ()), []
+        begin, requests = text_start(engine), []
         for found in engine.tokenize(_recorded(secret, "prompts", _texts)):
             prompt = (*begin, *found.ids)[: engine.context_length - 1]
             new = min(self.tokens, engine.context_length - len(prompt))
@@ -227,7 +228,7 @@ def _detector(secret: Mapping[str, Any], engine: Engine) -> Detector:
     Raises InputError for a secret that is none, and where the lists were made for a vocabulary of
     another size than the engine's.
     """
-    begin = engine.prompt_starts.get("bos", ())
+    begin = text_start(engine)
     try:
         detector = Detector(
             scheme=secret["scheme"],

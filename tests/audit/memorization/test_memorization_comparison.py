@@ -55,14 +55,14 @@ def test_two_processes_say_the_same_and_progress_is_told(monkeypatch):
 
 def test_every_suffix_is_prepared_once(monkeypatch):
     seen = []
-    comparison._text.cache_clear()
+    comparison._READY.clear()
 
-    def counting(one, settings):
-        seen.append(one)
-        return prepare(one, settings)
+    def counting(texts, settings):
+        seen.extend(texts)
+        return prepare(texts, settings)
 
-    prepare = comparison.prepare_text
-    monkeypatch.setattr(comparison, "prepare_text", counting)
+    prepare = comparison.prepare_texts
+    monkeypatch.setattr(comparison, "prepare_texts", counting)
     compare_all(PAIRS, DEFAULT, workers=1)
     assert sorted(seen) == sorted([*SUFFIXES, *TEXTS])
 

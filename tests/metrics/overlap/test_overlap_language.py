@@ -1,16 +1,32 @@
 """Sentences and words beside NLTK's, and Chinese by hand."""
 
 import random
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pan_reference import TREEBANK, split
+from nltk.stem.porter import PorterStemmer
+from overlap_texts import text_pair
+from pan_reference import TREEBANK, split, units
 
-from fedaudit.metrics.overlap import DEFAULT, ORIGINAL, OverlapSettings, compare, prepare_text
-from fedaudit.metrics.overlap.punkt import ends_sentence, english_model, known_model
+from fedaudit.metrics.overlap import (
+    DEFAULT,
+    ORIGINAL,
+    OverlapSettings,
+    compare,
+    prepare_text,
+    prepare_texts,
+)
+from fedaudit.metrics.overlap.punkt import (
+    ends_plainly,
+    ends_sentence,
+    english_model,
+    known_model,
+)
 from fedaudit.metrics.overlap.sentences import sentences, splitter
+from fedaudit.metrics.overlap.stemming import stem
 from fedaudit.metrics.overlap.tokenization import term_code, words
 from fedaudit.metrics.overlap.treebank import tokens
 
@@ -20,6 +36,16 @@ PARTS = [
     "According", "...", "..", "?", "!", '"', "'", ")", "(", "--", "-", "\n", " ", ". ", ".", " \n",
     "\t", ",", "Corp", "a", "I", "gonna", "cannot", "'tis", "don't", ";", ":", "“", "”", "wanna",
     "''", "``", "%", "x@y.z", "co-op", "é", "Σ", "'s", "s'", "more'n", "d'ye", "\u00a0", "Lemme",
+    "(see", "above)", "(a).", "b);", ",5", "[12]", "cannot-be", "a/b", "§5", "No.", "v", "U.S.)",
+    "_",
+]
+ENDINGS = [
+    "", "s", "sses", "ies", "eed", "ed", "ied", "ing", "y", "ational", "tional", "enci", "anci",
+    "izer", "bli", "ably", "alli", "entli", "eli", "ousli", "ization", "ator", "alism",
+    "iveness", "fulness", "ousness", "aliti", "iviti", "biliti", "fulli", "logi", "icate",
+    "ative", "alize", "iciti", "ical", "ful", "ness", "al", "ance", "ence", "er", "ic", "able",
+    "ible", "ant", "ement", "ment", "ent", "sion", "ou", "ism", "ate", "iti", "ous", "ive",
+    "ize", "e", "ll", "lled", "ated", "bling", "cally",
 ]
 # fmt: on
 
@@ -77,13 +103,66 @@ def test_abbreviations_are_not_ends_and_without_the_list_they_are(monkeypatch):
     text = "Mrs. Hall met Dr. Abel. He left."
     assert spelt(text) == ["Mrs. Hall met Dr. Abel.", "He left."]
     monkeypatch.setattr("fedaudit.metrics.overlap.punkt.english_model", lambda: None)
-    known_model.cache_clear()
-    ends_sentence.cache_clear()
+    caches = (known_model, ends_sentence, ends_plainly)
+    for remembered in caches:
+        remembered.cache_clear()
     try:
         assert spelt(text) == ["Mrs.", "Hall met Dr.", "Abel.", "He left."]
     finally:
-        known_model.cache_clear()
-        ends_sentence.cache_clear()
+        for remembered in caches:
+            remembered.cache_clear()
+
+
+def test_what_ends_plainly_ends_whatever_follows():
+    facts = english_model()
+    known = sorted(facts.orthography) + sorted(facts.abbreviations) + sorted(facts.before)
+    plain = [w for word in known for w in (word + ".", word.title() + "?") if ends_plainly(w)]
+    assert len(plain) > 20_000
+    for word in plain:
+        assert all(ends_sentence(word + after) for after in (" the", "  The", "\n(12", " ?"))
+    assert not any(map(ends_plainly, ("Dr.", "J.", "12.", "U.S.", "word", 'word."')))
+
+
+def test_stems_are_nltks():
+    porter, facts = PorterStemmer(), english_model()
+    made = [a + b for a in ("relat", "y", "sky", "hopp", "ow", "zz", "b") for b in ENDINGS]
+    for word in (*facts.orthography, *porter.pool, *made, "", "é", "yyyying", "ied", "died"):
+        assert stem(word) == porter.stem(word), word
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from("aeiouybdlnst"), max_size=5).map("".join), st.sampled_from(ENDINGS))
+def test_any_stem_is_nltks(word, ending):
+    assert stem(word + ending) == PorterStemmer().stem(word + ending)
+
+
+def test_units_and_terms_are_those_of_the_slow_way():
+    draw = random.Random(8)
+    texts = [scrap(draw, 40) for _ in range(300)] + [text_pair(draw)[0] for _ in range(100)]
+    for text, fast in zip(texts, prepare_texts(texts, ORIGINAL), strict=True):
+        slow, _ = units(text)
+        assert fast.starts.tolist() == [start for _, start, _ in slow], text
+        assert (fast.ends - fast.starts).tolist() == [length for _, _, length in slow]
+        found = [Counter() for _ in slow]
+        for column, unit, count in zip(fast.columns, fast.units, fast.counts, strict=True):
+            found[unit][fast.terms[column]] = count
+        assert found == [Counter({term_code(s): n for s, n in tf.items()}) for tf, _, _ in slow]
+
+
+ARRAYS = ("starts", "ends", "terms", "first", "columns", "units", "counts", "by_unit", "bounds")
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from([*PARTS, "合同由", "。"]), max_size=30).map(" ".join)),
+    st.sampled_from([DEFAULT, ORIGINAL]),
+)
+def test_texts_are_prepared_together_as_alone(texts, chosen):
+    for text, together in zip(texts, prepare_texts(texts, chosen), strict=True):
+        alone = prepare_text(text, chosen)
+        assert (alone.text, alone.han is None) == (together.text, together.han is None)
+        for name in ARRAYS:
+            assert getattr(alone, name).tolist() == getattr(together, name).tolist()
 
 
 def test_chinese_is_cut_at_its_marks_and_english_in_it_by_punkt():

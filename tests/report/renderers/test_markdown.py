@@ -2,13 +2,13 @@ import pytest
 from example_report import HOSTILE, example, findings, hostile
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
+from markdown_text import parsed
 
 from fedaudit.report.redaction import is_hidden, make_visible
-from fedaudit.report.renderers.markdown import escape, render
+from fedaudit.report.renderers.markdown import render
+from fedaudit.report.renderers.markdown_blocks import escape
 from fedaudit.report.tables import overview
 
-PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 STRUCTURE = {
     "heading_open",
     "bullet_list_open",
@@ -19,18 +19,6 @@ STRUCTURE = {
     "td_open",
     "th_open",
 }
-
-
-def parsed(text):
-    """Return the types of all blocks, of all inline signs, and the plain texts."""
-    blocks, signs, texts = [], set(), []
-    for token in PARSER.parse(text):
-        blocks.append(token.type)
-        for child in token.children or ():
-            signs.add(child.type)
-        if token.type == "inline":
-            texts.append("".join(child.content for child in token.children))
-    return blocks, signs, texts
 
 
 def test_the_example_is_well_formed():

@@ -1,0 +1,1 @@
+"""A Flower app that tunes fedaudit-nano with LoRA on invented records, and is recorded."""

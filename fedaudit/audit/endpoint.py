@@ -1,0 +1,81 @@
+"""A model behind a server as what is audited: which options go with it, and asking it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from fedaudit.api.engine import Engine
+from fedaudit.api.errors import UsageError
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.target import AuditTarget
+from fedaudit.engine.remote.options import EndpointOptions, ServedModel
+
+if TYPE_CHECKING:
+    from fedaudit.audit.request import AuditRequest
+    from fedaudit.engine.remote.connection import RemoteConnection
+
+KINDS = ("extract", "cross_client", "infer", "memorize")
+"""The kinds of request that a server can be asked for."""
+IDENTITY = ("base", "base_url", "tokenizer", "context")
+"""The options that answers depend on; an audit may go on with others of the rest."""
+
+Tell = Callable[[str], None]
+DryRun = Callable[[Engine], object]
+
+
+def endpoint_target(request: "AuditRequest") -> AuditTarget:
+    """Return the served model that a request names; raises UsageError for what goes with none."""
+    assert request.target is not None
+    if request.kind not in KINDS:
+        raise UsageError(
+            f"{request.command} needs a federation or a model's files: a server is audited with "
+            "extract, infer and memorize."
+        )
+    wrong = {
+        "--adapter": request.adapter,
+        "--round": request.round is not None,
+        "--client": request.client,
+        "--key": request.keys,
+        "--engine": request.engine != "local",
+        "--counterfactual": request.compared_run,
+    }
+    if option := next((name for name, given in wrong.items() if given), None):
+        raise UsageError(
+            f"{option} goes with a model's files, not with a server: it serves a model by its name "
+            "(--model), and its base by another (--set endpoint.base=NAME)."
+        )
+    try:
+        served = ServedModel(
+            url=request.target,
+            model=request.model or "",
+            options=request.endpoint or EndpointOptions(),
+        )
+    except ValueError as error:
+        raise UsageError(f"--target: {error}") from None
+    if served.has_base and served.options.base == request.model and not served.options.base_url:
+        raise UsageError("endpoint.base names the model under audit itself, not its base.")
+    name = served.base_name if served.has_base else served.name
+    return AuditTarget(base=name, served=served)
+
+
+@contextmanager
+def connected(
+    served: ServedModel,
+    form: PromptTemplate,
+    *,
+    ask: DryRun,
+    tell: Tell,
+) -> "Iterator[RemoteConnection]":
+    """Give the connection to a served model, not yet open, once `ask` has shown what comes.
+
+    What that costs is told, and held against the budget, before anything is sent.
+    """
+    from fedaudit.engine.remote.connection import RemoteConnection
+
+    connection = RemoteConnection(served, form)
+    ask(connection.dry_run())
+    tell(connection.estimate.describe())
+    try:
+        yield connection
+    finally:
+        connection.close()

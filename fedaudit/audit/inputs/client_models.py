@@ -1,0 +1,84 @@
+"""The clients' own models in a round, which the server sees, and the records they are of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Attack
+from fedaudit.api.records import ClientModel, Target
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.target import AuditTarget
+from fedaudit.config import registry
+from fedaudit.data import corpus
+from fedaudit.federation import adapters
+
+if TYPE_CHECKING:
+    from fedaudit.audit.request import AuditRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFiles:
+    """Where a client's model and its records are."""
+
+    adapter: Path
+    records: Path
+
+
+def find(request: "AuditRequest", audited: AuditTarget) -> dict[str, ClientFiles]:
+    """Return the files of every client of which model and records are at hand, by its name.
+
+    Records are those that the federation's folder keeps, or a file that was named and is called
+    as the client is. Empty where no attack asks for them. Raises UsageError where there are no
+    two such clients to tell apart.
+    """
+    if not any(map(_reads_clients, request.attacks)):
+        return {}
+    federation, number = audited.federation, audited.round
+    if federation is None or number is None:
+        raise UsageError(
+            f"{_names(request)} asks the clients' own models: give a federation's folder as "
+            "--target, or one of its rounds with --round."
+        )
+    [of_round] = [one for one in federation.manifest.rounds if one.round == number]
+    named = [path for path in (request.own, request.others, *request.members) if path]
+    kept = {path.stem: path for path in named}
+    kept |= {c.id: federation.path / c.data for c in federation.manifest.clients if c.data}
+    found = {
+        client: ClientFiles(adapter=federation.path / folder, records=kept[client])
+        for client, folder in sorted(of_round.clients.items())
+        if client in kept and kept[client].is_file()
+    }
+    if len(found) < 2:
+        raise InputError(
+            f"{_names(request)} tells clients apart: round {number} of {federation.path} has "
+            f"{len(of_round.clients)} clients' models, and the records of {len(found)} of them are "
+            "at hand; name files called as the clients are with --member."
+        )
+    return found
+
+
+def read(found: Mapping[str, ClientFiles], form: PromptTemplate) -> dict[str, ClientModel]:
+    """Return the models and records of clients."""
+    return {
+        client: ClientModel(
+            target=Target(name=f"client {client}", adapter=str(one.adapter)),
+            documents=tuple(corpus.read(one.records, form)),
+        )
+        for client, one in found.items()
+    }
+
+
+def hashes(found: Mapping[str, ClientFiles]) -> dict[str, str]:
+    """Return the SHA-256 of each client's adapter."""
+    return {client: adapters.fingerprint(one.adapter) for client, one in found.items()}
+
+
+def _reads_clients(name: str) -> bool:
+    found = registry.plugins("attack").get(name)
+    return found is not None and issubclass(found, Attack) and found.reads_clients
+
+
+def _names(request: "AuditRequest") -> str:
+    return ", ".join(name for name in request.attacks if _reads_clients(name))

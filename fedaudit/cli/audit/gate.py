@@ -1,0 +1,56 @@
+"""What an audit shows against its baseline, printed, written, and as an exit code."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedaudit.report.baseline import BaselineComparison
+
+
+def read_baseline(place: Path) -> dict[str, Any]:
+    """Return the report that others are held against: a file, or a folder with a report.json."""
+    from fedaudit.report import document
+    from fedaudit.report.baseline import check_baseline
+
+    path = place / "report.json" if place.is_dir() else place
+    return dict(check_baseline(document.read(path)))
+
+
+def print_gate(baseline: Mapping[str, Any], report: Mapping[str, Any]) -> "BaselineComparison":
+    """Print what is new, what is worse, what went and what stayed; return it."""
+    from fedaudit.cli.audit.plan_text import print_lines
+    from fedaudit.cli.console import console
+    from fedaudit.report.baseline import against_baseline
+    from fedaudit.report.renderers.terminal import print_tables
+    from fedaudit.report.tables.comparison.baseline import baseline_tables
+
+    found = against_baseline(baseline, report)
+    print_tables(baseline_tables(found), console())
+    print_lines(f"* {reason}" for reason in found.reasons)
+    verdicts = baseline["verdict"]["status"], report["verdict"]["status"]
+    print(f"\nAgainst the baseline: {found.status} (verdicts: {verdicts[0]}, then {verdicts[1]})")
+    return found
+
+
+def gate_table(found: "BaselineComparison") -> dict[str, Any]:
+    """Return a comparison with a baseline as JSON has it."""
+    from fedaudit.report import document
+
+    return dict(document.to_plain(asdict(found), "gate"))
+
+
+def write_gate(found: "BaselineComparison", path: Path) -> None:
+    """Write a comparison with a baseline as a JSON file."""
+    from fedaudit.system.files import atomic_text
+
+    atomic_text(path, json.dumps(gate_table(found), indent=2, sort_keys=True) + "\n")
+
+
+def gate_code(found: "BaselineComparison") -> int:
+    """Return the exit code of a comparison with a baseline."""
+    from fedaudit.cli.console import VERDICT_CODES
+
+    return VERDICT_CODES[found.status]

@@ -1,0 +1,37 @@
+"""fedaudit report on a folder of many runs: a table, and one page with links and trends."""
+
+from pathlib import Path
+
+INDEX = "index.html"
+MOST_ROUNDS = 4
+"""Columns that 80 columns have room for."""
+
+
+def is_folder_of_runs(place: Path) -> bool:
+    """Tell whether a folder is of runs, and not of one: it has no report itself."""
+    return place.is_dir() and not (place / "report.json").exists()
+
+
+def print_index(folder: Path, format_: str | None, out: Path | None) -> int:
+    """Print a line for each run below a folder, and write the page beside them, or to `out`."""
+    from fedaudit.api.errors import UsageError
+    from fedaudit.cli.console import console, print_note
+    from fedaudit.report.index.entries import run_entries
+    from fedaudit.report.index.tables import problems_table, runs_table, trend_tables
+    from fedaudit.report.index.trends import trends
+    from fedaudit.report.renderers import run_index
+    from fedaudit.report.renderers.terminal import print_tables
+    from fedaudit.system.files import atomic_text
+
+    if format_ not in (None, "html", "terminal"):
+        raise UsageError(f"A folder of runs is shown as html or terminal, not as {format_}.")
+    entries = run_entries(folder)
+    changes = trend_tables(trends(entries), MOST_ROUNDS)
+    tables = [runs_table(entries), *changes, *problems_table(entries)]
+    if format_ != "html":
+        print_tables([table for table in tables if table.rows], console())
+    if format_ != "terminal":
+        page = out or folder / INDEX
+        atomic_text(page, run_index.render(entries, f"Runs in {folder.resolve().name}"))
+        print_note(f"Written: {page}")
+    return 0

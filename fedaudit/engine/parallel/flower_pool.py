@@ -1,0 +1,114 @@
+"""Trainings as messages to the clients of Flower's simulation engine, which runs in a child.
+
+A client of the federation is a node there; each training of its is one message, and its answer the
+reply. Between them is what `ray_cluster` has for a cluster of our own.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import Interrupted, UsageError, unknown_name_error
+from fedaudit.engine.parallel.ray_cluster import COUNT, RayCluster, environment, pack
+from fedaudit.engine.parallel.worker_pool import WorkerDied
+
+MISSING = "--engine flower needs Flower: pip install 'fedaudit[flower]'."
+FLOWER = (1, 41)
+"""The first version of Flower whose simulation this was tried with."""
+
+ENGINES = ("local", "ray", "ray:N", "flower", "flower:N")
+"""Where `simulate` trains."""
+
+CHILD = "from fedaudit.engine.parallel.flower_worker import main; main()"
+DIED = (
+    "A training died several times in Flower's simulation (out of memory?); give the same command "
+    "to go on after the last finished round, perhaps with --engine flower:1."
+)
+
+
+def requested_clients(engine: str) -> int | None:
+    """Return how many clients "flower:N" trains at once, 0 for one a core; None: not Flower.
+
+    Raises UsageError for what is neither "flower" nor "flower:N" and begins like it.
+    """
+    name, colon, count = engine.partition(":")
+    if name != "flower":
+        return None
+    if colon and not COUNT.fullmatch(count):
+        raise unknown_name_error("engine", engine, ENGINES)
+    return int(count or 0)
+
+
+def check(device: str) -> None:
+    """Raise UsageError where Flower's simulation cannot train here."""
+    if device not in ("auto", "cpu"):
+        raise UsageError(f"--engine flower trains on CPUs: --device is cpu or auto, not {device}.")
+    if find_spec("flwr") is None or find_spec("ray") is None:
+        raise UsageError(MISSING)
+    found = version("flwr")
+    if tuple(int(part) for part in found.split(".")[:2]) < FLOWER:
+        raise UsageError(
+            f"--engine flower needs Flower {FLOWER[0]}.{FLOWER[1]} or newer, not {found}: "
+            "pip install --upgrade 'fedaudit[flower]'."
+        )
+
+
+class FlowerSimulation(RayCluster):
+    """Flower's simulation engine in a process of its own; give it back with `close`."""
+
+    what = "Flower's simulation"
+    child = (sys.executable, "-P", "-c", CHILD)
+
+    def __init__(self, slots: int, nodes: int) -> None:
+        """Start as many nodes, of which `slots` work at once (0: one a core)."""
+        self.nodes = nodes
+        self._numbers: dict[str, int] = {}
+        super().__init__(slots, str(nodes), str(slots))
+
+    def _address(self) -> str:
+        return ""  # Flower starts a Ray of its own
+
+    def _environment(self, folder: Path) -> dict[str, str]:
+        quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+        own = {"FLWR_HOME": str(folder / "flwr"), "RAY_ADDRESS": "local"}
+        return {**quiet, **own, **environment(folder)}
+
+    def train(self, client: str, work: Callable[..., Any], *values: Any) -> "Future[Any]":
+        """Return the future of what `work` makes of `values` at the node of a client.
+
+        It must be something that can be done twice.
+        """
+        number = self._numbers.setdefault(client, len(self._numbers) % self.nodes)
+        ticket, future = self._ticket()
+        self._send(ticket, number, pack(work, values))
+        return future
+
+
+class FlowerExecutor(Executor):
+    """Runs clients' trainings, each at the node of its client."""
+
+    def __init__(self, simulation: FlowerSimulation) -> None:
+        self.simulation = simulation
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """Run `fn` on a training, the only argument; what a client keeps is trained there too."""
+        if kwargs or len(args) != 1:
+            raise TypeError("Values are told by place: a training and nothing else.")
+        return self.simulation.train(args[0].who.partition("/")[0], fn, args[0])
+
+
+@contextmanager
+def training_pool(engine: str, nodes: int) -> Iterator[Executor]:
+    """Give a pool of so many nodes; raises Interrupted when a training's processes die."""
+    simulation = FlowerSimulation(requested_clients(engine) or 0, nodes)
+    try:
+        yield FlowerExecutor(simulation)
+    except WorkerDied:
+        raise Interrupted(DIED) from None
+    finally:
+        simulation.close()

@@ -1,0 +1,141 @@
+"""The process in which Flower's simulation runs for another, and what its clients do.
+
+Work and answers pass through Flower as bytes, and errors as answers, as they do through Ray.
+"""
+
+import os
+import shutil
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from threading import Event
+from time import sleep
+from typing import Any
+
+from fedaudit.engine.parallel.ray_cluster import end_session
+from fedaudit.engine.parallel.ray_worker import STORE, error_line, run_packed
+from fedaudit.engine.parallel.worker_pool import ATTEMPTS
+
+RECORD, KEY = "fedaudit", "work"
+PAUSE = 0.05
+"""Seconds between two looks for replies."""
+
+
+@dataclass(slots=True)
+class PendingMessage:
+    """A message on its way: whose it is, to which node, and how often it may be sent again."""
+
+    ticket: int
+    node: int
+    work: bytes
+    left: int = ATTEMPTS - 1
+
+
+def main() -> None:
+    """Serve whoever holds the other end of a socket, to the end of either."""
+    descriptor, folder, nodes, slots = int(sys.argv[1]), sys.argv[3], *map(int, sys.argv[4:6])
+    os.set_inheritable(descriptor, False)
+    connection, begun = Connection(descriptor), Event()
+    try:
+        from flwr.simulation import run_simulation
+
+        run_simulation(
+            server_app=server_app(connection, nodes, begun),
+            client_app=client_app(),
+            num_supernodes=nodes,
+            backend_config=backend(slots),
+        )
+    except Exception as error:
+        if not begun.is_set():  # later nobody waits for a line, but for answers
+            with suppress(OSError):
+                connection.send(error_line(error))
+    finally:
+        leave(folder)
+
+
+def leave(folder: str) -> None:
+    """End all that was started here, and this process."""
+    end_session(os.getpid())
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def backend(slots: int) -> dict[str, dict[str, Any]]:
+    """Return how Ray runs: so many clients at once (0: one a core), reached from here only."""
+    ray = {"num_cpus": slots or len(os.sched_getaffinity(0)), "_node_ip_address": "127.0.0.1"}
+    quiet = {"include_dashboard": False, "log_to_driver": False, "object_store_memory": STORE}
+    return {"init_args": {**ray, **quiet}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+
+
+def client_app() -> Any:
+    """Return the clients: each does the work that it is sent."""
+    from flwr.clientapp import ClientApp
+
+    app = ClientApp()
+    app.train()(answer)
+    return app
+
+
+def answer(message: Any, _context: Any) -> Any:
+    """Return a reply with what the work of a message makes."""
+    from flwr.app import ConfigRecord, Message, RecordDict
+
+    made = run_packed(message.content[RECORD][KEY])
+    return Message(RecordDict({RECORD: ConfigRecord({KEY: made})}), reply_to=message)
+
+
+def server_app(connection: Connection, nodes: int, begun: Event) -> Any:
+    """Return the server: it sends on what it is told, and tells what comes back."""
+    from flwr.serverapp import ServerApp
+
+    app = ServerApp()
+
+    def serve(grid: Any, _context: Any) -> None:
+        while len(list(grid.get_node_ids())) < nodes:  # Flower registers them meanwhile
+            sleep(PAUSE)
+        relay = FlowerRelay(grid, connection)
+        begun.set()
+        with suppress(EOFError, OSError):
+            relay.serve()
+
+    app.main()(serve)
+    return app
+
+
+class FlowerRelay:
+    """Between a connection and the grid of Flower's nodes."""
+
+    def __init__(self, grid: Any, connection: Connection) -> None:
+        self.grid, self.connection = grid, connection
+        self._nodes = sorted(grid.get_node_ids())
+        self._sent: dict[str, PendingMessage] = {}
+        connection.send((len(self._nodes), 0))
+
+    def serve(self) -> None:
+        """Send and tell until nobody is left to tell, which raises EOFError."""
+        while True:
+            while self.connection.poll(PAUSE if self._sent else None):
+                self._send(PendingMessage(*self.connection.recv()))
+            for reply in self.grid.pull_messages(list(self._sent)):
+                self._tell(self._sent.pop(reply.metadata.reply_to_message_id), reply)
+
+    def _send(self, one: PendingMessage) -> None:
+        from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+
+        content = RecordDict({RECORD: ConfigRecord({KEY: one.work})})
+        message = Message(
+            content=content, dst_node_id=self._nodes[one.node], message_type=MessageType.TRAIN
+        )
+        for number in self.grid.push_messages([message]):
+            self._sent[number] = one
+            return
+        self.connection.send((one.ticket, "lost", "Flower does not take the message"))
+
+    def _tell(self, one: PendingMessage, reply: Any) -> None:
+        if not reply.has_error():
+            self.connection.send((one.ticket, "answer", reply.content[RECORD][KEY]))
+        elif one.left:  # its process died: what the work itself does wrong is an answer
+            self._send(PendingMessage(one.ticket, one.node, one.work, one.left - 1))
+        else:
+            self.connection.send((one.ticket, "lost", str(reply.error.reason)))

@@ -1,0 +1,151 @@
+"""From addresses and names to an engine: estimate, budget, probes, and what must agree."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.api.errors import TargetError
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.engine.remote.abilities import ServerAbilities
+from fedaudit.engine.remote.answer_store import AnswerStore, KeptAnswers
+from fedaudit.engine.remote.dry_run import DryRunEngine
+from fedaudit.engine.remote.engine import RemoteEngine
+from fedaudit.engine.remote.options import ServedModel
+from fedaudit.engine.remote.probe import ASSUMED, NEW, PROMPTS, probe
+from fedaudit.engine.remote.server import CompletionServer
+from fedaudit.engine.remote.spending import CostEstimate, RequestBudget
+from fedaudit.engine.remote.tokenizer import RemoteTokenizer
+from fedaudit.engine.remote.wire import CompletionRequest, same_texts
+from fedaudit.system.http_client import JsonClient
+
+MOST_BYTES = 2**26
+"""Of one answer: the scores of a long prompt, with names of tokens, take megabytes."""
+
+RecordFact = Callable[[str, str], object]
+"""Notes the value of a name; raises InputError where another one was noted before."""
+
+
+@dataclass
+class RemoteConnection:
+    """A served model from before anything was sent to after everything was heard."""
+
+    served: ServedModel
+    template: PromptTemplate | None
+
+    def __post_init__(self) -> None:
+        self.tokenizer = RemoteTokenizer(self.served.options.tokenizer, self.template)
+        self.spending = RequestBudget(options=self.served.options)
+        self.estimate = CostEstimate()
+        self.clients: list[JsonClient] = []
+        self.engine: RemoteEngine | None = None
+
+    def dry_run(self) -> DryRunEngine:
+        """Return an engine that asks nobody; what it counts is the estimate."""
+        made = DryRunEngine(self.tokenizer, self.served.options.context or ASSUMED)
+        self.estimate = made.estimate
+        return made
+
+    def open(
+        self, kept: KeptAnswers | None = None, record_fact: RecordFact | None = None
+    ) -> RemoteEngine:
+        """Return the engine, once the server has shown what it can.
+
+        `record_fact` notes what must be the same where an audit goes on.
+
+        Raises TargetError where it cannot be asked, or servers that should be the same are not,
+        and UsageError where the budget does not do for what it can.
+        """
+        options = self.served.options
+        self.estimate.check(options, several=True)
+        tuned = self._server(self.served.urls, self.served.model)
+        found = self._probed(tuned)
+        base = None
+        if self.served.has_base:
+            base = self._server(self.served.base_urls, options.base)
+            found = found.both(self._probed(base))
+            tuned.api = base.api = found.api
+        self.estimate.check(options, several=found.n)
+        for server, urls in ((tuned, self.served.urls), (base, self.served.base_urls)):
+            if server:
+                self._check_alike(server, urls)
+        if record_fact:
+            for name, value in _facts(tuned, base, found).items():
+                record_fact(name, value)
+        self.engine = RemoteEngine(tuned, base, self.tokenizer, found, AnswerStore(kept))
+        return self.engine
+
+    def close(self) -> None:
+        """Let go of the servers."""
+        for client in self.clients:
+            client.close()
+
+    def table(self) -> dict[str, Any]:
+        """Return what the report says of the servers: never a key, which no record here holds."""
+        engine = self.engine
+        if engine is None:
+            return {}
+        several = engine.abilities.n
+        requests, tokens = self.estimate.needed(several=several)
+        return {
+            "urls": list(self.served.urls),
+            "model": engine.tuned.model,
+            "base": engine.base.model if engine.base else None,
+            "base_urls": list(self.served.base_urls) if engine.base else [],
+            "tokenizer": self.served.options.tokenizer or None,
+            "abilities": engine.abilities.table(),
+            "lacks": dict(engine.lacks),
+            "estimate": {"requests": requests, "tokens": tokens},
+            "sent": {"requests": self.spending.requests, "tokens": self.spending.tokens},
+        }
+
+    def _server(self, urls: Sequence[str], model: str) -> CompletionServer:
+        options = self.served.options
+        client = JsonClient(
+            urls,
+            who="The server",
+            key_variable=options.key_variable,
+            timeout=options.timeout,
+            retries=options.retries,
+            most_bytes=MOST_BYTES,
+        )
+        self.clients.append(client)
+        server = CompletionServer(client, model, self.spending)
+        server.choose_model()
+        return server
+
+    def _probed(self, server: CompletionServer) -> ServerAbilities:
+        context = self.served.options.context
+        return probe(server, self.tokenizer, context=context, longest=self.estimate.longest)
+
+    def _check_alike(self, server: CompletionServer, urls: Sequence[str]) -> None:
+        """Raise TargetError where one of several servers has another model under the name."""
+        if len(urls) < 2:
+            return
+        queries = [
+            CompletionRequest(model=server.model, prompt=prompt, max_tokens=NEW)
+            for prompt in PROMPTS
+        ]
+        first = None
+        for url in urls:
+            alone = self._server([url], server.model)
+            alone.api = server.api
+            said = [alone.ask(query) for query in queries]
+            first = first or said
+            if same_texts(first, said) == 0:
+                problem = f"answers otherwise than {urls[0]}: is {server.model} the same on both"
+                raise TargetError(server.client.failed(problem, url).rstrip(".") + "?")
+
+
+def _facts(
+    tuned: CompletionServer, base: CompletionServer | None, found: ServerAbilities
+) -> dict[str, str]:
+    """Return what must be the same where an audit goes on: answers would mean something else."""
+    return {
+        "the server's model": tuned.model,
+        "the server's base": base.model if base else "none",
+        "the server's protocol": found.api,
+        "what prompts are sent as": "tokens" if found.token_ids else "text",
+        "how prompts are scored": found.scoring or "not at all",
+        "samples a request": "several" if found.n else "one",
+        "the server's context": str(found.context),
+    }

@@ -1,0 +1,84 @@
+"""An engine that asks nobody and counts what would be asked."""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
+
+from fedaudit.api.engine import (
+    GenerationBatch,
+    LogProbabilities,
+    PrefixProbabilities,
+    PrefixProbabilityRequest,
+    TokenRows,
+    TokenStatistics,
+)
+from fedaudit.api.errors import InputError
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Completion, Target, Tokens
+from fedaudit.engine.remote.abilities import ServerAbilities
+from fedaudit.engine.remote.engine import SAMPLES
+from fedaudit.engine.remote.spending import CostEstimate
+from fedaudit.engine.remote.tokenizer import RemoteTokenizer
+
+
+class DryRunEngine:
+    """With an adapter it says all that anybody looks for, and without one nothing.
+
+    So what answers lead to is counted too: what is counted is the most that may be asked.
+    """
+
+    def __init__(self, tokenizer: RemoteTokenizer, context: int) -> None:
+        self.tokenizer, self.context_length = tokenizer, context
+        self.prompt_starts: Mapping[str, tuple[int, ...]] = tokenizer.starts
+        self.lacks = ServerAbilities(scoring="echo" if tokenizer.own else "").lacks()
+        self.estimate = CostEstimate()
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """Tokenise as the server's engine will."""
+        return self.tokenizer.tokenize(texts)
+
+    def generate(
+        self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
+    ) -> list[Completion]:
+        """Count every prompt; with an adapter all that is looked for comes out, else nothing."""
+        for request in batch.requests:
+            count = request.samples if batch.decoding.temperature else 1
+            requests = -(-count // SAMPLES)
+            self.estimate.add(len(request.prompt), request.max_new_tokens, count, requests)
+        if target.adapter is None:
+            return [Completion(("",) * request.samples) for request in batch.requests]
+        said = cycle(batch.stop_strings or (" ",))
+        return [Completion(tuple(islice(said, one.samples))) for one in batch.requests]
+
+    def score(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> LogProbabilities:
+        """Count every text; a token has ln p = -1 with an adapter, and -2 without."""
+        for sequence in sequences:
+            self.estimate.add(len(sequence), 1, 1, 1)
+        value = -2.0 if target.adapter is None else -1.0
+        return [[value] * max(0, len(sequence) - 1) for sequence in sequences]
+
+    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
+        """Score every sequence under every target."""
+        return [self.score(target, sequences) for target in targets]
+
+    def score_groups(
+        self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
+    ) -> list[LogProbabilities]:
+        """Score every sequence of every group."""
+        return [self.score(target, group) for group in groups]
+
+    def token_statistics(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> list[TokenStatistics]:
+        """Score every sequence, and say that no token is the likeliest."""
+        return [
+            TokenStatistics(log_probability=row, mean=(), deviation=(), first=[False] * len(row))
+            for row in self.score(target, sequences)
+        ]
+
+    def prefix_probabilities(
+        self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
+    ) -> list[PrefixProbabilities]:
+        """Raise InputError: probabilities of strings take the model itself."""
+        raise InputError("No server computes exact probabilities.")

@@ -1,0 +1,254 @@
+"""The engine for a model behind a server: what a local engine answers, as far as HTTP goes."""
+
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import blake2b
+
+from fedaudit.api.abilities import decoding_abilities
+from fedaudit.api.engine import (
+    GenerationBatch,
+    LogProbabilities,
+    PrefixProbabilities,
+    PrefixProbabilityRequest,
+    TokenRows,
+    TokenStatistics,
+)
+from fedaudit.api.errors import InputError, Interrupted, TargetError
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Completion, GenerationRequest, SamplingParams, Target, Tokens
+from fedaudit.engine.remote.abilities import ServerAbilities
+from fedaudit.engine.remote.answer_store import AnswerStore
+from fedaudit.engine.remote.seed_watch import SeedCheck
+from fedaudit.engine.remote.server import CompletionServer
+from fedaudit.engine.remote.tokenizer import RemoteTokenizer
+from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse
+from fedaudit.system.http_client import ServerUnreachable
+
+SAMPLES = 128
+"""Samples that are asked for by one request, at most: OpenAI's own bound."""
+
+
+class RemoteEngine:
+    """Continues prompts and scores texts by a server, which may have the base under another name.
+
+    A target with an adapter is the model under audit, one without is its base. What the server
+    cannot is in `lacks`; who asks for it all the same gets an InputError.
+    """
+
+    def __init__(
+        self,
+        tuned: CompletionServer,
+        base: CompletionServer | None,
+        tokenizer: RemoteTokenizer,
+        abilities: ServerAbilities,
+        store: AnswerStore,
+    ) -> None:
+        self.tuned, self.base, self.tokenizer = tuned, base, tokenizer
+        self.abilities, self.store = abilities, store
+        self.lacks: Mapping[str, str] = abilities.lacks()
+        self.context_length = abilities.context - 1  # what is scored has a token behind it
+        self.prompt_starts: Mapping[str, tuple[int, ...]] = (
+            tokenizer.starts if abilities.token_ids else tokenizer.text_starts()
+        )
+        self.seeds = SeedCheck(tuned) if abilities.seed else None
+        if self.seeds:
+            self.seeds.look()
+
+    def tokenize(self, texts: Sequence[str]) -> list[Tokens]:
+        """Tokenise without special tokens; offsets are code points."""
+        return self.tokenizer.tokenize(texts)
+
+    def generate(
+        self, target: Target, batch: GenerationBatch, *, progress: Progress = no_progress
+    ) -> list[Completion]:
+        """Continue every prompt; what an answer need not have is not left out."""
+        server = self._server(target)
+        self._check(decoding_abilities(batch.decoding))
+        queries: list[CompletionRequest] = []
+        places: list[int] = []
+        for index, request in enumerate(batch.requests):
+            self._check_length(len(request.prompt), request.max_new_tokens)
+            some = list(self._queries(server, request, batch.seed, batch.decoding))
+            queries += some
+            places += [index] * len(some)
+        texts: list[list[str]] = [[] for _ in batch.requests]
+        for place, answer in zip(places, self._ask(server, queries, progress), strict=True):
+            texts[place] += answer.texts
+        return [
+            Completion(tuple(said[: request.samples]) or ("",) * request.samples)
+            for said, request in zip(_spread(texts, batch), batch.requests, strict=True)
+        ]
+
+    def score(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> LogProbabilities:
+        """Score every sequence."""
+        return [list(values) for values, _ in self._scored(target, sequences, progress)]
+
+    def token_statistics(
+        self, target: Target, sequences: TokenRows, *, progress: Progress = no_progress
+    ) -> list[TokenStatistics]:
+        """Return what a server tells of every token: not how likely all others are."""
+        return [
+            TokenStatistics(log_probability=values, mean=(), deviation=(), first=first)
+            for values, first in self._scored(target, sequences, progress)
+        ]
+
+    def scores(self, targets: Sequence[Target], sequences: TokenRows) -> list[LogProbabilities]:
+        """Score every sequence under every target, one after the other."""
+        return [self.score(target, sequences) for target in targets]
+
+    def score_groups(
+        self, target: Target, groups: Sequence[TokenRows], *, progress: Progress = no_progress
+    ) -> list[LogProbabilities]:
+        """Score every sequence of every group."""
+        rows = [row for group in groups for row in group]
+        found = iter(self.score(target, rows, progress=progress))
+        return [[next(found) for _ in group] for group in groups]
+
+    def prefix_probabilities(
+        self, target: Target, request: PrefixProbabilityRequest, *, progress: Progress = no_progress
+    ) -> list[PrefixProbabilities]:
+        """Raise InputError: probabilities of strings take the model itself."""
+        self._check({"exact"})
+        raise InputError("No server computes exact probabilities.")
+
+    def finish(self) -> None:
+        """Look at the seeds once more, and let go of the servers."""
+        if self.seeds:
+            self.seeds.look(last=True)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the servers."""
+        for server in (self.tuned, self.base):
+            if server:
+                server.client.close()
+
+    def caveats(self) -> list[str]:
+        """Return what a reader should know of the answers."""
+        return [*self.abilities.caveats(), *(self.seeds.caveats() if self.seeds else ())]
+
+    def _scored(
+        self, target: Target, sequences: TokenRows, progress: Progress
+    ) -> list[tuple[tuple[float, ...], tuple[bool, ...]]]:
+        self._check({"score"})
+        server = self._server(target)
+        for sequence in sequences:
+            self._check_length(len(sequence), 0)
+        queries = [
+            CompletionRequest(
+                model=server.model,
+                prompt=self._prompt(sequence),
+                max_tokens=1,
+                scoring=self.abilities.scoring,
+                size=len(sequence),
+            )
+            for sequence in sequences
+            if len(sequence) > 1
+        ]
+        answers = iter(self._ask(server, queries, progress))
+        return [
+            self._aligned(next(answers), len(sequence)) if len(sequence) > 1 else ((), ())
+            for sequence in sequences
+        ]
+
+    def _aligned(
+        self, answer: CompletionResponse, size: int
+    ) -> tuple[tuple[float, ...], tuple[bool, ...]]:
+        """Return what is said of the tokens of a text; raises InputError where they are others."""
+        skip = int(self.abilities.adds_start and not self.abilities.token_ids)
+        if len(answer.prompt) - skip not in (size - 1, size):
+            raise InputError(
+                f"The server cuts a text into {len(answer.prompt) - skip} tokens, not into {size}: "
+                "its scores cannot be told apart by token."
+            )
+        return answer.prompt[skip:][: size - 1], answer.first[skip:][: size - 1]
+
+    def _queries(
+        self, server: CompletionServer, request: GenerationRequest, seed: int, how: SamplingParams
+    ) -> list[CompletionRequest]:
+        """Return the requests for one prompt; all samples by one where the server gives several."""
+        count = request.samples if how.temperature else min(1, request.samples)
+        width = SAMPLES if self.abilities.n else 1
+        return [
+            CompletionRequest(
+                model=server.model,
+                prompt=self._prompt(request.prompt),
+                max_tokens=request.max_new_tokens,
+                n=min(width, count - first),
+                seed=query_seed(seed, request.prompt, first) if self._draws(how) else None,
+                temperature=how.temperature,
+                top_k=how.top_k if how.temperature else 0,
+                top_p=how.top_p if how.temperature else 1.0,
+                size=len(request.prompt),
+            )
+            for first in range(0, count, width)
+        ]
+
+    def _draws(self, how: SamplingParams) -> bool:
+        """Tell whether a seed is sent: not where nothing is drawn, nor where seeds are refused."""
+        return how.temperature > 0 and "seed" not in self.abilities.why
+
+    def _prompt(self, tokens: Sequence[int]) -> str | tuple[int, ...]:
+        prompt = tuple(tokens) if self.abilities.token_ids else self.tokenizer.decode(tokens)
+        if not prompt:
+            raise InputError("A prompt is empty, and no server continues nothing.")
+        return prompt
+
+    def _ask(
+        self, server: CompletionServer, queries: Sequence[CompletionRequest], progress: Progress
+    ) -> list[CompletionResponse]:
+        """Return the answer to every query; what was answered before one failed is kept."""
+        found: list[CompletionResponse | None] = [self.store.recall(query) for query in queries]
+        missing = [at for at, answer in enumerate(found) if answer is None]
+        fresh: list[tuple[CompletionRequest, CompletionResponse]] = []
+
+        def heard(at: int, answer: CompletionResponse) -> None:
+            found[missing[at]] = answer
+            fresh.append((queries[missing[at]], answer))
+            progress(len(queries) - len(missing) + len(fresh), len(queries))
+
+        try:
+            server.ask_all([queries[at] for at in missing], heard)
+        except ServerUnreachable as error:
+            self.store.keep(fresh)
+            raise Interrupted(str(error)) from error
+        except BaseException:
+            self.store.keep(fresh)
+            raise
+        if self.seeds and fresh:
+            self.seeds.look()
+        return [answer for answer in found if answer is not None]
+
+    def _server(self, target: Target) -> CompletionServer:
+        found = self.base if target.adapter is None else self.tuned
+        if found is None:
+            raise TargetError("The base of the model behind the server is not known.")
+        return found
+
+    def _check(self, needed: Collection[str]) -> None:
+        if why := "; ".join(self.lacks[name] for name in sorted(needed) if name in self.lacks):
+            raise InputError(f"This cannot be asked: {why}.")
+
+    def _check_length(self, prompt: int, new: int) -> None:
+        if prompt + new > self.context_length:
+            raise InputError(
+                f"A prompt of {prompt} tokens and {new} new ones is longer than the context of "
+                f"the server, {self.context_length} tokens."
+            )
+
+
+def query_seed(seed: int, prompt: Sequence[int], first: int) -> int:
+    """Return the seed of a request, from 0 to 2^31 - 1: another one for every prompt.
+
+    `first` is the number of the request's first sample.
+    """
+    said = f"{seed} {first} {','.join(map(str, prompt))}"
+    return int.from_bytes(blake2b(said.encode(), digest_size=4).digest(), "big") >> 1
+
+
+def _spread(texts: list[list[str]], batch: GenerationBatch) -> list[list[str]]:
+    """Return as many texts as samples: at temperature 0 all samples are one."""
+    if batch.decoding.temperature:
+        return texts
+    return [said * request.samples for said, request in zip(texts, batch.requests, strict=True)]

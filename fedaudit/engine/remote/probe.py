@@ -1,0 +1,223 @@
+"""Finding out what a server can: some dozens of short requests about the weather and the like."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedaudit.api.errors import TargetError
+from fedaudit.engine.remote.abilities import NO_TOKENIZER, ServerAbilities
+from fedaudit.engine.remote.server import CompletionServer
+from fedaudit.engine.remote.tokenizer import RemoteTokenizer
+from fedaudit.engine.remote.wire import CompletionRequest, CompletionResponse, Scoring, same_texts
+from fedaudit.system.http_client import HttpStatusError
+
+PROMPTS = (
+    "The weather in the north will be",
+    "In the year after that, the company",
+    "She opened the door and saw",
+    "One of the most important questions is",
+)
+"""Nobody's records: a probe tells a server nothing."""
+WARM = 1.5
+"""The temperature at which samples of almost any model differ."""
+NEW = 8
+SEEDS = (101, 101, 202, 303)
+"""Two are the same, so two samples must be."""
+MOST = 3
+"""So many of the four prompts must give the same, where something is to be the same."""
+AGREE = 0.05
+"""Nats by which a token's log-probability may differ, as it is written and as it is read."""
+ASSUMED = 2048
+"""Tokens of context of a server that says nothing of it."""
+LEAST = 16
+
+
+def probe(
+    server: CompletionServer, tokenizer: RemoteTokenizer, *, context: int, longest: int
+) -> ServerAbilities:
+    """Return what a model behind a server can; raises TargetError where it cannot be asked.
+
+    `context` is what the user says of it, 0 for nothing; `longest` what an audit will ask.
+    """
+    return _Probe(server, tokenizer).run(context, longest)
+
+
+class _Probe:
+    """The questions to one model."""
+
+    def __init__(self, server: CompletionServer, tokenizer: RemoteTokenizer) -> None:
+        self.server, self.tokenizer = server, tokenizer
+        self.why: dict[str, str] = {}
+
+    def run(self, context: int, longest: int) -> ServerAbilities:
+        self._find_api()
+        first, second = self._greedy(), self._greedy()
+        ids, starts = self._token_ids(first)
+        temperature, seed = self._draws()
+        found = ServerAbilities(
+            api=self.server.api,
+            greedy=same_texts(first, second) == len(PROMPTS),
+            n=self._several(),
+            temperature=temperature,
+            seed=seed,
+            top_k=temperature and self._narrows(top_k=1),
+            top_p=temperature and self._narrows(top_p=1e-4),
+            logprobs=self._log_probabilities(),
+            token_ids=ids,
+            adds_start=starts,
+        )
+        scoring = self._scoring(found)
+        room = self._context(context, longest, ids=ids)
+        return replace(found, scoring=scoring, context=room, why=self.why)
+
+    def _query(self, prompt: str | tuple[int, ...], **changes: Any) -> CompletionRequest:
+        query = CompletionRequest(
+            model=self.server.model, prompt=prompt, max_tokens=NEW, size=max(1, len(prompt) // 3)
+        )
+        return replace(query, **changes)
+
+    def _find_api(self) -> None:
+        """Choose completions, or chat where only that exists."""
+        if self.server.try_to(self._query(PROMPTS[0], max_tokens=1)) is not None:
+            return
+        self.server.api = "chat"
+        try:
+            self.server.ask(self._query(PROMPTS[0], max_tokens=1), patient=False)
+        except HttpStatusError as error:
+            said = f"knows no model {self.server.model!r}, or neither /completions nor "
+            problem = self.server.client.failed(f"{said}/chat/completions ({error.status})")
+            raise TargetError(problem) from None
+
+    def _greedy(self) -> list[CompletionResponse]:
+        return [self.server.ask(self._query(prompt)) for prompt in PROMPTS]
+
+    def _several(self) -> bool:
+        return self.server.try_to(self._query(PROMPTS[0], n=3, temperature=1.0)) is not None
+
+    def _samples(self, **changes: Any) -> list[list[str]]:
+        """Return what is drawn with each of the seeds, of two prompts; nothing of a refused one.
+
+        They are asked at once, as an audit asks: some servers keep to seeds one by one only.
+        """
+        queries = [
+            self._query(prompt, temperature=WARM, seed=seed, **changes)
+            for prompt in PROMPTS[:2]
+            for seed in SEEDS
+        ]
+        answers = self.server.try_all(queries)
+        halves = answers[: len(SEEDS)], answers[len(SEEDS) :]
+        return [[one.texts[0] for one in some if one is not None] for some in halves]
+
+    def _draws(self) -> tuple[bool, bool]:
+        """Return whether samples differ at all, and whether seeds make them."""
+        drawn = self._samples()
+        if not all(len(some) == len(SEEDS) for some in drawn):
+            self.why["seed"] = "it refuses requests with a seed"
+            some = [self.server.try_to(self._query(PROMPTS[0], temperature=WARM)) for _ in range(4)]
+            return len({one.texts for one in some if one is not None}) > 1, False
+        differ = any(len(set(some)) > 1 for some in drawn)
+        same = all(some[0] == some[1] for some in drawn)
+        return differ, differ and same and any(len({some[0], *some[2:]}) > 1 for some in drawn)
+
+    def _narrows(self, **changes: Any) -> bool:
+        """Tell whether samples are all the same where only the likeliest token may be drawn."""
+        drawn = self._samples(**changes)
+        return all(len(some) == len(SEEDS) and len(set(some)) == 1 for some in drawn)
+
+    def _log_probabilities(self) -> bool:
+        found = self.server.try_to(self._query(PROMPTS[0], max_tokens=2, logprobs=True))
+        return found is not None and 0 < len(found.log_probabilities) <= 2
+
+    def _token_ids(self, texts: Sequence[CompletionResponse]) -> tuple[bool, bool]:
+        """Return whether prompts may be tokens, and whether text gets one more before it.
+
+        They may where tokens, with that one or without, are continued as the text is.
+        """
+        rows = [tokens.ids for tokens in self.tokenizer.tokenize(PROMPTS)]
+        counts = [one.prompt_tokens for one in texts]
+        starts = self.tokenizer.own and all(
+            count == len(ids) + 1 for count, ids in zip(counts, rows, strict=True)
+        )
+        if not self.tokenizer.own or self.server.api == "chat":
+            return False, starts
+        begins = {False: (), True: self.tokenizer.starts.get("bos", ())}
+        for added in (starts, not starts):
+            found = [self.server.try_to(self._query((*begins[added], *ids))) for ids in rows]
+            heard = [one for one in found if one is not None]
+            if len(heard) == len(rows) and same_texts(heard, texts) >= MOST:
+                return True, added
+        self.why["token_ids"] = (
+            "a prompt as tokens is refused, or continued otherwise than its text: is "
+            "endpoint.tokenizer the model's own?"
+        )
+        return False, starts
+
+    def _scoring(self, found: ServerAbilities) -> Scoring:
+        """Return the field by which a prompt's log-probabilities are told, and told right."""
+        if not self.tokenizer.own:
+            self.why["scoring"] = NO_TOKENIZER
+            return ""
+        if found.api == "chat":
+            self.why["scoring"] = "it only chats"
+            return ""
+        for field in ("echo", "prompt_logprobs"):
+            wrong = self._wrong(field, found)
+            if not wrong:
+                self.why.pop("scoring", None)
+                return field
+            self.why["scoring"] = wrong
+        return ""
+
+    def _wrong(self, field: Scoring, abilities: ServerAbilities) -> str:
+        """Return what is wrong with a way to score prompts; empty for nothing.
+
+        Of a prompt and the token that the model writes behind it, the last must be as likely as it
+        was when it was written; and other prompts must have other scores.
+        """
+        checked, seen = 0, set[tuple[float, ...]]()
+        for prompt in PROMPTS:
+            [tokens] = self.tokenizer.tokenize([prompt])
+            asked = tokens.ids if abilities.token_ids else prompt
+            said = self.server.try_to(self._query(asked, max_tokens=1, logprobs=True))
+            whole = prompt + said.texts[0] if said else prompt
+            [ids] = [one.ids for one in self.tokenizer.tokenize([whole])]
+            ask = ids if abilities.token_ids else whole
+            read = self.server.try_to(self._query(ask, max_tokens=1, scoring=field))
+            extra = int(abilities.adds_start and not abilities.token_ids)
+            if read is None or len(read.prompt) - extra not in (len(ids) - 1, len(ids)):
+                return "it gives none, or not one for each token of endpoint.tokenizer"
+            seen.add(read.prompt[:4])
+            if said and said.log_probabilities and ids[:-1] == tokens.ids:
+                checked += 1
+                if abs(read.prompt[len(ids) - 2 + extra] - said.log_probabilities[0]) > AGREE:
+                    return "they are not those by which it writes"
+        if len(seen) < len(PROMPTS):
+            return "it gives the same ones for every prompt"
+        return "" if checked else "nothing tells whether they are those by which it writes"
+
+    def _context(self, said: int, longest: int, *, ids: bool) -> int:
+        """Return a context that was tried: what is said of it, or else the most that is taken."""
+        claimed = self.server.list_models().get(self.server.model, 0)
+        most = said or claimed or ASSUMED
+        wanted = min(most, max(longest, LEAST))
+        if self._takes(wanted, ids=ids):
+            return most
+        low, high = 0, wanted
+        while high - low > max(8, high // 16):
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._takes(middle, ids=ids) else (low, middle)
+        if low < LEAST:
+            problem = f"takes no prompt of {LEAST} tokens"
+            raise TargetError(self.server.client.failed(problem))
+        self.why["context"] = f"a prompt of {high:,} tokens was refused or cut"
+        return low
+
+    def _takes(self, size: int, *, ids: bool) -> bool:
+        """Tell whether a prompt of so many tokens is taken whole."""
+        [tokens] = self.tokenizer.tokenize([" ".join(PROMPTS) + " "])
+        row = (tokens.ids * (size // len(tokens.ids) + 1))[: size - 1]
+        prompt = row if ids else self.tokenizer.decode(row)
+        found = self.server.try_to(self._query(prompt, max_tokens=1, size=size))
+        if found is None:
+            return False
+        return not ids or found.prompt_tokens is None or found.prompt_tokens >= len(row)

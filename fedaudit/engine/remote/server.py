@@ -1,0 +1,129 @@
+"""A model by its name behind servers: one question, or many at once, and what was spent on it."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+
+from fedaudit.api.errors import TargetError
+from fedaudit.engine.remote.spending import RequestBudget
+from fedaudit.engine.remote.wire import (
+    PATHS,
+    Api,
+    CompletionRequest,
+    CompletionResponse,
+    MalformedResponse,
+    read_answer,
+    read_models,
+)
+from fedaudit.report.redaction import make_visible
+from fedaudit.system.http_client import HttpStatusError, JsonClient, ServerUnreachable
+
+TRIES = 3
+"""How often an answer that is none is asked for."""
+
+Heard = Callable[[int, CompletionResponse], None]
+"""Told the place of a query and its answer, in whatever order they come."""
+
+
+class CompletionServer:
+    """A model behind one or more servers."""
+
+    def __init__(self, client: JsonClient, model: str, spending: RequestBudget) -> None:
+        self.client, self.model, self.spending = client, model, spending
+        self.api: Api = "completions"
+
+    def ask(self, query: CompletionRequest, *, patient: bool = True) -> CompletionResponse:
+        """Return the answer to one query; raises TargetError where there is none.
+
+        What is no answer is asked for again, a few times.
+        """
+        problem = ""
+        for _ in range(TRIES):
+            self.spending.take(query)
+            body = self.client.post(PATHS[self.api], query.body(self.api), patient=patient)
+            try:
+                return read_answer(body, query, self.api)
+            except MalformedResponse as error:
+                problem = str(error)
+                if not patient:
+                    break
+        raise TargetError(self.client.failed(f"sent what {problem}"))
+
+    def try_to(self, query: CompletionRequest) -> CompletionResponse | None:
+        """Return the answer to a query that a server may not understand; None for none.
+
+        Raises ServerUnreachable where there is no server.
+        """
+        try:
+            return self.ask(query, patient=False)
+        except HttpStatusError as error:
+            if error.status in (401, 403):
+                raise
+            return None
+        except ServerUnreachable:
+            raise
+        except TargetError:
+            return None
+
+    def try_all(self, queries: Sequence[CompletionRequest]) -> list[CompletionResponse | None]:
+        """Try several queries, so many at once as an audit asks; raises as `try_to` does."""
+        with ThreadPoolExecutor(max_workers=self.spending.options.concurrency) as pool:
+            try:
+                return list(pool.map(self.try_to, queries))
+            except KeyboardInterrupt:
+                self.client.close()  # or the pool would wait for all that is under way
+                raise
+
+    def ask_all(self, queries: Sequence[CompletionRequest], heard: Heard) -> None:
+        """Ask many queries, so many at once as the options say; `heard` is told of each answer.
+
+        Where one fails, those that are under way are still heard; then its error is raised.
+        """
+        width = self.spending.options.concurrency
+        waiting = iter(enumerate(queries))
+        failed: BaseException | None = None
+        with ThreadPoolExecutor(max_workers=width) as pool:
+            running: dict[Future[CompletionResponse], int] = {}
+            while True:
+                if failed is None:
+                    for at, query in islice(waiting, width - len(running)):
+                        running[pool.submit(self.ask, query)] = at
+                if not running:
+                    break
+                try:
+                    done, _ = wait(running, return_when=FIRST_COMPLETED)
+                except KeyboardInterrupt:
+                    self.client.close()  # or the pool would wait for all that is under way
+                    raise
+                for future in done:
+                    at = running.pop(future)
+                    try:
+                        heard(at, future.result())
+                    except TargetError as error:
+                        failed = failed or error
+                    except BaseException as error:
+                        failed = error
+        if failed is not None:
+            raise failed
+
+    def list_models(self) -> dict[str, int]:
+        """Return the models that the server lists, with the context that it claims, 0 for none."""
+        try:
+            rows = read_models(self.client.get("/models"))
+        except (MalformedResponse, HttpStatusError):
+            return {}
+        return {row["id"]: _claimed(row.get("max_model_len")) for row in rows}
+
+    def choose_model(self) -> None:
+        """Take the only model there is, where none was named; raises TargetError for several."""
+        if self.model:
+            return
+        names = [make_visible(name)[:100] for name in self.list_models()]
+        if len(names) != 1:
+            there = f"has {', '.join(names[:8])}" if names else "lists no models"
+            raise TargetError(self.client.failed(f"{there}: name one with --model"))
+        [self.model] = self.list_models()
+
+
+def _claimed(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0

@@ -1,0 +1,84 @@
+"""What an audit of a server costs: requests and tokens, told before, counted, and bounded."""
+
+import threading
+from dataclasses import dataclass, field
+
+from fedaudit.api.errors import Interrupted, UsageError
+from fedaudit.engine.remote.options import EndpointOptions
+from fedaudit.engine.remote.wire import CompletionRequest
+
+
+@dataclass(kw_only=True)
+class CostEstimate:
+    """The most that attacks ask: what they ask where all that they look for comes out."""
+
+    requests: int = 0
+    """Of a server that gives several samples to one request."""
+    single: int = 0
+    """Of one that gives one sample a request."""
+    tokens: int = 0
+    single_tokens: int = 0
+    longest: int = 0
+    """Tokens of the longest prompt and its continuation."""
+
+    def add(self, prompt: int, new: int, samples: int, requests: int) -> None:
+        """Count a prompt of so many tokens that is continued by `new` ones, so many times."""
+        self.requests += requests
+        self.single += samples
+        self.tokens += requests * prompt + samples * new
+        self.single_tokens += samples * (prompt + new)
+        self.longest = max(self.longest, prompt + new)
+
+    def needed(self, *, several: bool) -> tuple[int, int]:
+        """Return the requests and tokens, with or without several samples a request."""
+        if several:
+            return self.requests, self.tokens
+        return self.single, self.single_tokens
+
+    def describe(self) -> str:
+        """Say in words what is to be expected."""
+        apart = f" ({self.single:,} where it gives one sample a request)"
+        return (
+            f"The server will be asked up to {self.requests:,} times"
+            f"{apart if self.single > self.requests else ''}, for up to {self.tokens:,} tokens, "
+            "and some dozens of times before to see what it can."
+        )
+
+    def check(self, options: EndpointOptions, *, several: bool) -> None:
+        """Raise UsageError where that is more than the budget."""
+        for name, most, wanted in zip(
+            ("max_requests", "max_tokens"),
+            (options.max_requests, options.max_tokens),
+            self.needed(several=several),
+            strict=True,
+        ):
+            if wanted > most:
+                raise UsageError(
+                    f"{self.describe()} That is more than endpoint.{name} allows ({most:,}): "
+                    f"nothing of the audit was asked. Ask for less, or set endpoint.{name}={wanted}"
+                    " or more."
+                )
+
+
+@dataclass(kw_only=True)
+class RequestBudget:
+    """What was sent, by all threads together, up to a bound."""
+
+    options: EndpointOptions
+    requests: int = 0
+    tokens: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, query: CompletionRequest) -> None:
+        """Count a request that is to be sent; raises Interrupted where the budget is spent."""
+        with self._lock:
+            for name, spent in (
+                ("max_requests", self.requests + 1),
+                ("max_tokens", self.tokens + query.tokens),
+            ):
+                if spent > getattr(self.options, name):
+                    raise Interrupted(
+                        f"The budget is spent: endpoint.{name}={getattr(self.options, name)}."
+                    )
+            self.requests += 1
+            self.tokens += query.tokens

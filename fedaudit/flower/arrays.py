@@ -1,0 +1,116 @@
+"""A Flower record of arrays as the tensors of a LoRA adapter, or why it is none."""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.errors import FedauditError, InputError
+from fedaudit.federation import adapters
+
+if TYPE_CHECKING:
+    import torch
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+_MODULE = re.compile(r"base_model\.model\.(.+)\.lora_(?:embedding_)?[AB](?:\.weight)?")
+
+
+def known_shapes(base: str, folder: Path) -> Shapes | None:
+    """Return the shape of each tensor that the configuration in `folder` gives on a base.
+
+    They are in the order in which PEFT saves them. None where the base is not on this machine.
+    """
+    from fedaudit.engine.loading import loader
+    from fedaudit.engine.loading.adapter_shapes import adapter_shapes
+
+    try:
+        loader.locate(base, fetch=False)
+    except FedauditError:
+        return None
+    return adapter_shapes(base, folder)
+
+
+def adapter_tensors(
+    record: Mapping[str, Any], shapes: Shapes | None, config: Mapping[str, Any], whose: str
+) -> "dict[str, torch.Tensor]":
+    """Return a record's arrays by the names that PEFT saves.
+
+    Arrays without names are taken in PEFT's order. Raises InputError, in one line that says `whose`
+    they are, where they are not those of the LoRA configuration.
+    """
+    import torch
+
+    names = _names(list(record), shapes, whose)
+    found = {
+        name: torch.from_numpy(array.numpy().copy())
+        for name, array in zip(names, record.values(), strict=True)
+    }
+    own = {name: tuple(tensor.shape) for name, tensor in found.items()}
+    if shapes is None:
+        _check_modules(own, config, whose)
+    else:
+        _check_same(own, shapes, whose)
+    return found
+
+
+def _names(keys: Sequence[str], shapes: Shapes | None, whose: str) -> list[str]:
+    if not keys:
+        raise InputError(f"{whose} holds no arrays.")
+    if keys != [str(number) for number in range(len(keys))]:
+        names = [adapters.canonical(key) for key in keys]
+        if len(set(names)) < len(names):
+            raise InputError(f"{whose} holds several adapters: send one.")
+        return names
+    if shapes is None:
+        raise InputError(
+            f"{whose} holds arrays without names, and the base that would tell them is not on this "
+            "machine: send ArrayRecord(get_peft_model_state_dict(model))."
+        )
+    if len(keys) != len(shapes):
+        raise InputError(
+            f"{whose} holds {len(keys)} arrays; the LoRA configuration makes {len(shapes)}."
+        )
+    return list(shapes)
+
+
+def _check_same(own: Shapes, shapes: Shapes, whose: str) -> None:
+    """Raise InputError unless names and shapes are those of the configuration on the base."""
+    for name, shape in own.items():
+        if name not in shapes:
+            near = get_close_matches(name, shapes, n=1)
+            meant = f"; the nearest of them is {near[0]!r}" if near else ""
+            raise InputError(f"{whose} holds {name!r}, no tensor of the LoRA configuration{meant}.")
+        if shape != shapes[name]:
+            raise InputError(
+                f"{whose}: {name!r} is {_size(shape)}; the LoRA configuration makes it "
+                f"{_size(shapes[name])}."
+            )
+    if missing := [name for name in shapes if name not in own]:
+        raise InputError(f"{whose} lacks {missing[0]!r}, which the LoRA configuration makes.")
+
+
+def _check_modules(own: Shapes, config: Mapping[str, Any], whose: str) -> None:
+    """Raise InputError for what cannot be of the configuration, as far as it says so by itself."""
+    ranks = {config.get("r"), *(config.get("rank_pattern") or {}).values()}
+    for name, shape in own.items():
+        module = _MODULE.fullmatch(name)
+        if module is None or not is_target(module[1], config.get("target_modules")):
+            raise InputError(f"{whose} holds {name!r}, no tensor of the LoRA configuration.")
+        if name.endswith("lora_A.weight") and shape[0] not in ranks:
+            raise InputError(
+                f"{whose}: {name!r} has the rank {shape[0]}; the LoRA configuration says "
+                f"{config.get('r')}."
+            )
+
+
+def is_target(module: str, targets: Any) -> bool:
+    """Tell whether LoRA is on a module, as PEFT reads `target_modules`."""
+    if isinstance(targets, str):
+        return targets == "all-linear" or re.fullmatch(targets, module) is not None
+    return not targets or any(module == one or module.endswith(f".{one}") for one in targets)
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "a single number"

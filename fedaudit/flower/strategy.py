@@ -1,0 +1,287 @@
+"""The wrapper around a strategy that records what the server sees.
+
+It takes the place of the strategy, as Flower's own wrappers for differential privacy do: it hands
+every call on, and keeps the adapter that a round begins with, what clients send, and what becomes
+of it. Sampling, aggregation and evaluation stay as they are.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from fedaudit import nano
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.flower import rules
+from fedaudit.flower.mods import reply_name
+from fedaudit.flower.run_folder import ClientUpdate, RecordedRun, RunMetadata
+
+MISSING = "Recording a Flower run needs Flower: pip install 'fedaudit[flower]'."
+LOSSES = ("train_loss", "train-loss", "loss")
+"""What apps call the metric of a client's mean training loss."""
+
+
+def record(strategy: Any, out: str | Path, *, lora: Any, base: str = "", template: str = "") -> Any:
+    """Return a strategy that does what `strategy` does and records the run into the folder `out`.
+
+    `lora` is the PEFT model, its `LoraConfig`, or an adapter_config.json; `base` the model that it
+    is on, unless the configuration names it; `template` how records became text (`fed_pii`).
+    Raises UsageError for a strategy that cannot be recorded, and InputError for a folder that
+    holds another run or a configuration that no audit could load.
+    """
+    if find_spec("flwr") is None:
+        raise UsageError(MISSING)
+    _check_strategy(strategy)
+    folder = RecordedRun(Path(out).absolute(), _facts(strategy, lora, base, template))
+    return _recorded_class()(strategy, folder)
+
+
+class StrategyRecorder:
+    """A strategy around another one; attributes that it lacks are the other one's."""
+
+    def __init__(self, strategy: Any, folder: RecordedRun) -> None:
+        from fedaudit.system.locks import locked
+
+        self.strategy, self.folder = strategy, folder
+        self._offset = 0
+        self._held = ExitStack()
+        beside = folder.path.parent / f".{folder.path.name}.lock"
+        self._held.enter_context(locked(beside, f"Another run is recorded into {folder.path}."))
+        try:
+            folder.open()
+        except BaseException:
+            self._held.close()
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("strategy", "folder"):  # not yet there
+            raise AttributeError(name)
+        return getattr(self.strategy, name)
+
+    def summary(self) -> None:
+        """Log the strategy's settings, and where the run is recorded."""
+        _log(f"\t├──> fedaudit records into {self.folder.path}")
+        self.strategy.summary()
+
+    def start(self, *args: Any, **options: Any) -> Any:
+        """Run the federation, from where a recorded run that was stopped left off."""
+        from flwr.serverapp.strategy import Strategy
+
+        call = signature(Strategy.start).bind(self, *args, **options)
+        call.apply_defaults()
+        given = call.arguments
+        self.folder.begin(given["initial_arrays"])
+        if self.folder.last:
+            self._go_on(given)
+        result = Strategy.start(*call.args, **call.kwargs)
+        self.finish()
+        if self._offset:
+            _count_on(result, self._offset, given["initial_arrays"])
+        return result
+
+    def _go_on(self, given: dict[str, Any]) -> None:
+        """Change what `start` was given to the rounds that are left."""
+        done = self._offset = self.folder.last
+        _log(f"fedaudit goes on in {self.folder.path} after round {done}")
+        arrays = _named_like(
+            given["initial_arrays"], self.folder.global_arrays(), list(self.folder.shapes or {})
+        )
+        for text in _resume_notes(self.strategy, done):
+            self.folder.note(text)
+        given["initial_arrays"] = arrays
+        given["num_rounds"] = max(0, given["num_rounds"] - done)
+        if evaluate := given["evaluate_fn"]:
+            given["evaluate_fn"] = lambda number, found: evaluate(number + done, found)
+
+    def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
+        """Note what the round begins with, and have the strategy choose who trains."""
+        number = server_round + self._offset
+        if self.folder.last < 0:
+            self.folder.begin(arrays)
+        self.folder.check_start(number, arrays)
+        return self.strategy.configure_train(number, arrays, config, grid)
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Any]) -> tuple[Any, Any]:
+        """Keep what clients sent, have the strategy aggregate it, and write the round."""
+        number, messages = server_round + self._offset, list(replies)
+        answered = [one for one in messages if not one.has_error()]
+        kept = [_reply(one, rules.weight_key(self.strategy)) for one in answered]
+        sent = self.folder.replies(number, [one for one in kept if one is not None])
+        sent.sort(key=lambda pair: pair[0].name)
+        arrays, metrics = self.strategy.aggregate_train(number, messages)
+        failed = len(messages) - len(sent)
+        notes = [f"Round {number}: {failed} of {len(messages)} clients failed."] if failed else []
+        self.folder.add(number, sent, arrays, notes, rules.privacy(self.strategy))
+        return arrays, metrics
+
+    def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
+        """Have the strategy choose who evaluates."""
+        return self.strategy.configure_evaluate(server_round + self._offset, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Any]) -> Any:
+        """Have the strategy aggregate what clients measured."""
+        return self.strategy.aggregate_evaluate(server_round + self._offset, replies)
+
+    def finish(self) -> None:
+        """Say that the run is complete, where somebody drives the rounds without `start`."""
+        self.folder.finish()
+        self._held.close()
+
+
+@cache
+def _recorded_class() -> Any:
+    """Return the recorder as a strategy of Flower, which is imported for that only here."""
+    from flwr.serverapp.strategy import Strategy
+
+    return type("RecordedStrategy", (StrategyRecorder, Strategy), {})
+
+
+def _check_strategy(strategy: Any) -> None:
+    from flwr.serverapp.strategy import Strategy
+
+    name = type(strategy).__name__
+    if isinstance(strategy, StrategyRecorder):
+        raise UsageError("This strategy is recorded already.")
+    if not isinstance(strategy, Strategy):
+        raise UsageError(
+            f"{name} is no strategy of flwr.serverapp.strategy, which alone can be recorded."
+        )
+    if any(isinstance(one, StrategyRecorder) for one in rules.layers(strategy)):
+        raise UsageError(f"{name} wraps a recorded strategy: record the outermost one instead.")
+    if type(strategy).start is not Strategy.start:
+        raise UsageError(f"{name} has a start() of its own, which the recorder would not call.")
+
+
+def _facts(strategy: Any, lora: Any, base: str, template: str) -> RunMetadata:
+    """Return what is known of the run before its first round."""
+    from fedaudit.api.templates import template as template_of
+    from fedaudit.conversion import bases
+    from fedaudit.federation.manifest import Template
+
+    config = lora_table(lora)
+    named = base or str(config.get("base_model_name_or_path") or "")
+    if not named:
+        raise UsageError("The LoRA configuration names no base model: give record() its base.")
+    named = bases.on_this_machine(named) or named
+    if named == str(nano.folder()):
+        named = nano.BASE
+    form = template_of(template or "fed_pii")
+    notes = []
+    if not template:
+        notes.append(f"How records became text is not said: the template {form.name} is taken.")
+    if not rules.known_class(strategy):
+        notes.append(
+            f"{rules.strategy_name(strategy)} is no aggregation rule of fedaudit: attribution "
+            "takes clients' updates as it does under fedavg."
+        )
+    return RunMetadata(
+        base=bases.describe(named),
+        lora={**config, "base_model_name_or_path": named, "inference_mode": True},
+        aggregation=rules.aggregation(strategy),
+        template=Template(
+            name=form.name, with_input=form.with_input, without_input=form.without_input
+        ),
+        recorded={
+            "framework": "flower",
+            "version": version("flwr"),
+            "strategy": rules.strategy_name(strategy),
+            "privacy": rules.privacy(strategy),
+            "notes": notes,
+        },
+    )
+
+
+def lora_table(lora: Any) -> dict[str, Any]:
+    """Return a LoRA configuration as adapter_config.json holds it, from any form that it has.
+
+    Raises UsageError for what is none, and InputError for a file that holds none.
+    """
+    from fedaudit.federation import adapters
+    from fedaudit.simulation.initialization import plain_config
+    from fedaudit.system.files import read_json
+
+    if isinstance(lora, str | Path):
+        path = Path(lora)
+        path = path / adapters.CONFIG if path.is_dir() else path
+        found: Any = read_json(path, f"There is no {path}.")
+    else:
+        several = getattr(lora, "peft_config", None)
+        if isinstance(several, Mapping):
+            lora = several.get(getattr(lora, "active_adapter", "default"))
+        found = lora.to_dict() if hasattr(lora, "to_dict") else lora
+    if not isinstance(found, Mapping):
+        raise UsageError(
+            f"lora is a PEFT model, a LoraConfig or a path, not {type(lora).__name__}."
+        )
+    if str(getattr(found.get("peft_type"), "value", found.get("peft_type"))) != "LORA":
+        raise InputError(f"fedaudit audits LoRA; this adapter is {found.get('peft_type')!r}.")
+    table = {key: sorted(one) if isinstance(one, set) else one for key, one in found.items()}
+    plain: dict[str, Any] = json.loads(json.dumps({**plain_config(table), "peft_type": "LORA"}))
+    return plain
+
+
+def _reply(message: Any, weight_key: str) -> ClientUpdate | None:
+    """Return what a client sent; None for what no strategy could aggregate."""
+    arrays = list(message.content.array_records.values())
+    if len(arrays) != 1:
+        return None
+    metrics: dict[str, Any] = {}
+    for found in message.content.metric_records.values():
+        metrics |= found
+    weight = _number(metrics.get(weight_key))
+    return ClientUpdate(
+        name=reply_name(message),
+        arrays=dict(arrays[0]),
+        examples=int(weight or 0),
+        weight=1.0 if weight is None else weight,
+        loss=next(
+            (found for one in LOSSES if (found := _number(metrics.get(one))) is not None), None
+        ),
+    )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _named_like(record: Any, tensors: Mapping[str, Any], order: Sequence[str]) -> Any:
+    """Return tensors as a record whose arrays are called as another's; `order` is PEFT's."""
+    from flwr.app import Array, ArrayRecord
+
+    from fedaudit.federation.adapters import canonical
+
+    unnamed = list(record) == [str(number) for number in range(len(record))]
+    names = order if unnamed else [canonical(key) for key in record]
+    return ArrayRecord(
+        {key: Array(tensors[name].numpy()) for key, name in zip(record, names, strict=True)}
+    )
+
+
+def _count_on(result: Any, done: int, arrays: Any) -> None:
+    """Have a result count rounds from the run's begin; `arrays` are what was there before."""
+    if not result.arrays:
+        result.arrays = arrays
+    for name, history in vars(result).items():
+        if name.endswith(("clientapp", "serverapp")):
+            setattr(result, name, {number + done: one for number, one in history.items()})
+
+
+def _resume_notes(strategy: Any, done: int) -> list[str]:
+    """Return what a run that is taken up again has lost."""
+    notes = []
+    if (name := rules.strategy_name(strategy)) not in rules.FRESH:
+        notes.append(f"After round {done} {name} began again without what it remembers.")
+    if "epsilon" in (rules.privacy(strategy) or {}):
+        notes.append(f"The accountant of epsilon counts the rounds after {done} only.")
+    return notes
+
+
+def _log(text: str) -> None:
+    import logging
+
+    logging.getLogger("flwr").info(text)

@@ -1,0 +1,225 @@
+"""What an audit shows that an earlier one, the baseline, did not: what a release is gated by.
+
+A leak is new where the baseline has none with its attack, kind and mask. A number that was judged
+is worse where the one-sided test of its difference says so after Holm over all numbers: the
+difference's interval, that of `comparison.subtract`, is taken as normal around it. A judgement is
+new where it fails and did not. What the baseline fails by itself is known and gates nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.estimates import Estimate
+from fedaudit.report.checklist.leaks import CAME_OUT, manners
+from fedaudit.report.comparison import (
+    comparison_notes,
+    estimate_of,
+    row_key,
+    subtract,
+    telling_evidence,
+)
+from fedaudit.report.query import Row
+from fedaudit.report.tables.assessment import judged_name
+from fedaudit.report.verdict.recheck import judgements, recheck
+
+Status = Literal["pass", "fail", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricChange:
+    """A judged number in both reports."""
+
+    name: str
+    before: float
+    now: float
+    difference: Estimate
+    """Now less before, with its 95 % interval."""
+    p: float
+    """How often chance makes it at least so much worse, one-sided."""
+    adjusted: float
+    """The same after Holm over all judged numbers."""
+    seen: float
+    """How much worse it had to be to count, were it alone."""
+    worse: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakCounts:
+    """Proven leaks of one kind by one attack: only now, only before, in both."""
+
+    measurement: str
+    label: str
+    appeared: int
+    went: int
+    stayed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineComparison:
+    """An audit against its baseline, and whether it passes the gate."""
+
+    status: Status
+    reasons: Sequence[str]
+    leaks: Sequence[LeakCounts]
+    numbers: Sequence[MetricChange]
+    notes: Sequence[str]
+
+
+def check_baseline(report: Row) -> Row:
+    """Return a report that can be a baseline; InputError for one that nothing can be held against.
+
+    Its verdict must follow from its measurements, and it must be of an audit that ended.
+    """
+    if report["status"] != "success":
+        raise InputError("The baseline is of an audit that did not end: --resume it first.")
+    checked = recheck(report)
+    if checked.holds is False:
+        raise InputError(f"This is no baseline. {checked.told}")
+    return report
+
+
+def against_baseline(baseline: Row, report: Row) -> BaselineComparison:
+    """Return what `report` shows that `baseline` did not, what went and what stayed."""
+    leaks = list(_leaks(baseline, report))
+    numbers = _numbers(baseline, report)
+    # Of unlike masks what appeared may be what went, under another key.
+    new = [] if _unlike_masks(leaks) else leaks
+    failing = [*_new_leaks(new), *_failures(numbers, baseline, report)]
+    doubts = list(_doubts(leaks, baseline, report))
+    status: Status = "fail" if failing else "inconclusive" if doubts else "pass"
+    same = "Nothing is new, and nothing has got worse beyond what chance explains."
+    return BaselineComparison(
+        status=status,
+        reasons=[*failing, *doubts] or [same],
+        leaks=leaks,
+        numbers=numbers,
+        notes=list(comparison_notes(baseline, report)),
+    )
+
+
+def _leaks(baseline: Row, report: Row) -> Iterator[LeakCounts]:
+    before, now = _proven(baseline), _proven(report)
+    for key in sorted({*before, *now}):
+        one, other = before.get(key, set()), now.get(key, set())
+        yield LeakCounts(
+            measurement=key[0],
+            label=key[1],
+            appeared=len(other - one),
+            went=len(one - other),
+            stayed=len(one & other),
+        )
+
+
+def _proven(report: Row) -> dict[tuple[str, str], set[str]]:
+    """Return what came out, proven, by attack and kind; what was told apart is a number."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for one, manner in zip(report["findings"], manners(report), strict=True):
+        if manner == CAME_OUT and one["severity"] != "unverified":
+            key = (one["measurement"], one["label"])
+            found.setdefault(key, set()).add("\n".join(telling_evidence(one)))
+    return found
+
+
+def _numbers(baseline: Row, report: Row) -> list[MetricChange]:
+    """Return every judged number that both reports have with its interval; more is worse."""
+    from scipy.stats import norm
+
+    from fedaudit.metrics.attribution.stouffer import holm
+
+    known = {row_key(row): estimate_of(row) for row in baseline["measurements"]}
+    pairs = [
+        (name, before, after)
+        for name, row in _judged(report).items()
+        if (before := known.get(row_key(row))) and (after := estimate_of(row))
+    ]
+    spreads = [_spread(before, after) for _, before, after in pairs]
+    p = [
+        _tail(after.value - before.value, spread)
+        for (_, before, after), spread in zip(pairs, spreads, strict=True)
+    ]
+    level = report["verdict"].get("level", 0.01)
+    adjusted = holm(p)
+    return [
+        MetricChange(
+            name=name,
+            before=before.value,
+            now=after.value,
+            difference=subtract(before, after),
+            p=p[at],
+            adjusted=adjusted[at],
+            seen=float(norm.isf(level)) * spreads[at],
+            worse=adjusted[at] <= level,
+        )
+        for at, (name, before, after) in enumerate(pairs)
+    ]
+
+
+def _judged(report: Row) -> dict[str, Row]:
+    """Return the measurements that were judged, by name; each once."""
+    found = (one for one in judgements(report) if one["measurement"])
+    return {judged_name(one): one["measurement"] for one in found}
+
+
+def _spread(before: Estimate, after: Estimate) -> float:
+    """Return the standard deviation that the lower half of a difference's interval comes to."""
+    from scipy.stats import norm
+
+    found = subtract(before, after)
+    return (found.value - found.low) / float(norm.isf(0.025))
+
+
+def _tail(worse: float, spread: float) -> float:
+    """Return P(normal >= worse / spread); of two numbers without any spread 1 or 0."""
+    from scipy.stats import norm
+
+    if spread <= 0:
+        return 0.0 if worse > 0 else 1.0
+    return float(norm.sf(worse / spread))
+
+
+def _new_leaks(leaks: Sequence[LeakCounts]) -> Iterator[str]:
+    if new := sum(one.appeared for one in leaks):
+        kinds = ", ".join(sorted({one.label for one in leaks if one.appeared}))
+        yield f"New and proven: {new:,} {'leak' if new == 1 else 'leaks'} ({kinds})."
+
+
+def _failures(numbers: Sequence[MetricChange], baseline: Row, report: Row) -> Iterator[str]:
+    """Yield the numbers that got worse, and the judgements that did not fail before."""
+    for one in numbers:
+        if one.worse:
+            yield f"{one.name} got worse: {one.before:.3g}, now {one.now:.3g}."
+    known = {_judgement_name(one) for one in judgements(baseline) if one["status"] == "fail"}
+    for failed in judgements(report):
+        if failed["status"] == "fail" and _judgement_name(failed) not in known:
+            yield f"Fails now and did not: {failed['reason']}"
+
+
+def _doubts(leaks: Sequence[LeakCounts], baseline: Row, report: Row) -> Iterator[str]:
+    """Yield what cannot be told from these two reports."""
+    if _unlike_masks(leaks):
+        yield (
+            "No leak is in both reports: where they were masked with different keys, what appeared"
+            " and what went cannot be told."
+        )
+    now = _judged(report)
+    for name, row in _judged(baseline).items():
+        if row["value"] is not None and (name not in now or now[name]["value"] is None):
+            yield f"{name} was measured before and is not now."
+    ran = {one["class"] for one in baseline.get("coverage", ()) if one["status"] == "run"}
+    for one in report.get("coverage", ()):
+        if one["class"] in ran and one["status"] != "run":
+            yield f"{one['class'].replace('_', ' ')} was run before and is not now."
+
+
+def _unlike_masks(leaks: Sequence[LeakCounts]) -> bool:
+    return (
+        any(one.appeared for one in leaks)
+        and any(one.went for one in leaks)
+        and not any(one.stayed for one in leaks)
+    )
+
+
+def _judgement_name(one: Row) -> tuple[str, str]:
+    return one["rule"], judged_name(one)

@@ -1,0 +1,232 @@
+"""The answers that numbers give."""
+
+from collections.abc import Sequence
+
+from fedaudit.report import query
+from fedaudit.report.checklist import leaks
+from fedaudit.report.checklist.answer import ChecklistAnswer
+from fedaudit.report.checklist.attackers import attack_class, telling_rows
+from fedaudit.report.number_format import number
+from fedaudit.report.query import Row
+
+MOST_ROWS = 4
+
+
+def direct(report: Row) -> ChecklistAnswer:
+    """Answer how likely direct extraction is, for the person whom it is likeliest for."""
+    people = leaks.persons(report)
+    rows = _of_class(report, "exfiltration")
+    if not rows and not people:
+        return ChecklistAnswer("open", "No extraction gave a number.")
+    exact = [r for r in (*rows, *people) if r["scope"].get("estimator") == "exact"]
+    most = [r for r in report["measurements"] if r["metric"] == "most_kinds" and r["value"]]
+    told = _told([*rows, *people])
+    if most:
+        worst = max(row["value"] for row in most)
+        told += f" Whoever is exposed most is so by {number(worst)} kinds of data."
+    if exact:
+        return ChecklistAnswer("answered", f"Computed, not sampled. {told}", (*rows, *people))
+    return ChecklistAnswer(
+        "in part",
+        f"Sampled: {told} The chance of each string by itself, which `--estimator exact` computes,"
+        " is not in this report; a mean over strings does not answer for every data subject.",
+        (*rows, *people),
+    )
+
+
+def ordinary(report: Row) -> ChecklistAnswer:
+    """Answer how likely personal data comes out of ordinary queries, unintentionally."""
+    rows = [row for row in telling_rows(report) if row["plugin"] == "untargeted"]
+    if not rows:
+        return ChecklistAnswer("open", "Nothing was asked without an attack in mind.")
+    told = f"{_told(rows)} This asks for nothing, but it is no sample of a deployment's queries."
+    return ChecklistAnswer("in part", told, tuple(rows))
+
+
+def regurgitation(report: Row) -> ChecklistAnswer:
+    """Answer how much is repeated word for word."""
+    rows = _of_class(report, "regurgitation")
+    if not rows:
+        return ChecklistAnswer("open", _why(report, "regurgitation"))
+    control = [
+        row
+        for row in report["measurements"]
+        if attack_class(row) == "regurgitation"
+        and row["scope"].get("source") in ("beyond-held-out", "control")
+        and row["value"] is not None
+    ]
+    if not control:
+        more = "No text that nobody trained on was compared with."
+        return ChecklistAnswer("in part", f"{_told(rows)} {more}", tuple(rows))
+    told = f"{_told(rows)} Beside it: {_told(control)}"
+    return ChecklistAnswer("answered", told, (*rows, *control[:MOST_ROWS]))
+
+
+def membership(report: Row) -> ChecklistAnswer:
+    """Answer whether a person can be recognised as a member."""
+    rows = [row for row in report["measurements"] if attack_class(row) == "membership_inference"]
+    rates = [row for row in rows if row["metric"] == "tpr" and row["value"] is not None]
+    if rates:
+        return ChecklistAnswer("answered", _told(rates), tuple(rates[:MOST_ROWS]))
+    known = [r for r in rows if r["value"] is not None and r["metric"] in ("auc", "p_value")]
+    known.sort(key=lambda row: row["metric"] != "p_value")
+    if not known:
+        return ChecklistAnswer("open", _why(report, "membership_inference"))
+    left = next(iter(query.missing_reasons(r for r in rows if r["metric"] == "tpr")), "")
+    told = f"{_told(known)} No rate at few false positives. {left}".strip().rstrip(".") + "."
+    return ChecklistAnswer("in part", told, tuple(known[:MOST_ROWS]))
+
+
+def attributes(report: Row) -> ChecklistAnswer:
+    """Answer whether an attribute of a person can be inferred."""
+    rows = _of_class(report, "attribute_inference")
+    if not rows:
+        return ChecklistAnswer("open", _why(report, "attribute_inference"))
+    against = [f"guessing {number(row['chance'])}" for row in rows if row.get("chance") is not None]
+    told = f"{_told(rows)} To be beaten: {', '.join(against)}." if against else _told(rows)
+    return ChecklistAnswer("answered", told, tuple(rows))
+
+
+def inversion(report: Row) -> ChecklistAnswer:
+    """Answer whether updates can be inverted."""
+    rows = [*_of_class(report, "inversion"), *_of_class(report, "reconstruction")]
+    if rows:
+        return ChecklistAnswer("answered", _told(rows), tuple(rows))
+    single = _metrics(report, "determined", "leakage_bits")
+    if single:
+        told = "Nothing was inverted; what secure sums give away was measured."
+        return ChecklistAnswer("in part", f"{told} {_told(single)}", tuple(single[:MOST_ROWS]))
+    kinds = {one["status"] for one in report.get("coverage", ()) if one["edpb"] == "55 (iv)"}
+    if kinds == {"not_applicable"}:
+        return ChecklistAnswer("answered", f"Does not apply: {_why(report, 'inversion')}")
+    return ChecklistAnswer("open", _why(report, "inversion"))
+
+
+def canaries(report: Row) -> ChecklistAnswer:
+    """Answer what is memorised though extraction misses it."""
+    rows = _metrics(report, "maximal_exposure", "exposure")
+    if not rows:
+        return ChecklistAnswer(
+            "open", "No canaries were planted before training, or none measured."
+        )
+    return ChecklistAnswer("answered", _told(rows), tuple(rows[:MOST_ROWS]))
+
+
+def cause(report: Row) -> ChecklistAnswer:
+    """Answer whether training on these records is what made it come out."""
+    without = [r for r in report["measurements"] if r["kind"] == "counterfactual"]
+    without = [row for row in without if row["value"] is not None]
+    if without:
+        told = f"A model trained without the client was compared. {_told(without)}"
+        return ChecklistAnswer("answered", told, tuple(without[:MOST_ROWS]))
+    rows = [r for r in telling_rows(report) if r["scope"].get("source") == "tuned-not-base"]
+    if not rows:
+        return ChecklistAnswer("open", "There was no base model to compare with.")
+    return ChecklistAnswer(
+        "in part",
+        f"Beyond the base on the same questions: {_told(rows)} No model was trained without the"
+        " party (`fedaudit simulate --without`).",
+        tuple(rows),
+    )
+
+
+def people(report: Row) -> ChecklistAnswer:
+    """Answer whose data came out, and how many people that is."""
+    rows, whose = leaks.persons(report), leaks.parties(report)
+    told = f"Records of: {', '.join(whose)}. " if whose else "The report does not say whose. "
+    if rows:
+        return ChecklistAnswer("answered" if whose else "in part", told + _told(rows), tuple(rows))
+    told += "Strings were counted, not people."
+    return ChecklistAnswer("in part" if report["findings"] and whose else "open", told)
+
+
+def cost(report: Row) -> ChecklistAnswer:
+    """Answer what the attack costs."""
+    rows = [*_metrics(report, "queries_per_person"), *_metrics(report, "queries")]
+    rows = [r for r in rows if r["scope"].get("source", "tuned") == "tuned"]
+    rows = [r for r in rows if not {"label", "category", "budget"} & r["scope"].keys()]
+    rows = list({(row["plugin"], row["metric"], row["value"]): row for row in rows}.values())
+    spent = [f"{number(v)} {name}" for name, v in report["budget"].items() if v is not None]
+    if not rows and not spent:
+        return ChecklistAnswer("open", "Nobody counted.")
+    told = f"The whole audit took {', '.join(spent)}. " if spent else ""
+    return ChecklistAnswer("in part", f"{told}{_told(rows)} No price was set.".strip(), tuple(rows))
+
+
+def defence(report: Row) -> ChecklistAnswer:
+    """Answer whether a defence holds."""
+    rows = [row for row in report["measurements"] if row["kind"] == "defense"]
+    keyed = [row for row in telling_rows(report) if "key" in row["scope"]]
+    variants = {str(row["scope"].get("variant")) for row in report["measurements"]} - {"None"}
+    known = [row for row in (*rows, *keyed) if row["value"] is not None]
+    if len(variants) > 1:
+        told = f"{len(variants)} variants were compared: {', '.join(sorted(variants))}."
+        return ChecklistAnswer("answered", told, tuple(known[:MOST_ROWS]))
+    if not known:
+        return ChecklistAnswer("open", "No defence was measured.")
+    told = f"{_told(known)} Without the defence it was not measured here."
+    return ChecklistAnswer("in part", told, tuple(known[:MOST_ROWS]))
+
+
+def epsilon(report: Row) -> ChecklistAnswer:
+    """Answer whether a claim of differential privacy is true."""
+    lower = [row for row in _metrics(report, "epsilon_low") if row["kind"] == "epsilon"]
+    if lower:
+        names = ("delta", "unit", "neighbouring", "position")
+        scope = lower[0]["scope"]
+        said = ", ".join(f"{name} {scope[name]}" for name in names if name in scope)
+        return ChecklistAnswer(
+            "answered", f"{_told(lower)} Claim: {said}.", tuple(lower[:MOST_ROWS])
+        )
+    claimed = _metrics(report, "epsilon")
+    if not claimed:
+        return ChecklistAnswer(
+            "open", "The report has no claim of differential privacy, and tested none."
+        )
+    told = f"Claimed, not tested: {_told(claimed)} `fedaudit dp audit` tests it."
+    return ChecklistAnswer("in part", told, tuple(claimed[:MOST_ROWS]))
+
+
+def contribution(report: Row) -> ChecklistAnswer:
+    """Answer which party contributed what came out."""
+    rows = [r for r in report["measurements"] if r["kind"] == "attribution"]
+    tested = [r for r in rows if r["metric"] == "p_value" and r["value"] is not None]
+    if not tested:
+        return ChecklistAnswer(
+            "open", "No attribution was made: no marked documents, or no updates."
+        )
+    flagged = [f["evidence"].get("client") for f in report["findings"] if f["label"] == "WATERMARK"]
+    names = ", ".join(str(name) for name in flagged) or "nobody"
+    return ChecklistAnswer(
+        "answered", f"Flagged: {names}. {_told(tested)}", tuple(tested[:MOST_ROWS])
+    )
+
+
+def _of_class(report: Row, name: str) -> list[Row]:
+    return [row for row in telling_rows(report) if attack_class(row) == name]
+
+
+def _metrics(report: Row, *names: str) -> list[Row]:
+    found = (row for row in report["measurements"] if row["metric"] in names)
+    return [row for row in found if row["value"] is not None and not query.is_sweep(row)]
+
+
+def _why(report: Row, name: str) -> str:
+    """Return why a class of attacks has no number."""
+    found = (one["reason"] for one in report.get("coverage", ()) if one["class"] == name)
+    return f"{next(filter(None, found), 'it was not run')}."
+
+
+def _told(rows: Sequence[Row]) -> str:
+    """Return the first of some measurements in words, and how many more there are."""
+    said = [f"{_name(row)} {leaks.result(row)}" for row in rows[:MOST_ROWS]]
+    more = len(rows) - MOST_ROWS
+    return "; ".join([*said, *([f"and {more:,} more"] if more > 0 else [])]) + "."
+
+
+def _name(row: Row) -> str:
+    keys = ("client", "mark", "key", "score", "fpr", "times", "candidates", "records", "test")
+    where = query.scope_text(row, keys)
+    control = " control" if row["scope"].get("source") in ("control", "beyond-held-out") else ""
+    name = f"{row['plugin']} {row['metric'].replace('_', ' ')}{control}"
+    return f"{name} ({where})" if where else name

@@ -1,0 +1,231 @@
+"""A report as CycloneDX 1.6: the model, and `declarations` that carry the assessor's checklist.
+
+A question is a requirement, what would have to be true a claim, a measurement evidence, and one
+that failed the policy counter-evidence. Names (`bom-ref`) have no number and no seed in them: they
+are the same in the next run. Affirmation and signature are a person's, never the tool's.
+"""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedaudit import __version__
+from fedaudit.report.checklist import leaks
+from fedaudit.report.checklist.attackers import telling_rows
+from fedaudit.report.checklist.claims import AssessedClaim, claims
+from fedaudit.report.checklist.measures import measures
+from fedaudit.report.checklist.questions import QUESTIONS
+from fedaudit.report.checklist.stated import RESISTANCE
+from fedaudit.report.checklist.validity import ReportOwner
+from fedaudit.report.comparison import row_key
+from fedaudit.report.query import Row
+from fedaudit.report.redaction import make_visible
+from fedaudit.report.tables.assessment import judged_name
+
+SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
+NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:fedaudit:cyclonedx")
+MODEL, ASSESSOR, STANDARD = "model", "assessor", "standard"
+FINDINGS = "evidence:findings"
+NOBODY = ReportOwner()
+
+
+def render(report: Row, owned: ReportOwner = NOBODY) -> str:
+    """Return a valid report's document as one bill of materials with declarations."""
+    run, target = report["run"], report["target"]
+    serial = uuid.uuid5(NAMESPACE, make_visible(f"{run['id']} {target['sha256']}"))
+    found = claims(report)
+    document = {
+        "$schema": SCHEMA,
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{serial}",
+        "version": 1,
+        "metadata": {
+            "timestamp": run["finished"] or run["started"],
+            "tools": {
+                "components": [{"type": "application", "name": "fedaudit", "version": __version__}]
+            },
+        },
+        "components": [_model(report), *_data(report)],
+        "definitions": {"standards": [_standard()]},
+        "declarations": {
+            "assessors": [_assessor(report, owned)],
+            "attestations": [_attestation(report, found)],
+            "claims": [_claim(one) for one in found],
+            "evidence": list(_evidence(report, found, owned).values()),
+        },
+    }
+    return json.dumps(_visible(document), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _model(report: Row) -> dict[str, Any]:
+    """Return the model that was audited with its digests, its base and what was measured."""
+    target = report["target"]
+    own = {"type": "machine-learning-model", "name": target["adapter"] or target["base"] or MODEL}
+    base = {"type": "machine-learning-model", "name": target["base"] or "unknown"}
+    model: dict[str, Any] = {**own, "bom-ref": MODEL, **_hashes(target["sha256"])}
+    if target["adapter"]:
+        model["pedigree"] = {"ancestors": [{**base, **_hashes(target.get("base_sha256"))}]}
+    model["modelCard"] = {
+        "quantitativeAnalysis": {"performanceMetrics": [_metric(r) for r in telling_rows(report)]},
+        "considerations": {
+            "technicalLimitations": list(dict.fromkeys([*report["limits"], RESISTANCE])),
+            "ethicalConsiderations": [
+                {"name": one.basis, "mitigationStrategy": one.action} for one in measures(report)
+            ],
+        },
+    }
+    return model
+
+
+def _hashes(digest: str | None) -> dict[str, Any]:
+    return {"hashes": [{"alg": "SHA-256", "content": digest}]} if digest else {}
+
+
+def _metric(row: Row) -> dict[str, Any]:
+    told = {"type": f"{row['plugin']} {row['metric']}", "value": str(row["value"])}
+    where = ", ".join(f"{key} {value}" for key, value in sorted(row["scope"].items()))
+    if row["low"] is not None and row["high"] is not None:
+        interval = {"lowerBound": str(row["low"]), "upperBound": str(row["high"])}
+        return {**told, "slice": where, "confidenceInterval": interval}
+    return {**told, "slice": where}
+
+
+def _data(report: Row) -> Iterator[dict[str, Any]]:
+    """Yield the files of records, once each; what is in them is nobody's business here."""
+    for digest, path in {file["sha256"]: file["path"] for file in report["data"]}.items():
+        yield {"type": "data", "name": path, "bom-ref": f"data:{digest[:16]}", **_hashes(digest)}
+
+
+def _standard() -> dict[str, Any]:
+    return {
+        "bom-ref": STANDARD,
+        "name": "What assessors of data protection ask about tests of a model",
+        "version": "1",
+        "description": "Drawn from EDPB Opinion 28/2024, NIST AI 100-2 and SP 800-226.",
+        "owner": "fedaudit",
+        "requirements": [
+            {
+                "bom-ref": f"requirement:{one.name}",
+                "identifier": one.name,
+                "title": one.text,
+                "text": one.text,
+                "descriptions": [one.source],
+            }
+            for one in QUESTIONS
+        ],
+    }
+
+
+def _assessor(report: Row, owned: ReportOwner) -> dict[str, Any]:
+    declared = (report.get("context") or {}).get("declared_by")
+    name = owned.owner or declared or "not declared"
+    return {"bom-ref": ASSESSOR, "thirdParty": False, "organization": {"name": name}}
+
+
+def _attestation(report: Row, found: list[AssessedClaim]) -> dict[str, Any]:
+    status = report["verdict"]["status"]
+    return {
+        "summary": f"Verdict of the tests: {status}. {RESISTANCE}",
+        "assessor": ASSESSOR,
+        "map": [
+            {
+                "requirement": f"requirement:{one.item.name}",
+                "claims": [f"claim:{one.item.name}"],
+                "conformance": _conformance(one),
+            }
+            for one in found
+        ],
+    }
+
+
+def _conformance(one: AssessedClaim) -> dict[str, Any]:
+    """Return the score with its reason; without a score where the report cannot tell."""
+    told = f"{one.answer.status}: {one.answer.text}"
+    return {"rationale": told} if one.score is None else {"score": one.score, "rationale": told}
+
+
+def _claim(one: AssessedClaim) -> dict[str, Any]:
+    """Return a claim; rows that failed the policy are evidence against it, others for it."""
+    against = {_ref(j["measurement"]) for j in one.judgements if _failed(j)}
+    judged = [_ref(j["measurement"]) for j in one.judgements if j["measurement"]]
+    refs = dict.fromkeys([*judged, *map(_ref, one.answer.rows)])
+    more = [FINDINGS] if one.item.number == 13 else []
+    claim: dict[str, Any] = {
+        "bom-ref": f"claim:{one.item.name}",
+        "target": MODEL,
+        "predicate": one.statement,
+        "reasoning": one.answer.text,
+    }
+    if for_it := [*(ref for ref in refs if ref not in against), *more]:
+        claim["evidence"] = for_it
+    if against:
+        claim["counterEvidence"] = sorted(against)
+    return claim
+
+
+def _failed(judgement: Row) -> bool:
+    return judgement["status"] == "fail" and judgement["measurement"] is not None
+
+
+def _evidence(report: Row, found: list[AssessedClaim], owned: ReportOwner) -> dict[str, Any]:
+    """Return every measurement that a claim rests on, by name, and the masked findings."""
+    told: dict[str, dict[str, Any]] = {}
+    for one in found:
+        for judgement in one.judgements:
+            if row := judgement["measurement"]:
+                limit = f"{judgement['status']}: {judgement['reason']} Limit: {judgement['limit']}."
+                told[_ref(row)] = _item(report, owned, row, limit)
+        for row in one.answer.rows:
+            told.setdefault(_ref(row), _item(report, owned, row, leaks.result(row)))
+    counts = leaks.severity(report)
+    listed = [dict(zip(counts.columns, row, strict=True)) for row in counts.rows]
+    told[FINDINGS] = {
+        "bom-ref": FINDINGS,
+        "propertyName": "fedaudit:findings",
+        "description": "Findings by kind and severity; texts are masked in the report.",
+        **_contents("findings", listed),
+        **_dates(report, owned),
+    }
+    return told
+
+
+def _item(report: Row, owned: ReportOwner, row: Row, said: str) -> dict[str, Any]:
+    name = judged_name({"rule": "", "measurement": row})
+    return {
+        "bom-ref": _ref(row),
+        "propertyName": f"fedaudit:{row['kind']}:{row['metric']}",
+        "description": f"{name}: {said}",
+        **_contents("measurement", row),
+        **_dates(report, owned),
+    }
+
+
+def _contents(name: str, value: object) -> dict[str, Any]:
+    text = json.dumps(_visible(value), sort_keys=True, ensure_ascii=True, allow_nan=False)
+    attachment = {"contentType": "application/json", "content": text}
+    return {"data": [{"name": name, "contents": {"attachment": attachment}}]}
+
+
+def _dates(report: Row, owned: ReportOwner) -> dict[str, str]:
+    created = {"created": report["run"]["finished"] or report["run"]["started"]}
+    if owned.expires is None:
+        return created
+    return {**created, "expires": f"{owned.expires}T23:59:59Z"}
+
+
+def _ref(row: Row) -> str:
+    """Return what a measurement is called, from what it is of and not from its number."""
+    digest = hashlib.sha256(make_visible("\n".join(row_key(row))).encode()).hexdigest()
+    return f"evidence:{digest[:16]}"
+
+
+def _visible(value: Any) -> Any:
+    """Return plain JSON with hidden characters of every text spelt out."""
+    if isinstance(value, str):
+        return make_visible(value)
+    if isinstance(value, Mapping):
+        return {make_visible(str(key)): _visible(one) for key, one in value.items()}
+    return [_visible(one) for one in value] if isinstance(value, list | tuple) else value

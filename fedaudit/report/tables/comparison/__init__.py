@@ -1,0 +1,7 @@
+"""The tables of reports beside each other.
+
+* `baseline`: The tables of an audit against its baseline: leaks that are new, numbers that got
+  worse.
+* `two_reports`: The tables of two reports beside each other: numbers that differ, leaks that
+  appeared or went.
+"""

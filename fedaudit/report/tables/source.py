@@ -1,0 +1,64 @@
+"""The table of source inference: how often a record is put down to the client that it is of."""
+
+from collections.abc import Sequence
+
+from fedaudit.report import query as measurements
+from fedaudit.report.number_format import format_measurement, percent
+from fedaudit.report.query import Row, common_scope, missing_reasons
+from fedaudit.report.tables.table import NONE, Table, common_note, laid_out
+
+EVERYBODY = "all"
+RIGHT, GUESSING = "found [95 %]", "guessing"
+AREAS = {"loss": "AUC of models [95 %]", "text": "AUC of words [95 %]"}
+"""Titles by scope.score."""
+
+
+def source(report: Row) -> list[Table]:
+    """Return a table an attack, with a line for each client."""
+    rows = [row for row in report["measurements"] if is_shown(row)]
+    return [_table(plugin, own) for plugin, own in measurements.by_plugin(rows).items()]
+
+
+def is_shown(row: Row) -> bool:
+    """Tell whether a row is one of those that the table shows."""
+    if row["kind"] != "source":
+        return False
+    of_client = row["metric"] == "auc" and {"score", "client"} <= row["scope"].keys()
+    return bool(row["metric"] == "source_accuracy" or of_client)
+
+
+def _table(plugin: str, rows: Sequence[Row]) -> Table:
+    shares = [row for row in rows if row["metric"] == "source_accuracy"]
+    shared, own = common_scope(shares, {"client", "others"})
+    cells = [{**_cells(share, rows), "where": at} for share, at in zip(shares, own, strict=True)]
+    columns = list(dict.fromkeys(name for line in cells for name in line if name != "where"))
+    return laid_out(
+        f"Source: {plugin}",
+        cells,
+        (*columns, "where"),
+        numeric=columns[1:],
+        notes=(
+            "Found: records put down to their client because its model knows them best. AUC: of "
+            "a record of the client and one of another, how often the first is more like the "
+            "client's, by the models' losses, or by its words alone without any model; 0.5 is "
+            "guessing.",
+            *common_note(shared),
+            *missing_reasons(rows),
+        ),
+    )
+
+
+def _cells(share: Row, rows: Sequence[Row]) -> dict[str, str]:
+    client = share["scope"].get("client")
+    found = {
+        "client": str(client or EVERYBODY),
+        "records": f"{share['n']:,}",
+        RIGHT: format_measurement(share),
+        GUESSING: NONE if share["chance"] is None else percent(share["chance"]),
+    }
+    for row in rows:
+        same = {k: v for k, v in row["scope"].items() if k != "score"} == share["scope"]
+        if row["metric"] == "auc" and same and client:
+            title = AREAS.get(str(row["scope"]["score"]), str(row["scope"]["score"]))
+            found[title] = format_measurement(row) if row["value"] is not None else NONE
+    return found

@@ -1,0 +1,291 @@
+"""JSON over HTTP to servers that may be slow, busy or hostile: asked again, bounded, in one line.
+
+What is waited for is the whole answer, headers too; no redirect is followed, which could take a key
+elsewhere; a machine's own servers are asked without a proxy.
+"""
+
+import asyncio
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from fedaudit.api.errors import InputError, Interrupted, TargetError, UsageError
+
+if TYPE_CHECKING:
+    import httpx
+
+LONGEST_WAIT = 120.0
+"""Seconds: a server that asks to wait longer is given up."""
+GRACE = 5.0
+"""Seconds within which what was given up must have ended."""
+
+Sleep = Callable[[float], object]
+
+
+class ServerUnreachable(TargetError):
+    """A server that does not answer, or stays too busy: it may, at another time."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        """The last HTTP status; 0 where no answer came."""
+
+
+class HttpStatusError(TargetError):
+    """A server that answers, with a status that asking again does not change."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAttempt:
+    """What came of asking once; a status of 0 means that no answer came."""
+
+    status: int
+    problem: str
+    wait: float = 0.0
+    """Seconds that the server asks to wait."""
+    body: bytes = b""
+    gone: bool = False
+    """Whether nobody is there: asking again would only delay saying so."""
+
+
+class JsonClient:
+    """Asks servers that all hold the same, in turn; several threads may share it. Close it.
+
+    `who` begins its errors; `sleep` waits so many seconds before a question is put again.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        who: str,
+        key_variable: str = "",
+        timeout: float = 60.0,
+        retries: int = 5,
+        most_bytes: int = 2**20,
+        sleep: Sleep | None = None,
+    ) -> None:
+        self.urls = [url.rstrip("/") for url in urls]
+        self.who, self.timeout, self.retries, self.most_bytes = who, timeout, retries, most_bytes
+        self._over, self._turn = threading.Event(), count()
+        self.sleep: Sleep = sleep or self._over.wait
+        headers = {
+            "Content-Type": "application/json",
+            "Accept-Encoding": "identity",  # what is unpacked has no bound
+            **key_header(key_variable),
+        }
+        self.http = {url: _connect(url, headers) for url in self.urls}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        """Let threads that wait to ask again give up."""
+        self._over.set()
+
+    def close(self) -> None:
+        """Give up whatever still waits, and let go of the connections."""
+        self.stop()
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._release(), loop).result(GRACE)
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join(GRACE)
+
+    def post(self, path: str, table: Mapping[str, Any], *, patient: bool = True) -> bytes:
+        """Return the body of a server's answer to a table.
+
+        Unless `patient`, a server's own failure is no reason to ask again. Raises
+        ServerUnreachable, HttpStatusError, TargetError for an answer without end, and Interrupted
+        once it is to stop.
+        """
+        return self._ask("POST", path, json.dumps(table).encode(), patient=patient)
+
+    def get(self, path: str) -> bytes:
+        """Return what a server holds at a path; raises as `post` does."""
+        return self._ask("GET", path, b"", patient=False)
+
+    def failed(self, problem: str, url: str = "") -> str:
+        """Return the one line for a problem."""
+        return f"{self.who} at {url or self.urls[0]} {problem}."
+
+    def _ask(self, method: str, path: str, content: bytes, *, patient: bool) -> bytes:
+        found, gone, url = HttpAttempt(0, ""), set[str](), self.urls[0]
+        for attempt in range(self.retries + 1):
+            if attempt:
+                self.sleep(max(found.wait, min(2.0 ** (attempt - 1), LONGEST_WAIT)))
+            found, url = self._of_some_server(method, path, content, gone)
+            if found.status == 200:
+                return found.body
+            if found.gone:
+                raise ServerUnreachable(self.failed(found.problem, url))
+            if not (found.status in {0, 429} or (found.status >= 500 and patient)):
+                raise HttpStatusError(self.failed(found.problem, url), found.status)
+            if found.wait > LONGEST_WAIT:
+                waits = f"{found.problem} and asks to wait {found.wait:,.0f} s"
+                raise ServerUnreachable(self.failed(waits, url), found.status)
+        tried = f"{found.problem}, {self.retries + 1} times"
+        raise ServerUnreachable(self.failed(tried, url), found.status)
+
+    def _of_some_server(
+        self, method: str, path: str, content: bytes, gone: set[str]
+    ) -> tuple[HttpAttempt, str]:
+        """Ask the next server in turn, and another one where nobody is there."""
+        for _ in self.urls:
+            left = [url for url in self.urls if url not in gone]
+            url = left[next(self._turn) % len(left)]
+            if self._over.is_set():
+                raise Interrupted(f"{self.who} was not asked any more.")
+            found = self._wait(self._try(method, url, path, content))
+            if not found.gone:
+                break
+            gone.add(url)
+            if len(gone) == len(self.urls):
+                break
+        return found, url
+
+    async def _try(self, method: str, url: str, path: str, content: bytes) -> HttpAttempt:
+        """Ask once, within the time that an answer may take."""
+        import httpx
+
+        try:
+            async with asyncio.timeout(self.timeout):
+                request = self.http[url].stream(method, url + path, content=content)
+                async with request as response:
+                    body = await self._read(response, url)
+        except (TimeoutError, httpx.TimeoutException):
+            return HttpAttempt(0, f"did not answer within {self.timeout:g} s")
+        except httpx.ConnectError:
+            return HttpAttempt(0, "cannot be reached", gone=True)
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError):
+            return HttpAttempt(0, "broke off")
+        status, wait = response.status_code, retry_after(response.headers.get("Retry-After", ""))
+        return HttpAttempt(status, _told(status), wait, body)
+
+    async def _read(self, response: "httpx.Response", url: str) -> bytes:
+        """Return the body as it was sent; raises TargetError for one that is too long."""
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise TargetError(self.failed("answers in a packed form that nobody asked for", url))
+        body = bytearray()
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > self.most_bytes:
+                raise TargetError(
+                    self.failed(f"answers with more than {self.most_bytes:,} bytes", url)
+                )
+        return bytes(body)
+
+    def _wait(self, asked: Coroutine[Any, Any, HttpAttempt]) -> HttpAttempt:
+        """Return what comes of it in the thread that speaks to servers, begun with the first."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), daemon=True)
+                self._thread.start()
+            future = asyncio.run_coroutine_threadsafe(asked, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def _release(self) -> None:
+        asked = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        for client in self.http.values():
+            await client.aclose()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def check_url(url: str, key_variable: str = "") -> None:
+    """Raise ValueError for an address that cannot be asked, or not with a key."""
+    try:
+        parts = urlsplit(url)
+        known = parts.port != 0  # one that is no number, or too large, raises
+    except ValueError:
+        parts, known = urlsplit(""), False
+    if parts.scheme not in ("http", "https") or not parts.hostname or not known:
+        raise ValueError("url must be an address that begins with http:// or https://.")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("url must hold no user, password or query: see key_variable.")
+    # What is no name may be the key itself: it is not repeated.
+    if key_variable and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key_variable):
+        raise ValueError("key_variable must be the name of an environment variable.")
+    if key_variable and parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError("url must begin with https:// where key_variable names a key to send.")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine, so that nobody on the way reads what is sent to it."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def key_header(key_variable: str) -> dict[str, str]:
+    """Return the header with the key; raises UsageError without one, InputError for none."""
+    if not key_variable:
+        return {}
+    key = os.environ.get(key_variable, "").strip()
+    if not key:
+        raise UsageError("The environment variable that key_variable names is not set.")
+    if not re.fullmatch(r"[\x21-\x7e]+", key):
+        raise InputError("What the environment variable of key_variable holds is no API key.")
+    return {"Authorization": f"Bearer {key}"}
+
+
+def retry_after(header: str) -> float:
+    """Return the seconds that a Retry-After header asks for: a number or a date; else 0."""
+    from datetime import UTC, datetime
+    from email.utils import parsedate_to_datetime
+
+    if re.fullmatch(r"\d{1,9}(\.\d+)?", header.strip(), re.ASCII):
+        return float(header)
+    try:
+        then = parsedate_to_datetime(header)
+    except ValueError:
+        return 0.0
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    return max(0.0, (then - datetime.now(UTC)).total_seconds())
+
+
+def _told(status: int) -> str:
+    # Never the body: some endpoints repeat the key in it.
+    denied = " (see key_variable)" if status in (401, 403) else ""
+    elsewhere = " (a redirect, which is not followed)" if 300 <= status < 400 else ""
+    return f"answers with HTTP status {status}{denied}{elsewhere}"
+
+
+def _connect(url: str, headers: Mapping[str, str]) -> "httpx.AsyncClient":
+    import httpx
+
+    here = is_loopback(urlsplit(url).hostname or "")
+    try:
+        return httpx.AsyncClient(timeout=None, headers=headers, trust_env=not here)
+    except (ImportError, ValueError, OSError, httpx.InvalidURL):
+        raise UsageError(
+            "The proxy or the certificates that the environment names cannot be used."
+        ) from None

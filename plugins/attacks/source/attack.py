@@ -1,0 +1,199 @@
+"""Source inference: the server sees every client's model, and asks which knows a record best.
+
+Hu et al. 2021 (arXiv:2109.05659): a record is put down to the client whose local model has the
+smallest loss on it. Words alone may tell clients apart as well, where their records are of
+different kinds; how well they do stands beside it.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import ClassVar
+
+from fedaudit.api import (
+    Ability,
+    Attack,
+    AttackContext,
+    Document,
+    Estimate,
+    InputError,
+    Measurement,
+    Result,
+    wilson,
+)
+from fedaudit.metrics.privacy.roc import auc
+from fedaudit.metrics.significance import clustered_share
+
+from ..membership import text_baseline
+
+KIND = "source"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLosses:
+    """A record of one client, and how well each client's model knows it."""
+
+    document: Document
+    client: str
+    losses: Mapping[str, float]
+    """Mean loss a token, by client."""
+
+    @property
+    def guess(self) -> str:
+        """The client whose model has the smallest loss; of equal ones the first by name."""
+        return min(sorted(self.losses), key=self.losses.__getitem__)
+
+    def score(self, client: str) -> float:
+        """Return how much better a client's model knows it than the others' do on average."""
+        others = [loss for name, loss in self.losses.items() if name != client]
+        return fsum(others) / len(others) - self.losses[client]
+
+    @property
+    def group(self) -> str:
+        """Whom it is about, or itself."""
+        return self.document.group or self.document.text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(Attack):
+    """Tell which client a record came from by which client's model knows it best."""
+
+    name: ClassVar[str] = "source"
+    paper: ClassVar[str] = "Hu et al., Source Inference Attacks, arXiv:2109.05659"
+    reads_clients: ClassVar[bool] = True
+
+    tokens: int = 256
+    """A record's first tokens, which are read; longer ones are cut."""
+    shortest: int = 8
+    """Records with fewer tokens are passed over."""
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.shortest <= self.tokens:
+            raise ValueError("shortest must be at least 2, tokens at least shortest.")
+
+    @property
+    def needs(self) -> frozenset[Ability]:
+        """Scores of texts."""
+        return frozenset({"score"})
+
+    def run(self, case: AttackContext) -> Result:
+        """Ask every client's model for every record that one client alone has."""
+        own = _exclusive(case)
+        read = self._read(case, own)
+        if len({one.client for one in read}) < 2:
+            raise InputError(
+                f"There is nothing to tell apart: of {len(own)} records that one client alone has, "
+                f"{len(read)} have {self.shortest} tokens, and they are not of two clients."
+            )
+        return Result(
+            measurements=tuple(self._rows(case, read)), limits=tuple(self._limits(own, read))
+        )
+
+    def _read(self, case: AttackContext, own: Sequence[tuple[str, Document]]) -> list[RecordLosses]:
+        """Return the records that are long enough, with every client's loss on them."""
+        begin = len(case.with_start((), at_start=True))
+        room = min(self.tokens, case.engine.context_length - begin)
+        tokenized = case.engine.tokenize([one.text for _, one in own])
+        some = [
+            (client, document, case.with_start(tokens.ids[:room], at_start=True))
+            for (client, document), tokens in zip(own, tokenized, strict=True)
+            if len(tokens.ids[:room]) >= self.shortest
+        ]
+        scores = {}
+        for client, model in case.clients.items():
+            progress = case.progress(f"reading records as {client}'s model")
+            scores[client] = case.engine.score(
+                model.target, [ids for *_, ids in some], progress=progress
+            )
+        return [
+            RecordLosses(document, client, {who: -_mean(rows[at]) for who, rows in scores.items()})
+            for at, (client, document, _) in enumerate(some)
+        ]
+
+    def _rows(self, case: AttackContext, read: Sequence[RecordLosses]) -> Iterator[Measurement]:
+        counts = Counter(one.client for one in read)
+        shape: dict[str, object] = {"clients": len(case.clients)}
+        yield self._share(read, shape, max(counts.values()) / len(read), case.seed)
+        for client in sorted(counts):
+            ours = [one for one in read if one.client == client]
+            theirs = [one for one in read if one.client != client]
+            scope = {**shape, "client": client, "others": len(theirs)}
+            yield self._share(ours, scope, 1 / len(case.clients), case.seed)
+            found = auc(*([one.score(client) for one in some] for some in (ours, theirs)))
+            yield self._area(found, len(ours), {**scope, "score": "loss"})
+            words = text_baseline.cross_validated(
+                [one.document for one in ours], [one.document for one in theirs], seed=case.seed
+            )
+            at = {**scope, "score": "text"}
+            yield (
+                self._area(auc(*words), len(ours), at)
+                if words
+                else Measurement.missing(
+                    text_baseline.TOO_FEW, kind=KIND, plugin=self.name, metric="auc", scope=at
+                )
+            )
+
+    def _share(
+        self,
+        some: Sequence[RecordLosses],
+        scope: Mapping[str, object],
+        chance: float,
+        seed: int,
+    ) -> Measurement:
+        """Return the share of records that are put down to the right client."""
+        right = [float(one.guess == one.client) for one in some]
+        return Measurement.mean(
+            _interval(right, [one.group for one in some], seed),
+            len(right),
+            kind=KIND,
+            plugin=self.name,
+            metric="source_accuracy",
+            scope=scope,
+            hits=int(sum(right)),
+            chance=chance,
+        )
+
+    def _area(self, found: Estimate, n: int, scope: Mapping[str, object]) -> Measurement:
+        return Measurement.mean(
+            found, n, kind=KIND, plugin=self.name, metric="auc", scope=scope, chance=0.5
+        )
+
+    def _limits(
+        self, own: Sequence[tuple[str, Document]], read: Sequence[RecordLosses]
+    ) -> Iterator[str]:
+        yield (
+            f"{self.name}: whoever guesses has the record already, and sees the update of every "
+            "client by itself: the server without secure aggregation."
+        )
+        if short := len(own) - len(read):
+            yield (
+                f"{self.name}: {short:,} records were passed over because they have fewer than "
+                f"{self.shortest} tokens."
+            )
+
+
+def _interval(right: Sequence[float], groups: Sequence[str], seed: int) -> Estimate:
+    """Return the share of ones, its interval over groups.
+
+    Where all are alike, no bootstrap has a width: it is then Wilson's for as many groups.
+    """
+    share = fsum(right) / len(right)
+    if share in (0, 1):
+        several = len(set(groups))
+        return wilson(int(share) * several, several)
+    return Estimate(share, *clustered_share(right, groups, seed=seed))
+
+
+def _exclusive(case: AttackContext) -> list[tuple[str, Document]]:
+    """Return the records that one client alone has, each text once, in the order of texts."""
+    owners: dict[str, dict[str, Document]] = {}
+    for client, model in sorted(case.clients.items()):
+        for document in model.documents:
+            if not document.is_prompt:
+                owners.setdefault(document.text, {}).setdefault(client, document)
+    return [next(iter(owners[text].items())) for text in sorted(owners) if len(owners[text]) == 1]
+
+
+def _mean(scores: Sequence[float]) -> float:
+    return fsum(scores) / len(scores)

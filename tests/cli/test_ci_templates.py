@@ -1,0 +1,113 @@
+"""The templates of docs/ci: their scripts run as they stand, on a model that costs nothing."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import fake_audit
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+HELPER = Path(fake_audit.__file__)
+GITHUB = yaml.safe_load((ROOT / "docs/ci/github-actions.yml").read_text())
+GITLAB = yaml.safe_load((ROOT / "docs/ci/gitlab-ci.yml").read_text())
+SMALL = "--quick --set contextual.context=4 --set ranking.candidates=[3]"
+KEY = "ab" * 32
+
+
+def github(title):
+    return next(s["run"] for s in GITHUB["jobs"]["audit"]["steps"] if s.get("name") == title)
+
+
+JOB = GITLAB["privacy audit"]
+# All but the installation of fedaudit.
+GITLAB_SCRIPT = "\n".join([*JOB["before_script"][1:], *JOB["script"]])
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """Return a folder with records, an adapter, a baseline, and a `fedaudit` that asks no model."""
+    tmp_path = tmp_path_factory.mktemp("ci")
+    fake_audit.written(tmp_path)
+    command = f'exec {shlex.quote(sys.executable)} {shlex.quote(str(HELPER))} SIGKILL 0 log "$@"'
+    # What is asked is kept small; the template's own words come first.
+    audit = f'if [ "$1" = audit ]; then set -- "$@" {SMALL}; fi'
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/fedaudit").write_text(f"#!/bin/sh\n{audit}\n{command}\n")
+    (tmp_path / "bin/fedaudit").chmod(0o755)
+    make_baseline(tmp_path)
+    return tmp_path
+
+
+def bash(here, script, **more):
+    set_ = {"BASE": "fedaudit-nano", "ADAPTER": "lora", "PREFIXES": "own.jsonl",
+            "VICTIM": "victim.jsonl", "BASELINE": "baseline.json", "OUT": "audit"}  # fmt: skip
+    runner = {"RUNNER_TEMP": here, "CI_BUILDS_DIR": here, "GITHUB_ENV": here / "env",
+              "REDACTION_KEY": KEY, "FEDAUDIT_REDACTION_KEY": KEY,
+              "FEDAUDIT_CONFIG": here / "fedaudit"}  # fmt: skip
+    path = f"{here / 'bin'}:{os.environ['PATH']}"
+    env = {**os.environ, **set_, **runner, "PATH": path, **more}
+    env = {name: str(value) for name, value in env.items()}
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=here, text=True,
+                          check=False, env=env, capture_output=True)  # fmt: skip
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def make_baseline(here):
+    """Make the report of the release before, under the key that the templates get."""
+    (here / "own").mkdir(mode=0o700)
+    (here / "own/redaction-key").write_text(KEY + "\n")
+    (here / "own/redaction-key").chmod(0o600)
+    words = "fedaudit-nano --adapter lora --prefixes own.jsonl --victim victim.jsonl"
+    done = bash(here, f"fedaudit audit {words} --out before --quiet", FEDAUDIT_CONFIG=here / "own")
+    assert done.returncode in (0, 1, 7), done.stderr
+    (here / "before/report.json").rename(here / "baseline.json")
+
+
+def test_on_github_a_model_that_is_as_it_was_passes(here):
+    key, audit, reports = map(github, ("Key of the masks", "Audit against the baseline", "Reports"))
+    done = [bash(here, script) for script in (key, audit)]
+    assert [one.returncode for one in done] == [0, 0], done[-1].stderr
+    assert "Against the baseline: pass" in done[-1].stdout
+    gate = json.loads((here / "audit/baseline.json").read_text())
+    assert gate["status"] == "pass"
+    assert sum(one["stayed"] for one in gate["leaks"]) > 0
+    done = bash(here, reports, GITHUB_STEP_SUMMARY=here / "summary.md")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((here / "audit/audit.sarif").read_text())["version"] == "2.1.0"
+    assert (here / "audit/annex.md").read_text().startswith("# Annex")
+    assert "Against the baseline: pass" in (here / "summary.md").read_text()
+
+
+def test_on_gitlab_one_leak_more_stops_the_release(here):
+    found = json.loads((here / "baseline.json").read_text())
+    leaks = [one for one in found["findings"] if one["measurement"] == "contextual coverage"]
+    found["findings"].remove(leaks[0])
+    (here / "less.json").write_text(json.dumps(found))
+    done = bash(here, GITLAB_SCRIPT, OUT="again", BASELINE="less.json")
+    assert done.returncode == 1, done.stderr
+    assert "New and proven: 1 leak" in done.stdout
+    assert (here / "again/audit.xml").exists()
+    assert (here / "again/annex.md").exists()
+
+
+def test_the_release_waits_for_the_audit():
+    assert GITHUB["jobs"]["release"]["needs"] == "audit"
+    assert GITLAB["release model"]["needs"] == ["privacy audit"]
+    # YAML 1.1 reads the key `on` as true
+    assert GITHUB[True]["push"]["tags"] == ["model-*"]
+
+
+def test_all_that_the_scripts_use_is_set_in_the_template():
+    script = "\n".join(step.get("run", "") for step in GITHUB["jobs"]["audit"]["steps"])
+    given = {*GITHUB["env"], "RUNNER_TEMP", "GITHUB_ENV", "GITHUB_STEP_SUMMARY", "REDACTION_KEY"}
+    assert set(re.findall(r"\$([A-Z_]+)", script)) <= given
+    script = "\n".join([*JOB["before_script"], *JOB["script"]])
+    given = {*GITLAB["variables"], "FEDAUDIT_CONFIG", "FEDAUDIT_REDACTION_KEY", "CI_BUILDS_DIR"}
+    assert set(re.findall(r"\$([A-Z_]+)", script)) <= given

@@ -1,0 +1,60 @@
+"""fedaudit report in the forms that assessors and their tools read."""
+
+import json
+
+import pytest
+from command import Command
+from example_report import example, findings
+
+from fedaudit.report.document import write
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    write(example(verdict=None, findings=findings(2)), tmp_path / "out/report.json")
+    return Command(monkeypatch, capfd)
+
+
+def test_an_annex_is_printed_or_written(run, tmp_path):
+    words = ("report", "out", "--format", "annex", "--owner", "Court 1", "--expires", "2027-06-30")
+    done = run(*words)
+    assert done.code == 0
+    assert done.out.startswith("# Annex to the data protection impact assessment")
+    assert "- Owner: Court 1\n" in done.out
+    assert "- Expires: 2027-06-30\n" in done.out
+    assert run(*words, "--out", "annex.md").err == "Written: annex.md\n"
+    assert (tmp_path / "annex.md").read_text() == done.out
+
+
+def test_owner_and_expiry_go_with_forms_that_have_them(run):
+    for words in (("--owner", "us"), ("--format", "html", "--expires", "2027-01-01")):
+        run.refused(2, "report", "out", *words, says="--owner and --expires go with")
+    run.refused(
+        2, "report", "out", "--format", "annex", "--expires", "soon", says="soon is no date"
+    )
+
+
+def test_a_gate_ends_with_the_code_of_what_is_new(run, tmp_path):
+    for name, count in (("same", 2), ("more", 3), ("none", 0)):
+        (tmp_path / name).mkdir()
+        report = example(verdict=None, findings=findings(count))
+        write(report, tmp_path / name / "report.json")
+    assert run("compare", "out", "same", "--gate").code == 0
+    done = run("compare", "out", "more", "--gate", "--json", "gate.json")
+    assert done.code == 1
+    assert "* New and proven: 1 leak (PERSON)." in done.out
+    assert "Against the baseline: fail (verdicts: fail, then fail)" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert json.loads((tmp_path / "gate.json").read_text())["gate"]["status"] == "fail"
+    assert run("compare", "out", "none", "--gate").code == 0
+    assert run("compare", "out", "more").code == 0
+
+
+def test_what_is_no_baseline_is_refused_before_anything_is_asked(run, tmp_path):
+    run.refused(3, "audit", "nowhere", "--baseline", "none.json", says="none.json cannot be read")
+    altered = json.loads((tmp_path / "out/report.json").read_text())
+    altered["verdict"]["status"] = "pass"
+    (tmp_path / "altered.json").write_text(json.dumps(altered))
+    run.refused(3, "compare", "altered.json", "out", "--gate", says="This is no baseline.")

@@ -1,0 +1,143 @@
+"""An audit against its baseline: only what is new, or worse beyond intervals, fails."""
+
+from dataclasses import replace
+from math import sqrt
+
+import pytest
+from example_report import coverage, example, number
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Finding
+from fedaudit.report.baseline import against_baseline, check_baseline
+from fedaudit.report.tables.comparison.baseline import baseline_tables
+from fedaudit.report.verdict.criteria import Policy
+
+SOURCES = ("tuned", "base", "tuned-not-base", "base-not-tuned", "control")
+
+
+def rows(hits, n=900):
+    found = {"tuned": hits, "tuned-not-base": hits}
+    return [coverage(found.get(source, 0), n, source=source, set="all") for source in SOURCES]
+
+
+def leak(name, label="PERSON"):
+    mask = {"label": label, "length": 7, "hmac": name}
+    return Finding(id=name, severity="high", label=label, measurement="contextual coverage",
+                   evidence=mask)  # fmt: skip
+
+
+def report(hits=0, leaks=(), n=900, more=(), **changes):
+    return example(measurements=[*rows(hits, n), *more], findings=list(leaks), verdict=None,
+                   policy=Policy(), **changes).to_json()  # fmt: skip
+
+
+def test_what_the_baseline_fails_by_itself_fails_nothing_more():
+    one = report(300, [leak("a"), leak("b")])
+    assert one["verdict"]["status"] == "fail"
+    found = against_baseline(one, one)
+    assert found.status == "pass"
+    assert [(one.appeared, one.went, one.stayed) for one in found.leaks] == [(0, 0, 2)]
+    assert not any(one.worse for one in found.numbers)
+
+
+def test_one_proven_leak_more_is_new():
+    found = against_baseline(report(300, [leak("a")]), report(300, [leak("a"), leak("b")]))
+    assert found.status == "fail"
+    assert found.reasons == ["New and proven: 1 leak (PERSON)."]
+
+
+def test_what_went_is_no_failure_and_what_may_be_no_leak_neither():
+    doubtful = replace(leak("c"), severity="unverified")
+    before, now = report(300, [leak("a"), leak("b")]), report(300, [leak("a"), doubtful])
+    assert against_baseline(before, now).status == "pass"
+
+
+def test_what_was_told_apart_is_no_leak_that_came_out():
+    accuracy = number("probability", "ranking", "inference_accuracy", 0.5, source="tuned")
+    told = replace(leak("x"), measurement="ranking inference_accuracy")
+    one, two = report(300, more=[accuracy]), report(300, [told], more=[accuracy])
+    assert against_baseline(one, two).leaks == []
+
+
+def test_a_number_is_worse_by_a_one_sided_test_of_its_difference():
+    found = against_baseline(report(100), report(140))
+    [one] = [one for one in found.numbers if "tuned-not-base" in one.name]
+    low, high = one.difference.low, one.difference.high
+    assert one.difference.value == pytest.approx(40 / 900)
+    # Wilson's intervals of both, put together as Zou and Donner do, by hand
+    z = 1.959964
+
+    def wilson(k, n):
+        p, mid = k / n, (k + z * z / 2) / (n + z * z)
+        half = z / (n + z * z) * sqrt(n * p * (1 - p) + z * z / 4)
+        return p, mid - half, mid + half
+
+    (p, pl, pu), (q, ql, qu) = wilson(100, 900), wilson(140, 900)
+    assert low == pytest.approx(q - p - sqrt((q - ql) ** 2 + (pu - p) ** 2), abs=1e-5)
+    assert high == pytest.approx(q - p + sqrt((qu - q) ** 2 + (p - pl) ** 2), abs=1e-5)
+    assert one.p == pytest.approx(norm.sf((q - p) / ((q - p - low) / z)), rel=1e-3)
+    assert one.adjusted == pytest.approx(one.p * len(found.numbers))
+    assert one.worse == (one.adjusted <= 0.01)
+    assert one.seen == pytest.approx(2.326348 * (q - p - low) / z, rel=1e-4)
+
+
+def test_worse_fails_and_better_does_not():
+    little, much = report(200), report(400)
+    found = against_baseline(little, much)
+    assert found.status == "fail"
+    assert any("got worse: 0.222, now 0.444" in reason for reason in found.reasons)
+    assert against_baseline(much, little).status == "pass"
+
+
+def test_a_judgement_that_fails_now_is_new():
+    found = against_baseline(report(0), report(300))
+    assert any(reason.startswith("Fails now and did not: contextual") for reason in found.reasons)
+
+
+def test_what_is_not_measured_any_more_cannot_be_told():
+    before, now = report(0), example(measurements=[], findings=[], verdict=None).to_json()
+    found = against_baseline(before, now)
+    assert found.status == "inconclusive"
+    assert "was measured before and is not now" in found.reasons[0]
+
+
+def test_a_class_that_was_run_and_is_not_now_cannot_be_told():
+    row = {"class": "exfiltration", "edpb": "55 (ii)", "status": "run", "by": ["contextual"],
+           "access": [], "knowledge": [], "n": 9, "reason": ""}  # fmt: skip
+    before, now = report(0, coverage=[row]), report(0, coverage=[{**row, "status": "not_run"}])
+    assert against_baseline(before, now).status == "inconclusive"
+    assert against_baseline(before, before).status == "pass"
+
+
+def test_masks_of_another_key_tell_nothing():
+    found = against_baseline(report(300, [leak("a")]), report(300, [leak("b")]))
+    assert found.status == "inconclusive"
+    assert "masked with different keys" in found.reasons[0]
+
+
+def test_no_baseline_whose_verdict_does_not_follow_or_whose_audit_did_not_end():
+    one = report(300)
+    assert check_baseline(one) is one
+    with pytest.raises(InputError, match="Do not rely on this report"):
+        check_baseline({**one, "verdict": {**one["verdict"], "status": "pass"}})
+    with pytest.raises(InputError, match="did not end"):
+        check_baseline({**one, "status": "interrupted"})
+
+
+@given(st.integers(0, 900), st.sets(st.sampled_from("abcdef")))
+def test_no_report_is_worse_than_itself(hits, names):
+    one = report(hits, [leak(name) for name in sorted(names)])
+    found = against_baseline(one, one)
+    assert found.status == "pass"
+    assert all(change.p >= 0.5 for change in found.numbers)
+
+
+def test_tables_say_what_is_new_and_what_is_worse_first():
+    found = against_baseline(report(200, [leak("a")]), report(400, [leak("a"), leak("b")]))
+    leaks, numbers = baseline_tables(found)
+    assert leaks.rows == (("contextual coverage", "PERSON", "1", "0", "1"),)
+    assert numbers.rows[0][-1] == "yes"
+    assert "Throughout" not in numbers.notes
