@@ -139,7 +139,15 @@ def test_batch_size_and_order_of_the_input_change_no_figure(here, run):
     run(*ATTACK, "--out", "a")
     run(*ATTACK, "--out", "b", "--batch-size", 7)
     run("extract", "--prefixes", "shuffled.jsonl", "--victim", C1, "--quiet", "--out", "c")
-    assert figures("a/report.json") == figures("b/report.json") == figures("c/report.json")
+    (rows, found), *others = (figures(f"{name}/report.json") for name in "abc")
+    for other_rows, other_found in others:
+        assert other_found == found
+        for row, other in zip(rows, other_rows, strict=True):
+            # What the base is likely to say is a sum of float32 scores, whose last bits depend on
+            # the shape of a batch; whatever is counted does not.
+            scored = row["metric"] in ("chance", "p_value")
+            value = pytest.approx(row["value"], rel=1e-5) if scored else row["value"]
+            assert other == row | {"value": value}
 
 
 def test_no_pii_stands_in_anything_but_the_revealed_file(here, run):

@@ -1,0 +1,132 @@
+"""Pages as headless Chromium shows them: nothing cut, nothing scrolls sideways, axe content.
+
+Needs Chromium on the path (Debian: `apt install chromium`); without it these are skipped.
+"""
+
+import shutil
+
+import attributed_report
+import gated_report
+import memorized_report
+import pytest
+from example_report import example, hostile
+
+from fedaudit.report.document import write
+from fedaudit.report.index.entries import run_entries
+from fedaudit.report.renderers import html, run_index
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium on the path")
+
+LEAST_TEXT = 9  # pixels
+PAPER = 718
+"""The width of an A4 page without margins of 1 cm, at 96 pixels per inch."""
+CUT = """() => {
+  const found = [];
+  for (const svg of document.querySelectorAll("svg")) {
+    const box = svg.getBoundingClientRect();
+    for (const text of svg.querySelectorAll("text")) {
+      const own = text.getBoundingClientRect();
+      if (own.left < box.left - 1 || own.right > box.right + 1) found.push(text.textContent);
+      if (own.top < box.top - 1 || own.bottom > box.bottom + 1) found.push(text.textContent);
+    }
+  }
+  return found;
+}"""
+SMALLEST = """() => Math.min(Infinity, ...[...document.querySelectorAll("svg text")].map(
+  text => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))"""
+BEYOND = """() => [...document.querySelectorAll("main *")].filter(
+  one => one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML)"""
+SIDEWAYS = "() => document.documentElement.scrollWidth - innerWidth"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+def reports():
+    """Return a report of each kind, as its document."""
+    memorized = memorized_report.memorized(), memorized_report.passages()
+    return {
+        "extraction": example().to_json(),
+        "hostile": hostile("<b>" + "W" * 300).to_json(),
+        "attribution": attributed_report.report(
+            attributed_report.study(), findings=attributed_report.findings()
+        ),
+        "gate": gated_report.report(gated_report.study()),
+        "memorization": memorized_report.document(*memorized),
+    }
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Return the pages, as addresses of files: a report of each kind, and an index of runs."""
+    folder = tmp_path_factory.mktemp("pages")
+    for name, report in reports().items():
+        (folder / f"{name}.html").write_text(html.render(report), "utf-8")
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        write(example(), folder / name / "report.json")
+    (folder / "index.html").write_text(run_index.render(run_entries(folder), "Runs"), "utf-8")
+    return {path.stem: path.as_uri() for path in sorted(folder.glob("*.html"))}
+
+
+NAMES = ("attribution", "extraction", "gate", "hostile", "index", "memorization")
+
+
+@pytest.fixture
+def shown(browser, pages):
+    """Return a function that opens a page by its name at a width."""
+    contexts = []
+
+    def show(name, width, scheme="light", media=None):
+        contexts.append(
+            browser.new_context(
+                viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+            )
+        )
+        page = contexts[-1].new_page()
+        page.emulate_media(media=media, color_scheme=scheme)
+        page.goto(pages[name])
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_on_a_screen(shown, name, width, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = shown(name, width, scheme)
+    assert page.evaluate(SIDEWAYS) <= 0
+    assert page.evaluate(CUT) == []
+    assert page.evaluate(SMALLEST) >= LEAST_TEXT
+    found = Axe().run(page).response["violations"]
+    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_on_paper(shown, name):
+    page = shown(name, PAPER, media="print")
+    assert page.evaluate(BEYOND) == []
+    assert page.evaluate(CUT) == []
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_a_table_of_runs_is_sorted_by_a_click(shown):
+    page = shown("index", 1280)
+    page.get_by_role("button", name="run", exact=True).click()
+    cells = page.locator("tbody tr td:first-child").all_inner_texts()
+    assert cells == sorted(cells)
+    page.get_by_role("button", name="run", exact=True).click()
+    assert page.locator("tbody tr td:first-child").all_inner_texts() == cells[::-1]
