@@ -26,7 +26,7 @@ from fedaudit.simulation.data import left_out
 from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.partition import by_corpus, deal
 from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
-from fedaudit.system.files import existing_path, sha256, umask
+from fedaudit.system.files import existing_path, remove_stale_temp_folders, sha256, umask
 
 INITIAL = "rounds/000/global"
 
@@ -173,6 +173,7 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
     dealt = replace(dealt, clients=left)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale_temp_folders(out)
         place = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}.") from None

@@ -27,6 +27,7 @@ from fedaudit.simulation.data.datasets import ClientSequences
 from fedaudit.simulation.evaluation import cost, llm_judge, utility
 from fedaudit.simulation.evaluation.utility import Judge
 from fedaudit.simulation.server import secure_aggregation as secured
+from fedaudit.system.files import remove_stale_temp_files
 from fedaudit.system.locks import locked
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def simulate(
         started = initialization.create(config, out, base, run.aggregator)
     elif not base.known_as(started.base.sha256):
         raise InputError(f"The base {config.base} is not the one that {out} was begun with.")
+    else:
+        remove_stale_temp_files(out)
     try:
         found = datasets.client_documents(config, out, started.clients, run.defenses)
     except InputError:

@@ -1,9 +1,11 @@
 """Files that are whole or absent, and their fingerprints."""
 
 import errno
+import glob
 import hashlib
 import json
 import os
+import shutil
 import stat
 import tempfile
 import threading
@@ -149,9 +151,17 @@ def explain_os_error(error: OSError) -> InputError | None:
 
 
 def remove_stale_temp_files(folder: Path) -> None:
-    """Remove what was left in a folder by writes whose process was killed."""
-    for left in folder.glob(".*.????????"):  # as `atomic` calls what is not whole yet
-        left.unlink(missing_ok=True)
+    """Remove what was left in a folder, and below, by writes whose process was killed."""
+    for left in [*folder.rglob(".*.????????")]:  # as `atomic` calls what is not whole yet
+        if left.is_file():
+            left.unlink(missing_ok=True)
+
+
+def remove_stale_temp_folders(path: Path) -> None:
+    """Remove folders `.NAME.????????` beside `path` that were to take its place (mkdtemp)."""
+    for left in [*path.parent.glob(f".{glob.escape(path.name)}.????????")]:
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager

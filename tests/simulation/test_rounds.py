@@ -244,6 +244,7 @@ def test_a_killed_run_leaves_no_worker_and_goes_on_to_the_same_end(federation, t
     assert len(pids) == 2
     assert gone(pids)
     assert len(manifest.read(out).rounds) == 2
+    (out / "rounds/001/global/.adapter_model.safetensors.6pkw8dpg").write_text("cut off")
     result = simulate(federation.config, out, listener=silent)
     assert result.resumed_from == 1
     whole, found = files(federation.path), files(out)

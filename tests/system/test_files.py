@@ -5,6 +5,7 @@ import hashlib
 import os
 import stat
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -19,6 +20,7 @@ from fedaudit.system.files import (
     read_json,
     read_regular,
     remove_stale_temp_files,
+    remove_stale_temp_folders,
     sha256,
     umask,
 )
@@ -179,9 +181,25 @@ def test_what_a_killed_write_left_is_swept_away(tmp_path):
         temporary.write_text("whole")
     (tmp_path / temporary.name).write_text("of a process that was killed here")
     (tmp_path / ".hidden").write_text("somebody's")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / temporary.name).write_text("of another one")
     remove_stale_temp_files(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "a.bin"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "a.bin", "below"]
+    assert not any((tmp_path / "below").iterdir())
     remove_stale_temp_files(tmp_path / "none")
+
+
+def test_what_a_killed_process_was_to_put_there_is_swept_away(tmp_path):
+    left = Path(mkdtemp(dir=tmp_path, prefix=".run[1]."))
+    (left / "data").write_text("of a process that was killed here")
+    for kept in (".run[1].lock", ".other.abcdefgh", "run[1]"):
+        (tmp_path / kept).mkdir()
+    remove_stale_temp_folders(tmp_path / "run[1]")
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        ".other.abcdefgh",
+        ".run[1].lock",
+        "run[1]",
+    ]
 
 
 def test_only_plain_files_are_read_and_only_up_to_a_size(tmp_path):
