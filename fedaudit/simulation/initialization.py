@@ -73,6 +73,7 @@ def documents(config: Simulation) -> list[Document]:
 def unread_caveats(config: Simulation) -> list[str]:
     """Return the limits of what is not read in the files of records that the settings name."""
     named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
+    named += config.client_data.values()
     named += [str(options.get("source", "")) for _, options in config.defense_plugins()]
     form, result = config.prompt_template, []
     for path in dict.fromkeys(Path(name) for name in named if name and Path(name).is_file()):
@@ -85,6 +86,22 @@ def unread_caveats(config: Simulation) -> list[str]:
 
 def _ordered(found: Iterable[Document]) -> list[Document]:
     return sorted(found, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())
+
+
+def given(config: Simulation) -> DataSplit:
+    """Return the documents of the clients' own files, and of the test file what none of them has.
+
+    Raises InputError for a client's file without documents.
+    """
+    form, own = config.prompt_template, config.client_data
+    files = [existing_path(Path(own[name]), "file") for name in config.client_names]
+    clients = [_ordered(corpus.read(path, form)) for path in files]
+    if empty := [str(path) for path, some in zip(files, clients, strict=True) if not some]:
+        raise InputError(f"{empty[0]} holds no documents to train a client on.")
+    known = {document.text for some in clients for document in some}
+    test = existing_path(Path(config.test), "file") if config.test else None
+    held_out = _ordered(corpus.read(test, form)) if test else []
+    return DataSplit(clients, [document for document in held_out if document.text not in known])
 
 
 def split(config: Simulation, found: Sequence[Document], base: Any) -> DataSplit:
@@ -166,7 +183,7 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
 
     `server` is the rule that the server really follows, which a defence may have changed.
     """
-    dealt = split(config, documents(config), base)
+    dealt = given(config) if config.client_data else split(config, documents(config), base)
     treated = plant_watermarks(config, dealt.clients, dealt.held_out, base)
     dealt = replace(dealt, clients=treated.clients)
     names, left = left_out.taking_part(config, dealt.clients)
