@@ -1,11 +1,10 @@
 """What a simulation starts from: documents dealt to clients, and the initial adapter."""
 
-import hashlib
 import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Ro
 from fedaudit.nano import passages
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.data import left_out
+from fedaudit.simulation.data.client_files import ordered, read_client_files
 from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.partition import by_corpus, deal
 from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
@@ -67,7 +67,7 @@ def documents(config: Simulation) -> list[Document]:
         found = list(corpus.read(Path(config.data), form))
     if any(document.is_prompt for document in found):
         raise InputError(f"{config.data} holds prompts ('prefix'); a federation needs documents.")
-    return _ordered(found)
+    return ordered(found)
 
 
 def unread_caveats(config: Simulation) -> list[str]:
@@ -82,26 +82,6 @@ def unread_caveats(config: Simulation) -> list[str]:
             pass
         result += corpus.unread_caveat(path, found)
     return result
-
-
-def _ordered(found: Iterable[Document]) -> list[Document]:
-    return sorted(found, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())
-
-
-def given(config: Simulation) -> DataSplit:
-    """Return the documents of the clients' own files, and of the test file what none of them has.
-
-    Raises InputError for a client's file without documents.
-    """
-    form, own = config.prompt_template, config.client_data
-    files = [existing_path(Path(own[name]), "file") for name in config.client_names]
-    clients = [_ordered(corpus.read(path, form)) for path in files]
-    if empty := [str(path) for path, some in zip(files, clients, strict=True) if not some]:
-        raise InputError(f"{empty[0]} holds no documents to train a client on.")
-    known = {document.text for some in clients for document in some}
-    test = existing_path(Path(config.test), "file") if config.test else None
-    held_out = _ordered(corpus.read(test, form)) if test else []
-    return DataSplit(clients, [document for document in held_out if document.text not in known])
 
 
 def split(config: Simulation, found: Sequence[Document], base: Any) -> DataSplit:
@@ -133,7 +113,7 @@ def _tested(config: Simulation, training: Sequence[Document]) -> list[Document]:
 
     Raises InputError where one of them is trained on, too.
     """
-    found = _ordered(corpus.read(existing_path(Path(config.test), "file"), config.prompt_template))
+    found = ordered(corpus.read(existing_path(Path(config.test), "file"), config.prompt_template))
     known = {document.text for document in training}
     if twice := next((one.id for one in found if one.text in known), None):
         raise InputError(f"{config.test}: document {twice} is in {config.data} as well.")
@@ -183,7 +163,10 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
 
     `server` is the rule that the server really follows, which a defence may have changed.
     """
-    dealt = given(config) if config.client_data else split(config, documents(config), base)
+    if config.client_data:
+        dealt = DataSplit(*read_client_files(config))
+    else:
+        dealt = split(config, documents(config), base)
     treated = plant_watermarks(config, dealt.clients, dealt.held_out, base)
     dealt = replace(dealt, clients=treated.clients)
     names, left = left_out.taking_part(config, dealt.clients)

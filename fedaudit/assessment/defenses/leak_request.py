@@ -44,14 +44,27 @@ def leak_request(plan: Plan) -> ExtractionRequest:
     )  # fmt: skip
 
 
-def on_federation(request: ExtractionRequest, place: Path, victim: str) -> ExtractionRequest:
-    """Return the request on the federation in `place`, as the victim's deployed model answers."""
+def on_federation(
+    request: ExtractionRequest, place: Path, clients: Mapping[str, str]
+) -> ExtractionRequest:
+    """Return the request on the federation in `place`, as the victim's deployed model answers.
+
+    `clients` are the files that it was trained on, by client: of those the federation's own copies
+    are attacked with, so that nobody counts as another member than they are.
+    """
     manifest = open_federation(place).manifest
-    names = [one.id for one in manifest.clients]
-    client = None
-    if manifest.deployment is not None:
-        client = victim if victim in names else names[0]
-    return replace(request, target=str(place), client=client)
+    copies = {one.id: place / one.data for one in manifest.clients}
+    names = {Path(path).resolve(): name for name, path in clients.items()}
+    own = names.get(request.prefixes.resolve())
+    victim = names.get(request.victim.resolve()) if request.victim else None
+    client = (victim or next(iter(copies))) if manifest.deployment is not None else None
+    return replace(
+        request,
+        target=str(place),
+        client=client,
+        prefixes=copies[own] if own else request.prefixes,
+        victim=copies[victim] if victim else request.victim,
+    )
 
 
 def request_digest(request: ExtractionRequest) -> str:

@@ -118,7 +118,7 @@ def _outcome(
     file, digest = place / f"{name}.json", f"{settings} {request_digest(plan.request)}"
     if kept := read_outcome(file, digest):
         return kept
-    run = DefenseRun(config=config, place=place / name, request=plan.request, victim=plan.victim)
+    run = DefenseRun(config=config, place=place / name, request=plan.request)
     outcome = run_defense(run, redactor, watch)
     if not outcome.reason:
         write_outcome(outcome, file, digest)

@@ -24,6 +24,7 @@ from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.context import Event, Listener
 from fedaudit.simulation.evaluation import utility
 from fedaudit.simulation.evaluation.keyed import EVERYBODY
+from fedaudit.system.files import atomic_text
 
 if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
@@ -44,12 +45,11 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseRun:
-    """A federation to train in `place`, and what is asked of it as the `victim`'s model."""
+    """A federation to train in `place`, and what is asked of it."""
 
     config: Simulation
     place: Path
     request: ExtractionRequest
-    victim: str
 
 
 def run_defense(run: DefenseRun, redactor: "Redactor", watch: Watch) -> DefenseOutcome:
@@ -63,8 +63,8 @@ def run_defense(run: DefenseRun, redactor: "Redactor", watch: Watch) -> DefenseO
             done = runner.simulate(
                 run.config, run.place, listener=watch.training, progress=watch.bar
             )
-        seconds = None if begun else round(monotonic() - started, 1)
-        asked = on_federation(run.request, run.place, run.victim)
+        seconds = _timing(run.place, None if begun else monotonic() - started)
+        asked = on_federation(run.request, run.place, run.config.client_data)
         rows = run_audit(asked, redactor, watch.bar).report.measurements
         losses, loss = _held_out_loss(run, done.measurements)
     except Interrupted:
@@ -84,6 +84,17 @@ def run_defense(run: DefenseRun, redactor: "Redactor", watch: Watch) -> DefenseO
         flops=_sum(done.measurements, "flops"),
         reason="" if leaks else missing or "the attacks had nothing to look for",
     )
+
+
+def _timing(place: Path, seconds: float | None) -> float | None:
+    """Keep how long a training took beside its folder; return what is kept, None for nothing.
+
+    One that was interrupted was never timed as a whole.
+    """
+    path = place.parent / f"{place.name}.seconds"
+    if seconds is not None:
+        atomic_text(path, f"{seconds:.1f}\n")
+    return float(path.read_text("utf-8")) if path.is_file() else None
 
 
 def _leak(rows: Sequence[Measurement], attack: str) -> Leak | None:
