@@ -18,7 +18,7 @@ from fedaudit.api.errors import UsageError
 from fedaudit.assessment.context import ReleaseContext
 from fedaudit.assessment.defenses.pipeline import make_defense_plan, run_defenses
 from fedaudit.assessment.defenses.plan import DefensePlan
-from fedaudit.assessment.defenses.training import Watch
+from fedaudit.assessment.defenses.training import DefenseWatch
 from fedaudit.assessment.discovery import Material, discover
 from fedaudit.assessment.pipeline import AssessmentPipeline
 from fedaudit.assessment.plan import Plan, make_plan
@@ -168,10 +168,10 @@ def audit(
     report = _ran(session, watching)
     if prepared.defenses is None:
         return report
-    return with_defenses(report, prepared.defenses, session.folder, Watch())
+    return with_defenses(report, prepared.defenses, session.folder, DefenseWatch())
 
 
-def with_defenses(report: Report, plan: DefensePlan, folder: Path, watch: Watch) -> Report:
+def with_defenses(report: Report, plan: DefensePlan, folder: Path, watch: DefenseWatch) -> Report:
     """Train under defences what is not yet, and return the report with it, written anew.
 
     The verdict stays as it is: nothing of it is judged.

@@ -11,7 +11,7 @@ from fedaudit.api.estimates import Estimate
 from fedaudit.assessment.defenses.differences import effect
 from fedaudit.assessment.defenses.outcome import (
     DefenseOutcome,
-    Leak,
+    LeakShare,
     read_outcome,
     write_outcome,
 )
@@ -23,7 +23,7 @@ T2 = 4.302653
 
 
 def outcome(seed, share, margin, losses=(), **more):
-    found = Leak(share=Estimate(share, share - margin, share + margin), n=50)
+    found = LeakShare(share=Estimate(share, share - margin, share + margin), n=50)
     mean = sum(losses) / len(losses) if losses else None
     return DefenseOutcome(
         seed=seed,
@@ -92,7 +92,7 @@ def test_no_defence_differs_from_itself_whatever_the_order_of_seeds(counts, rng)
     one = [
         DefenseOutcome(
             seed=seed,
-            leaks={"verbatim": Leak(share=wilson(*pair), n=pair[1])},
+            leaks={"verbatim": LeakShare(share=wilson(*pair), n=pair[1])},
             losses=(1.0, 2.0),
             loss=Estimate(1.5, 1.0, 2.0),
         )

@@ -15,7 +15,7 @@ from fedaudit.assessment.defenses.candidates import defense_candidates
 from fedaudit.assessment.defenses.client_files import client_files
 from fedaudit.assessment.defenses.leak_request import leak_request, leak_row
 from fedaudit.assessment.defenses.settings import retraining_settings
-from fedaudit.assessment.defenses.training import Watch, deployed_loss
+from fedaudit.assessment.defenses.training import DefenseWatch, deployed_loss
 from fedaudit.assessment.library import prepare
 from fedaudit.federation import manifest
 from fedaudit.report.document import validate
@@ -50,7 +50,7 @@ def prepared(federation):
 def finished(prepared, tmp_path_factory):
     """Return a folder in which everything is trained, its section, and what was said meanwhile."""
     folder, said = tmp_path_factory.mktemp("defenses"), []
-    found = pipeline.run_defenses(prepared.defenses, folder, KEY, Watch(note=said.append))
+    found = pipeline.run_defenses(prepared.defenses, folder, KEY, DefenseWatch(note=said.append))
     return folder, found, said
 
 
@@ -105,7 +105,7 @@ def test_what_is_kept_is_not_trained_again(prepared, finished, monkeypatch):
         raise AssertionError("it is trained again")
 
     monkeypatch.setattr(runner, "simulate", refuse)
-    again = pipeline.run_defenses(prepared.defenses, folder, KEY, Watch())
+    again = pipeline.run_defenses(prepared.defenses, folder, KEY, DefenseWatch())
     assert again == found
 
 
@@ -120,14 +120,14 @@ def test_what_was_stopped_goes_on(prepared, finished, monkeypatch, tmp_path):
 
     monkeypatch.setattr(pipeline, "run_defense", stop)
     with pytest.raises(Interrupted, match=r"training 2 of 2; 1 are kept in .*--resume"):
-        pipeline.run_defenses(prepared.defenses, tmp_path, KEY, Watch())
+        pipeline.run_defenses(prepared.defenses, tmp_path, KEY, DefenseWatch())
 
     def go_on(run, redactor, watch):
         trained.append(run.place.name)
         return real(run, redactor, watch)
 
     monkeypatch.setattr(pipeline, "run_defense", go_on)
-    found = pipeline.run_defenses(prepared.defenses, tmp_path, KEY, Watch())
+    found = pipeline.run_defenses(prepared.defenses, tmp_path, KEY, DefenseWatch())
     assert len(trained) == 1
     assert trained[0].startswith("scrub-")
     whole = json.loads(json.dumps(finished[1]))
@@ -159,7 +159,7 @@ def test_a_refusal_is_the_reason_and_ends_nothing(prepared, monkeypatch, tmp_pat
     monkeypatch.setattr(runner, "simulate", refuse)
     said = []
     two = replace(prepared.defenses, seeds=[1, 2])
-    found = pipeline.run_defenses(two, tmp_path, KEY, Watch(note=said.append))
+    found = pipeline.run_defenses(two, tmp_path, KEY, DefenseWatch(note=said.append))
     assert len(said) == 1  # without anything to compare with, nothing else is trained
     assert found["tried"][0]["reason"] == "seed 1: nothing is refused"
     assert found["recommendations"][0].endswith("seed 1: nothing is refused.")

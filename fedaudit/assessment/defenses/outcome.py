@@ -12,7 +12,7 @@ from fedaudit.system.files import atomic_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leak:
+class LeakShare:
     """What one attack drew out: a share of n targets, with its 95 % interval."""
 
     share: Estimate
@@ -24,7 +24,7 @@ class DefenseOutcome:
     """A federation under one defence with one seed; `reason` says why there is none."""
 
     seed: int
-    leaks: Mapping[str, Leak] = field(default_factory=dict)
+    leaks: Mapping[str, LeakShare] = field(default_factory=dict)
     """By attack."""
     losses: tuple[float, ...] = ()
     """Of each held-out document, in nats a token, where the model just answers."""

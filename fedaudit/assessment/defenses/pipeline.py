@@ -23,7 +23,7 @@ from fedaudit.assessment.defenses.plan import (
 )
 from fedaudit.assessment.defenses.recommendation import recommendations
 from fedaudit.assessment.defenses.settings import retraining_settings, trained_defenses
-from fedaudit.assessment.defenses.training import DefenseRun, Watch, run_defense
+from fedaudit.assessment.defenses.training import DefenseRun, DefenseWatch, run_defense
 from fedaudit.assessment.discovery import Material
 from fedaudit.assessment.plan import Plan
 from fedaudit.system.files import make_folder
@@ -75,7 +75,7 @@ def make_defense_plan(
 
 
 def run_defenses(
-    plan: DefensePlan, folder: Path, redactor: "Redactor", watch: Watch
+    plan: DefensePlan, folder: Path, redactor: "Redactor", watch: DefenseWatch
 ) -> dict[str, Any]:
     """Train and attack what is not yet, below `folder`, and return the report's section.
 
@@ -87,7 +87,7 @@ def run_defenses(
     done = 0
     # Seed by seed, so that what is finished when somebody stops it can be compared.
     for seed in plan.seeds:
-        for one in (DefenseCandidate(name=NONE), *plan.tried):
+        for one in (DefenseCandidate(name=NONE), *plan.applicable):
             done += 1
             if any(own[-1].reason for name, own in outcomes.items() if name in (NONE, one.name)):
                 continue  # there is nothing to compare with, or no mean over seeds
@@ -109,7 +109,7 @@ def _outcome(
     seed: int,
     place: Path,
     redactor: "Redactor",
-    watch: Watch,
+    watch: DefenseWatch,
 ) -> DefenseOutcome:
     """Return what one federation came to: what a file keeps of it, or measured now."""
     config = one.settings(plan.config, seed)

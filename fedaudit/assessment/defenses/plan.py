@@ -28,14 +28,14 @@ class DefensePlan:
     """Bytes of that federation's folder."""
 
     @property
-    def tried(self) -> list[DefenseCandidate]:
+    def applicable(self) -> list[DefenseCandidate]:
         """The defences that can be tried."""
         return [one for one in self.candidates if not one.reason]
 
     @property
     def trainings(self) -> int:
         """Federations to train, those without a defence included."""
-        return (len(self.tried) + 1) * len(self.seeds)
+        return (len(self.applicable) + 1) * len(self.seeds)
 
 
 def fresh_seeds(config: Simulation, count: int) -> list[int]:

@@ -13,7 +13,7 @@ from fedaudit.api.estimates import Estimate
 from fedaudit.api.progress import Progress, no_progress
 from fedaudit.api.records import Measurement, Target
 from fedaudit.assessment.defenses.leak_request import ATTACKS, leak_row, on_federation
-from fedaudit.assessment.defenses.outcome import DefenseOutcome, Leak
+from fedaudit.assessment.defenses.outcome import DefenseOutcome, LeakShare
 from fedaudit.audit.access import RIGHT
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.session import run_audit
@@ -35,7 +35,7 @@ def no_event(event: Event) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class DefenseWatch:
     """Who hears of progress: what is begun, its trainings, and bars by title."""
 
     note: Callable[[str], None] = lambda line: None
@@ -52,7 +52,7 @@ class DefenseRun:
     request: ExtractionRequest
 
 
-def run_defense(run: DefenseRun, redactor: "Redactor", watch: Watch) -> DefenseOutcome:
+def run_defense(run: DefenseRun, redactor: "Redactor", watch: DefenseWatch) -> DefenseOutcome:
     """Train the federation as far as it is not, attack it, and return what was measured.
 
     What the defence refuses, or the attack, is the outcome's reason.
@@ -97,11 +97,11 @@ def _timing(place: Path, seconds: float | None) -> float | None:
     return float(path.read_text("utf-8")) if path.is_file() else None
 
 
-def _leak(rows: Sequence[Measurement], attack: str) -> Leak | None:
+def _leak(rows: Sequence[Measurement], attack: str) -> LeakShare | None:
     row = leak_row(rows, attack)
     if row is None or row.value is None or row.low is None or row.high is None:
         return None
-    return Leak(share=Estimate(row.value, row.low, row.high), n=row.n or 0)
+    return LeakShare(share=Estimate(row.value, row.low, row.high), n=row.n or 0)
 
 
 def _held_out_loss(

@@ -18,7 +18,7 @@ def defense_lines(plan: "DefensePlan") -> Iterator[str]:
     """Yield what would be trained under which defences, what that takes, and what is left out."""
     from fedaudit.cli.audit.plan_text import duration
 
-    names = ", ".join(one.name for one in plan.tried)
+    names = ", ".join(one.name for one in plan.applicable)
     seeds = ", ".join(map(str, plan.seeds))
     yield ""
     yield "Defences"
@@ -65,7 +65,7 @@ def add_defenses(
 ) -> dict[str, Any]:
     """Train under defences what is not yet, and return the report with it, written anew."""
     from fedaudit.assessment.defenses.pipeline import run_defenses
-    from fedaudit.assessment.defenses.training import Watch
+    from fedaudit.assessment.defenses.training import DefenseWatch
     from fedaudit.cli.audit_runner import watching
     from fedaudit.cli.console import print_note, training_progress
     from fedaudit.report import document
@@ -74,7 +74,9 @@ def add_defenses(
 
     print_note(f"The audit is in {folder / 'report.json'}; now the defences.", quiet=quiet)
     with training_progress(quiet) as listener, watching(quiet) as bar:
-        watch = Watch(note=lambda line: print_note(line, quiet=quiet), training=listener, bar=bar)
+        watch = DefenseWatch(
+            note=lambda line: print_note(line, quiet=quiet), training=listener, bar=bar
+        )
         found = run_defenses(plan, folder, Redactor(key_for(folder)[0]), watch)
     whole = {**report, "defenses": document.to_plain(found, "defenses")}
     document.validate(whole)
