@@ -34,7 +34,7 @@ def leak_request(plan: Plan) -> ExtractionRequest:
             "--prefixes and --victim."
         )
     options: dict[str, Mapping[str, Any]] = {}
-    for one in reversed(plan.steps.values()):
+    for one in reversed(list(plan.steps.values())):
         options |= {name: one.options[name] for name in one.options if name in one.attacks}
     own = {name: options[name] for name in ATTACKS if name in options}
     found = {name: step.options[name] for name in (step.detector,) if name in step.options}
