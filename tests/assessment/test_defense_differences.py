@@ -124,7 +124,8 @@ def test_the_sentences():
     assert "to 10.0 % [5.0, 15.0]" in said[1]
     assert "cannot be told from none's (+0.2 [" in said[1]
     steady = [replace(one, losses=(1.2, 2.2, 3.2)) for one in SCRUB]
-    [_, sure] = recommendations(none, {"scrub": effect(steady, NONE)})
+    [lead, sure] = recommendations(none, {"scrub": effect(steady, NONE)})
+    assert lead.startswith("To be tried first, if its loss can be borne: scrub.")
     assert sure.endswith("at a held-out loss that rose by 0.2 [+0.2, +0.2].")
     [open_, _] = recommendations(none, {"dp": effect(weak, NONE)})
     assert "no defence can be recommended" in open_
@@ -138,7 +139,7 @@ def test_of_two_that_help_neither_is_first_unless_it_is_better_in_both():
     assert "scrub, dp; each has less" in recommendations(effect(NONE), both)[0]
     worse = [outcome(one.seed, 0.2, 0.01, (4.0, 4.0, 4.0)) for one in NONE]
     one = {"scrub": effect(steady, NONE), "dp": effect(worse, NONE)}
-    assert recommendations(effect(NONE), one)[0].startswith("To be tried first: scrub.")
+    assert "can be borne: scrub. It lowered" in recommendations(effect(NONE), one)[0]
     raised = [outcome(one.seed, 0.9, 0.05) for one in NONE]
     same = [outcome(n.seed, 0.5, 0.05) for n in NONE]
     told = recommendations(effect(same), {"dp": effect(raised, same)})[1]

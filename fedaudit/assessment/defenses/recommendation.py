@@ -20,7 +20,7 @@ def recommendations(none: DefenseEffect, effects: Mapping[str, DefenseEffect]) -
     sure = [name for name, own in judged.items() if is_lower(own.leaks[attack])]
     best = [name for name in sure if not any(_beats(judged[o], judged[name], attack) for o in sure)]
     return [
-        _lead(best, sure, attack),
+        _lead(best, sure, attack, dear=any(_is_dear(judged[name]) for name in best)),
         *(_sentence(name, own, none, attack) for name, own in judged.items()),
     ]
 
@@ -30,15 +30,23 @@ def is_lower(change: Change) -> bool:
     return change.difference is not None and change.difference.high < 0
 
 
-def _lead(best: list[str], sure: list[str], attack: str) -> str:
+def _is_dear(one: DefenseEffect) -> bool:
+    gap = one.loss.difference if one.loss else None
+    return gap is not None and gap.low > 0
+
+
+def _lead(best: list[str], sure: list[str], attack: str, *, dear: bool) -> str:
     if not best:
         return (
             f"None of them lowered {ATTACK.get(attack, attack)} for sure: from these trainings no "
             "defence can be recommended."
         )
+    if_borne = ", if its loss can be borne" if dear else ""
     if len(best) == 1:
-        return f"To be tried first: {best[0]}. It lowered {ATTACK.get(attack, attack)} for sure" + (
-            ", and no other did so with less leak or less loss." if len(sure) > 1 else "."
+        return (
+            f"To be tried first{if_borne}: {best[0]}. "
+            f"It lowered {ATTACK.get(attack, attack)} for sure"
+            + (", and no other did so with less leak or less loss." if len(sure) > 1 else ".")
         )
     return (
         f"Lowered {ATTACK.get(attack, attack)} for sure: {', '.join(best)}; each has less leak or "

@@ -58,7 +58,7 @@ def _cost(measured: list[Row]) -> Table:
     lines = [
         {
             "defence": make_visible(one["defense"]),
-            "held-out loss [95 %]": _estimate(loss["mean"], 1, "{:.3f}") if loss else "",
+            "loss [95 %]": _estimate(loss["mean"], 1, "{:.2f}") if loss else "",
             "change [95 %]": _estimate(loss["difference"], 1, "{:+.3f}") if loss else "",
             "seconds": number(one["seconds"]) if one["seconds"] is not None else "",
             "tokens": _short(one["tokens"]),
@@ -67,14 +67,14 @@ def _cost(measured: list[Row]) -> Table:
         for one in measured
         for loss in [one["loss"]]
     ]
-    numeric = ("held-out loss [95 %]", "change [95 %]", "seconds", "tokens", "MB sent")
+    numeric = ("loss [95 %]", "change [95 %]", "seconds", "tokens", "MB sent")
     return laid_out(
         "What each defence would have cost",
         lines,
         ("defence", *numeric),
         numeric=numeric,
         notes=(
-            "Loss in nats a token, of documents that nobody trained on; where a defence answers by"
+            "Loss in nats a token, of held-out documents as they are; where a defence answers by"
             " keys, under the right one. Seconds of a training with what a defence deploys, and its"
             " evaluation, on this machine; tokens trained on and megabytes sent by all clients.",
         ),
