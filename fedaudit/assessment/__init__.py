@@ -1,5 +1,7 @@
 """`fedaudit audit`: everything that applies to what is at hand, one verdict, one report.
 
+* `defenses/`: What each installed defence would have bought and cost: the federation trained again
+  under it.
 * `attribution_step`: The attribution of marked documents, as one step of an audit.
 * `context`: To whom a model is released, as somebody declares it.
 * `cost`: What each step of an audit asks, before anything is asked.

@@ -10,11 +10,15 @@ Errors are those of `fedaudit.api.errors`, which the command shows in one line.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedaudit.api.errors import UsageError
 from fedaudit.assessment.context import ReleaseContext
+from fedaudit.assessment.defenses.pipeline import make_defense_plan, run_defenses
+from fedaudit.assessment.defenses.plan import DefensePlan
+from fedaudit.assessment.defenses.training import DefenseWatch
 from fedaudit.assessment.discovery import Material, discover
 from fedaudit.assessment.pipeline import AssessmentPipeline
 from fedaudit.assessment.plan import Plan, make_plan
@@ -23,10 +27,9 @@ from fedaudit.assessment.request import AssessmentRequest
 from fedaudit.audit.pipeline import Watcher
 from fedaudit.audit.request import ExtractionRequest, InferenceRequest
 from fedaudit.audit.session import AuditSession
+from fedaudit.config import registry
+from fedaudit.report.document import Report, write
 from fedaudit.report.verdict.criteria import Policy
-
-if TYPE_CHECKING:
-    from fedaudit.report.document import Report
 
 Place = str | Path
 Options = Mapping[str, Mapping[str, Any]]
@@ -39,6 +42,8 @@ class PreparedAudit:
     material: Material
     plan: Plan
     request: AssessmentRequest
+    defenses: DefensePlan | None = None
+    """What is trained again under which defences; None where nobody asked for that."""
 
     def session(self, out: Place | None = None, **options: Any) -> AuditSession:
         """Return the session that runs it; `options` are those of AuditSession."""
@@ -71,12 +76,18 @@ def prepare(
     device: str = "auto",
     dtype: str = "auto",
     engine: str = "local",
+    defenses: bool | Sequence[str] = False,
+    defense_seeds: int = 3,
+    defense_profile: str = "",
+    defense_data: Sequence[str] = (),
 ) -> PreparedAudit:
     """Return an audit with every check made that needs no model.
 
-    The arguments are the options of `fedaudit audit`; `options` are those of attacks and of the
-    detector, by name. Raises UsageError and InputError.
+    The arguments are the options of `fedaudit audit`; `options` are those of attacks, of the
+    detector and of defences that are tried, by name; `defenses` is True for all that are installed,
+    or names some. Raises UsageError and InputError.
     """
+    own, options = _split_options(options or {})
     limits = policy if isinstance(policy, Policy) else read_policy(policy)
     context = ReleaseContext(release=release, positions=tuple(positions), declared_by=declared_by)
     material = discover(
@@ -115,7 +126,27 @@ def prepare(
         left_out=plan.left_out,
         quick=quick,
     )
-    return PreparedAudit(material=material, plan=plan, request=request)
+    tried = None
+    if defenses is not False:
+        tried = make_defense_plan(
+            material,
+            plan,
+            names=() if defenses is True else tuple(defenses),
+            options=own,
+            seeds=defense_seeds,
+            profile=defense_profile,
+            data=defense_data,
+        )
+    elif own or defense_profile or defense_data:
+        raise UsageError("Options of defences go with --defenses.")
+    return PreparedAudit(material=material, plan=plan, request=request, defenses=tried)
+
+
+def _split_options(options: Options) -> tuple[Options, Options]:
+    """Return the options of defences, and those of everything else."""
+    names = registry.plugins("defense")
+    own = {name: table for name, table in options.items() if name in names}
+    return own, {name: table for name, table in options.items() if name not in names}
 
 
 def audit(
@@ -125,13 +156,32 @@ def audit(
     resume: bool = False,
     watching: AbstractContextManager[Watcher] | None = None,
     **settings: Any,
-) -> "Report":
+) -> Report:
     """Audit with everything that applies and return the report, which is also written into `out`.
 
     `settings` are the arguments of `prepare`; `watching` gives what hears of progress. Without
-    `out` the folder is one below `runs/audit/`, as the command has it.
+    `out` the folder is one below `runs/audit/`, as the command has it. What was trained for
+    `defenses` is kept there, and not trained again.
     """
-    return _ran(prepare(target, **settings).session(out, resume=resume), watching)
+    prepared = prepare(target, **settings)
+    session = prepared.session(out, resume=resume)
+    report = _ran(session, watching)
+    if prepared.defenses is None:
+        return report
+    return with_defenses(report, prepared.defenses, session.folder, DefenseWatch())
+
+
+def with_defenses(report: Report, plan: DefensePlan, folder: Path, watch: DefenseWatch) -> Report:
+    """Train under defences what is not yet, and return the report with it, written anew.
+
+    The verdict stays as it is: nothing of it is judged.
+    """
+    from fedaudit.report.redaction import Redactor, key_for
+
+    found = run_defenses(plan, folder, Redactor(key_for(folder)[0]), watch)
+    whole = replace(report, defenses=found)
+    write(whole, folder / "report.json")
+    return whole
 
 
 def extract(
@@ -146,7 +196,7 @@ def extract(
     resume: bool = False,
     watching: AbstractContextManager[Watcher] | None = None,
     **settings: Any,
-) -> "Report":
+) -> Report:
     """Attack one victim with one client's records and return the report, as `fedaudit extract`.
 
     `settings` are further fields of `fedaudit.audit.request.ExtractionRequest`, such as `seed`.
@@ -173,7 +223,7 @@ def infer(
     resume: bool = False,
     watching: AbstractContextManager[Watcher] | None = None,
     **settings: Any,
-) -> "Report":
+) -> Report:
     """Ask whose personal data belongs into the sentences of `data`, as `fedaudit infer`.
 
     `settings` are further fields of `fedaudit.audit.request.InferenceRequest`.
@@ -188,7 +238,7 @@ def infer(
     return _ran(AuditSession(request, _path(out), resume=resume), watching)
 
 
-def _ran(session: AuditSession, watching: AbstractContextManager[Watcher] | None) -> "Report":
+def _ran(session: AuditSession, watching: AbstractContextManager[Watcher] | None) -> Report:
     done = session.run(watching)
     assert done is not None  # only a shard has no report
     return done.report

@@ -1,6 +1,6 @@
 """What the commands that attack a model have in common, from their options to the exit code."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,17 +41,19 @@ def split_endpoint(set_: list[str] | None) -> tuple[list[str], "EndpointOptions 
     return rest, build(EndpointOptions, parse_settings(own)["endpoint"], "endpoint")
 
 
-def plugin_tables(set_: list[str] | None) -> dict[str, Any]:
-    """Return options by plugin; a key must name an attack that there is, or a detector."""
+def plugin_tables(
+    set_: list[str] | None, kinds: Sequence[str] = ("attack", "detector")
+) -> dict[str, Any]:
+    """Return options by plugin; a key must name a plugin of these kinds that there is."""
     from fedaudit.api.errors import unknown_name_error
     from fedaudit.config import registry
     from fedaudit.config.options import parse_settings
 
     table = parse_settings(set_ or [])
-    known = [name for kind in ("attack", "detector") for name in registry.plugins(kind)]
+    known = [name for kind in kinds for name in registry.plugins(kind)]
     for name, chosen in table.items():
         if name not in known or not isinstance(chosen, dict):
-            raise unknown_name_error("attack or detector", name, known)
+            raise unknown_name_error(" or ".join(kinds), name, known)
     return table
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = "1.0"
-OPTIONAL = ("context", "coverage")
+OPTIONAL = ("context", "coverage", "defenses")
 """Sections that not every report has."""
 
 
@@ -54,6 +54,8 @@ class Report:
     """To whom the model is released, as somebody declared; audits of everything have it."""
     coverage: Sequence[Mapping[str, Any]] | None = None
     """Which classes of attacks were run, likewise."""
+    defenses: Mapping[str, Any] | None = None
+    """What each defence would have bought and cost, where it was asked for; nothing is judged."""
     limits: Sequence[str] = ()
     artifacts: Sequence[Mapping[str, Any]] = ()
 

@@ -4,13 +4,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, islice
-from statistics import fmean, stdev
+from statistics import fmean
 
 from fedaudit.api.records import Claim, Measurement
+from fedaudit.metrics.replication import mean_margins
 from fedaudit.reproduction.claims import Measured
-
-LEVEL = 0.95
-"""Of the intervals."""
 
 
 def untuned_seeds(wanted: int, first: int, tuned: Sequence[int]) -> list[int]:
@@ -79,29 +77,12 @@ def interval(
 
     It does not go below 0 where no row does.
     """
-    from scipy.special import stdtrit
-
-    mean, size = fmean(values), len(values)
-    below = above = (
-        float(stdtrit(size - 1, (1 + LEVEL) / 2)) * stdev(values) / math.sqrt(size)
-        if size > 1
-        else 0.0
-    )
-    ends = [(low, high) for low, high in zip(lows, highs, strict=True) if low is not None]
-    if len(ends) == size:
-        down = [value - low for value, (low, _) in zip(values, ends, strict=True)]
-        up = [
-            (value if high is None else high) - value
-            for value, (_, high) in zip(values, ends, strict=True)
-        ]
-        below, above = (
-            max(one, fmean(own) if same_records else math.hypot(*own) / size)
-            for one, own in ((below, down), (above, up))
-        )
-    elif size < 2:
+    mean, margins = fmean(values), mean_margins(values, lows, highs, same_records=same_records)
+    if margins is None:
         return None, None
-    least = 0.0 if min((*values, *(low for low, _ in ends))) >= 0 else -math.inf
-    return max(least, mean - below), mean + above
+    known = [low for low in lows if low is not None]
+    least = 0.0 if min((*values, *known)) >= 0 else -math.inf
+    return max(least, mean - margins[0]), mean + margins[1]
 
 
 def said_by_seed(

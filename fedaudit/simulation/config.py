@@ -164,6 +164,8 @@ class Simulation:
     base: str = "fedaudit-nano"
     data: str = "nano"
     """"nano" for the built-in generator, or a JSONL file."""
+    client_data: Mapping[str, str] = field(default_factory=dict)
+    """The JSONL file of each client, by its name, in place of `data` that is dealt to them."""
     seed: int = 0
     clients: int = 4
     without: tuple[str, ...] = ()
@@ -217,6 +219,8 @@ class Simulation:
             raise ValueError("held_out must be at least 0 and below 1.")
         if self.threads < 1 or self.workers < 0 or self.evaluated < 0:
             raise ValueError("threads must be at least 1, workers and evaluated at least 0.")
+        if self.client_data and len(self.client_data) != self.clients:
+            raise ValueError("client_data names a file for each of `clients`, no more and no less.")
         if not set(self.without) < set(self.client_names):
             raise ValueError("without names some of the clients c0, c1, ..., and not all of them.")
 
@@ -228,7 +232,7 @@ class Simulation:
     @property
     def client_names(self) -> list[str]:
         """Return the names of the clients that documents are dealt to, left out ones included."""
-        return [f"c{number}" for number in range(self.clients)]
+        return sorted(self.client_data) or [f"c{number}" for number in range(self.clients)]
 
     @property
     def prompt_template(self) -> PromptTemplate:
@@ -256,6 +260,8 @@ class Simulation:
         table: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         if not self.without:  # most federations are none that somebody was left out of
             del table["without"]
+        if not self.client_data:
+            del table["client_data"]
         return table
 
     def sha256(self) -> str:
@@ -274,6 +280,11 @@ class Simulation:
             del table["queries"]["protocol"], table["queries"]["sets"]
         if self.data != "nano":
             table["data"] = lines_sha256(existing_path(Path(self.data), "file"))
+        if self.client_data:
+            paths = {
+                name: existing_path(Path(one), "file") for name, one in self.client_data.items()
+            }
+            table["client_data"] = {name: lines_sha256(path) for name, path in paths.items()}
         if self.test:
             table["test"] = lines_sha256(existing_path(Path(self.test), "file"))
         if self.watermark.documents.endswith(".jsonl"):

@@ -1,11 +1,10 @@
 """What a simulation starts from: documents dealt to clients, and the initial adapter."""
 
-import hashlib
 import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Ro
 from fedaudit.nano import passages
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.data import left_out
+from fedaudit.simulation.data.client_files import ordered, read_client_files
 from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.partition import by_corpus, deal
 from fedaudit.simulation.data.watermarking import WatermarkedData, plant_watermarks
@@ -67,12 +67,13 @@ def documents(config: Simulation) -> list[Document]:
         found = list(corpus.read(Path(config.data), form))
     if any(document.is_prompt for document in found):
         raise InputError(f"{config.data} holds prompts ('prefix'); a federation needs documents.")
-    return _ordered(found)
+    return ordered(found)
 
 
 def unread_caveats(config: Simulation) -> list[str]:
     """Return the limits of what is not read in the files of records that the settings name."""
     named = [config.data if config.data != "nano" else "", config.test, config.watermark.documents]
+    named += config.client_data.values()
     named += [str(options.get("source", "")) for _, options in config.defense_plugins()]
     form, result = config.prompt_template, []
     for path in dict.fromkeys(Path(name) for name in named if name and Path(name).is_file()):
@@ -81,10 +82,6 @@ def unread_caveats(config: Simulation) -> list[str]:
             pass
         result += corpus.unread_caveat(path, found)
     return result
-
-
-def _ordered(found: Iterable[Document]) -> list[Document]:
-    return sorted(found, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())
 
 
 def split(config: Simulation, found: Sequence[Document], base: Any) -> DataSplit:
@@ -116,7 +113,7 @@ def _tested(config: Simulation, training: Sequence[Document]) -> list[Document]:
 
     Raises InputError where one of them is trained on, too.
     """
-    found = _ordered(corpus.read(existing_path(Path(config.test), "file"), config.prompt_template))
+    found = ordered(corpus.read(existing_path(Path(config.test), "file"), config.prompt_template))
     known = {document.text for document in training}
     if twice := next((one.id for one in found if one.text in known), None):
         raise InputError(f"{config.test}: document {twice} is in {config.data} as well.")
@@ -166,7 +163,10 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
 
     `server` is the rule that the server really follows, which a defence may have changed.
     """
-    dealt = split(config, documents(config), base)
+    if config.client_data:
+        dealt = DataSplit(*read_client_files(config))
+    else:
+        dealt = split(config, documents(config), base)
     treated = plant_watermarks(config, dealt.clients, dealt.held_out, base)
     dealt = replace(dealt, clients=treated.clients)
     names, left = left_out.taking_part(config, dealt.clients)

@@ -48,6 +48,8 @@ class SimulationResult:
     annotation: str | None = None
     """What found the PII that the defences went by, where the documents did not say it."""
     resumed_from: int | None
+    tokens: int = 0
+    """Trained on by all clients together, a token as often as it was."""
 
 
 def existing_manifest(config: Simulation, out: Path) -> Manifest | None:
@@ -119,8 +121,9 @@ def simulate(
     del base  # its memory is the workers' now
     finished = rounds.run_rounds(run, started, listener)
     local_baseline.train_alone(run, listener)
+    trained = training_costs(run)
     spent = cost.costs(
-        training_costs(run),
+        trained,
         base=config.base,
         device=config.device,
         dtype=config.dtype,
@@ -149,6 +152,7 @@ def simulate(
         ),
         annotation=by[0] if by else None,
         resumed_from=resumed,
+        tokens=sum(map(cost.tokens, trained)),
     )
 
 

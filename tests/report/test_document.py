@@ -241,7 +241,11 @@ def test_what_breaks_the_schema_is_refused_by_name(value, path, message):
 
 
 def test_every_section_is_required():
-    assert schema()["properties"].keys() - set(schema()["required"]) == {"context", "coverage"}
+    assert schema()["properties"].keys() - set(schema()["required"]) == {
+        "context",
+        "coverage",
+        "defenses",
+    }
     for section in schema()["required"]:
         with pytest.raises(InputError, match=section):
             validate(without(example().to_json(), section))

@@ -84,6 +84,34 @@ def audit(
             "--baseline", help="A report: only what is new or worse than there fails, in CI."
         ),
     ] = None,
+    defenses: Annotated[
+        bool,
+        typer.Option("--defenses", help="Train again under defences: what each buys and costs."),
+    ] = False,
+    defense: Annotated[
+        list[str] | None,
+        typer.Option("--defense", metavar="NAME", help="Only this defence; may be repeated."),
+    ] = None,
+    defense_seeds: Annotated[
+        int,
+        typer.Option("--defense-seeds", help="Trainings of each, with seeds of their own.", min=1),
+    ] = 3,
+    defense_profile: Annotated[
+        str,
+        typer.Option(
+            "--defense-profile",
+            metavar="NAME[:SCALE]",
+            help="The settings to train by; a simulated federation has its own.",
+        ),
+    ] = "",
+    defense_data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--defense-data",
+            metavar="NAME=FILE",
+            help="A client's records, where the folder keeps none; once for each client.",
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A first answer: one victim, fewer questions.")
     ] = False,
@@ -113,6 +141,7 @@ def audit(
     --baseline 0 nothing new or worse, 1 something is, 7 it cannot be told.
     """
     from fedaudit.assessment.library import prepare
+    from fedaudit.cli.audit.defenses import chosen_defenses
     from fedaudit.cli.audit.gate import read_baseline
     from fedaudit.cli.audit_runner import plugin_tables
 
@@ -133,7 +162,7 @@ def audit(
         quick=quick,
         round=round_,
         client=client,
-        options=plugin_tables(set_),
+        options=plugin_tables(set_, ("attack", "detector", "defense")),
         detector=detector,
         template=template,
         seed=seed or 0,
@@ -141,6 +170,10 @@ def audit(
         device=device,
         dtype=dtype,
         engine=engine,
+        defenses=chosen_defenses(defenses, defense),
+        defense_seeds=defense_seeds,
+        defense_profile=defense_profile,
+        defense_data=defense_data or (),
     )
     if dry_run:
         return _print_plan(prepared)
@@ -153,6 +186,7 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     from fedaudit.assessment.cost import corpora, cost_of
     from fedaudit.assessment.speed import try_speed
     from fedaudit.audit import pipeline
+    from fedaudit.cli.audit.defenses import defense_lines
     from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
     material, plan, request = prepared.material, prepared.plan, prepared.request
@@ -167,6 +201,8 @@ def _print_plan(prepared: "PreparedAudit") -> int:
         plain = not material.audited.deployment
         speed = try_speed(engine, tried if plain else Target(name="base"), documents)
     print_lines(plan_lines(material, plan, costs, speed))
+    if prepared.defenses:
+        print_lines(defense_lines(prepared.defenses))
     return 0
 
 
@@ -181,6 +217,7 @@ def _run(
     quiet: bool,
 ) -> int:
     """Run the audit, write the report and its page, show a summary, return the exit code."""
+    from fedaudit.cli.audit.defenses import add_defenses, finished_report
     from fedaudit.cli.audit.gate import gate_code, print_gate, write_gate
     from fedaudit.cli.audit_runner import watching
     from fedaudit.cli.console import print_note, print_summary, verdict_code
@@ -193,10 +230,16 @@ def _run(
     plan = prepared.plan
     steps = [*plan.steps, *(["attribution"] if plan.attribution else [])]
     print_note(f"Steps: {', '.join(steps)}; --dry-run tells more.", quiet=quiet)
-    done = session.run(watching(quiet))
-    assert done is not None  # without shards there is always a report
-    report, page = done.report.to_json(), session.folder / "report.html"
+    report = finished_report(session) if resume and prepared.defenses else None
+    if report is None:
+        done = session.run(watching(quiet))
+        assert done is not None  # without shards there is always a report
+        report = done.report.to_json()
+    page = session.folder / "report.html"
     atomic_text(page, html.render(report))
+    if prepared.defenses:
+        report = add_defenses(prepared.defenses, report, session.folder, copy=json, quiet=quiet)
+        atomic_text(page, html.render(report))
     print_summary(report)
     if reveal:
         print_note(f"The leaks stand in plain text in {session.folder / 'revealed.jsonl'}.")

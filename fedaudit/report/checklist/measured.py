@@ -162,6 +162,14 @@ def defence(report: Row) -> ChecklistAnswer:
     if len(variants) > 1:
         told = f"{len(variants)} variants were compared: {', '.join(sorted(variants))}."
         return ChecklistAnswer("answered", told, tuple(known[:MOST_ROWS]))
+    tried = report.get("defenses")
+    if tried and any(one["leaks"] and one["defense"] != "none" for one in tried["tried"]):
+        told = " ".join(tried["recommendations"])
+        return ChecklistAnswer(
+            "in part" if known else "answered",
+            f"The federation was trained again with and without: {told}",
+            tuple(known[:MOST_ROWS]),
+        )
     if not known:
         return ChecklistAnswer("open", "No defence was measured.")
     told = f"{_told(known)} Without the defence it was not measured here."

@@ -87,6 +87,8 @@ def _release(report: Row) -> str:
 
 
 def _of_defence(report: Row) -> str:
+    if tried := report.get("defenses"):
+        return f"Trained again under defences: {' '.join(tried['recommendations'])}"
     found = defence(report)
     if found.status == "open":
         return "No defence was measured here, so none can be named that would do."

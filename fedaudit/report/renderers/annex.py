@@ -14,6 +14,7 @@ from fedaudit.report.checklist.validity import UNTIL, ReportOwner, issued
 from fedaudit.report.query import Row
 from fedaudit.report.renderers.markdown_blocks import bullets, paragraph, table_lines
 from fedaudit.report.tables import assessment
+from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.persons import persons_tables
 from fedaudit.report.tables.table import Table
@@ -53,6 +54,8 @@ def _lines(report: Row, owned: ReportOwner) -> Iterator[str]:
     for table in assessment.coverage(report):
         yield from table_lines(table)
     yield from table_lines(_measures(report))
+    for table in defense_tables(report):
+        yield from table_lines(table)
     yield from table_lines(_questions(report))
     yield from bullets("Limits of the tests", report["limits"])
     yield from _validity(report, owned)

@@ -15,6 +15,7 @@ from fedaudit.report.query import SETS, SOURCES, Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import assessment, grouping, memorization, overview
 from fedaudit.report.tables.attribution.methods import attribution
+from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.tables.cross_client import charted_report, without_pairs
 from fedaudit.report.tables.extraction import budget, verbatim
 from fedaudit.report.tables.extraction.evidence import headline
@@ -100,6 +101,7 @@ def _content(report: Row) -> dict[str, Any]:
         "figures": z_by_round.figures(report),
         "leaks": overview.leak_table(report, MOST_FINDINGS),
         "flagged": overview.flagged_table(report, MOST_FINDINGS),
+        "defenses": defense_tables(report),
         "rest": [*overview.other_tables(report), *overview.claim_table(report)],
         "glossary": {},
         "width": WIDTH,

@@ -8,6 +8,7 @@ from fedaudit.report.query import Row
 from fedaudit.report.renderers.markdown_blocks import bullets, paragraph, table_lines
 from fedaudit.report.tables import assessment, overview
 from fedaudit.report.tables.attribution.methods import attribution
+from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.text import summary
 from fedaudit.report.text.attacks import attack_summaries
@@ -48,6 +49,7 @@ def _lines(report: Row) -> Iterator[str]:
         *attribution(report),
         *z_by_round.table(report),
         *overview.finding_tables(report, MOST_FINDINGS),
+        *defense_tables(report),
         *overview.other_tables(report),
         *overview.claim_table(report),
     ):

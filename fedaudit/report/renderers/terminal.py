@@ -7,6 +7,7 @@ from fedaudit.report.query import Row
 from fedaudit.report.redaction import make_visible
 from fedaudit.report.tables import assessment, overview
 from fedaudit.report.tables.attribution.methods import attribution
+from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.tables.extraction.evidence import headline
 from fedaudit.report.tables.table import Table
 from fedaudit.report.text import summary
@@ -38,6 +39,7 @@ def render(report: Row, console: "Console") -> None:
         *overview.attack_tables(report),
         *attribution(report),
         *overview.other_tables(report),
+        *defense_tables(report),
         *assessment.coverage(report),
         *assessment.judged(report),
         *overview.finding_tables(report, MOST_FINDINGS),
@@ -60,6 +62,7 @@ def render_summary(report: Row, console: "Console") -> None:
         *assessment.finding_counts(report),
         *assessment.coverage(report),
         *assessment.judged(report),
+        *defense_tables(report),
     ):
         _table(table, console)
     _verdict(report, checked, console)

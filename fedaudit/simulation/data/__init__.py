@@ -1,5 +1,7 @@
 """What clients train on: partition, data sets, loss masks, watermarked documents.
 
+* `client_files`: Documents of clients that have their own, in place of documents that are dealt to
+  them.
 * `datasets`: What each client trains on: its documents, as they are and as the defences prepare
   them.
 * `few_shot`: A few documents of every kind: what clients train on where data is scarce

@@ -6,7 +6,7 @@ one that never stopped does.
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
@@ -132,17 +132,25 @@ def flops(
     return rows
 
 
+def tokens(job: TrainingCost) -> int:
+    """Return the tokens of one training: those of the very batches that it drew, no padding."""
+    return sum(len(sequence) for batch in _batches(job) for sequence in batch)
+
+
 def operations(job: TrainingCost, form: "ByShape") -> int:
     """Return the FLOPs of one training: the sum over the very batches that it drew."""
+    return sum(
+        form.flops(len(batch), max(len(sequence) for sequence in batch)) for batch in _batches(job)
+    )
+
+
+def _batches(job: TrainingCost) -> Iterator[Sequence[Sequence[int]]]:
+    """Yield the batches that a training drew."""
     if not job.sequences:
-        return 0
+        return
     settings = job.training
     count = trainer.steps_of(settings, len(job.sequences)) * settings.accumulation
-    batches = trainer.draw_batches(job.sequences, settings.batch_size, job.seed)
-    return sum(
-        form.flops(len(batch), max(len(sequence) for sequence in batch))
-        for batch in islice(batches, count)
-    )
+    yield from islice(trainer.draw_batches(job.sequences, settings.batch_size, job.seed), count)
 
 
 def form(model: "PeftModel", sequence: Sequence[int]) -> "ByShape | None":

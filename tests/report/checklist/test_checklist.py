@@ -14,7 +14,9 @@ from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.questions import QUESTIONS, answers
 from fedaudit.report.checklist.validity import ReportOwner, issued, ownership
 from fedaudit.report.redaction import Redactor
+from fedaudit.report.tables.comparison.defenses import defense_tables
 from fedaudit.report.verdict.criteria import Policy
+from fedaudit.report.verdict.recheck import recheck
 
 
 def plain(rows=None, **changes):
@@ -187,3 +189,49 @@ def test_a_date_of_expiry_is_a_day_after_the_audit():
     for wrong in ("tomorrow", "2025-11-20", "20"):
         with pytest.raises(UsageError, match="--expires"):
             ownership(report, "", wrong)
+
+
+def tried(*, measured=True):
+    """Return a section of defences: training without one, and scrub."""
+    number = {"value": 0.1, "low": 0.05, "high": 0.2}
+    gap = {"value": -0.4, "low": -0.5, "high": -0.3}
+    leak = {"attack": "contextual", "n": 9, "by_seed": [0.1], "mean": number}
+    one = {"options": {}, "reason": "", "loss": None, "seconds": None, "tokens": 90, "bytes": 8,
+           "flops": None}  # fmt: skip
+    scrub = {**one, "defense": "scrub", "leaks": [{**leak, "difference": gap}]}
+    refused = {**scrub, "leaks": [], "reason": "seed 1: no PII", "tokens": None, "bytes": None}
+    return {
+        "seeds": [1], "attacker": "c0", "victim": "c1", "attacks": ["contextual"],
+        "tried": [
+            {**one, "defense": "none", "leaks": [{**leak, "difference": None}]},
+            scrub if measured else refused,
+        ],
+        "recommendations": ["To be tried first: scrub."],
+    }  # fmt: skip
+
+
+def test_defences_that_were_trained_answer_whether_one_holds_and_what_to_train_with():
+    rows = [coverage(19, 52, source="tuned-not-base", set="exclusive")]
+    report = plain(rows, defenses=tried())
+    [held] = [found for one, found in answers(report) if one.number == 15]
+    assert held.status == "answered"
+    assert "To be tried first: scrub." in held.text
+    [open_] = [found for one, found in answers(plain(rows)) if one.number == 15]
+    assert open_.status == "open"
+    refused = plain(rows, defenses=tried(measured=False))
+    [none] = [found for one, found in answers(refused) if one.number == 15]
+    assert none.status == "open"
+    assert recheck(report).holds == recheck(plain(rows)).holds
+    assert report["verdict"] == plain(rows)["verdict"]
+
+
+def test_the_tables_of_defences_say_what_was_measured_and_what_was_not():
+    bought, cost = defense_tables(plain(defenses=tried()))
+    assert bought.rows[1] == ("scrub", "contextual", "10.0 [5.0, 20.0]", "-40.0 [-50.0, -30.0]")
+    assert bought.rows[0][3] == "-"
+    assert bought.notes[0] == "To be tried first: scrub."
+    assert "seconds" not in cost.columns  # nobody timed it
+    assert cost.rows[1][1:] == ("90", "8e-06")
+    *_, missing = defense_tables(plain(defenses=tried(measured=False)))
+    assert missing.rows == (("scrub", "seed 1: no PII"),)
+    assert defense_tables(plain()) == []

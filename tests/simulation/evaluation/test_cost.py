@@ -121,6 +121,13 @@ def test_operations_by_hand():
     assert cost.operations(spent, FORM) == 4 * 2 * 225
 
 
+def test_tokens_by_hand():
+    """Three sequences in batches of three: 10 tokens a batch, two batches a step."""
+    spent = job(lengths=(2, 5, 3), training=replace(SETTINGS, steps=4))
+    assert cost.tokens(spent) == 4 * 2 * 10
+    assert cost.tokens(job(lengths=())) == 0
+
+
 @pytest.mark.parametrize("lengths", [(), (1,), (3, 2), (5,)])
 def test_short_and_absent_documents_have_a_cost_too(made, lengths):
     found = by_scope(made([job(lengths=lengths)]), "flops", "stage")

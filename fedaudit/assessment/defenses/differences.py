@@ -1,0 +1,113 @@
+"""What a defence changes, over seeds: leak, held-out loss and cost beside none's.
+
+Seeds are paired: a difference is taken between two federations of one seed, on the same records and
+under the same questions, and then averaged over seeds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from fedaudit.api.estimates import Estimate
+from fedaudit.assessment.defenses.outcome import DefenseOutcome
+from fedaudit.metrics.intervals import bootstrap_mean
+from fedaudit.metrics.replication import mean_estimate
+from fedaudit.report.comparison import subtract
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A number under a defence, as a mean over seeds, and its difference to none's."""
+
+    mean: Estimate
+    difference: Estimate | None = None
+    """None for training without a defence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseEffect:
+    """What one defence bought and cost, over the seeds that it and none were measured with."""
+
+    leaks: Mapping[str, Change]
+    loss: Change | None
+    seconds: float | None
+    tokens: float
+    bytes: float | None
+    flops: float | None
+
+
+def effect(
+    outcomes: Sequence[DefenseOutcome], none: Sequence[DefenseOutcome] | None = None
+) -> DefenseEffect:
+    """Return a defence's numbers as means over seeds, with differences to `none` seed by seed.
+
+    Both are of the same seeds in the same order. An attack that one of them lacks is left out.
+    Raises ValueError for unlike seeds and for none at all.
+    """
+    if none is not None and [one.seed for one in none] != [one.seed for one in outcomes]:
+        raise ValueError("Differences are paired: both sides need the same seeds.")
+    if not outcomes:
+        raise ValueError("Without a seed there is nothing to compare.")
+    every = [*outcomes, *(none or ())]
+    attacks = [name for name in outcomes[0].leaks if all(name in one.leaks for one in every)]
+    return DefenseEffect(
+        leaks={name: _leak(name, outcomes, none) for name in attacks},
+        loss=_loss(outcomes, none),
+        seconds=_mean(outcomes, lambda one: one.seconds),
+        tokens=fmean(one.tokens for one in outcomes),
+        bytes=_mean(outcomes, lambda one: one.bytes),
+        flops=_mean(outcomes, lambda one: one.flops),
+    )
+
+
+def _leak(
+    attack: str, outcomes: Sequence[DefenseOutcome], none: Sequence[DefenseOutcome] | None
+) -> Change:
+    shares = [one.leaks[attack].share for one in outcomes]
+    mean = _within(mean_estimate(shares, same_records=True), 0.0)
+    if none is None:
+        return Change(mean=mean)
+    # Of the same targets, which `subtract` takes as independent: rather too wide.
+    gaps = [
+        subtract(before.leaks[attack].share, share)
+        for before, share in zip(none, shares, strict=True)
+    ]
+    return Change(mean=mean, difference=_within(mean_estimate(gaps, same_records=True), -1.0))
+
+
+def _loss(
+    outcomes: Sequence[DefenseOutcome], none: Sequence[DefenseOutcome] | None
+) -> Change | None:
+    own = [one.loss for one in outcomes if one.loss]
+    if len(own) < len(outcomes):
+        return None
+    mean = mean_estimate(own, same_records=True)
+    if none is None:
+        return Change(mean=mean)
+    gaps = [_loss_gap(before, one) for before, one in zip(none, outcomes, strict=True)]
+    known = [gap for gap in gaps if gap]
+    if len(known) < len(gaps):
+        return Change(mean=mean)
+    return Change(mean=mean, difference=mean_estimate(known, same_records=True))
+
+
+def _loss_gap(before: DefenseOutcome, after: DefenseOutcome) -> Estimate | None:
+    """Return how much the loss rose: document by document where both sides have these."""
+    if before.losses and len(before.losses) == len(after.losses):
+        rises = [b - a for a, b in zip(before.losses, after.losses, strict=True)]
+        return bootstrap_mean(rises, seed=0)
+    if before.loss is None or after.loss is None:
+        return None
+    return subtract(before.loss, after.loss)
+
+
+def _mean(
+    outcomes: Sequence[DefenseOutcome], number: Callable[[DefenseOutcome], float | None]
+) -> float | None:
+    known = [value for one in outcomes if (value := number(one)) is not None]
+    return fmean(known) if len(known) == len(outcomes) else None
+
+
+def _within(found: Estimate, least: float) -> Estimate:
+    """Return an estimate whose interval stays where shares, or their differences, can be."""
+    return Estimate(found.value, max(least, found.low), min(1.0, found.high))

@@ -1,0 +1,57 @@
+"""What one trained federation came to, and the file that keeps it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from fedaudit.api.errors import UsageError
+from fedaudit.api.estimates import Estimate
+from fedaudit.config.options import build
+from fedaudit.system.files import atomic_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakShare:
+    """What one attack drew out: a share of n targets, with its 95 % interval."""
+
+    share: Estimate
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseOutcome:
+    """A federation under one defence with one seed; `reason` says why there is none."""
+
+    seed: int
+    leaks: Mapping[str, LeakShare] = field(default_factory=dict)
+    """By attack."""
+    losses: tuple[float, ...] = ()
+    """Of each held-out document, in nats a token, where the model just answers."""
+    loss: Estimate | None = None
+    """Their mean."""
+    seconds: float | None = None
+    """Of training, deployment and evaluation; None where it was interrupted meanwhile."""
+    tokens: int = 0
+    """Trained on by all clients together."""
+    bytes: int | None = None
+    """Sent up and down by all clients together."""
+    flops: float | None = None
+    reason: str = ""
+
+
+def read_outcome(path: Path, digest: str) -> DefenseOutcome | None:
+    """Return what a file keeps of the same federation and attack; None where it keeps none."""
+    try:
+        table = json.loads(path.read_text("utf-8"))
+        if table.pop("digest") != digest:
+            return None
+        return build(DefenseOutcome, table, str(path))
+    except (OSError, ValueError, KeyError, AttributeError, UsageError):
+        return None  # it is measured anew
+
+
+def write_outcome(outcome: DefenseOutcome, path: Path, digest: str) -> None:
+    """Keep an outcome, whole or not at all."""
+    table = {**asdict(outcome), "digest": digest}
+    atomic_text(path, json.dumps(table, indent=2, sort_keys=True) + "\n")

@@ -1,0 +1,75 @@
+"""By which settings a federation is trained again: its own, or a profile's."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedaudit.api.errors import UsageError
+from fedaudit.assessment.discovery import Material
+from fedaudit.config import profile as profiles
+from fedaudit.config.options import build, merge_tables
+from fedaudit.simulation.config import Simulation
+
+ALONE: Mapping[str, Any] = {
+    "data": "nano",
+    "without": [],
+    "central": False,
+    "local": "no",
+    "held_out": 0.0,
+    "test": "",
+    "defenses": [],
+    "few_shot": {},
+    "watermark": {},
+    "judge": {},
+    "engine": "local",
+}
+"""What training again leaves out: dealing, marking (records are marked already), what is trained
+beside the federation, and defences, of which each has its turn."""
+
+
+def retraining_settings(
+    material: Material,
+    files: Mapping[str, Path],
+    *,
+    profile: str = "",
+    detector: str,
+    device: str = "auto",
+    dtype: str = "auto",
+) -> Simulation:
+    """Return the settings of the federation without any defence, on its clients' own records.
+
+    `profile` (NAME or NAME:SCALE) takes the place of the settings that the federation's folder has.
+    Raises UsageError where neither is there.
+    """
+    federation = material.audited.federation
+    table = dict(federation.manifest.config) if federation else {}
+    if profile:
+        name, _, scale = profile.partition(":")
+        table = dict(profiles.load(name).settings(scale or "nano"))
+    elif not table:
+        where = federation.path if federation else material.audited.adapter or "This model"
+        raise UsageError(
+            f"{where} was not made by fedaudit simulate and does not say how it was trained: name "
+            "settings to train by with --defense-profile NAME[:SCALE] (fedaudit profiles)."
+        )
+    own: dict[str, Any] = {
+        "base": federation.manifest.base.name if federation else material.audited.base,
+        "client_data": {name: str(path) for name, path in files.items()},
+        "clients": len(files),
+        "detector": detector,
+        **({"test": str(material.held_out)} if material.held_out else {}),
+        **({"device": device} if device != "auto" else {}),
+        **({"dtype": dtype} if dtype != "auto" else {}),
+    }
+    cleared = {
+        name: value for name, value in table.items() if not isinstance(ALONE.get(name), dict)
+    }
+    return build(
+        Simulation, merge_tables(merge_tables(cleared, ALONE), own), "the federation's settings"
+    )
+
+
+def trained_defenses(material: Material) -> list[str | Mapping[str, Any]]:
+    """Return the defences that the audited federation was trained under, as its settings say."""
+    federation = material.audited.federation
+    return list(federation.manifest.config.get("defenses", ())) if federation else []

@@ -1,0 +1,157 @@
+"""One federation under one defence with one seed: trained, attacked, measured."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from fedaudit.api.errors import FedauditError, Interrupted
+from fedaudit.api.estimates import Estimate
+from fedaudit.api.progress import Progress, no_progress
+from fedaudit.api.records import Measurement, Target
+from fedaudit.assessment.defenses.leak_request import ATTACKS, leak_row, on_federation
+from fedaudit.assessment.defenses.outcome import DefenseOutcome, LeakShare
+from fedaudit.audit.access import RIGHT
+from fedaudit.audit.request import ExtractionRequest
+from fedaudit.audit.session import run_audit
+from fedaudit.federation.folder import open_federation
+from fedaudit.metrics.intervals import bootstrap_mean
+from fedaudit.simulation import runner
+from fedaudit.simulation.config import Simulation
+from fedaudit.simulation.context import Event, Listener
+from fedaudit.simulation.evaluation import utility
+from fedaudit.simulation.evaluation.keyed import EVERYBODY
+from fedaudit.system.files import atomic_text
+
+if TYPE_CHECKING:
+    from fedaudit.report.redaction import Redactor
+
+
+def no_event(event: Event) -> None:
+    """Hear of a training without showing it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseWatch:
+    """Who hears of progress: what is begun, its trainings, and bars by title."""
+
+    note: Callable[[str], None] = lambda line: None
+    training: Listener = no_event
+    bar: Callable[[str], Progress] = lambda title: no_progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseRun:
+    """A federation to train in `place`, and what is asked of it."""
+
+    config: Simulation
+    place: Path
+    request: ExtractionRequest
+
+
+def run_defense(run: DefenseRun, redactor: "Redactor", watch: DefenseWatch) -> DefenseOutcome:
+    """Train the federation as far as it is not, attack it, and return what was measured.
+
+    What the defence refuses, or the attack, is the outcome's reason.
+    """
+    begun, started = run.place.exists(), monotonic()
+    try:
+        with runner.alone_in(run.place):
+            done = runner.simulate(
+                run.config, run.place, listener=watch.training, progress=watch.bar
+            )
+        seconds = _timing(run.place, None if begun else monotonic() - started)
+        asked = on_federation(run.request, run.place, run.config.client_data)
+        rows = run_audit(asked, redactor, watch.bar).report.measurements
+        losses, loss = _held_out_loss(run, done.measurements)
+    except Interrupted:
+        raise
+    except FedauditError as error:
+        return DefenseOutcome(seed=run.config.seed, reason=str(error))
+    leaks = {name: found for name in ATTACKS if (found := _leak(rows, name))}
+    missing = next((row.reason for name in ATTACKS if (row := leak_row(rows, name))), "")
+    return DefenseOutcome(
+        seed=run.config.seed,
+        leaks=leaks,
+        losses=losses,
+        loss=loss,
+        seconds=seconds,
+        tokens=done.tokens,
+        bytes=_whole(done.measurements, "bytes_sent"),
+        flops=_sum(done.measurements, "flops"),
+        reason="" if leaks else missing or "the attacks had nothing to look for",
+    )
+
+
+def _timing(place: Path, seconds: float | None) -> float | None:
+    """Keep how long a training took beside its folder; return what is kept, None for nothing.
+
+    One that was interrupted was never timed as a whole.
+    """
+    path = place.parent / f"{place.name}.seconds"
+    if seconds is not None:
+        atomic_text(path, f"{seconds:.1f}\n")
+    return float(path.read_text("utf-8")) if path.is_file() else None
+
+
+def _leak(rows: Sequence[Measurement], attack: str) -> LeakShare | None:
+    row = leak_row(rows, attack)
+    if row is None or row.value is None or row.low is None or row.high is None:
+        return None
+    return LeakShare(share=Estimate(row.value, row.low, row.high), n=row.n or 0)
+
+
+def _held_out_loss(
+    run: DefenseRun, rows: Sequence[Measurement]
+) -> tuple[tuple[float, ...], Estimate | None]:
+    """Return the loss of each held-out document and their mean.
+
+    Where a defence answers for the model, only the mean is known: the logarithm of the perplexity
+    that clients have of it under their right keys.
+    """
+    manifest = open_federation(run.place).manifest
+    if manifest.deployment is not None:
+        return (), deployed_loss(rows)
+    documents = runner.held_out(run.config, run.place)
+    if not documents:
+        return (), None
+    from fedaudit.engine.loading.loader import load_base
+    from fedaudit.engine.local import LocalEngine
+
+    config = run.config
+    engine = LocalEngine(load_base(config.base, device=config.device, dtype=config.dtype))
+    last = manifest.rounds[-1].adapter
+    length = min(config.training.max_length, engine.context_length)
+    target = Target(name=last, adapter=str(run.place / last))
+    losses = utility.losses(engine, target, documents, length)
+    return tuple(losses), bootstrap_mean(losses, seed=0) if losses else None
+
+
+def deployed_loss(rows: Sequence[Measurement]) -> Estimate | None:
+    """Return the mean of ln(perplexity) on held-out documents under the right keys, over keys."""
+    right = [
+        Estimate(math.log(row.value), math.log(row.low), math.log(row.high))
+        for row in rows
+        if row.metric == "perplexity"
+        and row.scope.get("key") == RIGHT
+        and (row.scope.get("client"), row.scope.get("data")) == (EVERYBODY, "held-out")
+        and row.value and row.low and row.high
+    ]  # fmt: skip
+    if not right:
+        return None
+    ends = ([getattr(one, end) for one in right] for end in ("value", "low", "high"))
+    return Estimate(*map(fmean, ends))
+
+
+def _sum(rows: Sequence[Measurement], metric: str) -> float | None:
+    own = [row.value for row in rows if (row.kind, row.metric) == ("cost", metric)]
+    known = [value for value in own if value is not None]
+    return sum(known) if known and len(known) == len(own) else None
+
+
+def _whole(rows: Sequence[Measurement], metric: str) -> int | None:
+    total = _sum(rows, metric)
+    return None if total is None else int(total)

@@ -1,0 +1,85 @@
+"""The trainings under defences that an audit is asked for: their plan, and its report with them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedaudit.assessment.defenses.plan import DefensePlan
+    from fedaudit.audit.session import AuditSession
+
+
+def chosen_defenses(every: bool, names: Sequence[str] | None) -> bool | tuple[str, ...]:
+    """Return which defences are tried: those that are named, all that are installed, or none."""
+    return tuple(names) if names else every
+
+
+def defense_lines(plan: "DefensePlan") -> Iterator[str]:
+    """Yield what would be trained under which defences, what that takes, and what is left out."""
+    from fedaudit.cli.audit.plan_text import duration
+
+    names = ", ".join(one.name for one in plan.applicable)
+    seeds = ", ".join(map(str, plan.seeds))
+    yield ""
+    yield "Defences"
+    yield (
+        f"  {plan.trainings} trainings of {plan.config.rounds} rounds with {plan.config.clients} "
+        f"clients: none, {names}; each with the seeds {seeds}"
+    )
+    if plan.earlier is None:
+        yield "  how long a training takes is not known: the federation's folder has no report"
+    else:
+        whole = duration(plan.earlier * plan.trainings)
+        yield (
+            f"  about {duration(plan.earlier)} a training, as the audited federation took: about "
+            f"{whole} in all; a defence may take several times as long"
+        )
+    if plan.size:
+        told = plan.size * plan.trainings / 1e6
+        yield f"  about {told:,.0f} MB of trained federations are kept in the output folder"
+    yield f"  {plan.attacker} attacks {plan.victim} each time: {', '.join(plan.request.attacks)}"
+    for one in plan.candidates:
+        if one.reason:
+            yield f"  {one.name} is left out: {one.reason.rstrip('.')}"
+
+
+def finished_report(session: "AuditSession") -> dict[str, Any] | None:
+    """Return the report of this very audit in its folder, if it was finished there."""
+    from fedaudit.report.document import read
+
+    path = session.folder / "report.json"
+    if not path.exists():
+        return None
+    found = read(path)
+    same = found["run"]["id"] == session.fingerprint.run
+    return found if same and found["status"] == "success" else None
+
+
+def add_defenses(
+    plan: "DefensePlan",
+    report: Mapping[str, Any],
+    folder: Path,
+    *,
+    copy: Path | None,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Train under defences what is not yet, and return the report with it, written anew."""
+    from fedaudit.assessment.defenses.pipeline import run_defenses
+    from fedaudit.assessment.defenses.training import DefenseWatch
+    from fedaudit.cli.audit_runner import watching
+    from fedaudit.cli.console import print_note, training_progress
+    from fedaudit.report import document
+    from fedaudit.report.redaction import Redactor, key_for
+    from fedaudit.system.files import atomic_text
+
+    print_note(f"The audit is in {folder / 'report.json'}; now the defences.", quiet=quiet)
+    with training_progress(quiet) as listener, watching(quiet) as bar:
+        watch = DefenseWatch(
+            note=lambda line: print_note(line, quiet=quiet), training=listener, bar=bar
+        )
+        found = run_defenses(plan, folder, Redactor(key_for(folder)[0]), watch)
+    whole = {**report, "defenses": document.to_plain(found, "defenses")}
+    document.validate(whole)
+    for path in filter(None, (folder / "report.json", copy)):
+        atomic_text(path, document.dumps(whole))
+    return whole

@@ -1,0 +1,65 @@
+"""One number measured with several seeds: their mean, with an interval that holds both chances."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+from fedaudit.api.estimates import Estimate
+
+LEVEL = 0.95
+"""Of the intervals."""
+
+
+def mean_estimate(values: Sequence[Estimate], *, same_records: bool) -> Estimate:
+    """Return the mean over seeds of values that have intervals of their own.
+
+    Raises ValueError for none. The interval is `mean_margins`'.
+    """
+    if not values:
+        raise ValueError("No values, no mean.")
+    mean = fmean(one.value for one in values)
+    margins = mean_margins(
+        [one.value for one in values],
+        [one.low for one in values],
+        [one.high for one in values],
+        same_records=same_records,
+    )
+    assert margins is not None  # every value has an interval
+    return Estimate(mean, mean - margins[0], mean + margins[1])
+
+
+def mean_margins(
+    values: Sequence[float],
+    lows: Sequence[float | None],
+    highs: Sequence[float | None],
+    *,
+    same_records: bool,
+) -> tuple[float, float] | None:
+    """Return how far the 95 % interval of the mean over seeds reaches below and above it, if any.
+
+    The wider of two: Student's t over the values, t(n - 1) s / sqrt(n), which holds what training
+    and chance move from seed to seed; and the values' own intervals taken together, which hold what
+    records and chance move within one: with the `same_records` for all seeds the mean of the
+    margins, else, of independent ones, the root of the sum of their squares over n.
+    """
+    from scipy.special import stdtrit
+
+    size = len(values)
+    below = above = (
+        float(stdtrit(size - 1, (1 + LEVEL) / 2)) * stdev(values) / math.sqrt(size)
+        if size > 1
+        else 0.0
+    )
+    ends = [(low, high) for low, high in zip(lows, highs, strict=True) if low is not None]
+    if len(ends) < size:
+        return (below, above) if size > 1 else None
+    down = [value - low for value, (low, _) in zip(values, ends, strict=True)]
+    up = [
+        (value if high is None else high) - value
+        for value, (_, high) in zip(values, ends, strict=True)
+    ]
+    below, above = (
+        max(one, fmean(own) if same_records else math.hypot(*own) / size)
+        for one, own in ((below, down), (above, up))
+    )
+    return below, above

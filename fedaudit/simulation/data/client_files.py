@@ -1,0 +1,32 @@
+"""Documents of clients that have their own, in place of documents that are dealt to them."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Document
+from fedaudit.data import corpus
+from fedaudit.simulation.config import Simulation
+from fedaudit.system.files import existing_path
+
+
+def read_client_files(config: Simulation) -> tuple[list[list[Document]], list[Document]]:
+    """Return the documents of each client's file, and of the test file what none of them has.
+
+    Raises InputError for a client's file without documents.
+    """
+    form, own = config.prompt_template, config.client_data
+    files = [existing_path(Path(own[name]), "file") for name in config.client_names]
+    clients = [ordered(corpus.read(path, form)) for path in files]
+    if empty := [str(path) for path, some in zip(files, clients, strict=True) if not some]:
+        raise InputError(f"{empty[0]} holds no documents to train a client on.")
+    known = {document.text for some in clients for document in some}
+    test = existing_path(Path(config.test), "file") if config.test else None
+    held_out = ordered(corpus.read(test, form)) if test else []
+    return clients, [document for document in held_out if document.text not in known]
+
+
+def ordered(found: Iterable[Document]) -> list[Document]:
+    """Return documents sorted by the hash of what they hold, whatever order they come in."""
+    return sorted(found, key=lambda d: hashlib.sha256(f"{d.id}\0{d.text}".encode()).digest())
