@@ -4,12 +4,11 @@ import re
 
 GLOSSARY = {
     "adapter": "The small set of weights that the parties trained together, on top of the base.",
+    "adapter's effect": "What the adapter changes: how much likelier it makes known texts, in nats"
+    " a token. One nat is a factor of 2.7. Without any effect the audit would be one of the base.",
     "attribution": "Telling which clients trained on documents that their owner had marked with a"
     " watermark. A flag is evidence, as strong as its Z; no flag is no proof of innocence.",
     "base": "The model as it was before the parties trained it.",
-    "beginning": "What stands before a prompt: “bos”, the model's sign for the beginning of a text,"
-    " “bare”, nothing, or “template”. To an auditor who begins otherwise than training did a model"
-    " seems safer than it is, so that is taken with which the model finds known texts likeliest.",
     "belief": "How likely a candidate is somebody's data, as an attacker without a victim would"
     " estimate it from what the model does with the attacker's own strings.",
     "BLEU": "How many of an answer's words, pairs, triples and fours of words are the reference"
@@ -36,8 +35,6 @@ GLOSSARY = {
     " cannot be read from it.",
     "edit distance": "How many words, or parts of words, must be changed, added or left out to make"
     " what the model wrote the true text. 0 means that it wrote it word for word.",
-    "effect": "What the adapter changes: how much likelier it makes known texts, in nats a token."
-    " One nat is a factor of 2.7. Without any effect the audit would be one of the base.",
     "effective masks": "Over how many other clients the masking of an estimate is spread, as if"
     " all of them counted the same.",
     "epsilon": "How much one record can change what is learned from all of them, under differential"
@@ -86,6 +83,10 @@ GLOSSARY = {
     "PII": "Personal data: names, addresses, numbers that identify a person, and the like.",
     "precision": "Of the different strings of personal data that a detector finds in what the model"
     " says, the share that is in the records.",
+    "prompt start": "What stands before a prompt: the model's sign for the beginning of a text"
+    " (“bos”), nothing (“bare”), or “template”. To an auditor who begins otherwise than training"
+    " did a model seems safer than it is, so that is taken with which the model finds known texts"
+    " likeliest.",
     "query": "One question to the model: a beginning that it continues.",
     "recall": "Of the personal data in the records, the share that the model said when nobody asked"
     " for it.",
@@ -111,7 +112,6 @@ GLOSSARY = {
 
 ALIASES = {
     "95 % interval": r"95 %",
-    "beginning": r"\bbeginning\b",
     "disjoint": r"disjoint",
     "HMAC": r"HMAC|#[0-9a-f]{4}",
     "p-value": r"\bp\b|p.values?",

@@ -175,6 +175,13 @@ def verdict_reasons(report: Row) -> list[str]:
     return [*given[:MOST_REASONS], *([f"and {more:,} more in report.json"] if more > 0 else [])]
 
 
+PROMPT_STARTS = {
+    "bare": "nothing before the prompt",
+    "bos": "the BOS token before the prompt",
+    "template": "the prompt template before the prompt",
+}
+
+
 def audited_facts(report: Row) -> list[tuple[str, str]]:
     """Return what was audited, and how, as (name, value)."""
     target, run = report["target"], report["run"]
@@ -185,8 +192,8 @@ def audited_facts(report: Row) -> list[tuple[str, str]]:
         ("adapter", target["adapter"] or "none"),
         ("sha256", f"{sha256[:16]}…" if sha256 else "unknown"),
         ("round", _round(report)),
-        ("effect", _effect(target["effect"]) or (asked and NOT_MEASURED)),
-        ("beginning", _beginning(target["beginning"], asked=asked)),
+        ("adapter's effect", _effect(target["effect"]) or (asked and NOT_MEASURED)),
+        ("prompt start", _prompt_start(target["beginning"], asked=asked)),
         *(("data", _data(file)) for file in report["data"]),
         ("budget", _budget(report["budget"])),
         ("run", f"{run['id']}: {run['command']}, {run['started']}, {report['status']}"),
@@ -214,13 +221,25 @@ def _effect(effect: Mapping[str, Any]) -> str:
     )
 
 
-def _beginning(beginning: Mapping[str, Any] | None, *, asked: bool) -> str:
-    if beginning is None:
+def _prompt_start(found: Mapping[str, Any] | None, *, asked: bool) -> str:
+    """Return in words what stood before prompts, and how likely known texts are after it."""
+    if found is None:
         return NOT_MEASURED if asked else ""
-    rest = _pairs({key: beginning[key] for key in beginning if key not in ("start", "middle")})
-    start, middle = beginning["start"], beginning["middle"]
-    told = f"prompts begin with {start} at a document's start, with {middle} inside one"
-    return f"{told} ({rest})" if rest else told
+    scores = found.get("log_likelihood") or {}
+    places = (("start", "where a document begins"), ("middle", "inside a document"))
+    told = [
+        f"{place}, {PROMPT_STARTS.get(found[key], found[key])}{_nats(scores.get(key))}"
+        for key, place in places
+    ]
+    rest = {k: v for k, v in found.items() if k not in ("start", "middle", "log_likelihood")}
+    return "; ".join([*told, *filter(None, [_pairs(rest)])])
+
+
+def _nats(scores: Mapping[str, float] | None) -> str:
+    """Return how likely known texts are after each start, the likeliest first."""
+    ordered = sorted((scores or {}).items(), key=lambda one: (-one[1], one[0]))
+    told = ", ".join(f"{name} {number(value)}" for name, value in ordered)
+    return f" ({told} nats a token)" if told else ""
 
 
 def _data(file: Mapping[str, Any]) -> str:

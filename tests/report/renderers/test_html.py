@@ -223,6 +223,6 @@ def test_both_themes_can_be_read(theme):
 def test_only_terms_that_the_report_uses_are_explained():
     text = render(example(measurements=extraction(), claims=[]).to_json())
     terms = re.findall(r"<dt>([^<]+)</dt>", text.partition("<h2>Terms</h2>")[2])
-    assert {"coverage", "control", "tuned, not base", "95 % interval", "beginning"} <= set(terms)
+    assert {"coverage", "control", "tuned, not base", "95 % interval", "prompt start"} <= set(terms)
     assert not {"watermark", "secure aggregation", "Rouge-L", "perplexity", "gate"} & set(terms)
     assert len(terms) < len(GLOSSARY) / 2
