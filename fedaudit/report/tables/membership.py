@@ -17,6 +17,7 @@ NAMES = {
     "min_k": "Min-K %",
     "min_k++": "Min-K %++",
     "error_zone": "EZ-MIA",
+    "neighbourhood": "loss, less its neighbours'",
 }
 """Values of scope.score, as people read them."""
 

@@ -8,6 +8,8 @@ from fedaudit.metrics.privacy import membership_scores as scores
 
 COUNTERFACTUAL = "counterfactual"
 """The name of the score that compares with the model without the members' client."""
+NEIGHBOURHOOD = "neighbourhood"
+"""The name of the score that compares with texts near the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +17,14 @@ class ScoredRecord:
     """A record, and what the tuned model and its base say of its tokens."""
 
     document: Document
+    text: str
+    """What is read of its text."""
     tuned: TokenStatistics
     base: Sequence[float] | None
     without: TokenStatistics | None = None
     """What the model says that was trained without the members' client."""
+    neighbours: Sequence[Sequence[float]] = ()
+    """What the tuned model says of the tokens of texts near this one."""
 
     def memorization(self) -> float:
         """Return how many more of its tokens are the likeliest ones than without the client.
@@ -39,13 +45,20 @@ class ScoredRecord:
         own, base = self.tuned.log_probability, self.base
         return {
             "loss": scores.loss(own),
-            "zlib": scores.zlib_ratio(own, self.document.text),
+            "zlib": scores.zlib_ratio(own, self.text),
             "reference": None if base is None else scores.reference_ratio(own, base),
             "min_k": scores.min_k(own),
             "min_k++": scores.min_k_plus_plus(self.tuned) if self.tuned.mean else None,
             "error_zone": None if base is None else scores.error_zone(own, base, self.tuned.first),
             **self._counterfactual(),
+            **self._neighbourhood(),
         }
+
+    def _neighbourhood(self) -> dict[str, float | None]:
+        if not self.neighbours:
+            return {}
+        own = self.tuned.log_probability
+        return {NEIGHBOURHOOD: scores.neighbourhood(own, self.neighbours)}
 
     def _counterfactual(self) -> dict[str, float | None]:
         if self.without is None:
