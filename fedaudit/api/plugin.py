@@ -53,6 +53,8 @@ class AttackContext:
     """That client's name."""
     clients: Mapping[str, ClientModel] = field(default_factory=dict)
     """The clients' own models in the round of `tuned`, for an attack that `reads_clients`."""
+    rounds: Mapping[int, Target] = field(default_factory=dict)
+    """The global models of rounds before that of `tuned`, for an attack that `reads_rounds`."""
     seed: int = 0
     beginning: PromptStart = field(default_factory=PromptStart)
     detector: "PiiDetector | None" = None
@@ -92,6 +94,11 @@ class Attack(Plugin, ABC):
     """Whether it compares what it finds with `held_out`: records that nobody trained on."""
     reads_clients: ClassVar[bool] = False
     """Whether it asks the `clients`' own models, which the server alone sees."""
+
+    @property
+    def reads_rounds(self) -> bool:
+        """Whether it asks the global models of earlier `rounds`, where they are at hand."""
+        return False
 
     @property
     def needs(self) -> frozenset[Ability]:

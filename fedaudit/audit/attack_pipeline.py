@@ -10,7 +10,7 @@ from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import ClientModel
 from fedaudit.audit import attack_runner, evidence, pipeline
 from fedaudit.audit.access import ModelView, model_views
-from fedaudit.audit.inputs import client_models, counterfactual, held_out
+from fedaudit.audit.inputs import client_models, counterfactual, held_out, round_models
 from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
 from fedaudit.audit.inputs.other_members import ALONE, member_files
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults, Watcher
@@ -118,6 +118,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             members={name: file.documents for name, file in self._members.items()},
             control=self._control.documents if self._control else (),
             clients=self._clients,
+            rounds=round_models.targets(round_models.find(self.request, self.audited)),
         )
         case = self._held_out.given(case) if self._held_out else case
         return self._without.given(case) if self._without else case

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit import __version__
 from fedaudit.audit import access
 from fedaudit.audit.endpoint import IDENTITY
-from fedaudit.audit.inputs import client_models, counterfactual, held_out
+from fedaudit.audit.inputs import client_models, counterfactual, held_out, round_models
 from fedaudit.audit.inputs.other_members import member_files
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
@@ -54,6 +54,7 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
         "adapter's SHA-256": adapter,
         **_without(request, audited),
         **_clients(request, audited),
+        **_rounds(request, audited),
         "version": __version__,
     }
     subject = {"files": [hashes[path] for path in files], "base": audited.base, "adapter": adapter}
@@ -82,6 +83,12 @@ def _clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
         "clients' adapters' SHA-256": client_models.hashes(found),
         "clients' records": {client: sha256(one.records) for client, one in found.items()},
     }
+
+
+def _rounds(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
+    """Return what the models of earlier rounds are; nothing where none are asked."""
+    found = round_models.find(request, audited)
+    return {"rounds' SHA-256": round_models.hashes(found)} if found else {}
 
 
 def run_id(config: Mapping[str, Any]) -> str:

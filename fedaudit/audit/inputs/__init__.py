@@ -10,4 +10,6 @@
   away.
 * `other_members`: What other members of the federation have: strings that they share are not the
   victim's alone.
+* `round_models`: The global models of the rounds before the one that is audited, where an attack
+  reads them.
 """

@@ -10,5 +10,7 @@
   was trained on.
 * `membership_tests`: Whether scores tell members from others: permutation tests over groups of
   records.
+* `participation`: Whether an organisation took part: a permutation test of its own groups of
+  records.
 * `roc`: How well scores tell members from others: the ROC curve, its area, and its low end.
 """

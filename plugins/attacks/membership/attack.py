@@ -14,7 +14,7 @@ from typing import ClassVar
 from fedaudit.api import Ability, Attack, AttackContext, Document, Estimate, InputError, Result
 from fedaudit.metrics.privacy.roc import auc
 
-from . import counterfactual, text_baseline
+from . import counterfactual, organisation, text_baseline
 from .measurements import p_value_rows, score_rows, text_row
 from .reader import read_records
 from .scored_record import ScoredRecord
@@ -34,6 +34,9 @@ class Membership(Attack):
     """Records with fewer tokens are passed over."""
     shifted: bool = False
     """Measure sets that differ in their texts alone all the same."""
+    organisation: bool = False
+    """Test as well whether the organisation that the records are of took part; held-out records
+    must be its own, set aside at random."""
     neighbours: int = 0
     """Texts near each record that are read as well; 25 are usual, 0 leaves that score out."""
 
@@ -42,6 +45,11 @@ class Membership(Attack):
             raise ValueError("shortest must be at least 2, tokens at least shortest.")
         if self.neighbours < 0:
             raise ValueError("neighbours must be 0 or more.")
+
+    @property
+    def reads_rounds(self) -> bool:
+        """For an organisation, which may have taken part in some rounds only."""
+        return self.organisation
 
     @property
     def needs(self) -> frozenset[Ability]:
@@ -83,7 +91,11 @@ class Membership(Attack):
         rows += p_value_rows(case, inside, outside, at, refusal)
         rows += counterfactual.rows(self.name, case, inside, outside)
         short = len(members) + len(others) - len(read)
-        return Result(measurements=tuple(rows), limits=tuple(self._limits(case, by_text, short)))
+        limits = list(self._limits(case, by_text, short))
+        if self.organisation:
+            tested = list(organisation.rows(case, inside, outside, at))
+            rows, limits = [*rows, *tested], [*limits, *organisation.caveats(tested)]
+        return Result(measurements=tuple(rows), limits=tuple(limits))
 
     def _distinct(
         self, documents: Sequence[Document], without: Sequence[Document]

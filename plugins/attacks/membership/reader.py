@@ -39,9 +39,15 @@ def read_records(
     if case.counterfactual is not None:
         progress = case.progress(f"their model {case.counterfactual.name}")
         without = case.engine.token_statistics(case.counterfactual, sequences, progress=progress)
+    rounds = {
+        number: case.engine.score(model, sequences, progress=case.progress(model.name))
+        for number, model in case.rounds.items()
+    }
     read = [
-        ScoredRecord(document, text, own, other, third)
-        for (document, text, _), own, other, third in zip(cut, tuned, base, without, strict=True)
+        ScoredRecord(document, text, own, other, third, {n: rows[at] for n, rows in rounds.items()})
+        for at, ((document, text, _), own, other, third) in enumerate(
+            zip(cut, tuned, base, without, strict=True)
+        )
     ]
     return _with_neighbours(case, read, [ids for *_, ids in cut], near)
 

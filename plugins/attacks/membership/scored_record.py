@@ -1,7 +1,7 @@
 """A record, what models say of its tokens, and the scores that follow from it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fedaudit.api import Document, TokenStatistics
 from fedaudit.metrics.privacy import membership_scores as scores
@@ -23,6 +23,8 @@ class ScoredRecord:
     base: Sequence[float] | None
     without: TokenStatistics | None = None
     """What the model says that was trained without the members' client."""
+    rounds: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    """What the global models of earlier rounds say of its tokens."""
     neighbours: Sequence[Sequence[float]] = ()
     """What the tuned model says of the tokens of texts near this one."""
 
@@ -36,6 +38,16 @@ class ScoredRecord:
             raise ValueError("There is no model without the client.")
         right = [sum(one.first) / len(one) for one in (self.tuned, self.without)]
         return right[0] - right[1]
+
+    def gains(self) -> list[float]:
+        """Return how much less its loss is than the base's, by round; the audited one is last.
+
+        Raises ValueError without a base.
+        """
+        if self.base is None:
+            raise ValueError("There is no base to compare with.")
+        every = [*(self.rounds[n] for n in sorted(self.rounds)), self.tuned.log_probability]
+        return [scores.reference_ratio(one, self.base) for one in every]
 
     def scores(self) -> dict[str, float | None]:
         """Return every score by its name, higher for trained records; None without a base.
