@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 from fedaudit import __version__
 from fedaudit.audit import access
 from fedaudit.audit.endpoint import IDENTITY
-from fedaudit.audit.inputs import client_models, counterfactual, held_out, round_models
+from fedaudit.audit.inputs import (
+    client_models,
+    counterfactual,
+    held_out,
+    reference_models,
+    round_models,
+)
 from fedaudit.audit.inputs.other_members import member_files
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
@@ -55,6 +61,7 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
         **_without(request, audited),
         **_clients(request, audited),
         **_rounds(request, audited),
+        **reference_models.facts(reference_models.find(request, audited)),
         "version": __version__,
     }
     subject = {"files": [hashes[path] for path in files], "base": audited.base, "adapter": adapter}
@@ -114,6 +121,8 @@ def _settings(request: "AuditRequest") -> dict[str, Any]:
     for name in ("counterfactual", "model", "endpoint"):  # as in runs that knew of none
         if table.get(name, "") is None:
             del table[name]
+    if references := table.pop("references", ()):
+        table["references"] = list(map(str, references))
     table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
     paths = {key: str(value) for key, value in table.items() if isinstance(value, Path)}
     return {**table, **paths, "members": list(map(str, request.members)), "attacks": attacks}

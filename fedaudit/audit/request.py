@@ -91,6 +91,11 @@ class AuditRequest(ABC):
         """The federation trained without the victim, where the auditor names one."""
         return None
 
+    @property
+    def reference_runs(self) -> tuple[Path, ...]:
+        """Federations trained alike on other records, where the auditor names some."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionRequest(AuditRequest):
@@ -106,6 +111,7 @@ class ExtractionRequest(AuditRequest):
     victim: Path | None = None
     held_out: Path | None = None
     counterfactual: Path | None = None
+    references: tuple[Path, ...] = ()
 
     @property
     def own(self) -> Path:
@@ -126,6 +132,11 @@ class ExtractionRequest(AuditRequest):
     def compared_run(self) -> Path | None:
         """The federation trained without the victim."""
         return self.counterfactual
+
+    @property
+    def reference_runs(self) -> tuple[Path, ...]:
+        """Federations trained alike on other records."""
+        return self.references
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@
   training.
 * `epsilon_bounds`: Lower bounds on epsilon from one training run that included or left out
   canaries by coin.
+* `likelihood_ratio`: LiRA: how a model's confidence in a record stands among models that did and
+  did not train on it.
 * `membership_scores`: Scores that say how well a model knows a text: each is higher for texts it
   was trained on.
 * `membership_tests`: Whether scores tell members from others: permutation tests over groups of

@@ -17,6 +17,7 @@ NAMES = {
     "min_k": "Min-K %",
     "min_k++": "Min-K %++",
     "error_zone": "EZ-MIA",
+    "lira": "LiRA",
     "neighbourhood": "loss, less its neighbours'",
 }
 """Values of scope.score, as people read them."""
@@ -78,7 +79,7 @@ def _participation(plugin: str, rows: Sequence[Row]) -> Table:
 
 
 def _fits(row: Row, test: Row) -> bool:
-    return {k: v for k, v in row["scope"].items() if k != "round"} == test["scope"]
+    return bool({k: v for k, v in row["scope"].items() if k != "round"} == test["scope"])
 
 
 def _table(plugin: str, rows: Sequence[Row]) -> Table:

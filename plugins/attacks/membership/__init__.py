@@ -2,6 +2,7 @@
 
 * `attack`: The attack: it reads members and held-out records, and compares them.
 * `counterfactual`: Counterfactual memorization of records.
+* `likelihood_ratio`: LiRA: how the model stands among those of reference federations.
 * `measurements`: The measurements of scores: areas, rates and p values.
 * `neighbours`: Texts near a record, whose loss is compared with its own.
 * `organisation`: Whether the organisation that records are of took part, tested on its own records.

@@ -2,7 +2,8 @@
 
 Scores: Yeom et al. 2018 (loss), Carlini et al. 2021 (zlib and reference ratio, arXiv:2012.07805),
 Shi et al. 2024 (Min-K %, arXiv:2310.16789), Zhang et al. 2025 (Min-K %++, arXiv:2404.02936),
-EZ-MIA (arXiv:2601.12104) and Mattern et al. 2023 (neighbourhood, arXiv:2305.18462). A comparison is
+EZ-MIA (arXiv:2601.12104), Mattern et al. 2023 (neighbourhood, arXiv:2305.18462) and Carlini et al.
+2022 (LiRA, arXiv:2112.03570). A comparison is
 refused where the texts alone tell the two sets apart (Das et al. 2024, arXiv:2406.16201): any score
 would, without a model.
 """
@@ -14,7 +15,7 @@ from typing import ClassVar
 from fedaudit.api import Ability, Attack, AttackContext, Document, Estimate, InputError, Result
 from fedaudit.metrics.privacy.roc import auc
 
-from . import counterfactual, organisation, text_baseline
+from . import counterfactual, likelihood_ratio, organisation, text_baseline
 from .measurements import p_value_rows, score_rows, text_row
 from .reader import read_records
 from .scored_record import ScoredRecord
@@ -27,6 +28,7 @@ class Membership(Attack):
     name: ClassVar[str] = "membership"
     paper: ClassVar[str] = "Carlini et al., arXiv:2012.07805; EZ-MIA, arXiv:2601.12104"
     compares: ClassVar[bool] = True
+    reads_references: ClassVar[bool] = True
 
     tokens: int = 256
     """A record's first tokens, which are read; longer ones are cut."""
@@ -89,6 +91,7 @@ class Membership(Attack):
         refusal = self._refusal(by_text)
         rows = [text_row(by_text, at), *score_rows(inside, outside, at, refusal)]
         rows += p_value_rows(case, inside, outside, at, refusal)
+        rows += likelihood_ratio.rows(case, inside, outside, at, refusal)
         rows += counterfactual.rows(self.name, case, inside, outside)
         short = len(members) + len(others) - len(read)
         limits = list(self._limits(case, by_text, short))

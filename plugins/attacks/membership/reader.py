@@ -43,11 +43,21 @@ def read_records(
         number: case.engine.score(model, sequences, progress=case.progress(model.name))
         for number, model in case.rounds.items()
     }
+    references = [
+        case.engine.score(one.target, sequences, progress=case.progress(one.target.name))
+        for one in case.references
+    ]
     read = [
-        ScoredRecord(document, text, own, other, third, {n: rows[at] for n, rows in rounds.items()})
-        for at, ((document, text, _), own, other, third) in enumerate(
-            zip(cut, tuned, base, without, strict=True)
+        ScoredRecord(
+            document,
+            text,
+            tuned[at],
+            base[at],
+            without[at],
+            {number: rows[at] for number, rows in rounds.items()},
+            [rows[at] for rows in references],
         )
+        for at, (document, text, _) in enumerate(cut)
     ]
     return _with_neighbours(case, read, [ids for *_, ids in cut], near)
 

@@ -25,6 +25,8 @@ class ScoredRecord:
     """What the model says that was trained without the members' client."""
     rounds: Mapping[int, Sequence[float]] = field(default_factory=dict)
     """What the global models of earlier rounds say of its tokens."""
+    references: Sequence[Sequence[float]] = ()
+    """What the models of reference federations say of its tokens, in their order."""
     neighbours: Sequence[Sequence[float]] = ()
     """What the tuned model says of the tokens of texts near this one."""
 
