@@ -73,8 +73,11 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
     )
 
 
-def _without(request: "AuditRequest", audited: AuditTarget) -> dict[str, str]:
-    """Return what is compared with a federation without the victim; nothing where none is."""
+def _without(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
+    """Return what is compared with federations without some client; nothing where none is."""
+    if every := counterfactual.find_every(request, audited):
+        hashes = {who: adapters.fingerprint(one.adapter) for who, one in every.items()}
+        return {"counterfactuals' SHA-256": hashes}
     found = counterfactual.find(request, audited)
     if found is None:
         return {}

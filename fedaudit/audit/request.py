@@ -29,6 +29,8 @@ class AuditRequest(ABC):
     """What the report's seed seeds."""
     compares_counterfactual: ClassVar[bool] = False
     """Whether its attacks look for a federation without the victim, beside the one audited."""
+    compares_every_counterfactual: ClassVar[bool] = False
+    """Whether it looks for federations without each of its clients, beside the one audited."""
     least: ClassVar[Mapping[str, int]] = {"batch_size": 0}
     """The smallest value of each number that has one."""
 
