@@ -74,9 +74,14 @@ def caveats(made: Sequence[Measurement]) -> Iterator[str]:
 
 
 def _of_nobody_else(case: AttackContext, some: Sequence[ScoredRecord]) -> list[ScoredRecord]:
-    """Return the records that no other member, as far as is known, has as well."""
-    others = [*case.members.values(), *([case.attacker] if case.victim is not None else [])]
-    texts = {one.text for documents in others for one in documents}
+    """Return the records that no other member, as far as is known, has as well.
+
+    An attacker whose records are the victim's is the victim.
+    """
+    texts = {one.text for documents in case.members.values() for one in documents}
+    own = {one.text for one in case.attacker}
+    if case.victim is not None and own != {one.text for one in case.victim}:
+        texts |= own
     return [one for one in some if one.document.text not in texts]
 
 
@@ -119,6 +124,12 @@ def _obstacle(
         return (
             f"{counts} groups of claimed and held-out records of nobody else are too few; "
             f"{text_baseline.LEAST} each are needed"
+            + (
+                f" ({left:,} claimed records are another member's as well: name that one's own "
+                "file as the victim's if it is the same organisation)"
+                if (left := len(inside) - len(claimed))
+                else ""
+            )
         )
     return _difference(claimed, control, groups, case.seed)
 

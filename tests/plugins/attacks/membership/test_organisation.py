@@ -108,6 +108,8 @@ def test_records_that_others_have_as_well_are_left_out():
     assert p.value > organisation.LEVEL
     named = case(ours[:10], attacker=ours[:10], victim=ours, held_out=own)
     assert outcome(named)[0].scope["members"] == 40
+    same = case(ours[:10], attacker=ours[::-1], victim=ours, held_out=own)
+    assert outcome(same)[0].scope["members"] == 50
 
 
 def reason(asked):
@@ -126,6 +128,9 @@ def test_where_no_suitable_control_is_given_it_cannot_tell():
     assert "is this organisation's own" in reason(case(CLAIMED, held_out=unnamed))
     both = [*CLAIMED, *documents("z", 3, 9, group="other")]
     assert "are of 2 organisations" in reason(case(CLAIMED, attacker=both))
+    copies = reason(case(CLAIMED, members={"c1": CLAIMED}))
+    assert "0 and 25 groups" in copies
+    assert "50 claimed records are another member's as well" in copies
     assert "25 and 19 groups" in reason(case(CLAIMED, held_out=OWN[:38]))
     later = documents("b", 25, 2, words=[f"w{n}" for n in range(50, 150)])
     assert "differ from the others in their texts" in reason(case(CLAIMED, held_out=later))
