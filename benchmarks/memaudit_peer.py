@@ -22,6 +22,7 @@ from typing import Any
 
 from fedaudit import nano
 from fedaudit.metrics.intervals import wilson
+from fedaudit.metrics.privacy.roc import auc, tpr_at_fpr
 from fedaudit.nano import generator
 
 INJECT = """
@@ -57,6 +58,9 @@ device = "cpu"
 training = {{ epochs = {epochs}, batch_size = 16, learning_rate = 3e-3, warmup = 5, rank = 16, \
 alpha = 32, max_length = 64, targets = ["q_proj", "k_proj", "v_proj", "o_proj"] }}
 """
+SCORES = {"mean_logprob": "loss", "loss_diff": "reference", "min_k": "min_k",
+          "min_k_plus_plus": "min_k++"}  # fmt: skip
+"""The same scores in both programs: memaudit's of the secret alone, fedaudit's of the record."""
 BEGINNINGS = (8, 16)
 """Tokens of a secret of 32 that are shown: a quarter and a half, as memaudit does."""
 Record = dict[str, Any]
@@ -177,19 +181,29 @@ def main(words: Sequence[str] | None = None) -> None:
     place.mkdir(parents=True, exist_ok=True)
     found = audits(place, asked, planted(place, asked, nano.folder()))
     theirs, ours = found["theirs"], found["membership"]
-    (place / "theirs-keys.json").write_text(json.dumps(sorted(theirs)))
-    print("memaudit", json.dumps({k: v for k, v in theirs["membership"].items()
-                                  if not isinstance(v, list)}, indent=1)[:3000])  # fmt: skip
-    for score in ("reference", "min_k", "min_k++", "error_zone"):
-        area, rate = pick(ours, "auc", score=score), pick(ours, "tpr", score=score, fpr=0.01)
-        print(f"fedaudit {score:12} AUC {number(area)}  TPR at 1 % {number(rate)}")
-    print("memaudit", json.dumps(theirs["regurgitation"], indent=1)[:2000])
+    headline = theirs["membership"]
+    print(
+        f"memaudit headline  AUC {headline['auc']:.3f}  TPR at 1 % "
+        f"{headline['tpr_at_1pct_fpr']:.3f} [{headline['ci_low']:.3f}, {headline['ci_high']:.3f}]"
+    )
+    for score, own in SCORES.items():
+        sides = [[one["scores"][score] for one in theirs["per_canary"] if one["included"] == side]
+                 for side in (True, False)]  # fmt: skip
+        area, rate = auc(*sides), tpr_at_fpr(*sides, 0.01)
+        print(f"memaudit {score:16} AUC {area.value:.3f} [{area.low:.3f}, {area.high:.3f}]  TPR at "
+              f"1 % {rate.value:.3f} [{rate.low:.3f}, {rate.high:.3f}]")  # fmt: skip
+        area, rate = pick(ours, "auc", score=own), pick(ours, "tpr", score=own, fpr=0.01)
+        print(f"fedaudit {own:16} AUC {number(area)}  TPR at 1 % {number(rate)}")
+    for test in ("ranks", "tail"):
+        print(f"fedaudit p of {test}: {pick(ours, 'p_value', test=test)['value']:.2g}")
+    drawn = theirs["regurgitation"]["overall"]
+    print(f"memaudit regurgitation: {drawn['n_regurgitated']} of {drawn['n']}")
     for name in ("members", "controls"):
         for shown in BEGINNINGS:
             row = pick(found[name, shown], "coverage", source="tuned")
-            both = wilson(row["hits"], row["n"])
+            bounds = wilson(row["hits"], row["n"])
             print(f"fedaudit verbatim {name} from {shown} tokens: {row['hits']} of {row['n']} "
-                  f"[{both.low:.3f}, {both.high:.3f}]")  # fmt: skip
+                  f"[{bounds.low:.3f}, {bounds.high:.3f}]")  # fmt: skip
     ratio = found["their seconds"] / found["our seconds"]
     print(f"memaudit {found['their seconds']:.1f} s, fedaudit {found['our seconds']:.1f} s in five "
           f"commands: {ratio:.2f}")  # fmt: skip

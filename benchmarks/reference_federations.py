@@ -6,6 +6,10 @@ One pool of made-up records. Every federation is trained on another random half 
 command: some are targets, the others references, so that each record was in about half of these.
 For every target it prints what `fedaudit extract --attack membership --reference ...` reports, and
 what training and audit took. What is there already is not trained again.
+
+With --organisations it asks in place of that, of every federation, whether an organisation took
+part: c1, against records of the same pool that nobody trained on, and one that did not, half of
+these against the other half. All of them write alike.
 """
 
 import argparse
@@ -95,6 +99,35 @@ def audit(asked: argparse.Namespace, name: str, count: int) -> tuple[list[dict[s
     return json.loads((out / "report.json").read_text())["measurements"], taken
 
 
+def participation(asked: argparse.Namespace, name: str) -> None:
+    """Print what is said of an organisation that took part and of one that did not."""
+    place = asked.out / name
+    rest = [json.loads(line) for line in (place / "out.jsonl").read_text().splitlines()]
+    half = len(rest) // 2
+    data = place / "run/data"
+    pairs = {
+        "took part": (data / "c1.jsonl", place / "out.jsonl"),
+        "did not": (write(place / "claimed.jsonl", rest[:half]),
+                    write(place / "aside.jsonl", rest[half:])),
+    }  # fmt: skip
+    for number, (truth, (claimed, aside)) in enumerate(pairs.items()):
+        out = place / f"organisation{number}"
+        if not (out / "report.json").exists():
+            fedaudit("extract", "--target", place / "run", "--prefixes", data / "c0.jsonl",
+                     "--victim", claimed, "--held-out", aside, "--attack", "membership", "--set",
+                     "membership.organisation=true", "--out", out, "--quiet")  # fmt: skip
+        rows = json.loads((out / "report.json").read_text())["measurements"]
+        own = [row for row in rows if row["scope"].get("unit") == "organisation"]
+        p = next(row for row in own if row["metric"] == "p_value")
+        gaps = [
+            f"{row['value']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}]"
+            for row in own
+            if row["metric"] == "score_gap" and "round" not in row["scope"]
+        ]
+        value = "cannot tell" if p["value"] is None else f"p {p['value']:.4f}"
+        print(f"{name}  {truth:10}{value:14}{' '.join(gaps)} {p['reason'][:50]}", flush=True)
+
+
 def told(rows: Sequence[dict[str, Any]], score: str, **scope: object) -> str:
     """Return area, balanced accuracy and rate at 1 % of a score."""
     wanted = {"score": score, **scope}
@@ -119,12 +152,17 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--targets", type=int, default=3)
     parser.add_argument("--records", type=int, default=240)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--organisations", action="store_true")
     asked = parser.parse_args(words)
     asked.out = asked.out.absolute()
     rows = pool(asked.records)
     names = [f"t{k}" for k in range(asked.targets)] + [f"r{k}" for k in range(asked.references)]
     seconds = [federation(asked, name, rows) for name in names]
     print(f"{len(names)} federations, {sum(seconds) / len(names):.0f} s each", flush=True)
+    if asked.organisations:
+        for name in names:
+            participation(asked, name)
+        return
     counts = [n for n in (4, 8, 16, 32, 64) if n <= asked.references]
     for name in names[: asked.targets]:
         plain, taken = audit(asked, name, 0)
