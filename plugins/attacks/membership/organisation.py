@@ -11,7 +11,6 @@ from statistics import fmean
 
 from fedaudit.api import AttackContext, Measurement
 from fedaudit.metrics.privacy.participation import ParticipationTest, participation_test
-from fedaudit.metrics.privacy.roc import auc
 
 from . import text_baseline
 from .measurements import NO_BASE, missing, number, row
@@ -21,7 +20,7 @@ SCORE, UNIT = "participation", "organisation"
 LEVEL = 0.01
 """From which p value on it is said that the organisation took part."""
 PLACEBO = 0.05
-"""Where the base's loss tells the two sets apart at this level, they are not of one kind."""
+"""Where words or the base tell the two sets apart at this level, they are not of one kind."""
 Scope = Mapping[str, object]
 
 
@@ -141,13 +140,14 @@ def _difference(
     seed: int,
 ) -> str:
     """Return what tells the two sets apart without the tuned model; empty where nothing does."""
-    words = text_baseline.cross_validated(
+    words = text_baseline.permutation_p_value(
         [one.document for one in claimed], [one.document for one in control], seed=seed
     )
-    if words and auc(*words).low > 0.5:
+    if words is not None and words <= PLACEBO:
         return (
-            "the held-out records differ from the others in their texts alone, so they are not of "
-            "this organisation, or not set aside at random"
+            "the held-out records differ from the others in their texts alone "
+            f"(p = {words:.2g}), so they may not be of this organisation, or not set aside at "
+            "random"
         )
     placebo = _placebo(claimed, control, groups, seed)
     if placebo <= PLACEBO:
