@@ -139,6 +139,7 @@ def federation(place: Path, kind: str, asked: argparse.Namespace, seed: int) -> 
         profile = place / "profile.toml"
         profile.write_text(PROFILE.format(data=place / "all.jsonl", epochs=asked.epochs))
         options = KINDS[kind].format(epsilon=asked.epsilon)
+        options += f", max_grad_norm={asked.max_grad_norm}"
         begun = time.perf_counter()
         program = (__file__, "--with-bug") if kind == "batch" else ("-m", "fedaudit")
         fedaudit("simulate", "--profile", profile, "--out", place / kind, "--set",
@@ -193,6 +194,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--epsilon", type=float, default=8.0)
     parser.add_argument("--canaries", type=int, default=600)
     parser.add_argument("--epochs", type=int, default=32)
+    parser.add_argument("--max-grad-norm", type=float, default=1.0)
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     asked = parser.parse_args(words)
     asked.out = asked.out.absolute()

@@ -9,7 +9,8 @@ what training and audit took. What is there already is not trained again.
 
 With --organisations it asks in place of that, of every federation, whether an organisation took
 part: c1, against records of the same pool that nobody trained on, and one that did not, half of
-these against the other half. All of them write alike.
+these against the other half. Clients are dealt by clusters of their records, so that the pool is
+often no control of c1's own, and it must be said that this cannot be told.
 """
 
 import argparse

@@ -63,8 +63,8 @@ def permutation_p_value(
 ) -> float | None:
     """Return how often groups dealt anew are told apart as well as the true ones; None for too few.
 
-    Scores of one classifier are not independent, so an interval of their area is too narrow where
-    texts are made from few forms; this test keeps its level whatever the texts are.
+    Scores of one classifier are not independent, so an interval of their area may be too narrow;
+    this test keeps its level whatever the texts are.
     """
     truth = cross_validated(members, others, seed=seed)
     if truth is None:
