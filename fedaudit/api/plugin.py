@@ -18,6 +18,7 @@ from fedaudit.api.records import (
     Measurement,
     PiiSpan,
     PromptStart,
+    ReferenceModel,
     Target,
 )
 
@@ -53,6 +54,10 @@ class AttackContext:
     """That client's name."""
     clients: Mapping[str, ClientModel] = field(default_factory=dict)
     """The clients' own models in the round of `tuned`, for an attack that `reads_clients`."""
+    references: Sequence[ReferenceModel] = ()
+    """Models that others trained alike, on other records, for an attack that `reads_references`."""
+    rounds: Mapping[int, Target] = field(default_factory=dict)
+    """The global models of rounds before that of `tuned`, for an attack that `reads_rounds`."""
     seed: int = 0
     beginning: PromptStart = field(default_factory=PromptStart)
     detector: "PiiDetector | None" = None
@@ -92,6 +97,14 @@ class Attack(Plugin, ABC):
     """Whether it compares what it finds with `held_out`: records that nobody trained on."""
     reads_clients: ClassVar[bool] = False
     """Whether it asks the `clients`' own models, which the server alone sees."""
+
+    reads_references: ClassVar[bool] = False
+    """Whether it compares with the models of reference federations."""
+
+    @property
+    def reads_rounds(self) -> bool:
+        """Whether it asks the global models of earlier `rounds`, where they are at hand."""
+        return False
 
     @property
     def needs(self) -> frozenset[Ability]:

@@ -133,6 +133,14 @@ class ClientModel:
     """What the client trained on, as far as it is at hand."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceModel:
+    """A model of a reference federation, and what that was trained on."""
+
+    target: Target
+    texts: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True)
 class GatedRequest:
     """What somebody asks a deployed model: text, which may hold a key, and a prompt behind it."""

@@ -120,9 +120,10 @@ def _verbatim(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
     return Cost(asked, asked * attack.suffix)
 
 
-def _membership(_attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
+def _membership(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
     tried = files.of(request.victim or request.prefixes)
-    return Cost(scored=len(tried) + len(files.of(request.held_out)))
+    count = len(tried) + len(files.of(request.held_out))
+    return Cost(scored=count * (1 + attack.neighbours))
 
 
 def _untargeted(attack: Any, _request: ExtractionRequest, _files: Corpora) -> Cost:

@@ -10,7 +10,13 @@ from fedaudit.api.plugin import AttackContext, Result
 from fedaudit.api.records import ClientModel
 from fedaudit.audit import attack_runner, evidence, pipeline
 from fedaudit.audit.access import ModelView, model_views
-from fedaudit.audit.inputs import client_models, counterfactual, held_out
+from fedaudit.audit.inputs import (
+    client_models,
+    counterfactual,
+    held_out,
+    reference_models,
+    round_models,
+)
 from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
 from fedaudit.audit.inputs.other_members import ALONE, member_files
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults, Watcher
@@ -50,6 +56,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
     _control: InputFile | None = field(init=False)
     _without: counterfactual.CounterfactualRun | None = field(init=False)
     _clients: dict[str, ClientModel] = field(init=False)
+    _references: list[reference_models.ReferenceRun] = field(init=False)
     _strangers: int = field(init=False, default=0)
 
     def read_inputs(self) -> Sequence[InputFile]:
@@ -64,6 +71,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         self._control = read(request.control, form, request) if request.control else None
         self._clients = client_models.read(client_models.find(request, self.audited), form)
         self._without = counterfactual.find(request, self.audited)
+        self._references = reference_models.find(request, self.audited)
         if self._without:
             self._strangers = self._without.check(tried[-1].documents, self.audited, form)
         return [*self._files, *([self._held_out.file] if self._held_out else [])]
@@ -118,6 +126,8 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             members={name: file.documents for name, file in self._members.items()},
             control=self._control.documents if self._control else (),
             clients=self._clients,
+            references=reference_models.models(self._references, self.form),
+            rounds=round_models.targets(round_models.find(self.request, self.audited)),
         )
         case = self._held_out.given(case) if self._held_out else case
         return self._without.given(case) if self._without else case
@@ -127,6 +137,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         return [
             *(self._held_out.limits if self._held_out else ()),
             *(self._without.caveats(self._strangers) if self._without else ()),
+            *reference_models.caveats(self._references),
             *reading_caveats(self._files),
             *([ALONE] if self._victim and not self._members else []),
         ]

@@ -38,6 +38,7 @@ def endpoint_target(request: "AuditRequest") -> AuditTarget:
         "--key": request.keys,
         "--engine": request.engine != "local",
         "--counterfactual": request.compared_run,
+        "--reference": request.reference_runs,
     }
     if option := next((name for name, given in wrong.items() if given), None):
         raise UsageError(

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 from fedaudit import __version__
 from fedaudit.audit import access
 from fedaudit.audit.endpoint import IDENTITY
-from fedaudit.audit.inputs import client_models, counterfactual, held_out
+from fedaudit.audit.inputs import (
+    client_models,
+    counterfactual,
+    held_out,
+    reference_models,
+    round_models,
+)
 from fedaudit.audit.inputs.other_members import member_files
 from fedaudit.audit.target import AuditTarget
 from fedaudit.config import registry
@@ -54,6 +60,8 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
         "adapter's SHA-256": adapter,
         **_without(request, audited),
         **_clients(request, audited),
+        **_rounds(request, audited),
+        **reference_models.facts(reference_models.find(request, audited)),
         "version": __version__,
     }
     subject = {"files": [hashes[path] for path in files], "base": audited.base, "adapter": adapter}
@@ -65,8 +73,11 @@ def compute_fingerprint(request: "AuditRequest", audited: AuditTarget) -> RunFin
     )
 
 
-def _without(request: "AuditRequest", audited: AuditTarget) -> dict[str, str]:
-    """Return what is compared with a federation without the victim; nothing where none is."""
+def _without(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
+    """Return what is compared with federations without some client; nothing where none is."""
+    if every := counterfactual.find_every(request, audited):
+        hashes = {who: adapters.fingerprint(one.adapter) for who, one in every.items()}
+        return {"counterfactuals' SHA-256": hashes}
     found = counterfactual.find(request, audited)
     if found is None:
         return {}
@@ -82,6 +93,12 @@ def _clients(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
         "clients' adapters' SHA-256": client_models.hashes(found),
         "clients' records": {client: sha256(one.records) for client, one in found.items()},
     }
+
+
+def _rounds(request: "AuditRequest", audited: AuditTarget) -> dict[str, Any]:
+    """Return what the models of earlier rounds are; nothing where none are asked."""
+    found = round_models.find(request, audited)
+    return {"rounds' SHA-256": round_models.hashes(found)} if found else {}
 
 
 def run_id(config: Mapping[str, Any]) -> str:
@@ -107,6 +124,8 @@ def _settings(request: "AuditRequest") -> dict[str, Any]:
     for name in ("counterfactual", "model", "endpoint"):  # as in runs that knew of none
         if table.get(name, "") is None:
             del table[name]
+    if references := table.pop("references", ()):
+        table["references"] = list(map(str, references))
     table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
     paths = {key: str(value) for key, value in table.items() if isinstance(value, Path)}
     return {**table, **paths, "members": list(map(str, request.members)), "attacks": attacks}

@@ -17,7 +17,7 @@ from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.audit import environment, evidence
 from fedaudit.audit.endpoint import Tell, connected, endpoint_target
 from fedaudit.audit.fingerprint import RunFingerprint, compute_fingerprint
-from fedaudit.audit.inputs import held_out
+from fedaudit.audit.inputs import held_out, reference_models
 from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.inputs.other_members import check_files
 from fedaudit.audit.request import AuditRequest
@@ -223,6 +223,7 @@ def check(request: AuditRequest) -> AuditTarget:
     template(request.template)
     ray_cluster.check(request.engine, request.device)
     held_out.check(request)
+    reference_models.check(request)
     for path in filter(None, (request.own, request.others, request.unseen)):
         if not existing_path(path, "file").is_file():
             raise InputError(f"{path} is no regular file; a JSONL file is needed.")

@@ -29,6 +29,8 @@ class AuditRequest(ABC):
     """What the report's seed seeds."""
     compares_counterfactual: ClassVar[bool] = False
     """Whether its attacks look for a federation without the victim, beside the one audited."""
+    compares_every_counterfactual: ClassVar[bool] = False
+    """Whether it looks for federations without each of its clients, beside the one audited."""
     least: ClassVar[Mapping[str, int]] = {"batch_size": 0}
     """The smallest value of each number that has one."""
 
@@ -91,6 +93,11 @@ class AuditRequest(ABC):
         """The federation trained without the victim, where the auditor names one."""
         return None
 
+    @property
+    def reference_runs(self) -> tuple[Path, ...]:
+        """Federations trained alike on other records, where the auditor names some."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionRequest(AuditRequest):
@@ -106,6 +113,7 @@ class ExtractionRequest(AuditRequest):
     victim: Path | None = None
     held_out: Path | None = None
     counterfactual: Path | None = None
+    references: tuple[Path, ...] = ()
 
     @property
     def own(self) -> Path:
@@ -126,6 +134,11 @@ class ExtractionRequest(AuditRequest):
     def compared_run(self) -> Path | None:
         """The federation trained without the victim."""
         return self.counterfactual
+
+    @property
+    def reference_runs(self) -> tuple[Path, ...]:
+        """Federations trained alike on other records."""
+        return self.references
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,14 @@ def extract(
             help="The federation trained without the victim; one beside the target without it.",
         ),
     ] = None,
+    reference: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--reference",
+            metavar="RUN",
+            help="A federation trained alike on other records, for LiRA; may be repeated.",
+        ),
+    ] = None,
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Take every client as attacker on every other one.")
     ] = False,
@@ -166,6 +174,7 @@ def extract(
                 "--member": member,
                 "--held-out": held_out,
                 "--counterfactual": counterfactual,
+                "--reference": reference,
             }
         )
         return _every_pair(asked, files, budget, **shown)
@@ -178,6 +187,7 @@ def extract(
         members=tuple(member or ()),
         held_out=held_out,
         counterfactual=counterfactual,
+        references=tuple(reference or ()),
         **asked,
     )
     return attacking.run_audit(request, **shown)

@@ -10,4 +10,8 @@
   away.
 * `other_members`: What other members of the federation have: strings that they share are not the
   victim's alone.
+* `reference_models`: Reference federations: trained alike on other records, to see what training on
+  one does.
+* `round_models`: The global models of the rounds before the one that is audited, where an attack
+  reads them.
 """

@@ -102,6 +102,26 @@ def _beside(request: "AuditRequest", audited: AuditTarget) -> CounterfactualRun 
     return replace(_run(audited.federation, other, audited.round), found=True)
 
 
+def find_every(request: "AuditRequest", audited: AuditTarget) -> dict[str, CounterfactualRun]:
+    """Return the counterfactuals beside the federation of single clients that take part, by name.
+
+    Empty where the request compares with none. Left out are clients whose files are not those that
+    the federation trained on, and counterfactuals that are not finished.
+    """
+    if not request.compares_every_counterfactual:
+        return {}
+    if audited.federation is None or audited.round is None:
+        return {}
+    found = {}
+    for client in request.participants:
+        owner = _owner(Path(client.path), audited.federation)
+        other = counterfactual.beside(audited.federation, owner) if owner else None
+        if other is not None and other.manifest.status == "complete":
+            run = _run(audited.federation, other, audited.round)
+            found[client.name] = replace(run, found=True)
+    return found
+
+
 def _run(federation: Federation, other: Federation, number: int) -> CounterfactualRun:
     of = counterfactual.check_origin(federation, other)
     if number >= len(other.manifest.rounds):

@@ -3,6 +3,8 @@
 * `clients`: Whose texts are looked for: the clients of a federation, or a file each.
 * `comparison`: Comparing many continuations with many suffixes, in processes, each suffix
   prepared once.
+* `counterfactual`: What prefixes draw because a client took part: with it in training, less
+  without it.
 * `findings`: The suffixes that were drawn, as findings: masked, with a picture of where the match
   lies.
 * `matching`: What a model's continuations have of the clients' suffixes.

@@ -1,6 +1,6 @@
 """The suffixes that were drawn, as findings: masked, with a picture of where the match lies."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -87,12 +87,16 @@ def _badness(one: DrawnSuffix) -> tuple[object, ...]:
 
 
 def findings(
-    some: Sequence[DrawnSuffix], *, compared: bool
+    some: Sequence[DrawnSuffix],
+    *,
+    compared: bool,
+    without: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[list[Finding], list[Mapping[str, str]]]:
     """Return the first examples as findings, and what --reveal writes of them.
 
     The evidence still has the text that is to be masked. `compared` says whether there was a base
-    to compare with.
+    to compare with; `without` holds, by client, which of its texts come out of the model that was
+    trained without it.
     """
     made: list[Finding] = []
     plain: list[Mapping[str, str]] = []
@@ -104,12 +108,19 @@ def findings(
                 severity=_severity(one) if compared and not one.base else "unverified",
                 label=LABEL,
                 measurement=f"{PLUGIN} {'mr_inter' if one.others else 'mr_intra'}",
-                evidence=_evidence(one),
+                evidence={**_evidence(one), **_drawn_without(one, without or {})},
                 safe=SAFE,
             )
         )
         plain.append(_revealed(name, one))
     return made, plain
+
+
+def _drawn_without(one: DrawnSuffix, without: Mapping[str, Collection[str]]) -> dict[str, object]:
+    """Return whether the text comes out of the model without its client; nothing without one."""
+    if one.hit.victim not in without:
+        return {}
+    return {"drawn_without": one.hit.part.suffix in without[one.hit.victim]}
 
 
 def _severity(one: DrawnSuffix) -> Literal["high", "medium", "low"]:

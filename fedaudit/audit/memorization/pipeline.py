@@ -5,7 +5,7 @@ suffix of k (Udsa et al. 2025, "Exploring cross-client memorization of training 
 language models for federated learning"). `fedaudit.metrics.overlap` says what is like what.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from fedaudit.api.errors import InputError, TargetError, TooShortError, UsageErr
 from fedaudit.api.plugin import Paraphraser, PiiDetector, Result
 from fedaudit.api.records import Measurement, Target
 from fedaudit.audit import evidence, pipeline
+from fedaudit.audit.inputs import counterfactual as counterfactual_runs
 from fedaudit.audit.inputs.files import InputFile, reading_caveats
 from fedaudit.audit.memorization import (
     comparison,
+    counterfactual,
     findings,
     matching,
     paraphrase,
@@ -105,6 +107,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
                 prefix_length.too_short(texts.values(), engine, self.form, protocol)
             )
         models = _models(self.audited, request)
+        without = counterfactual_runs.find_every(request, self.audited)
         changed = None
         if base := self.audited.untuned:
             every = [document for own in texts.values() for document in own]
@@ -112,7 +115,7 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         start = prompt_start.choose_prompt_start(engine, models[0], _known(clients))
         heard = matching.continue_all(
             CachingEngine(engine, self.journal) if self.journal else engine,
-            models,
+            [*models, *(_without(name, run) for name, run in without.items())],
             clients,
             protocol,
             begin=engine.prompt_starts[start.chosen.start],
@@ -120,10 +123,14 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
             watch=self.watch,
         )
         self.finish_asking()
-        matches, notes = _found(heard, clients, request, self.watch)
-        result = self._result(
-            matches, clients, memorization_rows.rows(matches, clients, protocol, engine), notes
-        )
+        found, notes = _found(heard, clients, request, self.watch)
+        matches = found[: len(models)]
+        left_out = dict(zip(without, found[len(models) :], strict=True))
+        rows = memorization_rows.rows(matches, clients, protocol, engine)
+        untuned = next((one for one in matches if one.heard.source == "base"), None)
+        rows += counterfactual.rows(matches[0], untuned, left_out, clients)
+        notes += [one for run in without.values() for one in run.caveats(0)]
+        result = self._result(matches, clients, rows, notes, counterfactual.suffixes(left_out))
         return AuditResults(
             results=evidence.replace_hashed_ids([result], self.redactor),
             effect=adapter_effect.table(changed),
@@ -137,11 +144,12 @@ class MemorizationPipeline(AuditPipeline[MemorizationRequest]):
         clients: Clients,
         rows: Sequence[Measurement],
         notes: Sequence[str],
+        without: Mapping[str, Collection[str]],
     ) -> Result:
         """Return what was measured, the texts that were drawn, and what is to be said of both."""
         answers = {one.heard.source: one.answers for one in matches}
         examples = findings.examples(answers["tuned"], answers.get("base"))
-        leaks, revealed = findings.findings(examples, compared="base" in answers)
+        leaks, revealed = findings.findings(examples, compared="base" in answers, without=without)
         limits = [*self._shortened, *_limits(clients, self.request, rows, len(examples)), *notes]
         return Result(
             measurements=tuple(rows),
@@ -162,6 +170,11 @@ def _models(audited: AuditTarget, request: MemorizationRequest) -> list[Target]:
     wanted = request.protocol.central
     central = [Target(name="central", adapter=str(_central(audited)))] if wanted else []
     return [tuned, *base, *central]
+
+
+def _without(client: str, run: counterfactual_runs.CounterfactualRun) -> Target:
+    """Return the model that was trained without a client."""
+    return Target(name=f"without {client}", adapter=str(run.adapter))
 
 
 def _central(audited: AuditTarget) -> Path:

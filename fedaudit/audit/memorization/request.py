@@ -17,6 +17,7 @@ class MemorizationRequest(AuditRequest):
     kind: ClassVar[str] = "memorize"
     command: ClassVar[str] = "memorize"
     purpose: ClassVar[str] = "memorization"
+    compares_every_counterfactual: ClassVar[bool] = True
     least: ClassVar[Mapping[str, int]] = {"batch_size": 0, "workers": 0}
 
     attacks: tuple[str, ...] = ()

@@ -6,9 +6,13 @@
   training.
 * `epsilon_bounds`: Lower bounds on epsilon from one training run that included or left out
   canaries by coin.
+* `likelihood_ratio`: LiRA: how a model's confidence in a record stands among models that did and
+  did not train on it.
 * `membership_scores`: Scores that say how well a model knows a text: each is higher for texts it
   was trained on.
 * `membership_tests`: Whether scores tell members from others: permutation tests over groups of
+  records.
+* `participation`: Whether an organisation took part: a permutation test of its own groups of
   records.
 * `roc`: How well scores tell members from others: the ROC curve, its area, and its low end.
 """

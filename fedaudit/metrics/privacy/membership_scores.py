@@ -3,6 +3,7 @@
 All work on natural-log probabilities of a text's tokens (all but the first) under the model.
 """
 
+import math
 import zlib
 from collections.abc import Sequence
 
@@ -34,14 +35,19 @@ def reference_ratio(log_probabilities: Sequence[float], reference: Sequence[floa
 
 
 def min_k(log_probabilities: Sequence[float], share: float = LOWEST) -> float:
-    """Return the mean of the least likely tokens' log-probabilities (Shi et al. 2024)."""
+    """Return the mean of the least likely tokens' log-probabilities (Shi et al. 2024).
+
+    The tokens are the share rounded down, and one at least: the published code has no number for
+    a text of which the share is less than one token.
+    """
     return _lowest(_values(log_probabilities), share)
 
 
 def min_k_plus_plus(statistics: TokenStatistics, share: float = LOWEST) -> float:
     """Return the same of log-probabilities in standard units of their position (Zhang et al. 2025).
 
-    Where the model is certain its deviation is 0; the token then is as expected, and counts 0.
+    Where the model is certain its deviation is 0; the token then is as expected, and counts 0 (the
+    published code divides by it).
     """
     values = _values(statistics.log_probability)
     spread = np.asarray(statistics.deviation, dtype=np.float64)
@@ -54,14 +60,28 @@ def error_zone(tuned: Sequence[float], base: Sequence[float], first: Sequence[bo
     """Return gains over losses of the tokens that the tuned model would not have said itself.
 
     EZ-MIA (arXiv:2601.12104): over tokens where the tuned model's likeliest token is another, the
-    sum of log-probabilities that are above the base's over the sum of those below. Its published
-    code says 0 where there are fewer than two such tokens, or none below.
+    sum of log-probabilities that are above the base's over the sum of those below. As in its
+    published code the first token that is scored is left out (for a BOS token, whether or not the
+    text begins with one), and the score is 0 where there are fewer than two such tokens, or none
+    below.
     """
-    gain = (_values(tuned) - _values(base))[~np.asarray(first, dtype=bool)]
+    gain = (_values(tuned) - _values(base))[1:][~np.asarray(first, dtype=bool)[1:]]
     below = gain[gain < 0]
     if len(gain) < 2 or not len(below):
         return 0.0
     return float(gain[gain > 0].sum() / (np.abs(below).sum() + SMOOTHING))
+
+
+def neighbourhood(
+    log_probabilities: Sequence[float], neighbours: Sequence[Sequence[float]]
+) -> float:
+    """Return how much less the mean loss is than that of texts nearby (Mattern et al. 2023).
+
+    Raises ValueError without neighbours.
+    """
+    if not neighbours:
+        raise ValueError("A text without neighbours has no such score.")
+    return loss(log_probabilities) - math.fsum(map(loss, neighbours)) / len(neighbours)
 
 
 def _lowest(values: Array, share: float) -> float:

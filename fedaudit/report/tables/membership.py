@@ -7,7 +7,7 @@ from fedaudit.report.number_format import format_measurement, number, percent
 from fedaudit.report.query import Row, common_scope, missing_reasons
 from fedaudit.report.tables.table import NONE, Table, common_note, laid_out
 
-AREA, BALANCED = "AUC [95 %]", "balanced"
+AREA, BALANCED, GAP = "AUC [95 %]", "balanced", "gap [95 %]"
 NAMES = {
     "text": "the texts alone",
     "loss": "loss",
@@ -17,19 +17,69 @@ NAMES = {
     "min_k": "Min-K %",
     "min_k++": "Min-K %++",
     "error_zone": "EZ-MIA",
+    "lira": "LiRA",
+    "neighbourhood": "loss, less its neighbours'",
 }
 """Values of scope.score, as people read them."""
 
 
 def membership(report: Row) -> list[Table]:
-    """Return a table an attack with a line for each score."""
+    """Return a table an attack with a line for each score, and one of organisations."""
     rows = [row for row in report["measurements"] if is_shown(row)]
-    return [_table(plugin, own) for plugin, own in measurements.by_plugin(rows).items()]
+    scored = [row for row in rows if not _of_organisation(row)]
+    tested = [row for row in rows if _of_organisation(row)]
+    return [
+        *(_table(plugin, own) for plugin, own in measurements.by_plugin(scored).items()),
+        *(_participation(plugin, own) for plugin, own in measurements.by_plugin(tested).items()),
+    ]
 
 
 def is_shown(row: Row) -> bool:
     """Tell whether a row is one of those that the table shows."""
     return bool(row["kind"] == "membership" and "score" in row["scope"])
+
+
+def _of_organisation(row: Row) -> bool:
+    return bool(row["scope"].get("unit") == "organisation")
+
+
+def _participation(plugin: str, rows: Sequence[Row]) -> Table:
+    """Return the table of whether an organisation took part, with a line for each round."""
+    tests = [row for row in rows if row["metric"] == "p_value"]
+    shared, _ = common_scope(tests)
+    cells = []
+    for test in tests:
+        gaps = [r for r in rows if r["metric"] == "score_gap" and _fits(r, test)]
+        whole = [row for row in gaps if "round" not in row["scope"]]
+        cells += [
+            {
+                "after": "all rounds"
+                if row is None or "round" not in row["scope"]
+                else f"round {row['scope']['round']}",
+                "claimed": f"{test['scope']['members']:,}",
+                "held-out": f"{test['scope']['others']:,}",
+                GAP: format_measurement(row) if row is not None else NONE,
+                "p": number(test["value"]) if row in whole and test["value"] is not None else NONE,
+            }
+            for row in (*whole, *(r for r in gaps if r not in whole)) or (None,)
+        ]
+    return laid_out(
+        f"Did the organisation take part: {plugin}",
+        cells,
+        ("after", "claimed", "held-out", GAP, "p"),
+        numeric=("claimed", "held-out", GAP, "p"),
+        notes=(
+            "Gap: by how many nats a token the tuned model gains more on records that the "
+            "organisation says it gave than on its own held-out ones; p: how likely such a gap is "
+            "if it took no part, whatever style it shares with those who did.",
+            *common_note(shared),
+            *missing_reasons(tests),
+        ),
+    )
+
+
+def _fits(row: Row, test: Row) -> bool:
+    return bool({k: v for k, v in row["scope"].items() if k != "round"} == test["scope"])
 
 
 def _table(plugin: str, rows: Sequence[Row]) -> Table:

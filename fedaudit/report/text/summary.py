@@ -161,7 +161,8 @@ def _attacks(report: Row) -> tuple[tuple[Mapping[str, str], list[Row]], ...]:
 
 
 def _is_judged_membership(row: Row) -> bool:
-    return bool(row["kind"] == "membership" and row["metric"] == "p_value")
+    scope = row["scope"]
+    return row["kind"] == "membership" and row["metric"] == "p_value" and "test" in scope
 
 
 def _attribution(report: Row) -> list[Row]:

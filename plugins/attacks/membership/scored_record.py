@@ -1,13 +1,15 @@
 """A record, what models say of its tokens, and the scores that follow from it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fedaudit.api import Document, TokenStatistics
 from fedaudit.metrics.privacy import membership_scores as scores
 
 COUNTERFACTUAL = "counterfactual"
 """The name of the score that compares with the model without the members' client."""
+NEIGHBOURHOOD = "neighbourhood"
+"""The name of the score that compares with texts near the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +17,18 @@ class ScoredRecord:
     """A record, and what the tuned model and its base say of its tokens."""
 
     document: Document
+    text: str
+    """What is read of its text."""
     tuned: TokenStatistics
     base: Sequence[float] | None
     without: TokenStatistics | None = None
     """What the model says that was trained without the members' client."""
+    rounds: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    """What the global models of earlier rounds say of its tokens."""
+    references: Sequence[Sequence[float]] = ()
+    """What the models of reference federations say of its tokens, in their order."""
+    neighbours: Sequence[Sequence[float]] = ()
+    """What the tuned model says of the tokens of texts near this one."""
 
     def memorization(self) -> float:
         """Return how many more of its tokens are the likeliest ones than without the client.
@@ -31,6 +41,16 @@ class ScoredRecord:
         right = [sum(one.first) / len(one) for one in (self.tuned, self.without)]
         return right[0] - right[1]
 
+    def gains(self) -> list[float]:
+        """Return how much less its loss is than the base's, by round; the audited one is last.
+
+        Raises ValueError without a base.
+        """
+        if self.base is None:
+            raise ValueError("There is no base to compare with.")
+        every = [*(self.rounds[n] for n in sorted(self.rounds)), self.tuned.log_probability]
+        return [scores.reference_ratio(one, self.base) for one in every]
+
     def scores(self) -> dict[str, float | None]:
         """Return every score by its name, higher for trained records; None without a base.
 
@@ -39,13 +59,20 @@ class ScoredRecord:
         own, base = self.tuned.log_probability, self.base
         return {
             "loss": scores.loss(own),
-            "zlib": scores.zlib_ratio(own, self.document.text),
+            "zlib": scores.zlib_ratio(own, self.text),
             "reference": None if base is None else scores.reference_ratio(own, base),
             "min_k": scores.min_k(own),
             "min_k++": scores.min_k_plus_plus(self.tuned) if self.tuned.mean else None,
             "error_zone": None if base is None else scores.error_zone(own, base, self.tuned.first),
             **self._counterfactual(),
+            **self._neighbourhood(),
         }
+
+    def _neighbourhood(self) -> dict[str, float | None]:
+        if not self.neighbours:
+            return {}
+        own = self.tuned.log_probability
+        return {NEIGHBOURHOOD: scores.neighbourhood(own, self.neighbours)}
 
     def _counterfactual(self) -> dict[str, float | None]:
         if self.without is None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from fedaudit.api import Document
+from fedaudit.metrics.privacy.roc import auc
 
 Learnt = tuple[Counter[str], int]
 """In how many texts each word is, and how many texts there are."""
@@ -55,6 +56,38 @@ def cross_validated(
         for own, rows in zip(found, scored, strict=True):
             own += [score - middle for score in rows]
     return found[0], found[1]
+
+
+def permutation_p_value(
+    members: Sequence[Document], others: Sequence[Document], *, seed: int, draws: int = 199
+) -> float | None:
+    """Return how often groups dealt anew are told apart as well as the true ones; None for too few.
+
+    Scores of one classifier are not independent, so an interval of their area may be too narrow;
+    this test keeps its level whatever the texts are.
+    """
+    truth = cross_validated(members, others, seed=seed)
+    if truth is None:
+        return None
+    ours, theirs = _grouped(members), _grouped(others)
+    groups, count = [*ours, *theirs], len(ours)
+    rng, area = random.Random(f"texts {seed}"), auc(*truth).value
+    as_well = 0
+    for _ in range(draws):
+        rng.shuffle(groups)
+        sides = [[one for group in part for one in group] for part in
+                 (groups[:count], groups[count:])]  # fmt: skip
+        found = cross_validated(*sides, seed=seed)
+        as_well += found is not None and auc(*found).value >= area - 1e-12
+    return (1 + as_well) / (1 + draws)
+
+
+def _grouped(documents: Iterable[Document]) -> list[list[Document]]:
+    """Return the records of each group, in the order of names."""
+    of: dict[str, list[Document]] = {}
+    for one in documents:
+        of.setdefault(one.group or one.text, []).append(one)
+    return [of[name] for name in sorted(of)]
 
 
 def _by_group(documents: Iterable[Document], name: str) -> dict[str, list[list[str]]]:

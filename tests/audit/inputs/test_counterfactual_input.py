@@ -147,3 +147,19 @@ training = { steps = 2, batch_size = 2, learning_rate = 5e-3, max_length = 48, r
     assert found["run"]["config"]["without"] == ["c1"]
     again = told("simulate", "--profile", profile, "--without", "c1")
     assert "holds this very federation already" in again.err
+
+
+def test_memorize_takes_every_one_beside_the_federation(told, made, tmp_path):
+    run, _ = made
+    words = ("memorize", run, "--sample", 3, "--prefix-length", 5, "--new-tokens", 30, "--quiet")
+    assert told(*words, "--out", tmp_path / "a").code in (0, 1, 7)
+    found = report(tmp_path / "a")
+    rows = [r for r in found["measurements"] if r["kind"] == "counterfactual"]
+    gains = [r["scope"] for r in rows if r["metric"] == "counterfactual_memorization"]
+    assert [(r["attacker"], r["victim"], r["without"]) for r in gains] == [
+        ("c0", "c1", "c1"), ("c1", "c1", "c1"), ("c2", "c1", "c1"),
+    ]  # fmt: skip
+    assert any("trained without c1, lay beside" in limit for limit in found["limits"])
+    assert not any(r["scope"].get("source") == "without c1" for r in found["measurements"])
+    shown = told("report", tmp_path / "a")
+    assert "Counterfactual: memorize" in shown.out

@@ -38,13 +38,21 @@ def test_standard_units_of_a_position():
 
 
 def test_gains_over_losses_where_the_model_errs():
-    tuned, base = [-1.0, -3.0, -2.0, -0.1], [-2.0, -1.0, -2.5, -9.0]
-    # The last is the tuned model's first choice: 1 and 0.5 up, 2 down.
-    assert membership_scores.error_zone(tuned, base, [False, False, False, True]) == pytest.approx(
-        0.75
-    )
-    assert membership_scores.error_zone(tuned, base, [True, False, True, True]) == 0
-    assert membership_scores.error_zone([-1.0, -1.0], [-2.0, -2.0], [False, False]) == 0
+    tuned, base = [-9.0, -1.0, -3.0, -2.0, -0.1], [-1.0, -2.0, -1.0, -2.5, -9.0]
+    # Without the first token, and the last, the tuned model's first choice: 1 and 0.5 up, 2 down.
+    first = [False, False, False, False, True]
+    assert membership_scores.error_zone(tuned, base, first) == pytest.approx(0.75)
+    # One token in the zone; none below the base's; the first token alone would have been below.
+    assert membership_scores.error_zone(tuned, base, [False, True, False, True, True]) == 0
+    assert membership_scores.error_zone([-5.0, -1, -1], [-2.0, -2, -2], [False] * 3) == 0
+
+
+def test_how_much_better_a_text_is_known_than_its_neighbours():
+    # Means of -2 against -4 and -6, of texts that need not be as long.
+    found = membership_scores.neighbourhood([-1.0, -3.0], [[-4.0], [-5.0, -7.0]])
+    assert found == pytest.approx(3)
+    with pytest.raises(ValueError, match="without neighbours"):
+        membership_scores.neighbourhood([-1.0], [])
 
 
 @given(LOGS, st.randoms())

@@ -2,6 +2,7 @@ import math
 import random
 
 import pytest
+from fedaudit_plugins.attacks.membership import neighbours, reader
 
 from fedaudit.api import AttackContext, Document, InputError, Target, UsageError
 from fedaudit.config import registry
@@ -202,3 +203,41 @@ def test_a_model_without_the_client_adds_a_score_and_the_memorization_of_records
 def result_of_scores(result):
     kept = [row for row in result.measurements if row.kind == "membership"]
     return type(result)(measurements=tuple(kept))
+
+
+def test_neighbours_add_a_score():
+    asked = case(0.4)
+    found = rows(attack(neighbours=3).run(asked))["auc", "neighbourhood", None]
+    ids = {one.text: asked.engine.tokenize([one.text])[0].ids for one in (*MEMBERS, *OTHERS)}
+    every = neighbours.dictionary(ids.values())
+
+    def score(text):
+        near = neighbours.near(ids[text], every, count=3, seed=0)
+        [own] = asked.engine.score(TUNED, [ids[text]])
+        return membership_scores.neighbourhood(own, asked.engine.score(TUNED, near))
+
+    ours, theirs = ([score(one.text) for one in some] for some in (MEMBERS, OTHERS))
+    assert found.value == roc.auc(ours, theirs).value
+    with pytest.raises(UsageError, match="neighbours must be 0 or more"):
+        attack(neighbours=-1)
+
+
+def test_neighbours_differ_in_few_tokens_and_depend_on_nothing_else():
+    text = tuple(range(400))
+    every = neighbours.dictionary([text, (400, 401)])
+    assert every == tuple(range(402))
+    [one] = neighbours.near(text, every, count=1, seed=0)
+    changed = sum(a != b for a, b in zip(text, one, strict=True))
+    # 400 tokens at 0.15: 60, with a standard deviation of 7.
+    assert 32 <= changed <= 88
+    assert neighbours.near(text, every, count=3, seed=0)[0] == one
+    assert neighbours.near(text, every, count=1, seed=1) != [one]
+
+
+def test_what_is_compressed_is_what_is_read():
+    asked = case(0.4)
+    long = [Document(id="l", text=MEMBERS[0].text + " and more" * 50)]
+    [read] = reader.read_records(asked, long, tokens=12, shortest=8)
+    assert read.text == MEMBERS[0].text
+    [whole] = reader.read_records(asked, long, tokens=256, shortest=8)
+    assert whole.text == long[0].text

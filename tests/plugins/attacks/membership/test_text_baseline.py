@@ -58,3 +58,25 @@ def test_the_order_of_records_does_not_matter():
 
 def test_too_few_groups():
     assert text_baseline.cross_validated(some("m", 1), some("o", 2, count=19), seed=0) is None
+
+
+def test_groups_dealt_anew_keep_the_level_where_texts_are_made_from_few_forms():
+    forms = [[f"{form} {n}" for n in range(8)] for form in range(4)]
+
+    def formed(name, seed):
+        rng = random.Random(seed)
+        return [
+            Document(id=f"{name}{n}", text=" ".join([*rng.choice(forms), f"x{seed}{name}{n}"]))
+            for n in range(20)
+        ]
+
+    low = 0
+    for seed in range(20):
+        p = text_baseline.permutation_p_value(
+            formed("m", 2 * seed), formed("o", 2 * seed + 1), seed=seed, draws=19
+        )
+        low += p <= 0.05
+    assert low <= 5  # of 20 at 5 %: more is 1 in 3,000
+    other = some("o", 2, words=WORDS[60:])
+    assert text_baseline.permutation_p_value(some("m", 1), other, seed=0, draws=39) == 1 / 40
+    assert text_baseline.permutation_p_value(some("m", 1), other[:19], seed=0) is None

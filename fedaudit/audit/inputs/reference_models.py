@@ -1,0 +1,125 @@
+"""Reference federations: trained alike on other records, to see what training on one does."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedaudit.api.errors import InputError, UsageError
+from fedaudit.api.plugin import Attack
+from fedaudit.api.records import ReferenceModel, Target
+from fedaudit.api.templates import PromptTemplate
+from fedaudit.audit.target import AuditTarget
+from fedaudit.config import registry
+from fedaudit.data import corpus
+from fedaudit.federation import adapters
+from fedaudit.federation.folder import Federation, is_federation, open_federation
+from fedaudit.system.files import suggest_neighbour
+
+if TYPE_CHECKING:
+    from fedaudit.audit.request import AuditRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRun:
+    """A reference federation's folder, its last global model, and its clients' records."""
+
+    path: Path
+    adapter: Path
+    records: tuple[Path, ...]
+
+    def model(self, form: PromptTemplate) -> ReferenceModel:
+        """Return the model and the texts that it was trained on."""
+        every = (one for path in self.records for one in corpus.read(path, form))
+        texts = frozenset(one.text for one in every if not one.is_prompt)
+        return ReferenceModel(
+            target=Target(name=f"reference {self.path}", adapter=str(self.adapter)), texts=texts
+        )
+
+
+def check(request: "AuditRequest") -> None:
+    """Refuse --reference where no attack reads such models, and a folder named twice."""
+    named = request.reference_runs
+    if not named:
+        return
+    if not any(map(_reads, request.attacks)):
+        names = ", ".join(sorted(name for name in registry.plugins("attack") if _reads(name)))
+        raise UsageError(f"--reference goes with an attack that compares with models: {names}.")
+    seen: set[Path] = set()
+    for path in named:
+        if path.resolve() in seen:
+            raise UsageError(f"--reference {path} is named twice.")
+        seen.add(path.resolve())
+
+
+def find(request: "AuditRequest", audited: AuditTarget) -> list[ReferenceRun]:
+    """Return the reference federations that were named.
+
+    Raises UsageError where no adapter is audited, and InputError for a folder that is no complete
+    federation of the same base with its clients' records, or that is what is audited.
+    """
+    if not request.reference_runs:
+        return []
+    if audited.adapter is None or audited.deployment:
+        raise UsageError(
+            "--reference goes with an adapter or a federation's global adapter as the target."
+        )
+    own = adapters.fingerprint(audited.adapter)
+    return [_checked(path, audited, own) for path in request.reference_runs]
+
+
+def hashes(found: Sequence[ReferenceRun]) -> dict[str, str]:
+    """Return the SHA-256 of each reference federation's adapter."""
+    return {str(one.path): adapters.fingerprint(one.adapter) for one in found}
+
+
+def caveats(found: Sequence[ReferenceRun]) -> Iterator[str]:
+    """Yield what there is to say of them."""
+    if found:
+        yield (
+            f"references: {len(found):,} federations were compared with. Whether a record was in "
+            "one is told by its text in the clients' files; that they were trained as the target "
+            "was is not checked."
+        )
+
+
+def _checked(path: Path, audited: AuditTarget, own: str) -> ReferenceRun:
+    if not is_federation(path):
+        hint = "" if path.exists() else suggest_neighbour(path)
+        raise InputError(f"--reference {path} is no federation's folder.{hint}")
+    found = open_federation(path)
+    if found.manifest.status != "complete":
+        raise InputError(f"{path} is not finished: give its simulate command again.")
+    if audited.base_sha256 and found.manifest.base.sha256 != audited.base_sha256:
+        raise InputError(f"{path} is of another base than what is audited.")
+    _, adapter = found.adapter()
+    if adapters.fingerprint(adapter) == own:
+        raise InputError(f"--reference {path} is what is audited: it says nothing of itself.")
+    return ReferenceRun(path=path, adapter=adapter, records=tuple(_records(found)))
+
+
+def _records(found: Federation) -> Iterator[Path]:
+    """Yield the records of every client; InputError where some are missing."""
+    for client in found.manifest.clients:
+        place = found.path / client.data
+        if not client.data or not place.is_file():
+            raise InputError(
+                f"{found.path} does not hold the records of {client.id}: which records it was "
+                "trained on is not known."
+            )
+        yield place
+
+
+def models(found: Sequence[ReferenceRun], form: PromptTemplate) -> tuple[ReferenceModel, ...]:
+    """Return the models with what each was trained on."""
+    return tuple(one.model(form) for one in found)
+
+
+def facts(found: Sequence[ReferenceRun]) -> Mapping[str, object]:
+    """Return what a run is known by of them; nothing where there are none."""
+    return {"references' SHA-256": hashes(found)} if found else {}
+
+
+def _reads(name: str) -> bool:
+    found = registry.plugins("attack").get(name)
+    return found is not None and issubclass(found, Attack) and found.reads_references

@@ -1,0 +1,117 @@
+"""What prefixes draw because a client took part: with it in training, less without it.
+
+Zhang et al. 2023 (arXiv:2112.12938), with a client in place of a record: of the prefixes of each
+client, the share that draws a text of the one left out, less the share of the same prefixes that
+draws one from the model trained without it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from fedaudit.api.estimates import Estimate, wilson
+from fedaudit.api.records import Measurement
+from fedaudit.audit.memorization.matching import Clients, MatchedContinuation
+from fedaudit.audit.memorization.measurements import PLUGIN, ModelMatches
+from fedaudit.metrics.counterfactual import difference
+from fedaudit.metrics.significance import mcnemar
+
+KIND = "counterfactual"
+Prefix = tuple[str, str, tuple[int, ...]]
+"""A client, the document of a prefix, and the prefix itself."""
+
+
+def rows(
+    tuned: ModelMatches,
+    base: ModelMatches | None,
+    without: Mapping[str, ModelMatches],
+    clients: Clients,
+) -> Iterator[Measurement]:
+    """Yield what each client that was left out once gave away, to each client's prefixes.
+
+    `without` are the models trained without a client, by its name. Prefixes count that both models
+    continued without repeating themselves.
+    """
+    for victim, other in without.items():
+        if not clients[victim].parts:
+            continue
+        for attacker, one in clients.items():
+            if one.parts:
+                yield from _pair(tuned, base, other, attacker, victim)
+
+
+def _pair(
+    tuned: ModelMatches,
+    base: ModelMatches | None,
+    without: ModelMatches,
+    attacker: str,
+    victim: str,
+) -> Iterator[Measurement]:
+    drew = {
+        source: _drew(found.answers, attacker, victim)
+        for source, found in (("tuned", tuned), (KIND, without), ("base", base))
+        if found
+    }
+    both = sorted(drew["tuned"].keys() & drew[KIND].keys())
+    at = {"attacker": attacker, "victim": victim, "unit": "prefix", "without": victim}
+    if not both:
+        yield Measurement.missing(
+            f"every continuation of a prefix of {attacker} repeats itself in one of the models",
+            kind=KIND,
+            plugin=PLUGIN,
+            metric="counterfactual_memorization",
+            scope=at,
+        )
+        return
+    shares = {
+        source: _share([drawn[prefix] for prefix in both if prefix in drawn])
+        for source, drawn in drew.items()
+    }
+    gain = difference(shares["tuned"], shares[KIND])
+    yield _row("counterfactual_memorization", gain, len(both), at)
+    for source, share in shares.items():
+        yield _row("mean_chance", share, len(both), {**at, "source": source})
+    if "base" in shares:
+        gap = difference(shares[KIND], shares["base"])
+        yield _row("control_gap", gap, len(both), {**at, "control": "base"})
+    gained = sum(drew["tuned"][prefix] > drew[KIND][prefix] for prefix in both)
+    lost = sum(drew["tuned"][prefix] < drew[KIND][prefix] for prefix in both)
+    yield Measurement(
+        kind=KIND,
+        plugin=PLUGIN,
+        metric="p_value",
+        value=mcnemar(gained, lost),
+        n=gained + lost,
+        hits=gained,
+        scope={**at, "test": KIND},
+    )
+
+
+def _drew(answers: Sequence[MatchedContinuation], attacker: str, victim: str) -> dict[Prefix, bool]:
+    """Return of each prefix of a client whether it drew a text of another, or of its own."""
+    own = (answer for answer in answers if answer.continued.client == attacker)
+    return {
+        (attacker, answer.continued.part.document, answer.continued.part.prompt): any(
+            hit.victim == victim for hit in answer.hits
+        )
+        for answer in own
+    }
+
+
+def _share(drew: Sequence[bool]) -> Estimate:
+    return wilson(sum(drew), len(drew)) if drew else Estimate(0.0, 0.0, 1.0)
+
+
+def _row(metric: str, found: Estimate, n: int, scope: Mapping[str, object]) -> Measurement:
+    return Measurement.mean(found, n, kind=KIND, plugin=PLUGIN, metric=metric, scope=scope)
+
+
+def suffixes(without: Mapping[str, ModelMatches]) -> dict[str, set[str]]:
+    """Return the texts of each client left out that the model trained without it draws as well."""
+    return {
+        victim: {
+            hit.part.suffix
+            for answer in found.answers
+            for hit in answer.hits
+            if hit.victim == victim
+        }
+        for victim, found in without.items()
+    }

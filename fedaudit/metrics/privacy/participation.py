@@ -1,0 +1,96 @@
+"""Whether an organisation took part: a permutation test of its own groups of records.
+
+Null hypothesis: which of an organisation's groups of records are claimed to have been trained on
+has nothing to do with their scores. Whatever all of its records share, such as a style that is also
+that of others who took part, is on both sides, and the p value is exact.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedaudit.api.estimates import Estimate
+
+DRAWS = 9_999
+CELLS = 20_000_000
+"""So many numbers are held at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParticipationTest:
+    """How much higher the claimed records' scores are, and how surprising that is."""
+
+    gap: Estimate
+    """The mean over groups of claimed records, less that of held-out ones; 95 % after Welch."""
+    p_value: float
+    """One-sided: that the gap is as large."""
+    two_sided: float
+    """That it is as far from 0."""
+
+
+def participation_test(
+    claimed: Sequence[float],
+    held_out: Sequence[float],
+    groups: tuple[Sequence[str], Sequence[str]],
+    *,
+    seed: int,
+    draws: int = DRAWS,
+) -> ParticipationTest:
+    """Return the test of one organisation; a group counts once, however many records it has.
+
+    `groups` are those of the claimed and of the held-out records; one name on both sides is two
+    groups. A p value counts the truth as one of the draws, so that it is never 0. Raises ValueError
+    with fewer than two groups on either side.
+    """
+    inside, outside = (_means(*side) for side in zip((claimed, held_out), groups, strict=True))
+    if min(len(inside), len(outside)) < 2:
+        raise ValueError("A test needs two groups of claimed and two of held-out records.")
+    both = np.concatenate([inside, outside])
+    drawn = _gaps(both, len(inside), draws, seed)
+    truth = float(inside.mean() - outside.mean())
+    slack = 1e-12 * max(1.0, float(np.abs(both).max()))
+    return ParticipationTest(
+        _welch(inside, outside),
+        float((1 + (drawn >= truth - slack).sum()) / (1 + draws)),
+        float((1 + (np.abs(drawn) >= abs(truth) - slack).sum()) / (1 + draws)),
+    )
+
+
+def _means(values: Sequence[float], groups: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Return the mean of each group, in the order of names: no result depends on the records'."""
+    found: dict[str, list[float]] = {}
+    for value, group in zip(values, groups, strict=True):
+        found.setdefault(group, []).append(value)
+    return np.array([float(np.mean(sorted(found[name]))) for name in sorted(found)])
+
+
+def _gaps(
+    both: npt.NDArray[np.float64], count: int, draws: int, seed: int
+) -> npt.NDArray[np.float64]:
+    """Return the gaps that would have been seen, had others been claimed."""
+    rng = np.random.default_rng(seed)
+    inside = np.arange(len(both)) < count
+    step = max(1, CELLS // len(both))
+    total, found = float(both.sum()), []
+    for at in range(0, draws, step):
+        rows = np.tile(inside, (min(step, draws - at), 1))
+        sums = rng.permuted(rows, axis=1) @ both
+        found.append(sums / count - (total - sums) / (len(both) - count))
+    return np.concatenate(found)
+
+
+def _welch(inside: npt.NDArray[np.float64], outside: npt.NDArray[np.float64]) -> Estimate:
+    """Return the difference of means with Welch's interval."""
+    from scipy.stats import t
+
+    gap = float(inside.mean() - outside.mean())
+    parts = [float(side.var(ddof=1)) / len(side) for side in (inside, outside)]
+    error = sum(parts) ** 0.5
+    if not error:
+        return Estimate(gap, gap, gap)
+    sizes = (len(inside) - 1, len(outside) - 1)
+    freedom = sum(parts) ** 2 / sum(one**2 / n for one, n in zip(parts, sizes, strict=True))
+    half = float(t.ppf(0.975, freedom)) * error
+    return Estimate(gap, gap - half, gap + half)

@@ -1,0 +1,175 @@
+"""Whether the organisation that records are of took part, tested on its own records.
+
+User inference (Kandpal et al. 2024, arXiv:2310.09266) asks how much better a model knows a user's
+texts than its base does. Alone that is no participation: a model knows the style of whoever took
+part, and so the texts of everybody who writes like them. Here records that the organisation says it
+gave are compared with records of its own that it gave nobody. Style is on both sides.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+
+from fedaudit.api import AttackContext, Measurement
+from fedaudit.metrics.privacy.participation import ParticipationTest, participation_test
+
+from . import text_baseline
+from .measurements import NO_BASE, missing, number, row
+from .scored_record import ScoredRecord
+
+SCORE, UNIT = "participation", "organisation"
+LEVEL = 0.01
+"""From which p value on it is said that the organisation took part."""
+PLACEBO = 0.05
+"""Where words or the base tell the two sets apart at this level, they are not of one kind."""
+Scope = Mapping[str, object]
+
+
+def rows(
+    case: AttackContext, inside: Sequence[ScoredRecord], outside: Sequence[ScoredRecord], at: Scope
+) -> Iterator[Measurement]:
+    """Yield the p value and the gap behind it, after all rounds and after each; or why not."""
+    claimed, control = _of_nobody_else(case, inside), _own(inside, outside)
+    scope = {
+        "score": SCORE,
+        "unit": UNIT,
+        "source": "tuned",
+        "records": at["records"],
+        "members": len(claimed),
+        "others": len(control),
+        "rounds": len(case.rounds) + 1,
+    }
+    groups = _groups(claimed), _groups(control)
+    reason = _obstacle(case, inside, claimed, control, groups)
+    if reason:
+        yield missing("p_value", scope, reason)
+        return
+    scope |= {"groups": len(set(groups[0])), "beside": len(set(groups[1]))}
+    sides = [[one.gains() for one in some] for some in (claimed, control)]
+    whole = _test([[fmean(gains) for gains in some] for some in sides], groups, case.seed)
+    yield number("p_value", whole.p_value, scope)
+    yield row("score_gap", whole.gap, scope)
+    for place, name in enumerate([*sorted(case.rounds), None]) if case.rounds else ():
+        found = _test([[gains[place] for gains in some] for some in sides], groups, case.seed)
+        yield row("score_gap", found.gap, {**scope, "round": "last" if name is None else name})
+
+
+def caveats(made: Sequence[Measurement]) -> Iterator[str]:
+    """Yield what the test says, in words, and what it cannot say."""
+    test = next(one for one in made if one.metric == "p_value")
+    if test.value is None:
+        yield f"organisation: whether it took part cannot be told: {test.reason}."
+        return
+    shown = test.value <= LEVEL
+    yield (
+        f"organisation: that it took part is {'' if shown else 'not '}shown at {LEVEL:.0%} "
+        f"(p = {test.value:.2g}), provided that the held-out records are its own and were set "
+        "aside at random"
+        + (
+            "; somebody else may have trained on copies of its records."
+            if shown
+            else ". That it did not take part is not shown either."
+        )
+    )
+
+
+def _of_nobody_else(case: AttackContext, some: Sequence[ScoredRecord]) -> list[ScoredRecord]:
+    """Return the records that no other member, as far as is known, has as well.
+
+    An attacker whose records are the victim's is the victim.
+    """
+    texts = {one.text for documents in case.members.values() for one in documents}
+    own = {one.text for one in case.attacker}
+    if case.victim is not None and own != {one.text for one in case.victim}:
+        texts |= own
+    return [one for one in some if one.document.text not in texts]
+
+
+def _own(inside: Sequence[ScoredRecord], outside: Sequence[ScoredRecord]) -> list[ScoredRecord]:
+    """Return the held-out records of the same organisation, as far as groups name any."""
+    names = {_organisation(one) for one in inside}
+    return [one for one in outside if _organisation(one) in names]
+
+
+def _organisation(one: ScoredRecord) -> str:
+    """Return whose a record is: what its group has before a slash; empty for no slash."""
+    name, slash, _ = one.document.group.partition("/")
+    return name if slash else ""
+
+
+def _groups(some: Sequence[ScoredRecord]) -> list[str]:
+    return [one.document.group or one.document.text for one in some]
+
+
+def _obstacle(
+    case: AttackContext,
+    inside: Sequence[ScoredRecord],
+    claimed: Sequence[ScoredRecord],
+    control: Sequence[ScoredRecord],
+    groups: tuple[Sequence[str], Sequence[str]],
+) -> str:
+    """Return why no test is suitable; empty where one is."""
+    if case.base is None:
+        return NO_BASE
+    names = sorted({_organisation(one) for one in inside})
+    if len(names) > 1:
+        return f"by the names of their groups, the records are of {len(names)} organisations"
+    if not control:
+        return (
+            "none of the held-out records is this organisation's own, and a style that it shares "
+            "with others is no participation"
+        )
+    if min(len(set(side)) for side in groups) < text_baseline.LEAST:
+        counts = " and ".join(f"{len(set(side)):,}" for side in groups)
+        return (
+            f"{counts} groups of claimed and held-out records of nobody else are too few; "
+            f"{text_baseline.LEAST} each are needed"
+            + (
+                f" ({left:,} claimed records are another member's as well: name that one's own "
+                "file as the victim's if it is the same organisation)"
+                if (left := len(inside) - len(claimed))
+                else ""
+            )
+        )
+    return _difference(claimed, control, groups, case.seed)
+
+
+def _difference(
+    claimed: Sequence[ScoredRecord],
+    control: Sequence[ScoredRecord],
+    groups: tuple[Sequence[str], Sequence[str]],
+    seed: int,
+) -> str:
+    """Return what tells the two sets apart without the tuned model; empty where nothing does."""
+    words = text_baseline.permutation_p_value(
+        [one.document for one in claimed], [one.document for one in control], seed=seed
+    )
+    if words is not None and words <= PLACEBO:
+        return (
+            "the held-out records differ from the others in their texts alone "
+            f"(p = {words:.2g}), so they may not be of this organisation, or not set aside at "
+            "random"
+        )
+    placebo = _placebo(claimed, control, groups, seed)
+    if placebo <= PLACEBO:
+        return (
+            "the base, which nobody here trained, tells the two sets apart already "
+            f"(p = {placebo:.2g}), so they may not have been set aside at random"
+        )
+    return ""
+
+
+def _placebo(
+    claimed: Sequence[ScoredRecord],
+    control: Sequence[ScoredRecord],
+    groups: tuple[Sequence[str], Sequence[str]],
+    seed: int,
+) -> float:
+    """Return the p value of a difference in the base's loss."""
+    sides = [[fmean(one.base or ()) for one in some] for some in (claimed, control)]
+    return _test(sides, groups, seed).two_sided
+
+
+def _test(
+    sides: Sequence[Sequence[float]], groups: tuple[Sequence[str], Sequence[str]], seed: int
+) -> ParticipationTest:
+    return participation_test(sides[0], sides[1], groups, seed=seed)
