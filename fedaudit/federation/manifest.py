@@ -121,6 +121,10 @@ class SumQueries:
     """What the sums are of: "equal" for updates, "size" for updates times the clients' weights."""
     seed: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.limit is not None and not 0 < self.limit <= 1:
+            raise ValueError("limit must be above 0 and at most 1.")
+
 
 def chosen_plugin(manifest: Manifest, what: str) -> ChosenPlugin | None:
     """Return the plugin that a manifest names as its `what`; UsageError for a table of none."""

@@ -67,10 +67,16 @@ def test_what_is_read(name, folders, capsys):
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("manifests", 1927541), ("sums", 1927541), ("bundles", 453175596), ("estimates", 453175596)],
+    [
+        ("manifests", 1927541),
+        ("manifests", 37864335809),
+        ("sums", 1927541),
+        ("bundles", 453175596),
+        ("estimates", 453175596),
+    ],
 )
 def test_a_case(name, number, folders):
-    """Cases that once ended in a traceback: weights 1e323 times others', a client named twice."""
+    """Cases that once ended in a traceback: weights 1e323 times others', a limit of -1e308."""
     target, folder = TARGETS[name], folders(name)
     (folder / OUT).mkdir(exist_ok=True)
     run, restore = target.case(folder, Random(number))
