@@ -124,8 +124,8 @@ def _settings(request: "AuditRequest") -> dict[str, Any]:
     for name in ("counterfactual", "model", "endpoint"):  # as in runs that knew of none
         if table.get(name, "") is None:
             del table[name]
-    if references := table.pop("references", ()):
-        table["references"] = list(map(str, references))
+    if folders := table.pop("reference_folders", ()):
+        table["reference_folders"] = list(map(str, folders))
     table["detector"] = {request.detector: dict(request.options.get(request.detector, {}))}
     paths = {key: str(value) for key, value in table.items() if isinstance(value, Path)}
     return {**table, **paths, "members": list(map(str, request.members)), "attacks": attacks}

@@ -113,7 +113,7 @@ class ExtractionRequest(AuditRequest):
     victim: Path | None = None
     held_out: Path | None = None
     counterfactual: Path | None = None
-    references: tuple[Path, ...] = ()
+    reference_folders: tuple[Path, ...] = ()
 
     @property
     def own(self) -> Path:
@@ -138,7 +138,7 @@ class ExtractionRequest(AuditRequest):
     @property
     def reference_runs(self) -> tuple[Path, ...]:
         """Federations trained alike on other records."""
-        return self.references
+        return self.reference_folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,7 +187,7 @@ def extract(
         members=tuple(member or ()),
         held_out=held_out,
         counterfactual=counterfactual,
-        references=tuple(reference or ()),
+        reference_folders=tuple(reference or ()),
         **asked,
     )
     return attacking.run_audit(request, **shown)

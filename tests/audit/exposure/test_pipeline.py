@@ -70,7 +70,7 @@ def test_secrets_that_were_learned_are_found_and_no_others(run, monkeypatch):
     secrets = [one.secret for one in often()]
     answer_as(monkeypatch, secrets)
     shown = run("canary", "measure", "c.json", *AUDIT, "--out", "m")
-    assert shown.code == 1, shown
+    assert shown.code == 1, shown.err
     found = report("m")
     assert found["verdict"]["status"] == "fail"
     first = row(found, "maximal_exposure", source="tuned", times=16)

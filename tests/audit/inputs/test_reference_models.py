@@ -28,7 +28,7 @@ def other(small, tmp_path_factory):
 def find(federation, *references, target=None, attacks=("membership",)):
     data = federation.path / "data"
     request = ExtractionRequest(
-        prefixes=data / "c0.jsonl", attacks=attacks, references=tuple(references)
+        prefixes=data / "c0.jsonl", attacks=attacks, reference_folders=tuple(references)
     )
     reference_models.check(request)
     return reference_models.find(request, resolve(target or str(federation.path), None, None))
