@@ -158,6 +158,12 @@ def damaged(table, how):
         del one["reference"]
     elif how == "text":
         one["clients"]["c1"]["m0"]["z"] = "high"
+    elif how == "huge":
+        one["clients"]["c1"]["m0"]["z"] = -1e9
+    elif how == "null":
+        for own in table["rounds"]:
+            for tests in (own["reference"], *own["clients"].values()):
+                tests["m0"]["null"] = [1001.0]
     elif how == "list":
         return []
     return table
@@ -172,6 +178,8 @@ def damaged(table, how):
         ("keyless", "holds no scores"),
         ("text", "holds no scores"),
         ("list", "holds no scores"),
+        ("huge", "round 1 has a score beyond 1,000 standard deviations"),
+        ("null", "round 1 has a score beyond 1,000 standard deviations"),
     ],
 )
 def test_broken_scores(given, tmp_path, how, says):

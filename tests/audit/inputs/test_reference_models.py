@@ -90,7 +90,7 @@ def test_the_whole_audit(federation, other, tmp_path, monkeypatch, capfd):
     validate(report)
     found = [r for r in report["measurements"] if r["scope"].get("score") == "lira"]
     assert {r["scope"]["estimator"]: r["value"] for r in found} == {"online": None, "offline": None}
-    assert report["run"]["config"]["references"] == [str(other)]
+    assert report["run"]["config"]["reference_folders"] == [str(other)]
     refused = run("extract", "--matrix", "--target", federation.path, "--reference", other)
     assert refused.code == 2
     assert "--reference" in refused.err
