@@ -147,6 +147,7 @@ class Ended:
 def run(words: Sequence[str], here: Path, *, how: int = 0, after: float = 0.0) -> Ended:
     """Run fedaudit in a child in a folder; send it a signal `after` so many seconds."""
     log = here / "log"
+    log.write_text("")  # it may be killed before it opens it
     started = time.monotonic()
     child = os.fork()
     if not child:

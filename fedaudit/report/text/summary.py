@@ -227,7 +227,7 @@ def _prompt_start(found: Mapping[str, Any] | None, *, asked: bool) -> str:
     if found is None:
         return NOT_MEASURED if asked else ""
     scores = found.get("log_likelihood") or {}
-    places = (("start", "where a document begins"), ("middle", "inside a document"))
+    places = (("start", "at a document's start"), ("middle", "inside one"))
     told = [
         f"{place}, {PROMPT_STARTS.get(found[key], found[key])}{_nats(scores.get(key))}"
         for key, place in places
