@@ -3,7 +3,11 @@
 Needs Chromium on the path (Debian: `apt install chromium`); without it these are skipped.
 """
 
+import gzip
+import json
 import shutil
+import struct
+from pathlib import Path
 
 import attributed_report
 import gated_report
@@ -18,6 +22,10 @@ from fedaudit.report.renderers import html, run_index
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no Chromium on the path")
 
+ROOT = Path(__file__).parents[3]
+DEMO = ROOT / "tests/golden/demo_report.json.gz"
+"""What `make demo` ended in."""
+PICTURE = "docs/report.png"
 LEAST_TEXT = 9  # pixels
 PAPER = 718
 """The width of an A4 page without margins of 1 cm, at 96 pixels per inch."""
@@ -130,3 +138,24 @@ def test_a_table_of_runs_is_sorted_by_a_click(shown):
     assert cells == sorted(cells)
     page.get_by_role("button", name="run", exact=True).click()
     assert page.locator("tbody tr td:first-child").all_inner_texts() == cells[::-1]
+
+
+def test_the_picture_in_the_readme_is_of_the_demo_s_page(browser, tmp_path, request):
+    """With --update-golden it is taken anew."""
+    (tmp_path / "demo.html").write_text(html.render(json.loads(gzip.decompress(DEMO.read_bytes()))))
+    page = browser.new_page(viewport={"width": 1000, "height": 420})
+    page.goto((tmp_path / "demo.html").as_uri())
+    taken = page.screenshot()
+    verdict = page.locator(".verdict").bounding_box()
+    page.close()
+    assert 0 < verdict["y"] < verdict["y"] + verdict["height"] <= 420  # may this model ship?
+    if request.config.getoption("--update-golden"):
+        (ROOT / PICTURE).write_bytes(taken)
+    kept = (ROOT / PICTURE).read_bytes()
+    assert size(kept) == size(taken) == (1000, 420)
+    assert f"]({PICTURE})" in (ROOT / "README.md").read_text("utf-8")
+
+
+def size(picture):
+    """Return the width and height that a PNG's header has."""
+    return struct.unpack(">II", picture[16:24])
