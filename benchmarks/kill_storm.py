@@ -149,9 +149,11 @@ def run(words: Sequence[str], here: Path, *, how: int = 0, after: float = 0.0) -
     log = here / "log"
     log.write_text("")  # it may be killed before it opens it
     started = time.monotonic()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     child = os.fork()
     if not child:
         _become(words, here, log)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if how:
         _wait(child, started + after)
         with suppress(ProcessLookupError):
@@ -163,24 +165,27 @@ def run(words: Sequence[str], here: Path, *, how: int = 0, after: float = 0.0) -
 
 def _become(words: Sequence[str], here: Path, log: Path) -> None:
     """Be fedaudit, in a process group of its own and with the handlers that a shell leaves."""
-    os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.chdir(here)
-    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for stream in (1, 2):
-        os.dup2(handle, stream)
-    sys.argv = ["fedaudit", *words]
-    from fedaudit import cli
-
     code = 70
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        os.setpgid(0, 0)
+        os.chdir(here)
+        handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(handle, stream)
+        sys.argv = ["fedaudit", *words]
+        from fedaudit import cli
+
         cli.main()
     except SystemExit as left:
         code = int(left.code or 0)
+    except KeyboardInterrupt:  # before the command could see to it itself
+        code = 128 + signal.SIGINT
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+        os._exit(code)  # nothing of the storm itself may run in here
 
 
 def _wait(child: int, until: float) -> None:
