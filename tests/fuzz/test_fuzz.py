@@ -70,13 +70,19 @@ def test_what_is_read(name, folders, capsys):
     [
         ("manifests", 1927541),
         ("manifests", 37864335809),
+        ("manifests", 56477863),
+        ("ledger", 3143),
+        ("estimates", 98087),
         ("sums", 1927541),
         ("bundles", 453175596),
         ("estimates", 453175596),
     ],
 )
 def test_a_case(name, number, folders):
-    """Cases that once ended in a traceback: weights 1e323 times others', a limit of -1e308."""
+    """Cases that once ended in a traceback.
+
+    Weights 1e323 times others', a limit of -1e308, a round of nobody, a ledger's weight of 1e999.
+    """
     target, folder = TARGETS[name], folders(name)
     (folder / OUT).mkdir(exist_ok=True)
     run, restore = target.case(folder, Random(number))

@@ -97,7 +97,11 @@ def read(folder: Path) -> tuple[LedgerEntry, ...]:
     found: list[LedgerEntry] = []
     for number, line in enumerate(text.splitlines(), 1):
         one = _entry(line, number, path)
-        if one.hash != one.digest():
+        try:
+            fits = one.hash == one.digest()
+        except ValueError:  # a number that is none
+            fits = False
+        if not fits:
             raise InputError(f"{path}: entry {number} was changed: its hash does not fit it.")
         if one.previous != (found[-1].hash if found else ""):
             raise InputError(f"{path}: an entry before entry {number} was changed or taken out.")

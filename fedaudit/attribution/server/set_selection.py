@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fedaudit.api.errors import UsageError
+from fedaudit.api.errors import InputError, UsageError
 from fedaudit.attribution.server import defaults, shared_defaults
 from fedaudit.attribution.server.defaults import ProtocolSettings
 from fedaudit.attribution.server.round_designs import SHARED, PairDesign, RoundDesign, SharedDesign
@@ -29,6 +29,8 @@ def kinds(
 
 def _kind(found: Manifest, number: int, own: Weights, shares: Weights | None) -> Kind:
     who = found.rounds[number].participants
+    if not who:
+        raise InputError(f"Nobody took part in round {number} of the federation.")
     by = {name: 1.0 if shares is None else shares[name] for name in who}
     return len(who), shared_rule.known(own[name] for name in who), shared_defaults.ratio(by)
 

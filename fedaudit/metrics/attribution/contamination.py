@@ -28,6 +28,8 @@ NEAREST = 1_500
 """Of these, the ones whose masking strength is nearest to an estimate's own."""
 STEPS = 8
 """Steps of the grid that the law of Z is worked out on, for each standard deviation by chance."""
+FARTHEST = 2_000
+"""Standard deviations at which a round's leak ends on the grid: no score is as far (`scores`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +206,10 @@ def _leaks(
     """Yield the law of one round's leak under each of the answers, by mark."""
     most = shown.max(axis=1)
     held = np.ascontiguousarray((draws @ shown.T).T)
-    steps = np.rint(held * scales[:, None] * STEPS)
-    rows = zip(held, steps, most.tolist(), np.rint(most * scales * STEPS).tolist(), strict=True)
+    end = float(FARTHEST * STEPS)
+    steps = np.rint(np.clip(held * scales[:, None] * STEPS, -end, end))
+    answered = np.rint(np.minimum(most * scales * STEPS, end))
+    rows = zip(held, steps, most.tolist(), answered.tolist(), strict=True)
     for row in rows:
         yield [law.histogram(*row) for law in answers]
 
