@@ -14,6 +14,8 @@ from fedaudit.config.options import build
 from fedaudit.system.files import atomic_text, check_version, read_json
 
 SCHEMA_VERSION = "1.0"
+LARGEST_DIMENSION = 2**63
+"""Numbers in an update; no model has as many."""
 LARGEST = 1_000.0
 """Of a score, in standard deviations: the law that a decision works out is as wide as the scores,
 and its time grows with their square. Marked clients had 8 to 17 in trials."""
@@ -145,5 +147,5 @@ def _check_masks(found: Scores, path: Path) -> None:
         shares and set(found.clients) - set(shares)
     ):
         raise InputError(f"{path}: its clients' weights must be positive, one for each.")
-    if found.dimension < 0:
-        raise InputError(f"{path}: the dimension of an update is not negative.")
+    if not 0 <= found.dimension <= LARGEST_DIMENSION:
+        raise InputError(f"{path}: the dimension of an update is not from 0 to 2^63.")
