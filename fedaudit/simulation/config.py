@@ -157,6 +157,10 @@ class JudgeSettings:
         return Endpoint(**asdict(self)) if self.url else None
 
 
+MOST_CLIENTS = 100_000
+"""Each has a name, a file and an adapter a round."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
     """A federation to simulate."""
@@ -213,6 +217,8 @@ class Simulation:
     def __post_init__(self) -> None:
         if self.clients < 1 or self.rounds < 1:
             raise ValueError("clients and rounds must be at least 1.")
+        if self.clients > MOST_CLIENTS:
+            raise ValueError(f"clients must be {MOST_CLIENTS:,} at most.")
         if not 0 < self.participation <= 1:
             raise ValueError("participation must be above 0 and at most 1.")
         if not 0 <= self.held_out < 1:

@@ -74,6 +74,7 @@ def test_what_is_read(name, folders, capsys):
         ("ledger", 3143),
         ("estimates", 98087),
         ("estimates", 22763547),
+        ("profiles", 2983),
         ("sums", 1927541),
         ("bundles", 453175596),
         ("estimates", 453175596),
@@ -83,7 +84,8 @@ def test_a_case(name, number, folders):
     """Cases that once ended in a traceback.
 
     Weights 1e323 times others', a limit of -1e308, a round of nobody, a ledger's weight of 1e999,
-    updates of 10^400 numbers.
+    updates of 10^400 numbers, clients
+    without number.
     """
     target, folder = TARGETS[name], folders(name)
     (folder / OUT).mkdir(exist_ok=True)
