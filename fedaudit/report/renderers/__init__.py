@@ -5,6 +5,7 @@
 * `cyclonedx`: A report as CycloneDX 1.6 with declarations.
 * `html`: A report as one HTML page that loads nothing and runs nothing, for data protection
   officers.
+* `html_environment`: How pages are made from templates: escaped, hidden characters spelled out.
 * `junit`: A report as JUnit XML, for CI: a test case for each judgement and each class not run.
 * `markdown`: A report as Markdown, for an issue, a wiki or a merge request.
 * `markdown_blocks`: The blocks of a Markdown page.

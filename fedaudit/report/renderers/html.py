@@ -13,6 +13,7 @@ from fedaudit.report.number_format import format_measurement
 from fedaudit.report.pii_categories import relevant_clauses
 from fedaudit.report.query import SETS, SOURCES, Row
 from fedaudit.report.redaction import make_visible
+from fedaudit.report.renderers.html_environment import html_environment
 from fedaudit.report.tables import assessment, grouping, memorization, overview
 from fedaudit.report.tables.attribution.methods import attribution
 from fedaudit.report.tables.comparison.defenses import defense_tables
@@ -58,16 +59,7 @@ class Chart:
 
 def render(report: Row) -> str:
     """Return a valid report's document as a self-contained page: no script, nothing loaded."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = html_environment()
     template = files("fedaudit.report").joinpath("template.html.j2").read_text(encoding="utf-8")
     page, content = environment.from_string(template), _content(report)
     shown = re.sub(r"(?s)<style>.*?</style>|<[^>]*>", " ", page.render(content))
@@ -191,9 +183,3 @@ def _name(row: Row, hidden: Collection[str]) -> str:
     )
     name = make_visible(", ".join(filter(None, parts)))
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
-
-
-def _visible(value: Any) -> Any:
-    """Spell out hidden characters in all that the template prints; autoescape does the rest."""
-    own = hasattr(value, "__html__")  # a macro's output, already through here
-    return make_visible(value) if isinstance(value, str) and not own else value

@@ -19,7 +19,7 @@ from fedaudit.report.index.tables import (
 )
 from fedaudit.report.index.trends import Trend, trends
 from fedaudit.report.number_format import percent
-from fedaudit.report.redaction import make_visible
+from fedaudit.report.renderers.html_environment import html_environment
 from fedaudit.report.tables.table import NONE
 
 WIDTH, HEIGHT, LEFT, TOP = 480, 180, 56, 12
@@ -49,16 +49,7 @@ class TrendFigure:
 
 def render(entries: Sequence[RunEntry], title: str) -> str:
     """Return the index of `entries`; every text in it is escaped, links stay below the folder."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = html_environment()
     texts = {
         name: files("fedaudit.report").joinpath(name).read_text(encoding="utf-8")
         for name in ("run_index.html.j2", "run_index.js")
@@ -148,8 +139,3 @@ def _curve(one: Trend, x: Any, y: Any) -> TrendCurve:
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x},{y}" for x, y in points)
-
-
-def _visible(value: Any) -> Any:
-    own = hasattr(value, "__html__")
-    return make_visible(value) if isinstance(value, str) and not own else value

@@ -1,0 +1,28 @@
+"""How pages are made from templates: everything escaped, hidden characters spelled out."""
+
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.report.redaction import make_visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def html_environment() -> "Environment":
+    """Return an environment that escapes all texts and refuses names that it does not know."""
+    from jinja2 import Environment, StrictUndefined
+
+    return Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _visible(value: Any) -> Any:
+    """Spell out hidden characters in all that a template prints; autoescape does the rest."""
+    own = hasattr(value, "__html__")  # a macro's output, or our own script: already through here
+    return make_visible(value) if isinstance(value, str) and not own else value
