@@ -32,6 +32,8 @@ class Material:
     """Whether updates of single clients are at hand."""
     names: Mapping[Path, str] = field(default_factory=dict)
     """Whose each file is, where a federation says so."""
+    narrowed: bool = False
+    """Whether the user named the attacker's or the victim's records: nobody else is asked about."""
 
     def who(self, path: Path | None) -> str:
         """Return whose documents a file holds."""
@@ -85,6 +87,7 @@ def discover(
             audited.federation and any(one.clients for one in audited.federation.manifest.rounds)
         ),
         names={path: name for name, path in kept.items()},
+        narrowed=bool(prefixes or victim),
     )
 
 

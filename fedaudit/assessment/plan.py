@@ -32,6 +32,7 @@ SAMPLE = 100
 """Texts of each client by which memorization is measured."""
 
 DEFENDED = "the federation answers through its clients' deployed defence"
+NARROWED = "--prefixes or --victim names whose records are asked about"
 
 STEPS: Mapping[type[AuditRequest], str] = {
     ExtractionRequest: "extraction",
@@ -120,7 +121,12 @@ def _requests(
     material: Material, fields: _Fields, commitment: str, *, quick: bool
 ) -> Iterator[AuditRequest]:
     """Yield what can be tried with what is at hand."""
-    every = len(material.clients) > 1 and not quick and not material.audited.deployment
+    every = (
+        len(material.clients) > 1
+        and not quick
+        and not material.narrowed
+        and not material.audited.deployment
+    )
     if material.prefixes:
         attacks = _attacks(material, pairs=every, quick=quick)
         yield ExtractionRequest(
@@ -190,6 +196,9 @@ def _left_out(material: Material, *, quick: bool) -> Iterator[tuple[str, str]]:
     elif material.audited.deployment:
         yield "pairs", f"{DEFENDED}: --round N audits the global adapter"
         yield "memorization", f"{DEFENDED}: --round N audits the global adapter"
+    elif material.narrowed:
+        yield "pairs", NARROWED
+        yield "memorization", NARROWED
     elif quick:
         yield "pairs", "left out by --quick"
         yield "memorization", "left out by --quick"

@@ -100,6 +100,16 @@ def test_a_federation_is_tried_by_every_pair_but_not_in_a_hurry(here):
     assert given.steps["inference"].options["ranking"] == {"sentences": 5, "candidates": [20]}
 
 
+@pytest.mark.parametrize("side", ["prefixes", "victim"])
+def test_who_names_records_is_answered_about_them_and_nobody_else(here, side):
+    run = federation(here, clients=3)
+    named = discover(str(run), **{side: here / f"{'own' if side == 'prefixes' else side}.jsonl"})
+    plan = make_plan(named, {**COMMON, "target": str(run), "adapter": None})
+    assert list(plan.steps) == ["extraction", "inference"]
+    assert plan.steps["extraction"].attacks == ("contextual", "verbatim", "untargeted")
+    assert all("--victim" in plan.left_out[name] for name in ("pairs", "memorization"))
+
+
 def planted(here):
     order = CanaryOrder(kind="phone", clients=("c0",), count=3, controls=2, seed=1)
     made = generator.make(order)
