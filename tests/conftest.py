@@ -16,7 +16,8 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
-from fedaudit.simulation.config import Partition, Records, Simulation, Training
+from fedaudit.simulation.config import Simulation, Training
+from fedaudit.simulation.data.settings import Partition, Records
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that the tests interrupt.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -8,10 +8,11 @@ from fedaudit.api.errors import InputError, UsageError
 from fedaudit.audit.inputs.clients import ClientData, read_clients
 from fedaudit.audit.inputs.held_out import FILE as HELD_OUT
 from fedaudit.audit.target import AuditTarget, resolve
+from fedaudit.canaries import canary_file
 from fedaudit.federation.watermark_keys import OWNER
 from fedaudit.system.files import existing_path, suggest_neighbour
 
-CANARIES = ("canaries.json", "owner/canaries.json")
+CANARIES = ("canaries.json", canary_file.OWNER)
 """Where a federation's folder may keep a file of canaries."""
 
 

@@ -18,6 +18,8 @@ from fedaudit.system.files import atomic_text, check_version, read_json
 from fedaudit.system.names import check_name
 
 SCHEMA_VERSION = "1.0"
+OWNER = "owner/canaries.json"
+"""Where a simulation keeps the file, below the federation's folder."""
 SCHEME = "fedaudit canaries 1"
 """What is hashed with the canaries, so that no other text is ever taken for them."""
 MOST, LONGEST, OFTEN = 10_000, 10_000, 100_000

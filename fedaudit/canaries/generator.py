@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from fedaudit.api.errors import InputError, UsageError
@@ -62,8 +63,8 @@ class CanaryOrder:
             )
 
 
-def make(order: CanaryOrder) -> CanarySet:
-    """Return new canaries, of which no corpus of the order holds a secret.
+def make(order: CanaryOrder, known_texts: Iterable[str] = ()) -> CanarySet:
+    """Return new canaries, of which no corpus of the order and no known text holds a secret.
 
     Secrets are drawn uniformly from those of their space that no corpus holds, without a seed by
     the operating system's generator.
@@ -72,7 +73,8 @@ def make(order: CanaryOrder) -> CanarySet:
         check_name(client, Path("--client"), "the client")
     kind = find_kind(order.kind, order.language)
     rng = random.SystemRandom() if order.seed is None else random.Random(f"canaries {order.seed}")
-    known = _folded(text for path in order.corpora for text in _texts(path, order.template))
+    read = (text for path in order.corpora for text in _texts(path, order.template))
+    known = _folded(chain(known_texts, read))
     space = _space(order, kind, known)
     planted, controls = _secrets(space, order, rng, known)
     sentences = [check_sentence(one) for one in order.formats or kind.sentences]

@@ -62,14 +62,26 @@ def plant(order: PlantOrder) -> PlantedRecords:
     annotated = all(record.document.pii is not None for record in records)
     taken = {record.document.id for record in records}
     fields = [record.given for record in records]
-    made = ((one, _record(one, found, form, annotated=annotated)) for one in own)
-    copies = [
-        {"id": new_id(taken, rng), **record} for one, record in made for _ in range(one.times)
-    ]
+    copies = make_copies(found, order.client, form, taken, rng, annotated=annotated)
     mixed = [*fields, *copies]
     rng.shuffle(mixed)
     corpus.write_fields(order.out, mixed, array=corpus.is_array(order.records))
     return PlantedRecords(len(mixed), len(own), len(copies))
+
+
+def make_copies(
+    found: CanarySet,
+    client: str,
+    form: PromptTemplate,
+    taken: set[str],
+    rng: random.Random,
+    *,
+    annotated: bool,
+) -> list[dict[str, Any]]:
+    """Return the records that a client is given, a new id each, which `taken` gets as well."""
+    own = [one for one in found.planted if one.client == client]
+    made = ((one, _record(one, found, form, annotated=annotated)) for one in own)
+    return [{"id": new_id(taken, rng), **record} for one, record in made for _ in range(one.times)]
 
 
 def _record(

@@ -34,6 +34,11 @@ class Variant:
     memorize: Mapping[str, Any] | None = None
     """How cross-client memorization is measured, the options of `fedaudit memorize`; an empty table
     is its defaults, and without one it is not measured."""
+    infer: Mapping[str, Any] | None = None
+    """How the victim's masked personal data is inferred from candidates, the options of `ranking`,
+    by attacker and victim as the attacks are; without one it is not."""
+    exposure: bool = False
+    """Whether the exposure of the canaries is measured that the federation was simulated with."""
     pool: str = ""
     """Variants that differ in their seed alone share this name, under which they count together."""
     attacker: str = "c0"

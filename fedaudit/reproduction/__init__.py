@@ -2,6 +2,8 @@
 
 * `audits`: The audits of one variant of a study: who attacks whom, and through which model.
 * `claims`: A paper's claims as comparisons of measurements, without evaluating code.
+* `instruments`: What is measured on a victim beside extraction: inference from candidates, and
+  exposure.
 * `memorization`: Cross-client memorization of one variant of a study.
 * `pooling`: Pooling: one row over all clients for the counts that were measured at each.
 * `runner`: Running a study: each federation once, the attacks on it, then claims and figures.

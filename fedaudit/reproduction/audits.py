@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.api.records import Measurement
 from fedaudit.api.templates import template
 from fedaudit.audit.inputs.clients import list_clients
+from fedaudit.audit.inputs.held_out import FILE as HELD_OUT
 from fedaudit.audit.pipeline import Audit, Watcher
 from fedaudit.audit.request import CrossClientRequest, ExtractionRequest
 from fedaudit.audit.session import run_audit
@@ -43,8 +44,13 @@ def audit_variant(
     elif variant.clients:
         yield from _each(variant, place, config, common, redactor, watch)
     else:
-        own = place / f"data/{variant.attacker}.jsonl"
-        asked = ExtractionRequest(prefixes=own, victim=_victims(variant, place, config), **common)
+        asked = ExtractionRequest(
+            prefixes=place / f"data/{variant.attacker}.jsonl",
+            victim=_victims(variant, place, config),
+            held_out=place / HELD_OUT if "membership" in variant.attacks else None,
+            client=victim_model(variant, place),
+            **common,
+        )
         audit = run_audit(asked, redactor, watch)
         extra = _frequencies(place, config, audit) if config.defenses else ()
         yield replace(audit.report, measurements=[*audit.report.measurements, *extra])
@@ -66,6 +72,18 @@ def _traced(
         one = replace(variant, trace=0, round=number)
         for report in audit_variant(one, place, config, redactor, watch):
             yield _within({"round": number, "passed": passed, **whose}, report)
+
+
+def is_deployed(variant: Variant, place: Path) -> bool:
+    """Return whether what is attacked answers through a defence that its clients deployed."""
+    if variant.round >= 0 or variant.model != "global":
+        return False
+    return open_federation(place).manifest.deployment is not None
+
+
+def victim_model(variant: Variant, place: Path) -> str | None:
+    """Return whose deployed model is asked about a victim; nothing where none is deployed."""
+    return variant.victim if variant.victim != "*" and is_deployed(variant, place) else None
 
 
 def _victims(variant: Variant, place: Path, config: Simulation) -> Path:
@@ -109,9 +127,7 @@ def _each(
     watch: Watcher,
 ) -> Iterator["Report"]:
     """Yield the reports of clients that are attacked about their own documents."""
-    deployed = False
-    if variant.round < 0 and variant.model == "global":
-        deployed = open_federation(place).manifest.deployment is not None
+    deployed = is_deployed(variant, place)
     every = [f"c{number}" for number in range(config.clients)]
     for client in every if "*" in variant.clients else variant.clients:
         for name, data in _data(place, client, variant.corpora, config.template):

@@ -15,6 +15,7 @@ from fedaudit.audit.pipeline import Watcher
 from fedaudit.audit.session import run_audit
 from fedaudit.config.options import build
 from fedaudit.config.profile import Variant
+from fedaudit.reproduction.audits import is_deployed
 from fedaudit.simulation.config import Simulation
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def measure_memorization(
 ) -> Iterator["Report"]:
     """Yield the report of a variant's memorization, unless it has no table of that name.
 
-    Where no text is long enough the report says so, with null for what was to be measured.
+    Where no text is long enough the report says so, with null for what was to be measured. Where a
+    defence is deployed it is that of the global adapter, which every client has.
     """
     if variant.memorize is None:
         return
@@ -38,7 +40,7 @@ def measure_memorization(
         options=variant.options,
         target=str(place),
         adapter=str(central) if variant.model == "central" else None,
-        round=variant.round if variant.round >= 0 else None,
+        round=_round(variant, place, config),
         seed=config.seed,
         device=config.device,
         dtype=config.dtype,
@@ -49,6 +51,12 @@ def measure_memorization(
         yield run_audit(request, redactor, watch).report
     except TooShortError as error:
         yield _unmeasured(variant.name, request, started, str(error))
+
+
+def _round(variant: Variant, place: Path, config: Simulation) -> int | None:
+    if variant.round >= 0:
+        return variant.round
+    return config.rounds if is_deployed(variant, place) else None
 
 
 def _unmeasured(name: str, request: MemorizationRequest, started: datetime, why: str) -> "Report":

@@ -15,6 +15,7 @@ from fedaudit.attribution.server.query_plan import ProtocolConfig
 from fedaudit.config.options import build
 from fedaudit.config.profile import Variant
 from fedaudit.reproduction.audits import audit_variant
+from fedaudit.reproduction.instruments import measure_victim
 from fedaudit.reproduction.memorization import measure_memorization
 from fedaudit.reproduction.pooling import between_clients, pool_counts
 from fedaudit.simulation import runner as simulation
@@ -67,6 +68,7 @@ def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
         *audit_variant(variant, place, config, task.redactor, watch.bar),
         *_attributed(variant, place, config, watch),
         *measure_memorization(variant, place, config, task.redactor, watch.bar),
+        *measure_victim(variant, place, config, task.redactor, watch.bar),
     ]
     rows = [row for report in reports for row in report.measurements]
     rows = [*done.measurements, *rows, *relative_overheads(rows, training), *between_clients(rows)]

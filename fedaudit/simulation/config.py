@@ -10,6 +10,13 @@ from typing import Any, Literal
 from fedaudit.api.templates import PromptTemplate, template
 from fedaudit.judge.endpoint import Endpoint
 from fedaudit.simulation.chosen_plugins import name_and_options, with_content
+from fedaudit.simulation.data.settings import (
+    CanarySettings,
+    FewShot,
+    Partition,
+    Records,
+    WatermarkSettings,
+)
 from fedaudit.simulation.server.queries import SumQuerySettings
 from fedaudit.system.files import existing_path, lines_sha256
 
@@ -17,56 +24,6 @@ Decay = Literal["linear", "cosine", "none"]
 
 NO_PART = frozenset({"workers", "judge", "engine"})
 """Settings that a federation does not depend on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
-    """What the built-in generator writes when `data` is "nano"."""
-
-    cases: int = 24
-    documents_per_case: int = 16
-    kinds: int = 0
-    """Kinds of document in a case (0: all); fewer make its particulars recur more."""
-    languages: tuple[str, ...] = ("en", "zh")
-    domains: tuple[str, ...] = ("legal",)
-    tasks: tuple[str, ...] = ("record", "reading", "summary", "classification")
-    passages: int = 0
-    """Passages of each domain of `tasks`, in place of case files: see docs/nano.md."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
-    """How documents are dealt to clients, each about equally many.
-
-    "corpus" gives each client documents of one corpus: groups named "CORPUS/..." in the data.
-    """
-
-    method: Literal["iid", "dirichlet", "cluster", "corpus"] = "cluster"
-    alpha: float = 0.5
-    clusters: int = 8
-    by: Literal["task", "group"] = "task"
-    """What a Dirichlet partition is skewed over; "cluster" is skewed over embeddings instead."""
-    embedding: str = ""
-    """The model whose mean hidden state embeds a document; empty is the base itself."""
-
-    def __post_init__(self) -> None:
-        if self.alpha <= 0 or self.clusters < 1:
-            raise ValueError("alpha must be above 0 and clusters at least 1.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FewShot:
-    """How few documents clients train on: some of every K-means cluster of all that there are."""
-
-    each: int = 0
-    """Documents drawn of every cluster; 0: clients train on all documents."""
-    clusters: int = 100
-    """Clusters of the embeddings that `partition.embedding` says; a partition by "cluster" then
-    goes by them, not by `partition.clusters`."""
-
-    def __post_init__(self) -> None:
-        if self.each < 0 or self.clusters < 1:
-            raise ValueError("each must be at least 0 and clusters at least 1.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,36 +63,6 @@ class Training:
             raise ValueError("steps and epochs must not be negative, nor both be 0.")
         if self.learning_rate <= 0 or self.clip <= 0 or not 0 <= self.dropout < 1:
             raise ValueError("learning_rate and clip must be above 0, dropout from 0 to below 1.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatermarkSettings:
-    """Which clients train on documents that carry somebody's watermark, without a licence."""
-
-    plugin: str | Mapping[str, Any] = ""
-    """The watermark plugin, by name or as a table of name and options; empty marks nothing."""
-    clients: int = 3
-    """Drawn after the partition; each has a mark of its own."""
-    marks: int = 0
-    """Marks that the owner issues at least; those that no client trains on test for chance."""
-    ratio: float = 0.2
-    """The share of such a client's documents that a marked one takes the place of."""
-    documents: str = ""
-    """The owner's documents: a JSONL file, or a domain of the built-in generator. Those that are
-    not marked are its prompts. Empty: clients' own are marked, and held-out ones are prompts."""
-    distinct: int = 0
-    """How many different marked documents a mark has, each of them as often as it takes; 0: all."""
-    prompts: Literal["kept", "marked"] = "kept"
-    """What prompts of tests are made of: documents that were not marked, or the marked ones. An
-    owner has both; a model that learned marked texts by heart goes on from them."""
-    teacher: str = ""
-    """The model that writes marked documents; empty is the base itself."""
-
-    def __post_init__(self) -> None:
-        if min(self.clients, self.marks, self.distinct) < 0:
-            raise ValueError("clients, marks and distinct must be at least 0.")
-        if not 0 < self.ratio <= 1:
-            raise ValueError("ratio must be above 0 and at most 1.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +128,7 @@ class Simulation:
     few_shot: FewShot = field(default_factory=FewShot)
     partition: Partition = field(default_factory=Partition)
     watermark: WatermarkSettings = field(default_factory=WatermarkSettings)
+    canaries: CanarySettings = field(default_factory=CanarySettings)
     training: Training = field(default_factory=Training)
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     """Who compares held-out answers with the reference answers. No part of the result."""
@@ -268,6 +196,8 @@ class Simulation:
             del table["without"]
         if not self.client_data:
             del table["client_data"]
+        if not self.canaries.count:
+            del table["canaries"]
         return table
 
     def sha256(self) -> str:

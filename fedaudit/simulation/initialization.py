@@ -14,6 +14,7 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.plugin import Aggregator
 from fedaudit.api.records import Document
 from fedaudit.api.templates import PromptTemplate
+from fedaudit.canaries import canary_file
 from fedaudit.config import registry
 from fedaudit.config.options import table_of
 from fedaudit.data import corpus
@@ -22,6 +23,7 @@ from fedaudit.federation.manifest import BaseModel, Manifest, ManifestClient, Ro
 from fedaudit.nano import passages
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.data import left_out
+from fedaudit.simulation.data.canary_planting import plant_canaries
 from fedaudit.simulation.data.client_files import ordered, read_client_files
 from fedaudit.simulation.data.few_shot import few_shot_documents
 from fedaudit.simulation.data.partition import by_corpus, deal
@@ -168,7 +170,8 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
     else:
         dealt = split(config, documents(config), base)
     treated = plant_watermarks(config, dealt.clients, dealt.held_out, base)
-    dealt = replace(dealt, clients=treated.clients)
+    planted, canaries = plant_canaries(config, treated.clients, dealt.held_out)
+    dealt = replace(dealt, clients=planted)
     names, left = left_out.taking_part(config, dealt.clients)
     dealt = replace(dealt, clients=left)
     try:
@@ -191,6 +194,9 @@ def create(config: Simulation, out: Path, base: Any, server: Aggregator) -> Mani
         if treated.marks:  # named by no hash: the server's copy of the folder goes without it
             watermark_keys.write(treated.marks, place / watermark_keys.OWNER)
             started = _with_truth(started, treated)
+        if canaries:
+            (place / canary_file.OWNER).parent.mkdir(exist_ok=True)
+            canary_file.write(canaries, place / canary_file.OWNER)
         manifest.write(started, place)
         place.chmod(0o755 & ~umask())
         os.rename(place, out)  # onto an empty folder too; fails on any other

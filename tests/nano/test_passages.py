@@ -13,8 +13,9 @@ from fedaudit.api.errors import UsageError
 from fedaudit.api.templates import TEMPLATES
 from fedaudit.metrics.overlap import compare
 from fedaudit.nano import passages
-from fedaudit.simulation.config import Partition, Records, Simulation
+from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.data.partition import by_corpus, corpus_of
+from fedaudit.simulation.data.settings import Partition, Records
 from fedaudit.simulation.initialization import documents, split
 
 DOMAINS = {domain["name"]: domain for domain in passages.read_grammar()["domain"]}

@@ -9,8 +9,8 @@ import torch
 from fedaudit.api.errors import UsageError
 from fedaudit.federation import adapters
 from fedaudit.simulation import local_baseline, rounds
-from fedaudit.simulation.config import Records
 from fedaudit.simulation.data import datasets
+from fedaudit.simulation.data.settings import Records
 from fedaudit.simulation.runner import prepare, simulate
 
 

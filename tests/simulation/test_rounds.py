@@ -24,8 +24,9 @@ from fedaudit.data import corpus
 from fedaudit.federation import adapters, manifest
 from fedaudit.federation.folder import open_federation
 from fedaudit.simulation import rounds
-from fedaudit.simulation.config import Partition, Simulation
+from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.data import datasets
+from fedaudit.simulation.data.settings import Partition
 from fedaudit.simulation.initialization import documents
 from fedaudit.simulation.runner import differing_settings, evaluate, existing_manifest, simulate
 

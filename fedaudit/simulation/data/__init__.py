@@ -1,5 +1,6 @@
 """What clients train on: partition, data sets, loss masks, watermarked documents.
 
+* `canary_planting`: Canaries in the records of a simulated federation.
 * `client_files`: Documents of clients that have their own, in place of documents that are dealt to
   them.
 * `datasets`: What each client trains on: its documents, as they are and as the defences prepare
@@ -9,5 +10,7 @@
 * `left_out`: Clients that a counterfactual federation is without.
 * `loss_mask`: What of a record a client learns: its whole text, or only the answer in it.
 * `partition`: Dealing documents to clients, each about equally many.
+* `settings`: Settings of what clients train on: made-up records, partition, few shots, marks,
+  canaries.
 * `watermarking`: Clients that train on somebody's watermarked documents: who, and on which.
 """

@@ -17,7 +17,7 @@ from fedaudit.api.templates import template
 from fedaudit.config import registry
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.federation import adapters
-from fedaudit.simulation.config import Records
+from fedaudit.simulation.data.settings import Records
 from fedaudit.simulation.runner import simulate
 
 FORM = template("alpaca")

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from fedaudit.api.errors import InputError
 from fedaudit.api.records import Document
 from fedaudit.engine.embeddings import embed, kmeans_clusters
-from fedaudit.simulation.config import Partition, Records, Simulation
+from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.data.partition import by_corpus, corpus_of, deal
+from fedaudit.simulation.data.settings import Partition, Records
 from fedaudit.simulation.initialization import documents, split
 
 ALPHAS = st.none() | st.sampled_from([1e-9, 1e-3, 0.1, 0.5, 10.0, 1e6])

@@ -18,8 +18,9 @@ from fedaudit.data import corpus
 from fedaudit.federation import commitments, manifest, watermark_keys
 from fedaudit.federation.folder import open_federation
 from fedaudit.simulation import initialization
-from fedaudit.simulation.config import Simulation, WatermarkSettings
+from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.data import watermarking
+from fedaudit.simulation.data.settings import WatermarkSettings
 from fedaudit.simulation.runner import prepare
 
 FICTITIOUS = {"name": "fictitious", "nulls": 0, "length": 20}

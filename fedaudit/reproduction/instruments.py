@@ -1,0 +1,47 @@
+"""What is measured on a victim beside extraction: inference from candidates, and exposure."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.audit.exposure.request import ExposureRequest
+from fedaudit.audit.pipeline import Watcher
+from fedaudit.audit.request import InferenceRequest
+from fedaudit.audit.session import run_audit
+from fedaudit.canaries import canary_file
+from fedaudit.config.profile import Variant
+from fedaudit.reproduction.audits import victim_model
+from fedaudit.simulation.config import Simulation
+
+if TYPE_CHECKING:
+    from fedaudit.report.document import Report
+    from fedaudit.report.redaction import Redactor
+
+RANKING = "ranking"
+
+
+def measure_victim(
+    variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
+) -> Iterator["Report"]:
+    """Yield the reports of inference and exposure, each where the variant asks for it.
+
+    Exposure is that of the last global adapter, which every client has, defence or none.
+    """
+    common: dict[str, Any] = {
+        "target": str(place),
+        "seed": config.seed,
+        "device": config.device,
+        "dtype": config.dtype,
+    }
+    if variant.infer is not None:
+        request = InferenceRequest(
+            data=place / f"data/{variant.victim}.jsonl",
+            options={RANKING: dict(variant.infer)},
+            client=victim_model(variant, place),
+            keys=variant.keys,
+            **common,
+        )
+        yield run_audit(request, redactor, watch).report
+    if variant.exposure:
+        exposed = ExposureRequest(canaries=place / canary_file.OWNER, round=config.rounds, **common)
+        yield run_audit(exposed, redactor, watch).report

@@ -1,0 +1,102 @@
+"""Whose records get canaries in a simulation, how often, and that nothing else changes."""
+
+import stat
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from fedaudit.api.errors import UsageError
+from fedaudit.api.records import Document
+from fedaudit.api.templates import template
+from fedaudit.canaries import canary_file
+from fedaudit.config import registry
+from fedaudit.data import corpus
+from fedaudit.federation import manifest
+from fedaudit.simulation import initialization
+from fedaudit.simulation.data.canary_planting import plant_canaries
+from fedaudit.simulation.data.settings import CanarySettings
+
+
+@pytest.fixture(scope="module")
+def plain(small):
+    return replace(small, clients=3, defenses=())
+
+
+def planting(plain, **changes):
+    return replace(plain, canaries=CanarySettings(**{"count": 6, "times": (1, 4)} | changes))
+
+
+def dealt(annotated=True):
+    """Return five documents of each of three clients."""
+    pii = () if annotated else None
+    return [
+        [Document(id=f"{c}-{n}", text=f"case {c} {n}", pii=pii) for n in range(5)] for c in "abc"
+    ]
+
+
+def test_every_client_gets_copies_of_its_own_canaries_and_keeps_its_documents(plain):
+    given, found = plant_canaries(planting(plain), dealt(), [])
+    assert [(one.client, one.times) for one in found.planted] == [
+        ("c0", 1), ("c0", 4), ("c1", 1), ("c1", 4), ("c2", 1), ("c2", 4)
+    ]  # fmt: skip
+    for number, (own, before) in enumerate(zip(given, dealt(), strict=True)):
+        copies = [one for one in own if one not in before]
+        assert len(own) == 10
+        assert sorted(one.id for one in own if one in before) == [one.id for one in before]
+        wanted = {one.whole: one.times for one in found.planted if one.client == f"c{number}"}
+        assert Counter(one.text for one in copies) == wanted
+        assert all(
+            one.strings() == ((secret_in(found, one.text), "PHONE_NUMBER"),) for one in copies
+        )
+        assert given[number][:5] != before  # among them, not behind them
+    assert len({one.id for own in given for one in own}) == 30
+
+
+def secret_in(found, text):
+    [secret] = [one.secret for one in found.planted if one.whole == text]
+    return secret
+
+
+def test_some_clients_and_records_without_annotation(plain):
+    given, found = plant_canaries(planting(plain, clients=("c1",)), dealt(annotated=False), [])
+    assert [len(own) for own in given] == [5, 5 + 3 * (1 + 4), 5]
+    assert {one.client for one in found.planted} == {"c1"}
+    assert all(one.pii is None for own in given for one in own)
+
+
+def test_the_seed_says_which_and_none_planted_is_none(plain):
+    one, two = (plant_canaries(planting(plain), dealt(), []) for _ in range(2))
+    assert one[0] == two[0]
+    other = plant_canaries(planting(replace(plain, seed=9)), dealt(), [])
+    assert [c.secret for c in other[1].planted] != [c.secret for c in one[1].planted]
+    assert plant_canaries(plain, dealt(), []) == (dealt(), None)
+    assert "canaries" not in plain.table()
+    assert planting(plain).table()["canaries"]["count"] == 6
+    assert planting(plain).sha256() != plain.sha256()
+
+
+def test_a_client_that_is_not_there_is_refused(plain):
+    with pytest.raises(UsageError, match="No client with canaries named 'c7'"):
+        plant_canaries(planting(plain, clients=("c7",)), dealt(), [])
+
+
+def test_too_few_for_everybody_are_refused(plain):
+    with pytest.raises(UsageError, match=r"canaries\.count 5 is too few.* 6 in all"):
+        plant_canaries(planting(plain, count=5), dealt(), [])
+
+
+def test_a_federation_keeps_the_file_for_its_owner_alone(plain, tmp_path):
+    from fedaudit.engine.loading.loader import load_base
+
+    config = planting(plain)
+    fresh = load_base("fedaudit-nano", device="cpu")  # an adapter is drawn on it
+    server = registry.create("aggregation", "fedavg")
+    initialization.create(config, tmp_path / "run", fresh, server)
+    path = tmp_path / "run" / canary_file.OWNER
+    found = canary_file.read(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    form = template(config.template)
+    for one in manifest.read(tmp_path / "run").clients:
+        texts = Counter(d.text for d in corpus.read(tmp_path / "run" / one.data, form))
+        assert all(texts[c.whole] == c.times for c in found.planted if c.client == one.id)
