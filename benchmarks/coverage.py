@@ -43,6 +43,8 @@ def page() -> str:
     parts = [HEAD.format(states=states)]
     for name in profile.shipped_profiles():
         chosen = profile.load(name)
+        if not chosen.paper:
+            continue
         parts += [
             f"## `{name}`",
             f"*{chosen.paper}* ([measured]({PAGES[name]})): {coverage.summary(chosen.coverage)}.",

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,26 @@ def test_every_page_is_in_the_index():
     index = (ROOT / "docs" / "README.md").read_text("utf-8")
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index)) | {"README.md"}
     assert linked == {path.name for path in (ROOT / "docs").glob("*.md")}
+
+
+def test_the_greedy_attack_of_the_plugin_page_runs():
+    """It is no part of the page's package, which another test installs and runs."""
+    from types import SimpleNamespace
+
+    from fedaudit.api.records import Target
+    from fedaudit.engine.fake import FakeEngine
+
+    page = (ROOT / "docs/writing-a-plugin.md").read_text("utf-8")
+    [code] = [
+        block
+        for block in re.findall(r"(?:^    .*\n|^\n)+", page, re.M)
+        if "SamplingParams(temperature=0)" in block
+    ]
+    code = textwrap.dedent(code)
+    engine = FakeEngine(lambda target, prompt, sample: " went home")
+    case = SimpleNamespace(engine=engine, seed=0, tuned=Target(name="tuned", adapter="lora"))
+    prompts = [tokens.ids for tokens in engine.tokenize(["The man", "The man", "A dog"])]
+    place: dict[str, object] = {"case": case, "prompts": prompts}
+    exec(code, place)
+    assert place["said"] == " went home"
+    assert [request.samples for _, request in engine.asked] == [1, 1]

@@ -82,7 +82,7 @@ def _checked(result: object) -> Result:
 def _numbered(what: str, some: object) -> Iterable[tuple[str, Any]]:
     """Return each of `some` with what it is called: `finding 3`."""
     if not isinstance(some, tuple | list):
-        raise ValueError(f"of each {what}, a {type(some).__name__} in place of a tuple")
+        raise ValueError(f"{what}: a {type(some).__name__} in place of a tuple")
     return [(f"{what} {number}", one) for number, one in enumerate(some, 1)]
 
 

@@ -1,6 +1,7 @@
 """fedaudit reproduce: a paper's whole study."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,6 +116,8 @@ def _report(
         for f, ours in found.figures
     ]
     config: Mapping[str, Any] = {"profile": profile.name, "scale": scale, "figures": figures}
+    if profile.tradeoffs:
+        config = {**config, "tradeoffs": [asdict(one) for one in profile.tradeoffs]}
     if len(found.seeds) > 1:
         config = {**config, "seeds": list(found.seeds)}
     federations = list(dict.fromkeys(found.federations))

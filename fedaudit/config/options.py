@@ -1,7 +1,6 @@
 """From a table of options to a frozen dataclass, with one clear sentence for each mistake."""
 
 import dataclasses
-import math
 import tomllib
 import types
 import typing
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union
 
 from fedaudit.api.errors import UsageError, unknown_name_error
+from fedaudit.system.numbers import is_finite_number
 
 T = TypeVar("T")
 
@@ -77,11 +77,8 @@ def _members(hint: Any, value: Any, what: str) -> Any:
 
 
 def _finite(value: float, what: str) -> float:
-    try:
-        if math.isfinite(value):
-            return float(value)
-    except OverflowError:  # a whole number beyond every float
-        pass
+    if is_finite_number(value):
+        return float(value)
     raise UsageError(f"{what} takes a finite number, not {value!r}.")
 
 

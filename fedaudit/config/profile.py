@@ -130,6 +130,19 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tradeoff:
+    """A column of the table that sets a study's variants beside each other."""
+
+    title: str
+    metric: str
+    plugin: str = ""
+    scope: Mapping[str, Any] = field(default_factory=dict)
+    better: Literal["lower", "higher"] = "lower"
+    axis: bool = False
+    """Whether a variant is on the Pareto front by this column, and by another one, or is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """A profile; `scale` holds the simulation's settings by scale."""
 
@@ -143,6 +156,8 @@ class Profile:
     study: tuple[Variant, ...] = ()
     claims: tuple[Statement, ...] = ()
     figures: tuple[Published, ...] = ()
+    tradeoffs: tuple[Tradeoff, ...] = ()
+    """What each variant gives away, is worth and costs, as columns of one table."""
     coverage: tuple[CoverageEntry, ...] = ()
     """Every table and figure of the paper, and what becomes of it, where somebody listed them."""
     tuned_seeds: tuple[int, ...] = ()
@@ -165,6 +180,8 @@ class Profile:
             for side in (claim.left, claim.right):
                 if isinstance(side, Select) and side.variant not in variants:
                     raise unknown_name_error(f"variant in claim {claim.id}", side.variant, variants)
+        if self.tradeoffs and sum(one.axis for one in self.tradeoffs) != 2:
+            raise ValueError("two of the tradeoffs must be an axis of the Pareto front.")
         self.covered()
 
     def covered(self) -> PaperCoverage:

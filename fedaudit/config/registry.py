@@ -32,6 +32,9 @@ KINDS = {
 }
 
 
+_HOOK = re.compile(r"unknown hook '(\w+)'")
+
+
 @cache
 def manager() -> pluggy.PluginManager:
     """Return the plugin manager with every entry point loaded.
@@ -79,6 +82,8 @@ def plugins(kind: str) -> dict[str, type[Plugin]]:
 
 
 def _why(error: BaseException) -> str:
+    if isinstance(error, pluggy.PluginValidationError) and (name := _HOOK.search(str(error))):
+        return str(unknown_name_error("hook", name[1], KINDS.values()))
     return "it calls sys.exit" if isinstance(error, SystemExit) else str(error)
 
 

@@ -10,6 +10,9 @@ from fedaudit.api.records import Claim, Measurement
 from fedaudit.metrics.replication import mean_margins
 from fedaudit.reproduction.claims import Measured
 
+COUNTS = frozenset({"members", "others", "groups", "beside", "space"})
+"""What a scope has that says how many records there were: other ones with each seed."""
+
 
 def untuned_seeds(wanted: int, first: int, tuned: Sequence[int]) -> list[int]:
     """Return so many seeds from `first` on, without those that settings were tuned on."""
@@ -34,15 +37,17 @@ def mean_rows(
 
 
 def _key(row: Measurement) -> tuple[object, ...]:
-    scope = sorted((key, str(value)) for key, value in row.scope.items())
+    scope = sorted((key, str(value)) for key, value in row.scope.items() if key not in COUNTS)
     return (row.kind, row.plugin, row.metric, *scope)
 
 
 def _mean(rows: Sequence[Measurement], seeds: Sequence[int], same_records: bool) -> Measurement:
     whole = sum(row.n for row in rows if row.n is not None)
     n = whole if all(row.n is not None for row in rows) else None
+    same = {key: {str(row.scope.get(key)) for row in rows} for key in COUNTS}
     mean = replace(
         rows[0],
+        scope={k: v for k, v in rows[0].scope.items() if len(same.get(k, "1")) == 1},
         n=n,
         hits=None,
         baseline=_mean_of([row.baseline for row in rows]),

@@ -1,5 +1,6 @@
 """Accounting of DP-SGD by Opacus: what a noise multiplier spends, and which one spends so much."""
 
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,16 @@ RESOLVED = 200.0
 """Above this RDP bound the PRV accountant takes minutes and gigabytes to say as little."""
 
 
+def load_opacus() -> None:
+    """Import Opacus without the root logger that it sets up, which prints what others log."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    import opacus.accountants  # noqa: F401
+
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
 def sample_rate(batch_size: int, documents: int) -> float:
     """Return q; a batch larger than the data is all of the data, at every step."""
     return min(1.0, batch_size / documents)
@@ -23,6 +34,7 @@ def noise_for(
     epsilon: float, delta: float, rate: float, steps: int, accountant: Accountant
 ) -> float:
     """Return a sigma that spends `epsilon`, or up to 0.01 less; UsageError where none does."""
+    load_opacus()
     from opacus.accountants.utils import get_noise_multiplier
 
     wanted = {"target_epsilon": epsilon, "target_delta": delta, "accountant": accountant}
@@ -39,6 +51,7 @@ def spent_epsilon(
     sigma: float, delta: float, rate: float, steps: int, accountant: Accountant
 ) -> tuple[float, Accountant]:
     """Return an upper bound on epsilon, and whose it is: RDP's above RESOLVED, in any case."""
+    load_opacus()
     from opacus.accountants import create_accountant
 
     def bound(name: Accountant) -> float:

@@ -27,7 +27,7 @@ from fedaudit.api import (
     TrainingSession,
 )
 
-from .accounting import Accountant, noise_for, sample_rate, spent_epsilon
+from .accounting import Accountant, load_opacus, noise_for, sample_rate, spent_epsilon
 
 if TYPE_CHECKING:
     import torch
@@ -98,6 +98,7 @@ class DifferentialPrivacy(Defense):
         return float(torch.cat(losses).mean())
 
     def _optimizer(self, course: TrainingSession) -> Any:
+        load_opacus()
         import torch
         from opacus.optimizers import DPOptimizer
 
@@ -225,6 +226,7 @@ def _gradients(hooked: Any, weights: Mapping[str, Any], sequences: Sequences) ->
 
 def _hooked(model: "torch.nn.Module") -> Any:
     """Return `model` in Opacus' wrapper, for a loss that is summed over documents."""
+    load_opacus()
     from opacus.grad_sample import GradSampleModule
     from opacus.utils.module_utils import trainable_modules
 

@@ -35,8 +35,8 @@ def test_a_shipped_profile_is_named_as_its_file_and_says_what_it_is(name):
     chosen = load(name)
     assert chosen.name == name
     assert chosen.title
-    assert chosen.paper
-    assert list(chosen.scale) == ["nano", "small", "paper"]
+    # What no paper has measured has no paper's scale.
+    assert list(chosen.scale) == ["nano", "small", *(["paper"] if chosen.paper else [])]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -258,4 +258,4 @@ def test_two_cores_run_what_claims_need_and_quick_what_most_of_them_do(name):
     )
     assert all(variants_of(claim) <= at_nano for claim in chosen.claims)
     without_ablations = [claim for claim in chosen.claims if variants_of(claim) <= quick]
-    assert len(without_ablations) > len(chosen.claims) / 2
+    assert len(without_ablations) > len(chosen.claims) / 2 or not chosen.claims

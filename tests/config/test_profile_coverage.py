@@ -14,6 +14,7 @@ from fedaudit.config.profile import load, parse
 
 ROOT = Path(__file__).parents[2]
 PRINTED = {
+    "cross": (0, 0),  # no paper has it
     "fed_attr": (21, 4),
     "fed_pii": (10, 14),
     "few_fed_pit": (4, 7),

@@ -35,7 +35,7 @@ class Target:
     """How each file is changed, by its name in that folder."""
     share: float
     """Of a hundred cases; fewer where one takes longer."""
-    refusable: bool = True
+    mixed: bool = True
     """Whether some files are refused; any text is read."""
 
     def case(

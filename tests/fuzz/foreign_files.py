@@ -103,7 +103,7 @@ FOREIGN = {
     "folders": Target(_made(foreign_layouts.peft_folders), _imported, PEFT, 1),
     "checkpoints": Target(_made(foreign_layouts.trainer), _imported, TRAINER, 0.1),
     "dumps": Target(_made(foreign_layouts.openfedllm), _imported, DUMPS, 0.1),
-    "arrays": Target(_made(foreign_layouts.flower_npz), _told, ARRAYS, 0.1),
+    "arrays": Target(_made(foreign_layouts.flower_npz), _told, ARRAYS, 0.1, mixed=False),
     "tables": Target(_tables, _read_tables, {"r.csv": table}, 5),
-    "texts": Target(_texts, _read_texts, {"t.txt": prose}, 1, refusable=False),
+    "texts": Target(_texts, _read_texts, {"t.txt": prose}, 1, mixed=False),
 }

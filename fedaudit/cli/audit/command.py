@@ -141,8 +141,8 @@ def audit(
     --baseline 0 nothing new or worse, 1 something is, 7 it cannot be told.
     """
     from fedaudit.assessment.library import prepare
+    from fedaudit.cli.audit.baseline import read_baseline
     from fedaudit.cli.audit.defenses import chosen_defenses
-    from fedaudit.cli.audit.gate import read_baseline
     from fedaudit.cli.audit_runner import plugin_tables
 
     before = None if baseline is None else read_baseline(baseline)
@@ -217,8 +217,8 @@ def _run(
     quiet: bool,
 ) -> int:
     """Run the audit, write the report and its page, show a summary, return the exit code."""
+    from fedaudit.cli.audit.baseline import gate_code, print_gate, write_gate
     from fedaudit.cli.audit.defenses import add_defenses, finished_report
-    from fedaudit.cli.audit.gate import gate_code, print_gate, write_gate
     from fedaudit.cli.audit_runner import watching
     from fedaudit.cli.console import print_note, print_summary, verdict_code
     from fedaudit.report.renderers import html

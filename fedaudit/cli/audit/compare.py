@@ -25,7 +25,7 @@ def compare(
     import json as texts
     from dataclasses import asdict
 
-    from fedaudit.cli.audit.gate import gate_code, gate_table, print_gate, read_baseline
+    from fedaudit.cli.audit.baseline import gate_code, gate_table, print_gate, read_baseline
     from fedaudit.cli.console import console, print_note
     from fedaudit.report import document
     from fedaudit.report.comparison import compare as compare_reports

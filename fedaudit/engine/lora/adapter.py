@@ -16,6 +16,7 @@ from transformers.pytorch_utils import Conv1D
 from fedaudit.api.errors import InputError
 from fedaudit.engine.loading import loader, module_patterns
 from fedaudit.federation import adapters
+from fedaudit.system.numbers import is_finite_number
 
 ROOT, A, B = "base_model.model.", ".lora_A.weight", ".lora_B.weight"
 SELECTION = ("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern")
@@ -149,7 +150,7 @@ def _check_options(config: LoraConfig, folder: Path) -> None:
         if not _by_module(getattr(config, name) or {}):
             raise InputError(f"{folder / adapters.CONFIG}: {name} is no table of module names.")
     alphas = [config.lora_alpha, *(config.alpha_pattern or {}).values()]
-    if not all(isinstance(alpha, int | float) and math.isfinite(alpha) for alpha in alphas):
+    if not all(map(is_finite_number, alphas)):
         raise InputError(f"{folder / adapters.CONFIG}: lora_alpha is not a number.")
 
 

@@ -1,10 +1,11 @@
 """Requests and answers of the OpenAI-compatible protocol, and what is believed of an answer."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from fedaudit.system.numbers import is_finite_number
 
 Api = Literal["completions", "chat"]
 Scoring = Literal["", "echo", "prompt_logprobs"]
@@ -180,7 +181,7 @@ def _at_position(position: Mapping[str, Any], token: int | None) -> tuple[float,
 
 
 def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or value > ROUNDING:
+    if not is_finite_number(value) or value > ROUNDING:
         raise MalformedResponse("has a log-probability that is none")
     return float(min(value, 0.0))
 

@@ -7,6 +7,7 @@ from fedaudit.report.charts import z_by_round
 from fedaudit.report.charts.z_by_round import EDGE, HEIGHT, LEFT, WIDTH
 from fedaudit.report.number_format import format_measurement, number
 from fedaudit.report.query import Row
+from fedaudit.report.tables.comparison import tradeoffs
 from fedaudit.report.tables.grouping import EVERYBODY, client_of, variant_of
 from fedaudit.report.tables.table import NONE, Table, laid_out
 
@@ -141,15 +142,28 @@ def _beside(metric: str, found: Mapping[str, tuple[Row, Row]]) -> list[Table]:
 
 
 def figures(report: Row) -> list[Plot]:
-    """Return both pictures, each where there is something to compare."""
+    """Return the pictures, each where there is something to compare."""
     found = round_traces(report)
     metric, pairs = utility_pairs(report)
-    drawn = []
+    drawn = _front(report)
     if len({number for own in found.values() for number in own}) > 1:
         drawn.append(_rounds(found))
     if len(pairs) > 1:
         drawn.append(_pairs(metric, pairs))
     return drawn
+
+
+def _front(report: Row) -> list[Plot]:
+    """Return the picture of all variants by both axes of the study's table, the front as a line."""
+    places = {name: (own[1], own[0]) for name, own in tradeoffs.points(report).items()}
+    if len(places) < 2:
+        return []
+    up, across = (one for one in tradeoffs.columns_of(report) if one["axis"])
+    flip = [-1 if one["better"] == "higher" else 1 for one in (across, up)]
+    drawn = {name: [(x * flip[0], y * flip[1])] for name, (x, y) in places.items()}
+    front = sorted(drawn[name][0] for name in tradeoffs.pareto_front(tradeoffs.points(report)))
+    note = f"Up: {up['title']}. Across: {across['title']}. The line joins the Pareto front."
+    return [_plot(tradeoffs.TITLE, note, {"": front, **drawn}, "{:.3g}", beyond=False)]
 
 
 def _rounds(found: Traces) -> Plot:

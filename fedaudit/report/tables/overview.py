@@ -10,6 +10,7 @@ from fedaudit.report.pii_categories import category_tables
 from fedaudit.report.query import Row, missing_reasons
 from fedaudit.report.redaction import is_mask, readable_mask
 from fedaudit.report.tables import memorization
+from fedaudit.report.tables.comparison import tradeoffs
 from fedaudit.report.tables.costs import costs
 from fedaudit.report.tables.counterfactual import counterfactual_tables
 from fedaudit.report.tables.counterfactual import is_shown as in_counterfactual
@@ -39,19 +40,12 @@ from fedaudit.report.tables.source import is_shown as in_source
 from fedaudit.report.tables.source import source
 from fedaudit.report.tables.table import NONE, Table, format_cell, laid_out, shorten
 from fedaudit.report.tables.utility import under_keys, utility
+from fedaudit.report.verdict.classes import KINDS
 
 SEVERITIES = ("high", "medium", "low", "unverified")
 HOLDS = {True: "yes", False: "no", None: "cannot tell"}
 MOST_OTHERS = 100
 
-KINDS = frozenset(
-    {
-        *("extraction", "utility", "cost", "probability", "defense", "attribution"),
-        *("memorization", "membership", "exposure", "counterfactual", "epsilon", "persons"),
-        "source",
-    }
-)
-"""What kinds of rows tables know; a plugin may have its own."""
 TELLING = ("outputs", "outputs_of_base", "p_value")
 """What says most of a leak, of all that a finding's evidence may hold."""
 
@@ -69,6 +63,7 @@ def attack_tables(report: Row) -> list[Table]:
         *matrix_tables(whole),
         *verbatim(whole),
         *discoverable(whole),
+        *tradeoffs.tables(whole),
         *privacy_utility.tables(whole),
         *extraction(report),
         *candidates(report),

@@ -2,6 +2,15 @@
 
 from fedaudit.api.records import Measurement
 
+KINDS = frozenset(
+    {
+        *("extraction", "utility", "cost", "probability", "defense", "attribution"),
+        *("memorization", "membership", "exposure", "counterfactual", "epsilon", "persons"),
+        "source",
+    }
+)
+"""What kinds of rows tables and verdicts know; a plugin may have its own."""
+
 _KINDS = {
     "membership": "membership_inference",
     "memorization": "regurgitation",

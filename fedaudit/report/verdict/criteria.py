@@ -1,11 +1,11 @@
 """What a policy asks of an audit: at most what may come out, and how surely that must be shown."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fedaudit.api.errors import InputError
+from fedaudit.system.numbers import is_finite_number
 
 ATTACK_CLASSES = (
     *("membership_inference", "attribute_inference", "exfiltration"),
@@ -110,12 +110,8 @@ def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
         elif name == "required":
             fits = isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
         elif name == "kinds":
-            fits = isinstance(value, Mapping) and all(map(_is_number, value.values()))
+            fits = isinstance(value, Mapping) and all(map(is_finite_number, value.values()))
         else:
-            fits = _is_number(value) or (name == "membership" and value is None)
+            fits = is_finite_number(value) or (name == "membership" and value is None)
         if not fits:
             yield f"{name} is {value!r:.60}, which is of another type than a policy has there."
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -16,7 +16,7 @@ from fedaudit.report.verdict import (
     membership_limit,
     memorization,
 )
-from fedaudit.report.verdict.classes import class_of
+from fedaudit.report.verdict.classes import KINDS, class_of
 from fedaudit.report.verdict.criteria import DEFAULT, Policy
 from fedaudit.report.verdict.extraction import CAME_OUT, Leak, Test, find_leaks
 from fedaudit.report.verdict.judgement import Judgement
@@ -168,7 +168,7 @@ def judge(
     enough = found or ((judged or drawn) and not extracted) or (attributed and not tried)
     own = any(r.metric in CAME_OUT and is_own_data(r.scope) for r in totals)
     # What was extracted of the attacker's own records only is no pass, whatever else was judged.
-    missing = [] if enough and (extracted or not own) else _nothing(extracted, tried)
+    missing = [] if enough and (extracted or not own) else _nothing(extracted, tried, totals)
     said = [*judged, *attributed, *drawn, *missing, *_required(measurements, policy)]
     said += kinds.missing_kinds(limited, policy) if found else []
     seen = (leak.seen(level, policy.power) for leak in found if not leak.trouble)
@@ -257,18 +257,31 @@ def _apart_from_client(row: Measurement) -> tuple[object, ...]:
     return (row.plugin, row.metric, *sorted(scope))
 
 
-def _nothing(rows: Sequence[Measurement], tried: Sequence[Measurement]) -> list[Judgement]:
-    """Return why there is nothing to judge in `rows`, of all that was `tried`."""
-    reasons = _reasons_for_nothing(rows, tried)
+def _nothing(
+    rows: Sequence[Measurement], tried: Sequence[Measurement], totals: Sequence[Measurement]
+) -> list[Judgement]:
+    """Return why nothing is judged in `rows`; `tried` and `totals` say what else is there."""
+    reasons = _reasons_for_nothing(rows, tried, _own_kinds(totals))
     return [Judgement("inconclusive", reason, MISSING, None, "measured") for reason in reasons]
 
 
-def _reasons_for_nothing(rows: Sequence[Measurement], tried: Sequence[Measurement]) -> list[str]:
+def _reasons_for_nothing(
+    rows: Sequence[Measurement], tried: Sequence[Measurement], beside: str
+) -> list[str]:
     extraction = [row for row in rows if row.kind == "extraction"]
     if not extraction:
         right = any(row.scope.get("key") == RIGHT for row in tried)
         if any(is_own_data(row.scope) and row.scope.get("key") != RIGHT for row in tried):
             return [NO_VICTIM]
-        return [ONLY_RIGHT if right else "No extraction was tried."]
+        return [ONLY_RIGHT if right else f"No extraction was tried{beside}."]
     unknown = [f"{row.plugin}: not measured: {row.reason}" for row in extraction if row.reason]
+    if not unknown and any(row.scope.get("source") == "base" for row in extraction):
+        plugins = ", ".join(dict.fromkeys(row.plugin for row in extraction))
+        return [f"{plugins}: no row has the source tuned-not-base, which is what is judged."]
     return unknown or ["There is no base model to compare the extraction with."]
+
+
+def _own_kinds(rows: Sequence[Measurement]) -> str:
+    """Return which rows are of kinds that plugins made up, in words; nothing without any."""
+    own = dict.fromkeys(f"{row.plugin} ({row.kind})" for row in rows if row.kind not in KINDS)
+    return f"; of kinds that are shown and not judged there is {', '.join(own)}" if own else ""

@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -521,3 +523,13 @@ def test_a_federation_under_dp_says_what_each_client_spent(small, tmp_path):
     last = "rounds/001/global/adapter_model.safetensors"
     assert (tmp_path / "run" / last).read_bytes() == (tmp_path / "again" / last).read_bytes()
     assert result.manifest.rounds[-1].loss == again.manifest.rounds[-1].loss
+
+
+def test_opacus_sets_up_no_logging_of_its_own():
+    """It would print what every other library logs, down to bm25s's debugging."""
+    code = (
+        "import logging; from fedaudit_plugins.defenses.accounting import spent_epsilon;"
+        "spent_epsilon(1.0, 1e-5, 0.1, 10, 'rdp'); print(logging.getLogger().handlers)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -69,6 +69,18 @@ def test_precision_is_not_judged():
     assert verdict(rows, [])["reasons"] == ["No extraction was tried."]
 
 
+def test_rows_that_a_plugin_made_up_are_named_as_not_judged():
+    own = Measurement(kind="repetition", plugin="repeat", metric="repeated", value=1.0)
+    assert verdict([own], [])["reasons"] == [
+        "No extraction was tried; of kinds that are shown and not judged there is repeat"
+        " (repetition)."
+    ]
+    rows = [coverage(50, 52, plugin="repeat"), coverage(0, 52, plugin="repeat", source="base")]
+    assert verdict(rows, [])["reasons"] == [
+        "repeat: no row has the source tuned-not-base, which is what is judged."
+    ]
+
+
 def test_only_numbers_of_one_metric_are_compared():
     # The same attack might report both; the coverage of a base is no bound for a recall.
     like = coverage(50, 52, plugin="untargeted", source="base")

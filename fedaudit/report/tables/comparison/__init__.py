@@ -4,6 +4,7 @@
   worse.
 * `defenses`: The tables of defences that a federation was trained again under: what each bought and
   cost.
+* `tradeoffs`: The variants of a study beside each other: what each gives away, is worth and costs.
 * `two_reports`: The tables of two reports beside each other: numbers that differ, leaks that
   appeared or went.
 """

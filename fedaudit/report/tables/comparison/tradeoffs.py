@@ -1,0 +1,106 @@
+"""The variants of a study beside each other: what each gives away, is worth and costs."""
+
+from collections.abc import Mapping, Sequence
+
+from fedaudit.report.number_format import format_measurement
+from fedaudit.report.query import Row
+from fedaudit.report.tables.grouping import variant_of
+from fedaudit.report.tables.table import NONE, Table, laid_out
+
+TITLE = "Leakage, utility and cost"
+FRONT = "front"
+Points = Mapping[str, tuple[float, ...]]
+"""What each variant has by each axis, of which less is better."""
+
+
+def columns_of(report: Row) -> list[Row]:
+    """Return the columns that the study's profile names; none where it names none."""
+    return list(report["run"]["config"].get("tradeoffs", ()))
+
+
+def rows_by_variant(report: Row) -> dict[str, list[Row]]:
+    """Return the measurements of each variant, in the study's order."""
+    found: dict[str, list[Row]] = {}
+    for row in report["measurements"]:
+        if name := variant_of(row):
+            found.setdefault(name, []).append(row)
+    return found
+
+
+def find_cell(rows: Sequence[Row], column: Row) -> Row | None:
+    """Return the measurement that a column means: of those that fit the least specific one."""
+    fitting = [
+        row
+        for row in rows
+        if row["metric"] == column["metric"]
+        and column["plugin"] in ("", row["plugin"])
+        and all(row["scope"].get(key) == value for key, value in column["scope"].items())
+    ]
+    return min(fitting, key=lambda row: len(row["scope"]), default=None)
+
+
+def points(report: Row) -> dict[str, tuple[float, ...]]:
+    """Return each variant that has a value on every axis, with these; less is always better."""
+    axes = [column for column in columns_of(report) if column["axis"]]
+    found = {}
+    for name, rows in rows_by_variant(report).items():
+        cells = [find_cell(rows, axis) for axis in axes]
+        values = [
+            cell["value"] * (1 if axis["better"] == "lower" else -1)
+            for cell, axis in zip(cells, axes, strict=True)
+            if cell is not None and cell["value"] is not None
+        ]
+        if axes and len(values) == len(axes):
+            found[name] = tuple(values)
+    return found
+
+
+def pareto_front(every: Points) -> list[str]:
+    """Return the variants that no other one beats: at least as good by all axes, better by one."""
+    return [
+        name
+        for name, own in every.items()
+        if not any(
+            other != own and all(b <= a for a, b in zip(own, other, strict=True))
+            for other in every.values()
+        )
+    ]
+
+
+def tables(report: Row) -> list[Table]:
+    """Return the table, where the profile has columns and two variants or more ran."""
+    columns, every = columns_of(report), rows_by_variant(report)
+    if not columns or len(every) < 2:
+        return []
+    front = pareto_front(points(report))
+    lines = []
+    for name, rows in every.items():
+        cells = {str(column["title"]): find_cell(rows, column) for column in columns}
+        written = {
+            title: NONE if cell is None else format_measurement(cell)
+            for title, cell in cells.items()
+        }
+        lines.append({"variant": name, **written, FRONT: "yes" if name in front else ""})
+    titles = tuple(str(column["title"]) for column in columns)
+    return [
+        laid_out(
+            TITLE,
+            lines,
+            ("variant", *titles, FRONT),
+            numeric=titles,
+            notes=(_directions(columns), _front(columns)),
+        )
+    ]
+
+
+def _directions(columns: Sequence[Row]) -> str:
+    more = [str(column["title"]) for column in columns if column["better"] == "higher"]
+    return f"Less is better, but for {', '.join(more)}." if more else "Less is better everywhere."
+
+
+def _front(columns: Sequence[Row]) -> str:
+    axes = " and ".join(str(column["title"]) for column in columns if column["axis"])
+    return (
+        f"Front: by {axes}, no other variant is as good in both and better in one. It goes by the "
+        "values; where intervals overlap, another run may have another front."
+    )
