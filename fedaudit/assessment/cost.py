@@ -1,7 +1,7 @@
 """What each step of an audit asks, before anything is asked."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,10 @@ from fedaudit.audit.target import AuditTarget
 from fedaudit.canaries import canary_file, ranking
 from fedaudit.config import registry
 from fedaudit.data import corpus
+from fedaudit.data.annotation import annotate
+
+SAMPLE = 100
+"""Documents of a file, at most, that a detector reads to tell how much there is to ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class Cost:
     """Texts whose probability is computed."""
     unknown: tuple[str, ...] = ()
     """Attacks of which nobody can say it before they run."""
+    estimated: bool = False
+    """Whether it rests on what a detector finds in a sample of the documents."""
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(
@@ -39,6 +45,7 @@ class Cost:
             self.tokens + other.tokens,
             self.scored + other.scored,
             (*self.unknown, *other.unknown),
+            self.estimated or other.estimated,
         )
 
     def describe(self) -> str:
@@ -51,7 +58,7 @@ class Cost:
             part for part, n in zip(parts, (self.continuations, self.scored), strict=True) if n
         ]
         known += [f"what {name} asks is not known before" for name in self.unknown]
-        return ", ".join(known) or "nothing"
+        return ("roughly " if self.estimated else "") + (", ".join(known) or "nothing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,11 @@ class Corpora:
     """The documents of files, each read once."""
 
     form: PromptTemplate
-    _read: dict[Path, list[Document]]
+    detector: str = "names"
+    """What tells of a sample how much personal data there is where nobody has annotated it."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The detector's."""
+    _read: dict[Path, list[Document]] = field(default_factory=dict)
 
     def of(self, path: Path | None) -> list[Document]:
         """Return the documents of a file; nothing of an empty one."""
@@ -69,27 +80,40 @@ class Corpora:
             self._read[path] = list(corpus.read(path, self.form))
         return self._read[path]
 
+    def spans(self, path: Path | None) -> tuple[int, bool]:
+        """Return how many pieces of personal data a file's documents have, and if by a sample."""
+        found = self.of(path)
+        bare = [one for one in found if one.pii is None and not one.is_prompt]
+        known = sum(len(one.pii or ()) for one in found)
+        if not bare:
+            return known, False
+        sample, _ = annotate(bare[:SAMPLE], self.detector, self.options)
+        each = sum(len(one.pii or ()) for one in sample) / len(sample)
+        return known + round(each * len(bare)), True
 
-def corpora(audited: AuditTarget, name: str) -> Corpora:
+
+def corpora(audited: AuditTarget, request: AuditRequest) -> Corpora:
     """Return what reads documents as an audit of this target does."""
-    return Corpora(audited.federation.template if audited.federation else template(name), {})
+    form = audited.federation.template if audited.federation else template(request.template)
+    return Corpora(form, request.detector, request.options.get(request.detector, {}))
 
 
 def cost_of(request: AuditRequest, files: Corpora) -> Cost:
-    """Return what a step asks; of documents that nobody annotated, too little."""
+    """Return what a step asks."""
     if isinstance(request, ExtractionRequest):
         costs = [_attack(name, request, files) for name in request.attacks]
         return sum(costs, Cost())
     if isinstance(request, InferenceRequest):
         attack = _made(request, "ranking")
-        spans = _spans(files.of(request.data))
-        return Cost(scored=min(attack.sentences, spans) * max(attack.candidates))
+        spans, estimated = files.spans(request.data)
+        scored = min(attack.sentences, spans) * max(attack.candidates)
+        return Cost(scored=scored, estimated=estimated)
     if isinstance(request, CrossClientRequest):
         attack = _made(request, "contextual")
-        asked = sum(
-            min(request.budget, _spans(files.of(Path(one.path)))) for one in request.clients
-        )
-        return Cost(asked * attack.samples, asked * attack.samples * attack.new_tokens)
+        every = [files.spans(Path(one.path)) for one in request.clients]
+        asked = sum(min(request.budget, spans) for spans, _ in every) * attack.samples
+        estimated = any(one for _, one in every)
+        return Cost(asked, asked * attack.new_tokens, estimated=estimated)
     if isinstance(request, MemorizationRequest):
         own = (len(files.of(Path(one.path))) for one in request.clients)
         asked = sum(min(request.protocol.sample, count) for count in own)
@@ -110,8 +134,9 @@ def _attack(name: str, request: ExtractionRequest, files: Corpora) -> Cost:
 
 
 def _contextual(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
-    asked = _spans(files.of(request.prefixes)) * attack.samples
-    return Cost(asked, asked * attack.new_tokens)
+    spans, estimated = files.spans(request.prefixes)
+    asked = spans * attack.samples
+    return Cost(asked, asked * attack.new_tokens, estimated=estimated)
 
 
 def _verbatim(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
@@ -140,7 +165,3 @@ _ATTACKS: Mapping[str, Callable[[Any, ExtractionRequest, Corpora], Cost]] = {
 
 def _made(request: AuditRequest, name: str) -> Any:
     return registry.create("attack", name, request.options.get(name))
-
-
-def _spans(documents: list[Document]) -> int:
-    return sum(len(one.pii or ()) for one in documents)

@@ -25,9 +25,12 @@ from fedaudit.assessment.plan import Plan, make_plan
 from fedaudit.assessment.policy_file import read_policy
 from fedaudit.assessment.request import AssessmentRequest
 from fedaudit.audit.pipeline import Watcher
-from fedaudit.audit.request import ExtractionRequest, InferenceRequest
+from fedaudit.audit.request import TEMPLATE, ExtractionRequest, InferenceRequest
 from fedaudit.audit.session import AuditSession
+from fedaudit.audit.target import RUNS
 from fedaudit.config import registry
+from fedaudit.conversion import foreign_targets
+from fedaudit.engine.remote.options import is_url
 from fedaudit.report.document import Report, write
 from fedaudit.report.verdict.criteria import Policy
 
@@ -44,6 +47,8 @@ class PreparedAudit:
     request: AssessmentRequest
     defenses: DefensePlan | None = None
     """What is trained again under which defences; None where nobody asked for that."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of how the target was found."""
 
     def session(self, out: Place | None = None, **options: Any) -> AuditSession:
         """Return the session that runs it; `options` are those of AuditSession."""
@@ -89,6 +94,7 @@ def prepare(
     """
     own, options = _split_options(options or {})
     limits = policy if isinstance(policy, Policy) else read_policy(policy)
+    target, notes = _on_a_federation(target, template)
     context = ReleaseContext(release=release, positions=tuple(positions), declared_by=declared_by)
     material = discover(
         None if target is None else str(target),
@@ -139,7 +145,22 @@ def prepare(
         )
     elif own or defense_profile or defense_data:
         raise UsageError("Options of defences go with --defenses.")
-    return PreparedAudit(material=material, plan=plan, request=request, defenses=tried)
+    return PreparedAudit(
+        material=material, plan=plan, request=request, defenses=tried, notes=tuple(notes)
+    )
+
+
+def _on_a_federation(target: Place | None, template: str) -> tuple[Place | None, list[str]]:
+    """Return the target, of another framework's folder what it is imported into, and a note.
+
+    It is imported below `runs/`, once, before anything is planned: its rounds are what is planned.
+    """
+    notes: list[str] = []
+    if target is None or is_url(str(target)):
+        return target, notes
+    own = "" if template == TEMPLATE else template
+    made = foreign_targets.native_folder(Path(target), RUNS, notes.append, template=own)
+    return (made if notes else target), notes
 
 
 def _split_options(options: Options) -> tuple[Options, Options]:

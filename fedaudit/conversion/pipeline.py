@@ -121,7 +121,8 @@ def find(request: ImportRequest, source: SourceFolder) -> FoundRun:
         lacking = "" if request.config or not _bare(found) else f" --config {configuration.FORM}"
         also = " and LoRA's settings" if lacking else ""
         raise InputError(
-            f"{run.path} does not say what its base is: name it{also} with --base FOLDER{lacking}."
+            f"{run.path} does not say what its base is: name it{also} with --base FOLDER{lacking} "
+            "(fedaudit import)."
         )
     base = bases.choose(request.base, [found.base] if found.base else _named(found, run), run.path)
     return FoundRun(importer.name, run, found, base)

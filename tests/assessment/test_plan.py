@@ -10,6 +10,7 @@ import pytest
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.records import Target
+from fedaudit.assessment import cost as cost_module
 from fedaudit.assessment.cost import Cost, corpora, cost_of
 from fedaudit.assessment.discovery import discover
 from fedaudit.assessment.plan import SHOWS, STEPS, make_plan
@@ -151,7 +152,7 @@ def test_a_cost_is_counted_by_hand(here):
     # 24 documents a file with 2 PII each; contextual asks 15 times for 10 tokens before each of 48.
     found = pair(held_out=Path("own.jsonl"))
     plan = make_plan(found, COMMON)
-    files = corpora(found.audited, "fed_pii")
+    files = corpora(found.audited, plan.steps["extraction"])
     cost = cost_of(plan.steps["extraction"], files)
     verbatim, untargeted = 24, 256
     assert cost.continuations == 48 * 15 + verbatim + untargeted
@@ -163,11 +164,28 @@ def test_a_cost_is_counted_by_hand(here):
     assert cost_of(request, files).describe() == "what superset asks is not known before"
 
 
+def test_what_nobody_annotated_is_counted_in_a_sample(here, monkeypatch):
+    monkeypatch.setattr(cost_module, "SAMPLE", 10)
+    lines = [json.loads(line) for line in Path("own.jsonl").read_text().splitlines()]
+    bare = [{**one, "text": f"Write to a{n}@example.org."} for n, one in enumerate(lines)]
+    for one in bare:
+        del one["pii"]
+    Path("bare.jsonl").write_text("".join(json.dumps(one) + "\n" for one in bare))
+    found = pair(prefixes=Path("bare.jsonl"))
+    plan = make_plan(found, COMMON)
+    files = corpora(found.audited, plan.steps["extraction"])
+    assert files.spans(Path("bare.jsonl")) == (24, True)
+    assert files.spans(Path("own.jsonl")) == (48, False)
+    cost = cost_of(plan.steps["extraction"], files)
+    assert cost.continuations == 24 * 15 + 24 + 256
+    assert cost.describe().startswith("roughly 640 continuations")
+
+
 def test_the_cost_of_pairs_and_memorization(here):
     run = str(federation(here))
     found = discover(run)
     plan = make_plan(found, {**COMMON, "target": run, "adapter": None})
-    files = corpora(found.audited, "fed_pii")
+    files = corpora(found.audited, plan.steps["pairs"])
     assert cost_of(plan.steps["pairs"], files) == Cost(2 * 48 * 15, 2 * 48 * 15 * 10)
     assert cost_of(plan.steps["memorization"], files) == Cost(48, 48 * 256)
 
@@ -175,7 +193,7 @@ def test_the_cost_of_pairs_and_memorization(here):
 def test_canaries_cost_one_score_for_each_sentence_and_secret(here):
     made = planted(here)
     plan = make_plan(pair(canaries=Path("canaries.json")), COMMON)
-    files = corpora(pair().audited, "fed_pii")
+    files = corpora(pair().audited, plan.steps["canaries"])
     sentences = len({one.prefix for one in made.canaries})
     assert cost_of(plan.steps["canaries"], files) == Cost(scored=sentences * 1000)
 
@@ -186,7 +204,9 @@ def test_time_follows_from_speed():
 
 
 def test_speed_is_tried_on_documents(here):
-    documents = corpora(pair().audited, "fed_pii").of(Path("own.jsonl"))
+    documents = corpora(pair().audited, make_plan(pair(), COMMON).steps["extraction"]).of(
+        Path("own.jsonl")
+    )
     engine = FakeEngine(lambda *_: " nobody left.")
     found = try_speed(engine, Target(name="base"), documents)
     assert found.token > 0

@@ -1,6 +1,7 @@
 """fedaudit audit: everything that applies, one verdict, one report."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -64,6 +65,22 @@ def test_an_audit_ends_in_one_report_a_page_and_a_verdict(here, run):
     assert max(map(len, done.out.splitlines())) <= 80
     names = [name for d in fake_audit.NAMES for name in [d]]
     assert not any(name in done.out + json.dumps(found) for name in names)
+
+
+def test_what_another_framework_left_is_audited_as_it_is(here, run):
+    made = handmade.write(here / "made", clients=2, rounds=1)
+    shutil.copytree(made.path / "rounds/001/global", "results/peft_3")
+    settings = Path("results/peft_3/adapter_config.json")
+    named = {**json.loads(settings.read_text()), "base_model_name_or_path": "fedaudit-nano"}
+    settings.write_text(json.dumps(named))
+    files = ("--prefixes", "own.jsonl", "--victim", "victim.jsonl")
+    done = run("audit", "results", *files, *SMALL, "--dry-run")
+    assert "results is imported (flowertune, round 3) into runs/imported/flowertune-" in done.err
+    assert "round 3\n" in done.out
+    done = run("audit", "results", *files, *SMALL, "--quick", "--out", "out")
+    assert done.code in (0, 1, 7)
+    assert report()["run"]["command"] == "audit"
+    assert len(list(Path("runs/imported").iterdir())) == 1
 
 
 def test_every_judgement_names_its_limit_and_its_row(here, run):

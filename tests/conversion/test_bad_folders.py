@@ -174,7 +174,7 @@ def missing(place):
         (one_adapter, 2, "is one adapter, no federation: audit it with --target BASE --adapter"),
         (other_base, 3, "names the base 'me/llama', which is no folder here: give its folder"),
         (two_bases, 3, "names several bases, 'fedaudit-nano' and 'me/llama'"),
-        (no_base, 3, "does not say what its base is: name it with --base FOLDER."),
+        (no_base, 3, "does not say what its base is: name it with --base FOLDER (fedaudit imp"),
         (prompt_tuning, 3, "is an adapter of type 'PROMPT_TUNING'; fedaudit audits LoRA."),
         (other_rank, 3, "has the rank 4, and its configuration says 8"),
         (not_finite, 3, "peft_1/adapter_model.safetensors: tensor base_model.model.model.layers.0"),

@@ -144,6 +144,7 @@ def audit(
     from fedaudit.cli.audit.baseline import read_baseline
     from fedaudit.cli.audit.defenses import chosen_defenses
     from fedaudit.cli.audit_runner import plugin_tables
+    from fedaudit.cli.console import print_note
 
     before = None if baseline is None else read_baseline(baseline)
     prepared = prepare(
@@ -175,6 +176,8 @@ def audit(
         defense_profile=defense_profile,
         defense_data=defense_data or (),
     )
+    for line in prepared.notes:
+        print_note(line, quiet=quiet)
     if dry_run:
         return _print_plan(prepared)
     return _run(prepared, before, out=out, json=json, reveal=reveal, resume=resume, quiet=quiet)
@@ -190,7 +193,7 @@ def _print_plan(prepared: "PreparedAudit") -> int:
     from fedaudit.cli.audit.plan_text import plan_lines, print_lines
 
     material, plan, request = prepared.material, prepared.plan, prepared.request
-    files = corpora(material.audited, request.template)
+    files = corpora(material.audited, request)
     costs = {name: cost_of(step, files) for name, step in plan.steps.items()}
     documents = files.of(material.victim or material.prefixes)
     speed = None

@@ -69,11 +69,13 @@ def _attacks(plan: "Plan", name: str) -> str:
 
 
 def _at_hand(material: "Material") -> Iterator[tuple[str, str]]:
+    from fedaudit.federation.folder import name_rounds
+
     audited = material.audited
     yield "model", f"{audited.base}, adapter {audited.adapter or 'none'}"
     if audited.federation:
-        rounds = len(audited.federation.manifest.rounds) - 1
-        yield "federation", f"{audited.federation.path}, {rounds} rounds"
+        rounds = name_rounds([one.round for one in audited.federation.manifest.rounds])
+        yield "federation", f"{audited.federation.path}, {rounds}"
     if material.clients:
         yield "clients with documents", ", ".join(one.name for one in material.clients)
     yield "attacker", material.who(material.prefixes)

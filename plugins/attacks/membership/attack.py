@@ -88,7 +88,7 @@ class Membership(Attack):
             "others": len(outside),
         }
         by_text = self._by_text(case, inside, outside)
-        refusal = self._refusal(by_text)
+        refusal = self._refusal(case, by_text, inside, outside)
         rows = [text_row(by_text, at), *score_rows(inside, outside, at, refusal)]
         rows += p_value_rows(case, inside, outside, at, refusal)
         rows += likelihood_ratio.rows(case, inside, outside, at, refusal)
@@ -117,9 +117,20 @@ class Membership(Attack):
         )
         return None if found is None else auc(*found)
 
-    def _refusal(self, by_text: Estimate | None) -> str:
+    def _refusal(
+        self,
+        case: AttackContext,
+        by_text: Estimate | None,
+        inside: Sequence[ScoredRecord],
+        outside: Sequence[ScoredRecord],
+    ) -> str:
         """Return why the sets cannot be compared; empty where they can, or must."""
-        if by_text is None or by_text.low <= 0.5 or self.shifted:
+        ours, theirs = ([one.document for one in some] for some in (inside, outside))
+        if (
+            by_text is None
+            or self.shifted
+            or not text_baseline.are_shifted(ours, theirs, by_text, seed=case.seed)
+        ):
             return ""
         return (
             "these records and the held-out ones differ in their texts alone, without any model "

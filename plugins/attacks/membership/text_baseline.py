@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from fedaudit.api import Document
+from fedaudit.api import Document, Estimate
 from fedaudit.metrics.privacy.roc import auc
 
 Learnt = tuple[Counter[str], int]
@@ -19,6 +19,10 @@ Learnt = tuple[Counter[str], int]
 FOLDS = 5
 LEAST = 20
 """Groups of records that either set must have at least."""
+SHIFTED = 0.025
+"""The probability, at most, of taking two sets of one source for sets of two, over both tests."""
+OFTEN, WORDS = 4, 5_000
+"""In how many groups a word must be to be counted, and how many words are, the most frequent."""
 TOO_FEW = f"the texts alone are compared from {LEAST} groups of records on either side"
 
 
@@ -56,6 +60,59 @@ def cross_validated(
         for own, rows in zip(found, scored, strict=True):
             own += [score - middle for score in rows]
     return found[0], found[1]
+
+
+def are_shifted(
+    members: Sequence[Document], others: Sequence[Document], by_text: Estimate | None, *, seed: int
+) -> bool:
+    """Return whether two sets differ in their texts alone; False where they are too few to tell.
+
+    Two tests share the level: of the word whose groups are most unevenly dealt, such as a year, and
+    of how well the classifier tells the sets apart. The interval of `by_text` takes records as
+    independent. Those of one group are not, nor are scores of one classifier, so an interval above
+    0.5 is held against groups dealt anew.
+    """
+    if by_text is None:
+        return False
+    if word_p_value(members, others, seed=seed) <= SHIFTED / 2:
+        return True
+    p = permutation_p_value(members, others, seed=seed) if by_text.low > 0.5 else None
+    return p is not None and p <= SHIFTED / 2
+
+
+def word_p_value(
+    members: Sequence[Document], others: Sequence[Document], *, seed: int, draws: int = 399
+) -> float:
+    """Return how often groups dealt anew have a word as unevenly dealt as the true ones have.
+
+    Of each word, in how many groups of either set it is, less what is expected of so many, over the
+    standard deviation of the hypergeometric law; the largest of these numbers is the statistic.
+    """
+    import numpy as np
+
+    sides = [_grouped(some) for some in (members, others)]
+    groups = [
+        {w for one in own for w in one.text.casefold().split()} for own in [*sides[0], *sides[1]]
+    ]
+    counts = Counter(word for words in groups for word in words)
+    known = [w for w, n in counts.items() if OFTEN <= n < len(groups)]
+    kept = sorted(known, key=lambda word: (-counts[word], word))[:WORDS]
+    if not kept:
+        return 1.0
+    place = {word: number for number, word in enumerate(kept)}
+    holds = np.zeros((len(groups), len(kept)), dtype=np.float32)
+    for number, words in enumerate(groups):
+        holds[number, [place[word] for word in words if word in place]] = 1.0
+    whole, ours = len(groups), len(sides[0])
+    total = holds.sum(axis=0, dtype=np.float64)
+    spread = ours * (whole - ours) * total * (whole - total) / (whole**2 * (whole - 1))
+    rng = np.random.default_rng([seed, whole])
+    dealt = np.zeros((draws + 1, whole), dtype=np.float32)
+    dealt[0, :ours] = 1.0
+    for draw in range(1, draws + 1):
+        dealt[draw, rng.permutation(whole)[:ours]] = 1.0
+    most = np.abs((dealt @ holds - ours * total / whole) / np.sqrt(spread)).max(axis=1)
+    return float((1 + (most[1:] >= most[0] - 1e-6).sum()) / (1 + draws))
 
 
 def permutation_p_value(

@@ -1,5 +1,7 @@
 import random
+from dataclasses import replace
 
+import pytest
 from fedaudit_plugins.attacks.membership import text_baseline
 
 from fedaudit.api import Document
@@ -80,3 +82,58 @@ def test_groups_dealt_anew_keep_the_level_where_texts_are_made_from_few_forms():
     other = some("o", 2, words=WORDS[60:])
     assert text_baseline.permutation_p_value(some("m", 1), other, seed=0, draws=39) == 1 / 40
     assert text_baseline.permutation_p_value(some("m", 1), other[:19], seed=0) is None
+
+
+def told_apart(ours, theirs, seed):
+    by_text = auc(*text_baseline.cross_validated(ours, theirs, seed=seed))
+    return by_text, text_baseline.are_shifted(ours, theirs, by_text, seed=seed)
+
+
+def test_records_of_few_people_are_no_sets_of_two_sources():
+    """A group's records are alike, so the interval of the area is too narrow; the rule is not."""
+
+    def like(name, seed):
+        rng = random.Random(seed)
+        found = []
+        for group in range(24):
+            words = rng.choices(WORDS, k=12)
+            found += [
+                Document(
+                    id=f"{name}{group}-{n}",
+                    text=" ".join([*words, *rng.choices(WORDS, k=3)]),
+                    group=f"{name}{group}",
+                )
+                for n in range(6)
+            ]
+        return found
+
+    narrow = refused = 0
+    for seed in range(14):
+        by_text, shifted = told_apart(like("m", 2 * seed), like("o", 2 * seed + 1), seed)
+        narrow += by_text.low > 0.5
+        refused += shifted
+    assert narrow >= 2  # at 2.5 % two of 14 come once in 20 times
+    assert refused <= 2  # more would be 1 in 200
+
+
+def test_sets_of_two_years_are():
+    def dated(documents, year):
+        return [
+            replace(one, text=f"{one.text} {year}") if n % 3 else one
+            for n, one in enumerate(documents)
+        ]
+
+    ours, theirs = dated(some("m", 1), "2019"), dated(some("o", 2), "2024")
+    assert told_apart(ours, theirs, 0)[1]
+    assert not told_apart(some("m", 1), some("o", 2), 0)[1]
+
+
+def test_a_word_of_one_set_by_hand():
+    """Of 4 and 4 groups 2 of 70 deals put a word of four as unevenly."""
+    ours = [Document(id=f"m{n}", text=f"same year u{n}", group=f"m{n}") for n in range(4)]
+    theirs = [Document(id=f"o{n}", text=f"same o{n}", group=f"o{n}") for n in range(4)]
+    p = text_baseline.word_p_value(ours, theirs, seed=0, draws=6999)
+    assert p == pytest.approx(2 / 70, abs=0.01)
+    assert text_baseline.word_p_value(ours[::-1], theirs[::-1], seed=0, draws=6999) == p
+    # A word that is everywhere, or in fewer than four groups, tells nothing.
+    assert text_baseline.word_p_value(theirs, theirs, seed=0) == 1.0
