@@ -10,6 +10,7 @@ from fedaudit.api.records import Claim, Finding, Measurement
 from fedaudit.config.options import build, merge_tables
 from fedaudit.config.profile import Profile, Published, Variant
 from fedaudit.reproduction.claims import check_claims, compare_figures
+from fedaudit.reproduction.outcome_cache import VariantOutcome
 from fedaudit.reproduction.pooling import average_means, average_ratios, pool_counts
 from fedaudit.reproduction.scheduler import default_jobs, run_tasks
 from fedaudit.reproduction.seeds import (
@@ -18,7 +19,7 @@ from fedaudit.reproduction.seeds import (
     said_by_seed,
     untuned_seeds,
 )
-from fedaudit.reproduction.variant import VariantOutcome, VariantTask, Watch
+from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.evaluation.llm_judge import VERDICTS
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fedaudit.api.progress import no_progress
 from fedaudit.engine.parallel import ray_cluster
-from fedaudit.reproduction.variant import VariantOutcome, VariantTask, Watch, run_variant
+from fedaudit.reproduction.outcome_cache import VariantOutcome
+from fedaudit.reproduction.variant import VariantTask, Watch, run_variant
 from fedaudit.system.processes import ignoring_interrupts, processes
 
 BROKEN = (

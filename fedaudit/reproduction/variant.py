@@ -1,13 +1,13 @@
 """One variant of a study: its federation, and what is measured on it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedaudit.api.progress import Progress
-from fedaudit.api.records import Finding, Measurement
+from fedaudit.api.records import Measurement
 from fedaudit.attribution import pipeline as attribution
 from fedaudit.attribution.measurements import PROTOCOL
 from fedaudit.attribution.owner.worker_pool import Machine
@@ -17,6 +17,12 @@ from fedaudit.config.profile import Variant
 from fedaudit.reproduction.audits import audit_variant
 from fedaudit.reproduction.instruments import measure_victim
 from fedaudit.reproduction.memorization import measure_memorization
+from fedaudit.reproduction.outcome_cache import (
+    VariantOutcome,
+    outcome_path,
+    read_outcome,
+    write_outcome,
+)
 from fedaudit.reproduction.pooling import between_clients, pool_counts
 from fedaudit.simulation import runner as simulation
 from fedaudit.simulation.config import Simulation
@@ -47,18 +53,17 @@ class VariantTask:
     redactor: "Redactor"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantOutcome:
-    """What one variant came to; its rows and findings name it."""
-
-    measurements: tuple[Measurement, ...]
-    findings: tuple[Finding, ...]
-    data: tuple[Mapping[str, Any], ...]
-    limits: tuple[str, ...]
-
-
 def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
-    """Train a variant's federation, attack it, and return what was measured."""
+    """Train a variant's federation, attack it, and return what was measured, at once or before."""
+    kept = outcome_path(task.variant, task.config, task.place, task.redactor)
+    if found := read_outcome(kept):
+        return found
+    made = _measured(task, watch)
+    write_outcome(made, kept)
+    return made
+
+
+def _measured(task: VariantTask, watch: Watch) -> VariantOutcome:
     variant, config, place = task.variant, task.config, task.place
     begun, started = place.exists(), monotonic()
     with simulation.alone_in(place):

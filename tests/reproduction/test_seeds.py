@@ -12,8 +12,9 @@ from fedaudit.api.records import Claim, Finding, Measurement
 from fedaudit.config.profile import parse
 from fedaudit.metrics.intervals import wilson
 from fedaudit.reproduction import runner
+from fedaudit.reproduction.outcome_cache import VariantOutcome
 from fedaudit.reproduction.seeds import interval, mean_rows, said_by_seed, untuned_seeds
-from fedaudit.reproduction.variant import VariantOutcome, Watch
+from fedaudit.reproduction.variant import Watch
 
 T2 = 4.302653
 """The quantile of Student's t with two degrees of freedom that 2.5 % are above."""

@@ -1,0 +1,95 @@
+"""What variants came to, kept so that a study that was stopped asks only the rest."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import entry_points, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.api.errors import InputError
+from fedaudit.api.records import Finding, Measurement
+from fedaudit.config.profile import Variant
+from fedaudit.config.registry import GROUP
+from fedaudit.simulation.config import Simulation
+from fedaudit.system.files import atomic_text, read_json
+
+if TYPE_CHECKING:
+    from fedaudit.report.redaction import Redactor
+
+FOLDER = "outcomes"
+"""Where they are kept, beside the folder of federations."""
+LIBRARIES = ("torch", "transformers", "peft")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantOutcome:
+    """What one variant came to; its rows and findings name it."""
+
+    measurements: tuple[Measurement, ...]
+    findings: tuple[Finding, ...]
+    data: tuple[Mapping[str, Any], ...]
+    limits: tuple[str, ...]
+
+
+def outcome_path(variant: Variant, config: Simulation, place: Path, redactor: "Redactor") -> Path:
+    """Return where an outcome is kept: its name changes with all that it depends on.
+
+    That is the variant, its federation, the key that masks findings, the code of fedaudit and of
+    every plugin, and the libraries that train and ask.
+    """
+    settings = {key: value for key, value in config.table().items() if key != "workers"}
+    known = [
+        asdict(variant),
+        settings,
+        config.sha256(),
+        hashlib.sha256(redactor.key).hexdigest(),
+        code_sha256(),
+        [version(name) for name in LIBRARIES],
+    ]
+    name = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+    return place.parent.parent / FOLDER / f"{name}.json"
+
+
+def read_outcome(path: Path) -> VariantOutcome | None:
+    """Return a kept outcome; None where there is none, or none that can be read."""
+    try:
+        table = read_json(path, "")
+        return VariantOutcome(
+            measurements=tuple(Measurement(**row) for row in table["measurements"]),
+            findings=tuple(
+                Finding(**{**one, "safe": tuple(one["safe"])}) for one in table["findings"]
+            ),
+            data=tuple(table["data"]),
+            limits=tuple(table["limits"]),
+        )
+    except (InputError, KeyError, TypeError):
+        return None
+
+
+def write_outcome(outcome: VariantOutcome, path: Path) -> None:
+    """Keep an outcome; its findings are masked, as in every report."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    atomic_text(path, json.dumps(asdict(outcome)) + "\n", mode=0o600)
+
+
+@cache
+def code_sha256() -> str:
+    """Return a hash of the code of fedaudit and of every installed plugin."""
+    digest = hashlib.sha256()
+    for path in sorted(set(_code())):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _code() -> Iterator[Path]:
+    yield from (Path(__file__).parents[1]).rglob("*.py")
+    for entry in entry_points(group=GROUP):
+        found = find_spec(entry.value.partition(":")[0].partition(".")[0])
+        for folder in (found.submodule_search_locations or ()) if found else ():
+            yield from Path(folder).rglob("*.py")
+        if found and found.origin:
+            yield Path(found.origin)
