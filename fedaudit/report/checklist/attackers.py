@@ -54,6 +54,9 @@ MADE_FROM = {
 }
 """The furthest position from which an attack can be made."""
 
+OF_THE_SERVER = frozenset({"attribution", "source"})
+"""Kinds of rows about what the server can tell, which no class of attacks on the model has."""
+
 NOT_TOTALS = ("label", "category", "document", "text", "task", "round")
 TELLING_SETS = ("exclusive", "prefix-disjoint", "all")
 
@@ -106,5 +109,5 @@ def _rank(row: Row, judged: list[Mapping[str, Any]]) -> tuple[object, ...]:
 def unmeasured(report: Row) -> list[str]:
     """Return the positions that no measurement of a report is about."""
     seen = {position_of(row) for row in telling_rows(report)}
-    seen |= {SERVER for row in report["measurements"] if row["kind"] == "attribution"}
+    seen |= {SERVER for row in report["measurements"] if row["kind"] in OF_THE_SERVER}
     return [name for name in POSITIONS if name not in seen]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.api.errors import UsageError
-from fedaudit.api.records import Finding
+from fedaudit.api.records import Finding, Measurement
 from fedaudit.report.checklist import attackers, leaks
 from fedaudit.report.checklist.measures import measures
 from fedaudit.report.checklist.questions import QUESTIONS, answers
@@ -90,6 +90,8 @@ def test_an_attack_stands_at_the_furthest_position_that_can_make_it():
         ("not stated by the attack", "somebody_s"),
     ]
     assert attackers.unmeasured(report) == ["server"]
+    told = Measurement(kind="source", plugin="source", metric="source_accuracy", value=1.0)
+    assert attackers.unmeasured(plain([*rows, told])) == []
 
 
 def test_the_telling_row_is_the_judged_one():
