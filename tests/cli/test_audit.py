@@ -83,6 +83,30 @@ def test_what_another_framework_left_is_audited_as_it_is(here, run):
     assert len(list(Path("runs/imported").iterdir())) == 1
 
 
+def test_a_copy_of_a_clients_records_is_that_client_and_no_other_member(here, run):
+    made = handmade.write(here / "run", clients=3, rounds=1)
+    found = manifest.read(made.path)
+    (made.path / "data").mkdir()
+    for number, one in enumerate(found.clients):
+        lines = [json.dumps(d) + "\n" for d in fake_audit.corpus(number % 2)]
+        (made.path / f"data/{one.id}.jsonl").write_text("".join(lines))
+    kept = tuple(replace(one, data=f"data/{one.id}.jsonl") for one in found.clients)
+    manifest.write(replace(found, clients=kept), made.path)
+    words = ("extract", "--target", "run", "--prefixes", "own.jsonl", "--victim", "copy.jsonl",
+             "--set", "contextual.context=4", "--quiet")  # fmt: skip
+    shutil.copy(made.path / "data/c1.jsonl", "copy.jsonl")
+    run(*words, "--out", "one")
+    assert any("c1 of the federation's folder has all" in one for one in report("one")["limits"])
+    judged = [
+        row
+        for row in report("one")["measurements"]
+        if row["metric"] == "coverage" and row["scope"].get("set") == "exclusive"
+    ]
+    assert all(row["n"] for row in judged)
+    run(*words, "--member", "run/data/c1.jsonl", "--out", "two")
+    assert not any("counts as the victim" in one for one in report("two")["limits"])
+
+
 def test_every_judgement_names_its_limit_and_its_row(here, run):
     run(*AUDIT, "--out", "out", "--quiet")
     judged = report()["verdict"]["judgements"]

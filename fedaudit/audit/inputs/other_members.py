@@ -1,5 +1,6 @@
 """What other members of the federation have: strings that they share are not the victim's alone."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from fedaudit.audit.target import AuditTarget
 from fedaudit.system.files import existing_path
 
 if TYPE_CHECKING:
+    from fedaudit.audit.inputs.files import InputFile
     from fedaudit.audit.request import AuditRequest
 
 ALONE = (
@@ -30,6 +32,26 @@ def member_files(request: "AuditRequest", audited: AuditTarget) -> dict[str, Pat
     kept = named or _kept(audited)
     here = {path.resolve() for path in (request.own, request.others)}
     return {name: path for name, path in kept.items() if path.resolve() not in here}
+
+
+def holders(victim: "InputFile | None", kept: Mapping[str, "InputFile"]) -> list[str]:
+    """Return who has every one of the victim's records: the victim itself, under its own name.
+
+    Its records may have been named from another place than the federation's folder, or in part.
+    """
+    if victim is None or not victim.documents:
+        return []
+    texts = {one.text for one in victim.documents}
+    return [name for name, file in kept.items() if texts <= {one.text for one in file.documents}]
+
+
+def holders_caveat(names: Sequence[str]) -> str:
+    """Return a line that says who was taken for the victim."""
+    who = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    return (
+        f"{who} of the federation's folder {'have' if names[1:] else 'has'} all of the victim's "
+        "records, and counts as the victim, not as another member; --member names other members."
+    )
 
 
 def check_files(request: "AuditRequest") -> None:

@@ -1,11 +1,19 @@
 """Which files of other members an audit looks at."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from fedaudit.api.errors import InputError
-from fedaudit.audit.inputs.other_members import check_files, member_files
+from fedaudit.api.records import Document
+from fedaudit.audit.inputs.files import InputFile
+from fedaudit.audit.inputs.other_members import (
+    check_files,
+    holders,
+    holders_caveat,
+    member_files,
+)
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import AuditTarget
 
@@ -60,3 +68,17 @@ def test_files_that_cannot_be_read_are_named(federation, tmp_path):
             check_files(request(federation, **wrong))
     with pytest.raises(InputError, match="no regular file"):
         check_files(request(federation, members=(tmp_path,)))
+
+
+def file(*texts):
+    documents = [Document(id=str(n), text=text) for n, text in enumerate(texts)]
+    return InputFile(path=Path("some.jsonl"), documents=documents, annotation=None)
+
+
+def test_who_has_all_of_the_victims_records_is_the_victim():
+    kept = {"c1": file("a", "b", "c"), "c2": file("a", "x"), "c3": file("b", "a")}
+    assert holders(file("b", "a"), kept) == ["c1", "c3"]
+    assert holders(file("a", "b", "d"), kept) == []
+    assert holders(file(), kept) == holders(None, kept) == []
+    assert holders_caveat(["c1"]).startswith("c1 of the federation's folder has all of")
+    assert holders_caveat(["c1", "c2", "c3"]).startswith("c1, c2 and c3 of the federation's folder")
