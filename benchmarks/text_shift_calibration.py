@@ -22,8 +22,8 @@ from fedaudit.api.records import Document
 from fedaudit.metrics.intervals import wilson
 from fedaudit.metrics.privacy.roc import auc
 
-SHAPES = ((20, 3), (40, 8), (100, 3))
-"""People of each set, and records of a person."""
+SHAPES = ((20, 3, 3), (40, 8, 8), (40, 8, 3), (100, 3, 3))
+"""People of each set, and records of a person of the one and of the other."""
 SHARES = (0.0, 0.1, 0.3)
 
 
@@ -39,15 +39,19 @@ def main(words: Sequence[str] | None = None) -> None:
     """Print a line a case."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trials", type=int, default=200)
-    trials = parser.parse_args(words).trials
+    parser.add_argument("--shape", type=int, action="append", help="0 for the first, and so on")
+    given = parser.parse_args(words)
+    trials, shapes = given.trials, given.shape or range(len(SHAPES))
     print("people x records, years | refused by the interval | by the rule | area", flush=True)
-    for count, each in SHAPES:
+    for count, *each in (SHAPES[at] for at in shapes):
         for share in SHARES:
             areas, narrow, refused = [], 0, 0
             for trial in range(trials):
                 ours, theirs = (
-                    dated(people(2_000_000 + start + trial, count, each), year, share)
-                    for start, year in ((0, "2019"), (1_000_000, "2024"))
+                    dated(people(2_000_000 + start + trial, count, size), year, share)
+                    for start, year, size in zip(
+                        (0, 1_000_000), ("2019", "2024"), each, strict=True
+                    )
                 )
                 found = text_baseline.cross_validated(ours, theirs, seed=trial)
                 by_text = auc(*found) if found else None
@@ -57,7 +61,8 @@ def main(words: Sequence[str] | None = None) -> None:
             told = [wilson(hits, trials) for hits in (narrow, refused)]
             shares = " | ".join(f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]" for one in told)
             area = f"{fmean(areas):.3f} ({pstdev(areas):.3f})"
-            print(f"{count} x {each}, {share:.0%} | {shares} | {area}", flush=True)
+            shape = f"{count} x {each[0]} and {count} x {each[1]}"
+            print(f"{shape}, {share:.0%} | {shares} | {area}", flush=True)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,8 @@ class Variant:
     def __post_init__(self) -> None:
         if self.trace < 0 or (self.trace and self.round >= 0):
             raise ValueError("trace must be at least 0, and goes without round.")
+        if self.infer is not None and (self.victim == "*" or self.model == "local"):
+            raise ValueError("infer is about one victim, and of the global or the central model.")
         if self.model == "local" and not self.clients:
             raise ValueError('model = "local" needs clients, each of which has its own.')
 

@@ -25,7 +25,8 @@ def measure_victim(
 ) -> Iterator["Report"]:
     """Yield the reports of inference and exposure, each where the variant asks for it.
 
-    Exposure is that of the last global adapter, which every client has, defence or none.
+    Exposure is that of the global adapter of the last round, or of the variant's, which every
+    client has, defence or none.
     """
     common: dict[str, Any] = {
         "target": str(place),
@@ -33,15 +34,18 @@ def measure_victim(
         "device": config.device,
         "dtype": config.dtype,
     }
+    last = config.rounds if variant.round < 0 else variant.round
     if variant.infer is not None:
         request = InferenceRequest(
             data=place / f"data/{variant.victim}.jsonl",
             options={RANKING: dict(variant.infer)},
             client=victim_model(variant, place),
             keys=variant.keys,
+            adapter=str(place / f"central/{last:03d}") if variant.model == "central" else None,
+            round=last if variant.round >= 0 and variant.model == "global" else None,
             **common,
         )
         yield run_audit(request, redactor, watch).report
     if variant.exposure:
-        exposed = ExposureRequest(canaries=place / canary_file.OWNER, round=config.rounds, **common)
+        exposed = ExposureRequest(canaries=place / canary_file.OWNER, round=last, **common)
         yield run_audit(exposed, redactor, watch).report

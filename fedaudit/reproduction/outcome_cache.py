@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import entry_points, version
+from importlib.metadata import distributions, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +14,16 @@ from fedaudit.api.errors import InputError
 from fedaudit.api.records import Finding, Measurement
 from fedaudit.config.profile import Variant
 from fedaudit.config.registry import GROUP
+from fedaudit.engine.loading.checkpoint import fingerprints
+from fedaudit.federation import manifest
 from fedaudit.simulation.config import Simulation
-from fedaudit.system.files import atomic_text, read_json
+from fedaudit.system.files import atomic_text, read_json, sha256
 
 if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
 
 FOLDER = "outcomes"
 """Where they are kept, beside the folder of federations."""
-LIBRARIES = ("torch", "transformers", "peft")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,19 +39,24 @@ class VariantOutcome:
 def outcome_path(variant: Variant, config: Simulation, place: Path, redactor: "Redactor") -> Path:
     """Return where an outcome is kept: its name changes with all that it depends on.
 
-    That is the variant, its federation, the key that masks findings, the code of fedaudit and of
-    every plugin, and the libraries that train and ask.
+    That is the variant, its federation as it stands in its folder, the models that it names by
+    their folders, the key that masks findings, the code and files of fedaudit and of every plugin,
+    and every installed package. A federation that is not there has another name than one that is.
     """
     settings = {key: value for key, value in config.table().items() if key != "workers"}
+    named = (config.base, config.partition.embedding, config.watermark.teacher)
+    stands = place / manifest.NAME
     known = [
         asdict(variant),
         settings,
         config.sha256(),
+        sha256(stands) if stands.is_file() else "",
+        [fingerprints(Path(one))[0] for one in named if one and Path(one).is_dir()],
         hashlib.sha256(redactor.key).hexdigest(),
         code_sha256(),
-        [version(name) for name in LIBRARIES],
     ]
-    name = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
+    text = json.dumps(known, sort_keys=True, default=str)
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
     return place.parent.parent / FOLDER / f"{name}.json"
 
 
@@ -78,18 +84,25 @@ def write_outcome(outcome: VariantOutcome, path: Path) -> None:
 
 @cache
 def code_sha256() -> str:
-    """Return a hash of the code of fedaudit and of every installed plugin."""
+    """Return a hash of fedaudit's files, of every plugin's, and of what else is installed."""
     digest = hashlib.sha256()
     for path in sorted(set(_code())):
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        digest.update(sha256(path).encode())
+    installed = sorted(f"{one.name} {one.version}" for one in distributions())
+    digest.update("\n".join(installed).encode())
     return digest.hexdigest()
 
 
 def _code() -> Iterator[Path]:
-    yield from (Path(__file__).parents[1]).rglob("*.py")
+    yield from _files(Path(__file__).parents[1])
     for entry in entry_points(group=GROUP):
         found = find_spec(entry.value.partition(":")[0].partition(".")[0])
         for folder in (found.submodule_search_locations or ()) if found else ():
-            yield from Path(folder).rglob("*.py")
+            yield from _files(Path(folder))
         if found and found.origin:
             yield Path(found.origin)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    found = (path for path in folder.rglob("*") if "__pycache__" not in path.parts)
+    yield from (path for path in found if path.is_file())

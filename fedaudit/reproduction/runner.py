@@ -22,6 +22,7 @@ from fedaudit.reproduction.seeds import (
 from fedaudit.reproduction.variant import VariantTask, Watch
 from fedaudit.simulation.config import Simulation
 from fedaudit.simulation.evaluation.llm_judge import VERDICTS
+from fedaudit.simulation.runner import prepare
 
 if TYPE_CHECKING:
     from fedaudit.report.redaction import Redactor
@@ -111,6 +112,8 @@ def run_study(
         profile, scale, chosen, _settings(profile, settings, seeds), federations, redactor
     )
     flat = [task for own in tasks.values() for task in own]
+    for task in flat:  # what cannot be trained is said before anything is
+        prepare(task.config, task.place)
     outcomes = iter(run_tasks(flat, jobs or default_jobs(scale, flat), watch))
     found = {seed: [next(outcomes) for _ in own] for seed, own in tasks.items()}
     by_seed = {seed: _measured(profile, chosen, tasks[seed], own) for seed, own in found.items()}

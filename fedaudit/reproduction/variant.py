@@ -55,11 +55,14 @@ class VariantTask:
 
 def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
     """Train a variant's federation, attack it, and return what was measured, at once or before."""
-    kept = outcome_path(task.variant, task.config, task.place, task.redactor)
-    if found := read_outcome(kept):
+
+    def path() -> Path:
+        return outcome_path(task.variant, task.config, task.place, task.redactor)
+
+    if task.place.exists() and (found := read_outcome(path())):
         return found
     made = _measured(task, watch)
-    write_outcome(made, kept)
+    write_outcome(made, path())  # of the federation as it stands now
     return made
 
 

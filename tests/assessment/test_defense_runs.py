@@ -242,6 +242,9 @@ def test_what_is_missing_is_named(federation, prepared, tmp_path):
     given = client_files(foreign, [f"site-1={federation.path / 'data/c0.jsonl'}"])
     config = retraining_settings(foreign, given, profile="fed_pii:nano", detector="names")
     assert (config.rounds, config.client_names, config.defenses) == (10, ["site-1"], ())
+    # Records are trained on as they are: nobody plants in them, or marks them, again.
+    planted = retraining_settings(foreign, given, profile="cross:nano", detector="names")
+    assert (planted.canaries.count, planted.watermark.plugin) == (0, "")
     with pytest.raises(UsageError, match="needs the records of an attacker and of a victim"):
         leak_request(replace(prepared.plan, steps={}))
 

@@ -3,6 +3,7 @@
 import json
 import stat
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
@@ -80,6 +81,11 @@ def test_all_that_it_depends_on_is_in_its_name(task, monkeypatch):
     }
     assert len(paths) == 5
     assert path_of(replace(task, config=Simulation(rounds=2, workers=3))) in paths
+    task.place.mkdir(parents=True)
+    (task.place / "federation.json").write_text("{}")
+    assert path_of(task) not in paths  # of a federation that stands as it does
+    dated = Variant(name="v", options={"contextual": {"samples": date(2020, 1, 1)}})
+    assert path_of(replace(task, variant=dated))  # is refused by what reads options, not here
     monkeypatch.setattr(outcome_cache, "code_sha256", lambda: "other code")
     assert path_of(task) not in paths
 
@@ -92,6 +98,12 @@ def test_a_variant_is_measured_once(task, monkeypatch):
         return OUTCOME
 
     monkeypatch.setattr(variant_module, "_measured", measured)
+    run_variant(task, watch=None)
+    assert run_variant(task, watch=None) == OUTCOME
+    assert len(asked) == 2  # there is no federation, so nothing is taken for its outcome
+    task.place.mkdir(parents=True)
+    (task.place / "federation.json").write_text("{}")
+    asked.clear()
     assert run_variant(task, watch=None) == run_variant(task, watch=None) == OUTCOME
     assert asked == [task]
     path_of(task).write_text(json.dumps({}))
@@ -103,3 +115,5 @@ def test_the_code_is_that_of_plugins_too():
     files = [str(path) for path in outcome_cache._code()]
     assert any(name.endswith("fedaudit/reproduction/variant.py") for name in files)
     assert any(name.endswith("defenses/scrub.py") for name in files)
+    assert any(name.endswith("nano/templates.toml") for name in files)
+    assert not any("__pycache__" in name for name in files)

@@ -233,3 +233,16 @@ def test_a_claim_whose_intervals_overlap_stays_open(trained, monkeypatch):
     assert "the intervals overlap" in alone.detail
     [alone, _] = study(seeds=3, settings={"seed": 7}).claims  # 17, 18 and 19 of 100, of both
     assert (alone.holds, alone.detail.split(";")[0]) == (None, "0.18 > 0.18")
+
+
+def test_counts_of_records_in_a_scope_may_differ_from_seed_to_seed():
+    def rows(members, value):
+        scope = {"score": "loss", "members": members, "others": 30}
+        return [
+            Measurement(kind="membership", plugin="membership", metric="auc", value=value,
+                        scope=scope)
+        ]  # fmt: skip
+
+    [mean] = mean_rows({1: rows(40, 0.5), 2: rows(44, 0.7)}, same_records=False)
+    assert mean.value == pytest.approx(0.6)
+    assert mean.scope == {"score": "loss", "others": 30}

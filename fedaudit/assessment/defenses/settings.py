@@ -20,11 +20,12 @@ ALONE: Mapping[str, Any] = {
     "defenses": [],
     "few_shot": {},
     "watermark": {},
+    "canaries": {},
     "judge": {},
     "engine": "local",
 }
-"""What training again leaves out: dealing, marking (records are marked already), what is trained
-beside the federation, and defences, of which each has its turn."""
+"""What training again leaves out: dealing, marks and canaries (the records have them already), what
+is trained beside the federation, and defences, of which each has its turn."""
 
 
 def retraining_settings(

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.api.records import Document
@@ -24,7 +25,9 @@ def plant_canaries(
     if not wanted.count:
         return clients, None
     names = config.client_names
-    if wanted.count < (least := len(wanted.times) * len(wanted.clients or names)):
+    taking = [name for name in names if name not in config.without]
+    whose = wanted.clients or tuple(names)
+    if wanted.count < (least := len(wanted.times) * len(whose)):
         raise UsageError(
             f"canaries.count {wanted.count} is too few: every client gets one canary of each of "
             f"canaries.times at least, {least} in all."
@@ -35,7 +38,7 @@ def plant_canaries(
         count=wanted.count,
         times=wanted.times,
         controls=wanted.controls,
-        clients=wanted.clients or tuple(names),
+        clients=whose,
         instruction=wanted.instruction,
         template=config.template,
         seed=config.seed,
@@ -51,4 +54,6 @@ def plant_canaries(
         copies = make_copies(found, name, form, taken, rng, annotated=annotated)
         own += [corpus.document_of(one, form, "a canary") for one in copies]
         rng.shuffle(own)
-    return clients, found
+    # Whoever is left out gets none, and the others those that they would have had beside it.
+    kept = tuple(one for one in found.canaries if not one.times or one.client in taking)
+    return clients, replace(found, canaries=kept)

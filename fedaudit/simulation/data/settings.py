@@ -105,3 +105,7 @@ class CanarySettings:
     def __post_init__(self) -> None:
         if min(self.count, self.controls) < 0:
             raise ValueError("count and controls must be at least 0.")
+        if not self.times or min(self.times) < 1 or len(set(self.times)) < len(self.times):
+            raise ValueError("times takes different numbers from 1 on, as [1, 4, 16].")
+        if self.kind == "name":
+            raise ValueError("kind name needs a list of names: plant with fedaudit canary.")

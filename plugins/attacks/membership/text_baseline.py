@@ -85,12 +85,13 @@ def word_p_value(
 ) -> float:
     """Return how often groups dealt anew have a word as unevenly dealt as the true ones have.
 
-    Of each word, in how many groups of either set it is, less what is expected of so many, over the
+    Groups are cut to like sizes on both sides first: a large one holds more words, and records held
+    out one by one leave small ones. Of each word, in how many groups of either set it is, less what is expected of so many, over the
     standard deviation of the hypergeometric law; the largest of these numbers is the statistic.
     """
     import numpy as np
 
-    sides = [_grouped(some) for some in (members, others)]
+    sides = _of_like_sizes(_grouped(members), _grouped(others), random.Random(f"words {seed}"))
     groups = [
         {w for one in own for w in one.text.casefold().split()} for own in [*sides[0], *sides[1]]
     ]
@@ -113,6 +114,22 @@ def word_p_value(
         dealt[draw, rng.permutation(whole)[:ours]] = 1.0
     most = np.abs((dealt @ holds - ours * total / whole) / np.sqrt(spread)).max(axis=1)
     return float((1 + (most[1:] >= most[0] - 1e-6).sum()) / (1 + draws))
+
+
+def _of_like_sizes(
+    ours: Sequence[list[Document]], theirs: Sequence[list[Document]], rng: random.Random
+) -> list[list[list[Document]]]:
+    """Return both sides' groups, each with no more records than its like among the others' has.
+
+    Its like is the group in the same place of the other side, in the order of sizes.
+    """
+    sides = [sorted(some, key=len) for some in (ours, theirs)]
+    cut = []
+    for own, other in (sides, sides[::-1]):
+        most = [len(other[(2 * at + 1) * len(other) // (2 * len(own))]) for at in range(len(own))]
+        ordered = (sorted(group, key=lambda one: one.text) for group in own)
+        cut.append([rng.sample(g, min(len(g), n)) for g, n in zip(ordered, most, strict=True)])
+    return cut
 
 
 def permutation_p_value(

@@ -119,3 +119,12 @@ def test_whoever_is_not_on_the_front_is_beaten_by_one_who_is(places):
 def test_order_and_scale_do_not_matter(places):
     turned = {name: (3 * a + 1, 7 * b) for name, (a, b) in reversed(places.items())}
     assert set(tradeoffs.pareto_front(turned)) == set(tradeoffs.pareto_front(places))
+
+
+@pytest.mark.parametrize(
+    "columns", [3, [3], [{}], [{**COLUMNS[0], "scope": 1}], COLUMNS[:1], [*COLUMNS, COLUMNS[0]]]
+)
+def test_a_strangers_columns_that_cannot_be_are_no_table(columns):
+    odd = report(*variant("none", 0.5, 0.9), *variant("dp", 0.1, 0.3), columns=columns)
+    assert tradeoffs.tables(odd) == []
+    assert privacy_utility.figures(odd) == []

@@ -81,6 +81,31 @@ def test_a_client_that_is_not_there_is_refused(plain):
         plant_canaries(planting(plain, clients=("c7",)), dealt(), [])
 
 
+def test_who_is_left_out_is_named_by_no_canary(plain):
+    """The others' canaries are those that they have beside it."""
+    everybody = plant_canaries(planting(plain), dealt(), [])
+    without = plant_canaries(planting(replace(plain, without=("c1",))), dealt(), [])
+    assert [one.client for one in without[1].planted] == ["c0", "c0", "c2", "c2"]
+    assert set(without[1].canaries) < set(everybody[1].canaries)
+    assert without[1].controls == everybody[1].controls
+    assert (without[0][0], without[0][2]) == (everybody[0][0], everybody[0][2])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"times": ()}, "times takes"),
+        ({"times": (1, 1)}, "times takes"),
+        ({"times": (0,)}, "times takes"),
+        ({"kind": "name"}, "fedaudit canary"),
+        ({"controls": -1}, "at least 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_their_name(settings, message):
+    with pytest.raises(ValueError, match=message):
+        CanarySettings(**settings)
+
+
 def test_too_few_for_everybody_are_refused(plain):
     with pytest.raises(UsageError, match=r"canaries\.count 5 is too few.* 6 in all"):
         plant_canaries(planting(plain, count=5), dealt(), [])

@@ -14,8 +14,22 @@ Points = Mapping[str, tuple[float, ...]]
 
 
 def columns_of(report: Row) -> list[Row]:
-    """Return the columns that the study's profile names; none where it names none."""
-    return list(report["run"]["config"].get("tradeoffs", ()))
+    """Return the columns that the study's profile names; none where it names none that can be."""
+    found = report["run"]["config"].get("tradeoffs", ())
+    if not isinstance(found, list) or not all(map(_is_column, found)):
+        return []
+    return found if sum(one["axis"] for one in found) == 2 else []
+
+
+def _is_column(one: object) -> bool:
+    """Tell whether a report's table is a column; reports are strangers' files."""
+    return (
+        isinstance(one, Mapping)
+        and all(isinstance(one.get(name), str) for name in ("title", "metric", "plugin"))
+        and isinstance(one.get("scope"), Mapping)
+        and one.get("better") in ("lower", "higher")
+        and isinstance(one.get("axis"), bool)
+    )
 
 
 def rows_by_variant(report: Row) -> dict[str, list[Row]]:

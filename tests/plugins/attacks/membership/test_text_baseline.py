@@ -137,3 +137,37 @@ def test_a_word_of_one_set_by_hand():
     assert text_baseline.word_p_value(ours[::-1], theirs[::-1], seed=0, draws=6999) == p
     # A word that is everywhere, or in fewer than four groups, tells nothing.
     assert text_baseline.word_p_value(theirs, theirs, seed=0) == 1.0
+
+
+def test_large_groups_and_small_ones_of_one_source_are_not_told_apart():
+    """Records that are held out one by one leave small groups, which hold fewer words."""
+
+    def groups(name, seed, per_group):
+        rng = random.Random(seed)
+        return [
+            Document(
+                id=f"{name}{g}-{n}", text=" ".join(rng.choices(WORDS, k=15)), group=f"{name}{g}"
+            )
+            for g in range(40)
+            for n in range(per_group)
+        ]
+
+    low = 0
+    for seed in range(20):
+        ours, theirs = groups("m", 2 * seed, 6), groups("o", 2 * seed + 1, 2)
+        low += text_baseline.word_p_value(ours, theirs, seed=seed) <= 0.05
+    assert low <= 4  # at 5 %: more is 1 in 400; it was all of them where groups were not cut
+
+
+def test_groups_are_cut_to_like_sizes_by_hand():
+    def group(name, size):
+        return [Document(id=f"{name}{n}", text=f"{name}{n}", group=name) for n in range(size)]
+
+    ours = [group("a", 5), group("b", 1), group("c", 3)]
+    theirs = [group("d", 2), group("e", 2), group("f", 4)]
+    cut = text_baseline._of_like_sizes(ours, theirs, random.Random(0))
+    # Sorted 1 3 5 and 2 2 4: the smaller of each pair.
+    assert [[len(one) for one in side] for side in cut] == [[1, 2, 4], [1, 2, 4]]
+    # Of sides of unlike numbers each takes the size in the same place of the other.
+    cut = text_baseline._of_like_sizes(ours, theirs[:1], random.Random(0))
+    assert [[len(one) for one in side] for side in cut] == [[1, 2, 2], [2]]
