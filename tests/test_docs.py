@@ -1,7 +1,9 @@
 """The pages name what there is: modules, functions, rooms, and pages they link to."""
 
 import ast
+import json
 import re
+import runpy
 import textwrap
 from pathlib import Path
 
@@ -111,3 +113,15 @@ def test_the_greedy_attack_of_the_plugin_page_runs():
     exec(code, place)
     assert place["said"] == " went home"
     assert [request.samples for _, request in engine.asked] == [1, 1]
+
+
+def test_a_studys_table_is_what_its_report_gave():
+    """No number of such a table is typed by hand: benchmarks/study_tables.py writes it."""
+    made = runpy.run_path(str(ROOT / "benchmarks/study_tables.py"))
+    kept = sorted((ROOT / "docs/studies").glob("*.json"))
+    assert kept
+    for path in kept:
+        page = path.parents[1] / f"{path.stem}.md"
+        text = page.read_text("utf-8")
+        assert made["kept_path"](page) == path
+        assert made["page_with_table"](text, json.loads(path.read_text("utf-8"))) == text
