@@ -47,7 +47,7 @@ def page_with_table(page: str, kept: Mapping[str, Any]) -> str:
     """Return a page with the table of a kept report in its place."""
     before, rest = page.split(START)
     _, after = rest.split(END)
-    [table] = tradeoffs.tables(kept)
+    table = tradeoffs.table_of(kept, tradeoffs.columns_of(kept))
     lines = [line for line in table_lines(table) if not line.startswith("#")]
     return "".join([before, START, "\n".join(lines).strip("\n"), "\n", END, after])
 

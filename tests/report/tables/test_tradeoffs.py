@@ -73,6 +73,22 @@ def test_the_table_has_the_least_specific_row_of_each_column():
     assert "Less is better, but for accuracy." in table.notes
 
 
+def test_many_columns_are_parts_that_fit_and_large_numbers_are_short():
+    more = [{**COLUMNS[2], "title": f"t{n}"} for n in range(4)]
+    rows = [*WHOLE["measurements"], row("dp", "flops", 2_035_410_092_032.0, plugin="simulation")]
+    made = tradeoffs.tables(report(*rows, columns=[*more, *COLUMNS]))
+    assert [table.title for table in made] == [
+        "Leakage, utility and cost",
+        "Leakage, utility and cost, part 2",
+        "Leakage, utility and cost, part 3",
+    ]
+    assert made[0].columns == ("variant", "extracted", "accuracy", "t0", "front")
+    assert [len(table.columns) for table in made] == [5, 5, 3]
+    assert {line[0]: line[3] for line in made[0].rows}["dp"] == "2.04e+12"
+    assert made[0].notes
+    assert not made[1].notes
+
+
 def test_a_study_without_columns_or_with_one_variant_has_no_table():
     assert tradeoffs.tables(report(*variant("none", 0.5, 0.9))) == []
     assert tradeoffs.tables({**WHOLE, "run": {"config": {}}}) == []

@@ -1,6 +1,7 @@
 """The variants of a study beside each other: what each gives away, is worth and costs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fedaudit.report.number_format import format_measurement
 from fedaudit.report.query import Row
@@ -9,6 +10,10 @@ from fedaudit.report.tables.table import NONE, Table, laid_out
 
 TITLE = "Leakage, utility and cost"
 FRONT = "front"
+FITTING = 3
+"""Columns, beside the variant and the front, that 80 characters have room for."""
+LARGE = 1e6
+"""From here on a number is written short, without its interval."""
 Points = Mapping[str, tuple[float, ...]]
 """What each variant has by each axis, of which less is better."""
 
@@ -82,29 +87,43 @@ def pareto_front(every: Points) -> list[str]:
 
 
 def tables(report: Row) -> list[Table]:
-    """Return the table, where the profile has columns and two variants or more ran."""
-    columns, every = columns_of(report), rows_by_variant(report)
-    if not columns or len(every) < 2:
+    """Return the table in parts that fit a terminal; none where nothing is to be compared."""
+    columns = columns_of(report)
+    if not columns or len(rows_by_variant(report)) < 2:
         return []
+    # What the front is about goes first.
+    ordered = sorted(columns, key=lambda one: not one["axis"])
+    parts = [ordered[at : at + FITTING] for at in range(0, len(ordered), FITTING)]
+    made = [table_of(report, part) for part in parts]
+    titles = [TITLE, *(f"{TITLE}, part {at}" for at in range(2, len(parts) + 1))]
+    return [
+        replace(one, title=title, notes=one.notes if title == TITLE else ())
+        for one, title in zip(made, titles, strict=True)
+    ]
+
+
+def table_of(report: Row, columns: Sequence[Row]) -> Table:
+    """Return a line for each variant with these columns, and whether it is on the front."""
+    every = rows_by_variant(report)
     front = pareto_front(points(report))
     lines = []
     for name, rows in every.items():
         cells = {str(column["title"]): find_cell(rows, column) for column in columns}
-        written = {
-            title: NONE if cell is None else format_measurement(cell)
-            for title, cell in cells.items()
-        }
+        written = {title: NONE if cell is None else _written(cell) for title, cell in cells.items()}
         lines.append({"variant": name, **written, FRONT: "yes" if name in front else ""})
     titles = tuple(str(column["title"]) for column in columns)
-    return [
-        laid_out(
-            TITLE,
-            lines,
-            ("variant", *titles, FRONT),
-            numeric=titles,
-            notes=(_directions(columns), _front(columns)),
-        )
-    ]
+    return laid_out(
+        TITLE,
+        lines,
+        ("variant", *titles, FRONT),
+        numeric=titles,
+        notes=(_directions(columns_of(report)), _front(columns_of(report))),
+    )
+
+
+def _written(cell: Row) -> str:
+    value = cell["value"]
+    return f"{value:.3g}" if value is not None and abs(value) >= LARGE else format_measurement(cell)
 
 
 def _directions(columns: Sequence[Row]) -> str:
