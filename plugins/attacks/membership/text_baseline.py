@@ -86,8 +86,9 @@ def word_p_value(
     """Return how often groups dealt anew have a word as unevenly dealt as the true ones have.
 
     Groups are cut to like sizes on both sides first: a large one holds more words, and records held
-    out one by one leave small ones. Of each word, in how many groups of either set it is, less what is expected of so many, over the
-    standard deviation of the hypergeometric law; the largest of these numbers is the statistic.
+    out one by one leave small ones. The statistic is, of all words, the largest number of groups of
+    a side that hold it, less what is expected of so many, over the standard deviation of the
+    hypergeometric law.
     """
     import numpy as np
 
