@@ -22,13 +22,13 @@ ROW = ("kind", "plugin", "metric", "value", "low", "high", "n", "hits", "scope")
 
 def kept_report(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a report its table of trade-offs is made of."""
-    columns = tradeoffs.columns_of(report)
+    columns = tradeoffs.tradeoff_columns(report)
     config = report["run"]["config"]
     cells = [
         cell
         for rows in tradeoffs.rows_by_variant(report).values()
         for column in columns
-        if (cell := tradeoffs.find_cell(rows, column)) is not None
+        if (cell := tradeoffs.find_measurement(rows, column)) is not None
     ]
     return {
         "run": {
@@ -47,7 +47,7 @@ def page_with_table(page: str, kept: Mapping[str, Any]) -> str:
     """Return a page with the table of a kept report in its place."""
     before, rest = page.split(START)
     _, after = rest.split(END)
-    table = tradeoffs.table_of(kept, tradeoffs.columns_of(kept))
+    table = tradeoffs.tradeoff_table(kept, tradeoffs.tradeoff_columns(kept))
     lines = [line for line in table_lines(table) if not line.startswith("#")]
     return "".join([before, START, "\n".join(lines).strip("\n"), "\n", END, after])
 

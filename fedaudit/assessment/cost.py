@@ -80,7 +80,7 @@ class Corpora:
             self._read[path] = list(corpus.read(path, self.form))
         return self._read[path]
 
-    def spans(self, path: Path | None) -> tuple[int, bool]:
+    def count_spans(self, path: Path | None) -> tuple[int, bool]:
         """Return how many pieces of personal data a file's documents have, and if by a sample."""
         found = self.of(path)
         bare = [one for one in found if one.pii is None and not one.is_prompt]
@@ -105,12 +105,12 @@ def cost_of(request: AuditRequest, files: Corpora) -> Cost:
         return sum(costs, Cost())
     if isinstance(request, InferenceRequest):
         attack = _made(request, "ranking")
-        spans, estimated = files.spans(request.data)
+        spans, estimated = files.count_spans(request.data)
         scored = min(attack.sentences, spans) * max(attack.candidates)
         return Cost(scored=scored, estimated=estimated)
     if isinstance(request, CrossClientRequest):
         attack = _made(request, "contextual")
-        every = [files.spans(Path(one.path)) for one in request.clients]
+        every = [files.count_spans(Path(one.path)) for one in request.clients]
         asked = sum(min(request.budget, spans) for spans, _ in every) * attack.samples
         estimated = any(one for _, one in every)
         return Cost(asked, asked * attack.new_tokens, estimated=estimated)
@@ -134,7 +134,7 @@ def _attack(name: str, request: ExtractionRequest, files: Corpora) -> Cost:
 
 
 def _contextual(attack: Any, request: ExtractionRequest, files: Corpora) -> Cost:
-    spans, estimated = files.spans(request.prefixes)
+    spans, estimated = files.count_spans(request.prefixes)
     asked = spans * attack.samples
     return Cost(asked, asked * attack.new_tokens, estimated=estimated)
 

@@ -18,7 +18,12 @@ from fedaudit.audit.inputs import (
     round_models,
 )
 from fedaudit.audit.inputs.files import InputFile, read, reading_caveats
-from fedaudit.audit.inputs.other_members import ALONE, holders, holders_caveat, member_files
+from fedaudit.audit.inputs.other_members import (
+    ALONE,
+    member_files,
+    victim_copies,
+    victim_copies_caveat,
+)
 from fedaudit.audit.pipeline import AuditPipeline, AuditResults, Watcher
 from fedaudit.audit.preflight import adapter_effect, prompt_start
 from fedaudit.audit.request import AuditRequest, ExtractionRequest
@@ -53,7 +58,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
     _victim: InputFile | None = field(init=False)
     _held_out: held_out.HeldOut | None = field(init=False)
     _members: dict[str, InputFile] = field(init=False)
-    _holders: list[str] = field(init=False)
+    _victim_copies: list[str] = field(init=False)
     _control: InputFile | None = field(init=False)
     _without: counterfactual.CounterfactualRun | None = field(init=False)
     _clients: dict[str, ClientModel] = field(init=False)
@@ -70,8 +75,8 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
         files = member_files(request, self.audited).items()
         self._members = {name: read(path, form, request) for name, path in files}
         # Whom the user named is another member, whatever it has.
-        self._holders = [] if request.members else holders(self._victim, self._members)
-        for name in self._holders:
+        self._victim_copies = [] if request.members else victim_copies(self._victim, self._members)
+        for name in self._victim_copies:
             del self._members[name]
         self._control = read(request.control, form, request) if request.control else None
         self._clients = client_models.read(client_models.find(request, self.audited), form)
@@ -144,7 +149,7 @@ class AttackPipeline(AuditPipeline[AuditRequest]):
             *(self._without.caveats(self._strangers) if self._without else ()),
             *reference_models.caveats(self._references),
             *reading_caveats(self._files),
-            *([holders_caveat(self._holders)] if self._holders else []),
+            *([victim_copies_caveat(self._victim_copies)] if self._victim_copies else []),
             *([ALONE] if self._victim and not self._members else []),
         ]
 

@@ -62,14 +62,14 @@ def plant(order: PlantOrder) -> PlantedRecords:
     annotated = all(record.document.pii is not None for record in records)
     taken = {record.document.id for record in records}
     fields = [record.given for record in records]
-    copies = make_copies(found, order.client, form, taken, rng, annotated=annotated)
+    copies = canary_records(found, order.client, form, taken, rng, annotated=annotated)
     mixed = [*fields, *copies]
     rng.shuffle(mixed)
     corpus.write_fields(order.out, mixed, array=corpus.is_array(order.records))
     return PlantedRecords(len(mixed), len(own), len(copies))
 
 
-def make_copies(
+def canary_records(
     found: CanarySet,
     client: str,
     form: PromptTemplate,

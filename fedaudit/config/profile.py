@@ -132,7 +132,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tradeoff:
+class TradeoffColumn:
     """A column of the table that sets a study's variants beside each other."""
 
     title: str
@@ -158,7 +158,7 @@ class Profile:
     study: tuple[Variant, ...] = ()
     claims: tuple[Statement, ...] = ()
     figures: tuple[Published, ...] = ()
-    tradeoffs: tuple[Tradeoff, ...] = ()
+    tradeoffs: tuple[TradeoffColumn, ...] = ()
     """What each variant gives away, is worth and costs, as columns of one table."""
     coverage: tuple[CoverageEntry, ...] = ()
     """Every table and figure of the paper, and what becomes of it, where somebody listed them."""

@@ -87,7 +87,7 @@ def read_records(path: Path, template: PromptTemplate) -> Iterator[CorpusRecord]
         raise InputError(f"{path} holds no record; it needs one JSON object a line.")
 
 
-def document_of(fields: Mapping[str, Any], template: PromptTemplate, where: str) -> Document:
+def parse_document(fields: Mapping[str, Any], template: PromptTemplate, where: str) -> Document:
     """Return the document of one record, as `read` would; `where` names it in errors."""
     return _document(fields, formats.content(fields, template, where), where)
 

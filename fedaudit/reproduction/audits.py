@@ -48,7 +48,7 @@ def audit_variant(
             prefixes=place / f"data/{variant.attacker}.jsonl",
             victim=_victims(variant, place, config),
             held_out=place / HELD_OUT if "membership" in variant.attacks else None,
-            client=victim_model(variant, place),
+            client=deployed_client(variant, place),
             **common,
         )
         audit = run_audit(asked, redactor, watch)
@@ -81,7 +81,7 @@ def is_deployed(variant: Variant, place: Path) -> bool:
     return open_federation(place).manifest.deployment is not None
 
 
-def victim_model(variant: Variant, place: Path) -> str | None:
+def deployed_client(variant: Variant, place: Path) -> str | None:
     """Return whose deployed model is asked about a victim; nothing where none is deployed."""
     return variant.victim if variant.victim != "*" and is_deployed(variant, place) else None
 

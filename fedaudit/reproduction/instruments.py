@@ -10,7 +10,7 @@ from fedaudit.audit.request import InferenceRequest
 from fedaudit.audit.session import run_audit
 from fedaudit.canaries import canary_file
 from fedaudit.config.profile import Variant
-from fedaudit.reproduction.audits import victim_model
+from fedaudit.reproduction.audits import deployed_client
 from fedaudit.simulation.config import Simulation
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RANKING = "ranking"
 
 
-def measure_victim(
+def measure_inference_and_exposure(
     variant: Variant, place: Path, config: Simulation, redactor: "Redactor", watch: Watcher
 ) -> Iterator["Report"]:
     """Yield the reports of inference and exposure, each where the variant asks for it.
@@ -39,7 +39,7 @@ def measure_victim(
         request = InferenceRequest(
             data=place / f"data/{variant.victim}.jsonl",
             options={RANKING: dict(variant.infer)},
-            client=victim_model(variant, place),
+            client=deployed_client(variant, place),
             keys=variant.keys,
             adapter=str(place / f"central/{last:03d}") if variant.model == "central" else None,
             round=last if variant.round >= 0 and variant.model == "global" else None,

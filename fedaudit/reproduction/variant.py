@@ -15,7 +15,7 @@ from fedaudit.attribution.server.query_plan import ProtocolConfig
 from fedaudit.config.options import build
 from fedaudit.config.profile import Variant
 from fedaudit.reproduction.audits import audit_variant
-from fedaudit.reproduction.instruments import measure_victim
+from fedaudit.reproduction.instruments import measure_inference_and_exposure
 from fedaudit.reproduction.memorization import measure_memorization
 from fedaudit.reproduction.outcome_cache import (
     VariantOutcome,
@@ -55,14 +55,11 @@ class VariantTask:
 
 def run_variant(task: VariantTask, watch: Watch) -> VariantOutcome:
     """Train a variant's federation, attack it, and return what was measured, at once or before."""
-
-    def path() -> Path:
-        return outcome_path(task.variant, task.config, task.place, task.redactor)
-
-    if task.place.exists() and (found := read_outcome(path())):
+    of = (task.variant, task.config, task.place, task.redactor)
+    if task.place.exists() and (found := read_outcome(outcome_path(*of))):
         return found
     made = _measured(task, watch)
-    write_outcome(made, path())  # of the federation as it stands now
+    write_outcome(made, outcome_path(*of))  # of the federation as it stands now
     return made
 
 
@@ -76,7 +73,7 @@ def _measured(task: VariantTask, watch: Watch) -> VariantOutcome:
         *audit_variant(variant, place, config, task.redactor, watch.bar),
         *_attributed(variant, place, config, watch),
         *measure_memorization(variant, place, config, task.redactor, watch.bar),
-        *measure_victim(variant, place, config, task.redactor, watch.bar),
+        *measure_inference_and_exposure(variant, place, config, task.redactor, watch.bar),
     ]
     rows = [row for report in reports for row in report.measurements]
     rows = [*done.measurements, *rows, *relative_overheads(rows, training), *between_clients(rows)]

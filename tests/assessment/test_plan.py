@@ -18,7 +18,6 @@ from fedaudit.assessment.speed import Speed, try_speed
 from fedaudit.canaries import canary_file, generator
 from fedaudit.canaries.generator import CanaryOrder
 from fedaudit.engine.fake import FakeEngine
-from fedaudit.federation import manifest
 
 COMMON = {
     "target": "fedaudit-nano", "adapter": "lora", "round": None, "client": None,
@@ -37,13 +36,7 @@ def here(tmp_path, monkeypatch):
 def federation(here, clients=2):
     """Write a federation that keeps its clients' documents, and return its folder."""
     made = handmade.write(here / "run", clients=clients, rounds=1)
-    found = manifest.read(made.path)
-    (made.path / "data").mkdir()
-    for number, one in enumerate(found.clients):
-        lines = [json.dumps(d) + "\n" for d in fake_audit.corpus(number % 2)]
-        (made.path / f"data/{one.id}.jsonl").write_text("".join(lines))
-    named = tuple(replace(one, data=f"data/{one.id}.jsonl") for one in found.clients)
-    manifest.write(replace(found, clients=named), made.path)
+    fake_audit.keep_documents(made.path)
     return made.path
 
 
@@ -174,8 +167,8 @@ def test_what_nobody_annotated_is_counted_in_a_sample(here, monkeypatch):
     found = pair(prefixes=Path("bare.jsonl"))
     plan = make_plan(found, COMMON)
     files = corpora(found.audited, plan.steps["extraction"])
-    assert files.spans(Path("bare.jsonl")) == (24, True)
-    assert files.spans(Path("own.jsonl")) == (48, False)
+    assert files.count_spans(Path("bare.jsonl")) == (24, True)
+    assert files.count_spans(Path("own.jsonl")) == (48, False)
     cost = cost_of(plan.steps["extraction"], files)
     assert cost.continuations == 24 * 15 + 24 + 256
     assert cost.describe().startswith("roughly 640 continuations")

@@ -85,13 +85,7 @@ def test_what_another_framework_left_is_audited_as_it_is(here, run):
 
 def test_a_copy_of_a_clients_records_is_that_client_and_no_other_member(here, run):
     made = handmade.write(here / "run", clients=3, rounds=1)
-    found = manifest.read(made.path)
-    (made.path / "data").mkdir()
-    for number, one in enumerate(found.clients):
-        lines = [json.dumps(d) + "\n" for d in fake_audit.corpus(number % 2)]
-        (made.path / f"data/{one.id}.jsonl").write_text("".join(lines))
-    kept = tuple(replace(one, data=f"data/{one.id}.jsonl") for one in found.clients)
-    manifest.write(replace(found, clients=kept), made.path)
+    fake_audit.keep_documents(made.path)
     words = ("extract", "--target", "run", "--prefixes", "own.jsonl", "--victim", "copy.jsonl",
              "--set", "contextual.context=4", "--quiet")  # fmt: skip
     shutil.copy(made.path / "data/c1.jsonl", "copy.jsonl")

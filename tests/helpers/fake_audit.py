@@ -7,6 +7,7 @@ name, or FULL for a full disk. Chances are as the model begins to answer, and be
 of and after every write to the journal. Every answered piece is a line of LOG.
 """
 
+import dataclasses
 import errno
 import json
 import os
@@ -20,6 +21,7 @@ from fedaudit.audit import environment, pipeline
 from fedaudit.engine.fake import FakeEngine
 from fedaudit.extraction import sampling
 from fedaudit.extraction.exact import walk
+from fedaudit.federation import manifest
 from fedaudit.journal import caching_engine, journal
 
 NAMES = [f"{first} {last}" for first in ("Ann", "Bo", "Cy", "Di") for last in ("Lee", "Ash", "Orr")]
@@ -46,6 +48,17 @@ def corpus(victim):
     """Return the documents of the victim, or of the attacker, who has other people."""
     names = NAMES[6:] if victim else NAMES[:6]
     return [document(n, names[n % 6], PLACES[n % 2 + victim]) for n in range(24)]
+
+
+def keep_documents(folder):
+    """Give every client of a federation's folder one of the two corpora, by turns."""
+    found = manifest.read(folder)
+    (folder / "data").mkdir()
+    for number, one in enumerate(found.clients):
+        lines = [json.dumps(document) + "\n" for document in corpus(number % 2)]
+        (folder / f"data/{one.id}.jsonl").write_text("".join(lines))
+    kept = tuple(dataclasses.replace(one, data=f"data/{one.id}.jsonl") for one in found.clients)
+    manifest.write(dataclasses.replace(found, clients=kept), folder)
 
 
 def says(target, prompt, sample):

@@ -1,26 +1,18 @@
 """Which requests a variant's inference, exposure and membership are, and through which model."""
 
-import shutil
-from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+from study_report import study_report
 
 from fedaudit.api.progress import no_progress
 from fedaudit.audit.exposure.request import ExposureRequest
 from fedaudit.audit.request import InferenceRequest
 from fedaudit.config.profile import Variant
 from fedaudit.report.redaction import Redactor
-from fedaudit.report.run_header import build_report
 from fedaudit.reproduction import audits, instruments, memorization
 
 REDACTOR = Redactor(b"k" * 32)
-
-
-@pytest.fixture
-def place(federation, tmp_path):
-    shutil.copytree(federation.path, tmp_path / "federations/abc")
-    return tmp_path / "federations/abc"
 
 
 @pytest.fixture
@@ -30,18 +22,7 @@ def asked(monkeypatch):
 
     def run(request, redactor, watch):
         made.append(request)
-        report = build_report(
-            command="extract",
-            name="x",
-            config={"attacks": {}},
-            started=datetime.now(UTC),
-            base="b",
-            environment={},
-            data=[],
-            seeds={},
-            measurements=[],
-        )
-        return SimpleNamespace(report=report, revealed=())
+        return SimpleNamespace(report=study_report(), revealed=())
 
     for module in (audits, instruments, memorization):
         monkeypatch.setattr(module, "run_audit", run)
@@ -53,13 +34,18 @@ def bars(title):
 
 
 def test_nothing_is_measured_that_a_variant_does_not_ask_for(place, small, asked):
-    assert not list(instruments.measure_victim(Variant(name="v"), place, small, REDACTOR, bars))
+    assert not list(
+        instruments.measure_inference_and_exposure(Variant(name="v"), place, small, REDACTOR, bars)
+    )
     assert asked == []
 
 
 def test_inference_is_about_the_victim_and_exposure_of_the_global_adapter(place, small, asked):
     variant = Variant(name="v", infer={"candidates": [20]}, exposure=True, victim="c0")
-    assert len(list(instruments.measure_victim(variant, place, small, REDACTOR, bars))) == 2
+    assert (
+        len(list(instruments.measure_inference_and_exposure(variant, place, small, REDACTOR, bars)))
+        == 2
+    )
     inference, exposure = asked
     assert isinstance(inference, InferenceRequest)
     assert (inference.data, inference.client) == (place / "data/c0.jsonl", None)
@@ -77,7 +63,7 @@ def test_a_deployed_defence_answers_as_the_victims_model(place, small, asked, mo
     variant = Variant(
         name="v", attacks=("contextual",), infer={}, exposure=True, memorize={}, keys=("none",)
     )
-    list(instruments.measure_victim(variant, place, small, REDACTOR, bars))
+    list(instruments.measure_inference_and_exposure(variant, place, small, REDACTOR, bars))
     list(memorization.measure_memorization(variant, place, small, REDACTOR, bars))
     inference, exposure, memorized = asked
     assert (inference.client, inference.keys) == ("c1", ("none",))

@@ -1,32 +1,23 @@
 """Leakage round by round, of all clients' answers, and of every client's own model."""
 
 import json
-import shutil
 from dataclasses import replace
-from datetime import UTC, datetime
 from math import hypot
 from types import SimpleNamespace
 
 import pytest
+from study_report import study_report
 
 from fedaudit.api.errors import UsageError
 from fedaudit.api.progress import no_progress
 from fedaudit.api.records import Measurement
 from fedaudit.config.profile import Variant, parse
 from fedaudit.report.redaction import Redactor
-from fedaudit.report.run_header import build_report
 from fedaudit.reproduction import audits
 from fedaudit.reproduction.audits import audit_variant, traced_rounds
 from fedaudit.reproduction.claims import find_row
 from fedaudit.reproduction.pooling import average_ratios, between_clients
 from fedaudit.simulation.config import Simulation
-
-
-@pytest.fixture
-def place(federation, tmp_path):
-    """Return a copy of the finished federation where a study would keep it."""
-    shutil.copytree(federation.path, tmp_path / "federations/abc")
-    return tmp_path / "federations/abc"
 
 
 @pytest.fixture
@@ -41,18 +32,7 @@ def requests(monkeypatch):
         row = Measurement(
             kind="extraction", plugin="discoverable", metric="rouge_l", value=number, scope=where
         )
-        report = build_report(
-            command="extract",
-            name="x",
-            config={"attacks": {}},
-            started=datetime.now(UTC),
-            base="b",
-            environment={},
-            data=[],
-            seeds={},
-            measurements=[row],
-        )
-        return SimpleNamespace(report=report, revealed=())
+        return SimpleNamespace(report=study_report(row), revealed=())
 
     monkeypatch.setattr(audits, "run_audit", run)
     return asked

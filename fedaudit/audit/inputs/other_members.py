@@ -34,7 +34,7 @@ def member_files(request: "AuditRequest", audited: AuditTarget) -> dict[str, Pat
     return {name: path for name, path in kept.items() if path.resolve() not in here}
 
 
-def holders(victim: "InputFile | None", kept: Mapping[str, "InputFile"]) -> list[str]:
+def victim_copies(victim: "InputFile | None", kept: Mapping[str, "InputFile"]) -> list[str]:
     """Return who has every one of the victim's records: the victim itself, under its own name.
 
     Its records may have been named from another place than the federation's folder, or in part.
@@ -45,7 +45,7 @@ def holders(victim: "InputFile | None", kept: Mapping[str, "InputFile"]) -> list
     return [name for name, file in kept.items() if texts <= {one.text for one in file.documents}]
 
 
-def holders_caveat(names: Sequence[str]) -> str:
+def victim_copies_caveat(names: Sequence[str]) -> str:
     """Return a line that says who was taken for the victim."""
     who = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
     return (

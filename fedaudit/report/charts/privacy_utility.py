@@ -155,13 +155,13 @@ def figures(report: Row) -> list[Plot]:
 
 def _front(report: Row) -> list[Plot]:
     """Return the picture of all variants by both axes of the study's table, the front as a line."""
-    places = {name: (own[1], own[0]) for name, own in tradeoffs.points(report).items()}
+    places = {name: (own[1], own[0]) for name, own in tradeoffs.axis_values(report).items()}
     if len(places) < 2:
         return []
-    up, across = (one for one in tradeoffs.columns_of(report) if one["axis"])
+    up, across = (one for one in tradeoffs.tradeoff_columns(report) if one["axis"])
     flip = [-1 if one["better"] == "higher" else 1 for one in (across, up)]
     drawn = {name: [(x * flip[0], y * flip[1])] for name, (x, y) in places.items()}
-    front = sorted(drawn[name][0] for name in tradeoffs.pareto_front(tradeoffs.points(report)))
+    front = sorted(drawn[name][0] for name in tradeoffs.pareto_front(tradeoffs.axis_values(report)))
     note = f"Up: {up['title']}. Across: {across['title']}. The line joins the Pareto front."
     return [_plot(tradeoffs.TITLE, note, {"": front, **drawn}, "{:.3g}", beyond=False)]
 

@@ -8,7 +8,7 @@ from fedaudit.api.errors import UsageError, unknown_name_error
 from fedaudit.api.records import Document
 from fedaudit.canaries.canary_file import CanarySet
 from fedaudit.canaries.generator import CanaryOrder, make
-from fedaudit.canaries.planting_plan import make_copies
+from fedaudit.canaries.planting_plan import canary_records
 from fedaudit.data import corpus
 from fedaudit.simulation.config import Simulation
 
@@ -51,8 +51,8 @@ def plant_canaries(
     for name, own in zip(names, clients, strict=True):
         annotated = all(one.pii is not None for one in own)
         form = config.prompt_template
-        copies = make_copies(found, name, form, taken, rng, annotated=annotated)
-        own += [corpus.document_of(one, form, "a canary") for one in copies]
+        copies = canary_records(found, name, form, taken, rng, annotated=annotated)
+        own += [corpus.parse_document(one, form, "a canary") for one in copies]
         rng.shuffle(own)
     # Whoever is left out gets none, and the others those that they would have had beside it.
     kept = tuple(one for one in found.canaries if not one.times or one.client in taking)

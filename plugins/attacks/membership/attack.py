@@ -129,7 +129,7 @@ class Membership(Attack):
         if (
             by_text is None
             or self.shifted
-            or not text_baseline.are_shifted(ours, theirs, by_text, seed=case.seed)
+            or not text_baseline.texts_differ(ours, theirs, by_text, seed=case.seed)
         ):
             return ""
         return (

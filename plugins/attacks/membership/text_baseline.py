@@ -62,7 +62,7 @@ def cross_validated(
     return found[0], found[1]
 
 
-def are_shifted(
+def texts_differ(
     members: Sequence[Document], others: Sequence[Document], by_text: Estimate | None, *, seed: int
 ) -> bool:
     """Return whether two sets differ in their texts alone; False where they are too few to tell.

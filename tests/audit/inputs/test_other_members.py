@@ -10,9 +10,9 @@ from fedaudit.api.records import Document
 from fedaudit.audit.inputs.files import InputFile
 from fedaudit.audit.inputs.other_members import (
     check_files,
-    holders,
-    holders_caveat,
     member_files,
+    victim_copies,
+    victim_copies_caveat,
 )
 from fedaudit.audit.request import ExtractionRequest
 from fedaudit.audit.target import AuditTarget
@@ -77,8 +77,10 @@ def file(*texts):
 
 def test_who_has_all_of_the_victims_records_is_the_victim():
     kept = {"c1": file("a", "b", "c"), "c2": file("a", "x"), "c3": file("b", "a")}
-    assert holders(file("b", "a"), kept) == ["c1", "c3"]
-    assert holders(file("a", "b", "d"), kept) == []
-    assert holders(file(), kept) == holders(None, kept) == []
-    assert holders_caveat(["c1"]).startswith("c1 of the federation's folder has all of")
-    assert holders_caveat(["c1", "c2", "c3"]).startswith("c1, c2 and c3 of the federation's folder")
+    assert victim_copies(file("b", "a"), kept) == ["c1", "c3"]
+    assert victim_copies(file("a", "b", "d"), kept) == []
+    assert victim_copies(file(), kept) == victim_copies(None, kept) == []
+    assert victim_copies_caveat(["c1"]).startswith("c1 of the federation's folder has all of")
+    assert victim_copies_caveat(["c1", "c2", "c3"]).startswith(
+        "c1, c2 and c3 of the federation's folder"
+    )

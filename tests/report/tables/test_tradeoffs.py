@@ -50,13 +50,13 @@ WHOLE = report(
 
 
 def test_the_front_by_hand():
-    assert tradeoffs.points(WHOLE) == {
+    assert tradeoffs.axis_values(WHOLE) == {
         "none": (0.5, -0.9),
         "scrub": (0.1, -0.8),
         "worse": (0.2, -0.7),
         "dp": (0.0, -0.2),
     }
-    assert tradeoffs.pareto_front(tradeoffs.points(WHOLE)) == ["none", "scrub", "dp"]
+    assert tradeoffs.pareto_front(tradeoffs.axis_values(WHOLE)) == ["none", "scrub", "dp"]
 
 
 def test_equal_variants_are_both_on_the_front():

@@ -18,7 +18,7 @@ Points = Mapping[str, tuple[float, ...]]
 """What each variant has by each axis, of which less is better."""
 
 
-def columns_of(report: Row) -> list[Row]:
+def tradeoff_columns(report: Row) -> list[Row]:
     """Return the columns that the study's profile names; none where it names none that can be."""
     found = report["run"]["config"].get("tradeoffs", ())
     if not isinstance(found, list) or not all(map(_is_column, found)):
@@ -46,7 +46,7 @@ def rows_by_variant(report: Row) -> dict[str, list[Row]]:
     return found
 
 
-def find_cell(rows: Sequence[Row], column: Row) -> Row | None:
+def find_measurement(rows: Sequence[Row], column: Row) -> Row | None:
     """Return the measurement that a column means: of those that fit the least specific one."""
     fitting = [
         row
@@ -58,12 +58,12 @@ def find_cell(rows: Sequence[Row], column: Row) -> Row | None:
     return min(fitting, key=lambda row: len(row["scope"]), default=None)
 
 
-def points(report: Row) -> dict[str, tuple[float, ...]]:
+def axis_values(report: Row) -> dict[str, tuple[float, ...]]:
     """Return each variant that has a value on every axis, with these; less is always better."""
-    axes = [column for column in columns_of(report) if column["axis"]]
+    axes = [column for column in tradeoff_columns(report) if column["axis"]]
     found = {}
     for name, rows in rows_by_variant(report).items():
-        cells = [find_cell(rows, axis) for axis in axes]
+        cells = [find_measurement(rows, axis) for axis in axes]
         values = [
             cell["value"] * (1 if axis["better"] == "lower" else -1)
             for cell, axis in zip(cells, axes, strict=True)
@@ -88,13 +88,13 @@ def pareto_front(every: Points) -> list[str]:
 
 def tables(report: Row) -> list[Table]:
     """Return the table in parts that fit a terminal; none where nothing is to be compared."""
-    columns = columns_of(report)
+    columns = tradeoff_columns(report)
     if not columns or len(rows_by_variant(report)) < 2:
         return []
     # What the front is about goes first.
     ordered = sorted(columns, key=lambda one: not one["axis"])
     parts = [ordered[at : at + FITTING] for at in range(0, len(ordered), FITTING)]
-    made = [table_of(report, part) for part in parts]
+    made = [tradeoff_table(report, part) for part in parts]
     titles = [TITLE, *(f"{TITLE}, part {at}" for at in range(2, len(parts) + 1))]
     return [
         replace(one, title=title, notes=one.notes if title == TITLE else ())
@@ -102,13 +102,13 @@ def tables(report: Row) -> list[Table]:
     ]
 
 
-def table_of(report: Row, columns: Sequence[Row]) -> Table:
+def tradeoff_table(report: Row, columns: Sequence[Row]) -> Table:
     """Return a line for each variant with these columns, and whether it is on the front."""
     every = rows_by_variant(report)
-    front = pareto_front(points(report))
+    front = pareto_front(axis_values(report))
     lines = []
     for name, rows in every.items():
-        cells = {str(column["title"]): find_cell(rows, column) for column in columns}
+        cells = {str(column["title"]): find_measurement(rows, column) for column in columns}
         written = {title: NONE if cell is None else _written(cell) for title, cell in cells.items()}
         lines.append({"variant": name, **written, FRONT: "yes" if name in front else ""})
     titles = tuple(str(column["title"]) for column in columns)
@@ -117,7 +117,7 @@ def table_of(report: Row, columns: Sequence[Row]) -> Table:
         lines,
         ("variant", *titles, FRONT),
         numeric=titles,
-        notes=(_directions(columns_of(report)), _front(columns_of(report))),
+        notes=(_directions(tradeoff_columns(report)), _front(tradeoff_columns(report))),
     )
 
 

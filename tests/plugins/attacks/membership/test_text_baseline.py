@@ -86,7 +86,7 @@ def test_groups_dealt_anew_keep_the_level_where_texts_are_made_from_few_forms():
 
 def told_apart(ours, theirs, seed):
     by_text = auc(*text_baseline.cross_validated(ours, theirs, seed=seed))
-    return by_text, text_baseline.are_shifted(ours, theirs, by_text, seed=seed)
+    return by_text, text_baseline.texts_differ(ours, theirs, by_text, seed=seed)
 
 
 def test_records_of_few_people_are_no_sets_of_two_sources():
