@@ -280,6 +280,9 @@ def _said(command: Command, here: Path, ended: Ended, how: int, point: int, told
     if ended.code != 6 and not (how == signal.SIGINT and ended.code in (-signal.SIGINT, 130)):
         told.wrong.append(f"point {point}: exit code {ended.code}: {ended.said[-2000:]}")
         return
+    if ended.code == 130 and not ended.said and not (here / command.out).exists():
+        told.ends["interrupted before the command began"] += 1
+        return
     if ended.code != 6:
         told.wrong.append(f"point {point}: SIGINT ended it with {ended.code}: {ended.said[-300:]}")
     said = ended.said.strip().splitlines()

@@ -1,6 +1,6 @@
 """How often `membership` takes two sets of records for sets of two sources by their texts alone.
 
-    python benchmarks/text_shift_calibration.py [--trials 200]
+    python benchmarks/text_shift_calibration.py [--trials 200] [--seed 0]
 
 Both sets are the built-in generator's, of so many people with some records each. Under the null
 nothing else tells them apart; under "years" a share of the records of one set has a word of its
@@ -40,13 +40,15 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--shape", type=int, action="append", help="0 for the first, and so on")
+    parser.add_argument("--seed", type=int, default=0, help="trials of another seed: other people")
     given = parser.parse_args(words)
     trials, shapes = given.trials, given.shape or range(len(SHAPES))
+    first = given.seed * trials
     print("people x records, years | refused by the interval | by the rule | area", flush=True)
     for count, *each in (SHAPES[at] for at in shapes):
         for share in SHARES:
             areas, narrow, refused = [], 0, 0
-            for trial in range(trials):
+            for trial in range(first, first + trials):
                 ours, theirs = (
                     dated(people(2_000_000 + start + trial, count, size), year, share)
                     for start, year, size in zip(

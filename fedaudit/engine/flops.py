@@ -19,40 +19,46 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from fedaudit.engine.training.loss import mean_loss
+
 
 @dataclass(frozen=True, slots=True)
 class ByShape:
-    """FLOPs of a padded batch: rows * (linear * width + square * width**2) + once * width.
+    """FLOPs: rows * (linear * width + square * width**2) + once * width + head * learned.
 
     A row's matrices cost `linear` a token and its attention `square` a pair of tokens; `once` is
-    computed for all rows together, as some models do the angles of their positions.
+    computed for all rows together, as some models do the angles of their positions; `head` is what
+    the logits of one learned token cost.
     """
 
     linear: Fraction
     square: Fraction
     once: Fraction
+    head: Fraction
 
-    def flops(self, rows: int, width: int) -> int:
-        """Return the FLOPs of a batch of `rows` sequences padded to `width` tokens."""
+    def flops(self, rows: int, width: int, learned: int) -> int:
+        """Return the FLOPs of `rows` sequences padded to `width`, with `learned` tokens."""
         row = self.linear * width + self.square * width**2
-        return round(rows * row + self.once * width)
+        return round(rows * row + self.once * width + self.head * learned)
 
 
-def by_shape(count: Callable[[int, int], int], width: int) -> ByShape | None:
-    """Return the form that `count` (rows, width) -> FLOPs follows, from counts of three shapes.
+def by_shape(count: Callable[[int, int, int], int], width: int) -> ByShape | None:
+    """Return the form that `count` (rows, width, learned) -> FLOPs follows, from four counts.
 
-    They are `width` and twice `width` tokens wide; a batch of 3 rows of four times `width` tests
-    the form. None where it is not met to the last operation.
+    They are `width`, at least 2, and twice `width` tokens wide; a batch of 3 rows of four times
+    `width` tests the form. None where it is not met to the last operation.
     """
-    one, longer, two = count(1, width), count(1, 2 * width), count(2, width)
-    row = two - one
+    one, longer, two = count(1, width, 1), count(1, 2 * width, 1), count(2, width, 1)
+    head = count(1, 2 * width, 2) - longer
+    row, one, longer = two - one, one - head, longer - head
     square = Fraction(longer - 2 * one, 2 * width**2)
-    found = ByShape(Fraction(row, width) - square * width, square, Fraction(one - row, width))
-    return found if found.flops(3, 4 * width) == count(3, 4 * width) else None
+    linear = Fraction(row, width) - square * width
+    found = ByShape(linear, square, Fraction(one - row, width), Fraction(head))
+    return found if found.flops(3, 4 * width, 5) == count(3, 4 * width, 5) else None
 
 
 def training_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> int:
-    """Return the FLOPs of one forward and backward pass: products and convolutions only.
+    """Return the FLOPs of one forward and backward pass of `mean_loss`: products, convolutions.
 
     `inputs` hold input_ids, attention_mask and labels, each (rows, width), on the model's device;
     something in the model is trainable. Activations that the model computes again (checkpointing)
@@ -61,7 +67,7 @@ def training_flops(model: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -
     """
     with _counting(model, training=True) as counter:
         try:
-            model(**inputs).loss.backward()
+            mean_loss(model, inputs).backward()  # type: ignore[no-untyped-call]
         finally:
             model.zero_grad(set_to_none=True)
     return int(counter.get_total_flops())

@@ -86,6 +86,8 @@ class JudgeSettings:
 
 MOST_CLIENTS = 100_000
 """Each has a name, a file and an adapter a round."""
+MOST_TURNS = 1_000_000
+"""Trainings of clients in all rounds together: at a second each, a week and a half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +151,8 @@ class Simulation:
             raise ValueError(f"clients must be {MOST_CLIENTS:,} at most.")
         if not 0 < self.participation <= 1:
             raise ValueError("participation must be above 0 and at most 1.")
+        if self.rounds * self.participants_per_round > MOST_TURNS:
+            raise ValueError(f"All rounds together must have {MOST_TURNS:,} trainings at most.")
         if not 0 <= self.held_out < 1:
             raise ValueError("held_out must be at least 0 and below 1.")
         if self.threads < 1 or self.workers < 0 or self.evaluated < 0:
@@ -162,6 +166,11 @@ class Simulation:
     def compares_utility(self) -> bool:
         """Whether models to compare utility with are trained: not where somebody is left out."""
         return not self.without
+
+    @property
+    def participants_per_round(self) -> int:
+        """Return how many clients each round draws."""
+        return max(1, round(self.participation * self.clients))
 
     @property
     def client_names(self) -> list[str]:

@@ -64,17 +64,26 @@ def participants(config: Simulation, number: int) -> list[str]:
 
     Who is left out is drawn like everybody else, and is then missing.
     """
-    ids = config.client_names
-    count = max(1, round(config.participation * config.clients))
-    drawn = random.Random(f"participants {config.seed} {number}").sample(ids, count)
-    return sorted(set(drawn) - set(config.without), key=ids.index)
+    names, absent = config.client_names, set(config.without)
+    drawn = (names[at] for at in sorted(_drawn(config, number)))
+    return [name for name in drawn if name not in absent]
 
 
 def check_participants(config: Simulation) -> None:
     """Refuse a federation in which some round draws nobody but clients that are left out."""
+    without = set(config.without)
+    absent = {at for at, name in enumerate(config.client_names) if name in without}
+    if len(absent) < config.participants_per_round:
+        return
     for number in range(1, config.rounds + 1):
-        if not participants(config, number):
+        if absent.issuperset(_drawn(config, number)):
             raise UsageError(f"Round {number} draws nobody but {', '.join(config.without)}.")
+
+
+def _drawn(config: Simulation, number: int) -> list[int]:
+    """Return the places of a round's clients among all names."""
+    draw = random.Random(f"participants {config.seed} {number}")
+    return draw.sample(range(config.clients), config.participants_per_round)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ _PLACES = {
     *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
     *(errno.EROFS, errno.ENXIO),
 }
+_UNFINISHED = (".*.????????", ".tmp??????")
+"""What files are called that are not whole yet: by `atomic`, and by safetensors within it."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -152,9 +154,10 @@ def explain_os_error(error: OSError) -> InputError | None:
 
 def remove_stale_temp_files(folder: Path) -> None:
     """Remove what was left in a folder, and below, by writes whose process was killed."""
-    for left in [*folder.rglob(".*.????????")]:  # as `atomic` calls what is not whole yet
-        if left.is_file():
-            left.unlink(missing_ok=True)
+    for pattern in _UNFINISHED:
+        for left in [*folder.rglob(pattern)]:
+            if left.is_file():
+                left.unlink(missing_ok=True)
 
 
 def remove_stale_temp_folders(path: Path) -> None:

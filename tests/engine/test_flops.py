@@ -71,11 +71,15 @@ def test_a_forward_pass_by_hand(shape):
 
 @pytest.mark.parametrize("shape", [(1, 2), (1, 9), (3, 8)])
 def test_a_training_step_by_hand(shape):
-    """Only q learns: nothing before it, nor keys and values, is differentiated."""
+    """Only q learns: nothing before it, nor keys and values, is differentiated.
+
+    Logits are computed where the next token is learned: not at the last one of a row.
+    """
     rows, width = shape
-    tokens = rows * width
+    tokens, learned = rows * width, rows * (width - 1)
     forward = forward_by_hand(*shape) + product(tokens, D, RANK) + product(tokens, RANK, D)
-    frozen = product(tokens, D, VOCAB) + 3 * product(tokens, D, FF) + product(tokens, D, D)
+    forward -= product(tokens - learned, D, VOCAB)
+    frozen = product(learned, D, VOCAB) + 3 * product(tokens, D, FF) + product(tokens, D, D)
     attention = 2 * rows * HEADS * product(width, HEAD, width)  # of the scores, of the queries
     adapter = 2 * product(tokens, RANK, D) + product(tokens, D, RANK)  # B, its input, A
     found = training_flops(lora(llama(), "q_proj"), batch(*shape))
@@ -93,13 +97,21 @@ MODELS = {
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.filterwarnings("ignore:fan_in_fan_out")
-def test_three_small_batches_tell_what_any_other_costs(model, checkpointing):
+def test_four_small_batches_tell_what_any_other_costs(model, checkpointing):
     made = MODELS[model]()
     made = checkpointed(made) if checkpointing else made
-    form = by_shape(lambda rows, width: training_flops(made, batch(rows, width)), 2)
-    for rows, width, padding in [(1, 3, 0), (2, 17, 0), (2, 17, 5), (5, 40, 39), (4, 1, 0)]:
-        wanted = training_flops(made, batch(rows, width, padding))
-        assert form.flops(rows, width) == wanted
+
+    def count(rows, width, learned):
+        inputs = batch(rows, width)
+        inputs["labels"].flatten()[: width - learned] = -100
+        inputs["labels"][1:] = -100
+        return training_flops(made, inputs)
+
+    form = by_shape(count, 2)
+    for rows, width, padding in [(1, 3, 0), (2, 17, 0), (2, 17, 5), (5, 40, 39)]:
+        inputs = batch(rows, width, padding)
+        learned = int((inputs["labels"][:, 1:] != -100).sum())
+        assert form.flops(rows, width, learned) == training_flops(made, inputs)
 
 
 def test_checkpointing_by_hand():
@@ -163,29 +175,34 @@ def test_a_failed_count_leaves_nothing_behind():
 COST = st.integers(0, 10**15)
 
 
-@given(COST, COST, COST, st.integers(1, 40), st.integers(1, 64), st.integers(1, 4096))
-def test_a_form_is_found_again_exactly(linear, square, once, step, rows, width):
-    true = ByShape(Fraction(linear), Fraction(square), Fraction(once))
+@given(
+    st.tuples(COST, COST, COST, COST), st.integers(1, 40), st.integers(1, 64), st.integers(1, 4096)
+)
+def test_a_form_is_found_again_exactly(costs, step, rows, width):
+    true = ByShape(*map(Fraction, costs))
     found = by_shape(true.flops, step)
     assert found == true
-    assert found.flops(rows, width) == rows * (linear * width + square * width**2) + once * width
+    linear, square, once, head = costs
+    layers = rows * (linear * width + square * width**2) + once * width
+    assert found.flops(rows, width, 7) == layers + 7 * head
 
 
-@given(st.integers(1, 9), st.integers(1, 30), st.integers(1, 30))
-def test_rows_and_widths_add_up_as_they_should(step, rows, width):
-    form = by_shape(ByShape(Fraction(7), Fraction(2), Fraction(0)).flops, step)
-    assert form.flops(2 * rows, width) == 2 * form.flops(rows, width)
-    assert form.flops(rows, 2 * width) >= 2 * form.flops(rows, width)
-    assert form.flops(0, width) == form.flops(rows, 0) == 0
+@given(st.integers(1, 9), st.integers(1, 30), st.integers(1, 30), st.integers(0, 30))
+def test_rows_and_widths_add_up_as_they_should(step, rows, width, learned):
+    form = by_shape(ByShape(Fraction(7), Fraction(2), Fraction(0), Fraction(3)).flops, step)
+    assert form.flops(2 * rows, width, 2 * learned) == 2 * form.flops(rows, width, learned)
+    assert form.flops(rows, 2 * width, learned) >= 2 * form.flops(rows, width, 0)
+    assert form.flops(0, width, 0) == form.flops(rows, 0, 0) == 0
 
 
 @pytest.mark.parametrize(
     "count",
     [
-        lambda rows, width: rows * width**3,
-        lambda rows, width: rows**2 * width,
-        lambda rows, width: rows * width + 1,
-        lambda rows, width: rows * min(width, 16) ** 2,  # attention in a window
+        lambda rows, width, _: rows * width**3,
+        lambda rows, width, _: rows**2 * width,
+        lambda rows, width, _: rows * width + 1,
+        lambda rows, width, _: rows * min(width, 16) ** 2,  # attention in a window
+        lambda rows, width, learned: rows * width + learned**2,
     ],
 )
 def test_counts_of_another_form_are_refused(count):

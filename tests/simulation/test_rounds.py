@@ -461,3 +461,13 @@ def test_other_content_under_the_same_name_is_another_run(records, tmp_path):
     corpus.write(Path(wanted.data), found[1:])
     with pytest.raises(InputError, match="differs in what is in its data"):
         simulate(wanted, tmp_path / "out", listener=silent)
+
+
+def test_a_week_and_a_half_of_trainings_is_the_most():
+    build(Simulation, {"clients": 1_000, "rounds": 1_000}, "settings")
+    with pytest.raises(UsageError, match="at most"):
+        build(Simulation, {"clients": 1_001, "rounds": 1_000}, "settings")
+    half = {"clients": 1_001, "rounds": 1_000, "participation": 0.5}
+    build(Simulation, half, "settings")
+    with pytest.raises(UsageError, match="1,000,000 trainings at most"):
+        build(Simulation, {"clients": 2, "rounds": 10**400}, "settings")

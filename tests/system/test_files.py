@@ -180,6 +180,7 @@ def test_what_a_killed_write_left_is_swept_away(tmp_path):
     with atomic(tmp_path / "a.bin") as temporary:
         temporary.write_text("whole")
     (tmp_path / temporary.name).write_text("of a process that was killed here")
+    (tmp_path / ".tmpljVey7").write_text("of safetensors, in such a process")
     (tmp_path / ".hidden").write_text("somebody's")
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / temporary.name).write_text("of another one")

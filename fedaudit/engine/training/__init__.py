@@ -4,4 +4,5 @@
   has.
 * `influence`: How the loss of texts answers to a change of the weights that an adapter touches,
   to first order.
+* `loss`: The loss of a batch of sequences, at the price of the tokens that are learned.
 """

@@ -18,16 +18,15 @@ from transformers.pytorch_utils import Conv1D
 
 from fedaudit.api.errors import InputError, UsageError
 from fedaudit.api.progress import Progress, no_progress
-from fedaudit.engine.device import to_device
 from fedaudit.engine.loading import loader
 from fedaudit.engine.local import LocalEngine
 from fedaudit.engine.lora import adapter as lora
 from fedaudit.engine.lora.adapter import A, B
+from fedaudit.engine.lora.linear import as_one_operation
 from fedaudit.engine.small_model import few_threads
+from fedaudit.engine.training.loss import mean_loss, pad_batch
 
 NAME = "tuning"
-IGNORED = -100
-"""The label of a token that is read but not learnt."""
 
 Tensors = dict[str, torch.Tensor]
 
@@ -87,7 +86,8 @@ def tune(
     is no plain LoRA or of another base, and UsageError where a loss is no longer a number.
     """
     with _trainable(engine, adapter, tuning) as (model, stack), few_threads(small=engine.small):
-        losses = _optimise(model, stack.old, lessons, tuning, progress)
+        with as_one_operation(model, NAME):
+            losses = _optimise(model, stack.old, lessons, tuning, progress)
         tensors = loader.tensors_of(model, NAME)
     return FinetunedAdapter(tensors=tensors, config=_plain(stack.config), losses=losses)
 
@@ -212,8 +212,12 @@ def _optimise(
     done, total = 0, tuning.epochs * len(lessons)
     model.eval()  # nothing here drops out, and the answers are those of the model that is asked
     for batch in training_batches([len(x.prompt) + len(x.answer) for x in lessons], tuning):
-        loss = model(**_padded([lessons[i] for i in batch], model.device)).loss
-        loss.backward()
+        chosen = [lessons[i] for i in batch]
+        sequences = [(*one.prompt, *one.answer) for one in chosen]
+        loss = mean_loss(
+            model, pad_batch(sequences, [len(one.prompt) for one in chosen], model.device)
+        )
+        loss.backward()  # type: ignore[no-untyped-call]
         _only_new(named, old)
         torch.nn.utils.clip_grad_norm_(weights, tuning.clip)
         optimiser.step()
@@ -250,18 +254,3 @@ def training_batches(lengths: Sequence[int], tuning: FinetuneConfig) -> Iterator
         cut = [order[i : i + tuning.batch_size] for i in range(0, len(order), tuning.batch_size)]
         for which in torch.randperm(len(cut), generator=generator).tolist():
             yield cut[which]
-
-
-def _padded(lessons: Sequence[TrainingExample], device: torch.device) -> dict[str, torch.Tensor]:
-    """Return model inputs (batch, longest): padding behind, labels of the answers' tokens only."""
-    width = max(len(one.prompt) + len(one.answer) for one in lessons)
-    ids = torch.zeros(len(lessons), width, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    labels = torch.full_like(ids, IGNORED)
-    for row, one in enumerate(lessons):
-        begin, end = len(one.prompt), len(one.prompt) + len(one.answer)
-        ids[row, :end] = torch.tensor((*one.prompt, *one.answer))
-        mask[row, :end] = 1
-        labels[row, begin:end] = ids[row, begin:end]
-    inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
-    return {name: to_device(tensor, device) for name, tensor in inputs.items()}

@@ -74,6 +74,7 @@ def train(job: ClientTraining) -> float:
 
     from fedaudit.engine.loading.loader import fit, tensors_of
     from fedaudit.engine.lora.adapter import merged_weights
+    from fedaudit.engine.lora.linear import as_one_operation
     from fedaudit.federation import adapters
 
     threads = torch.get_num_threads()
@@ -99,7 +100,8 @@ def train(job: ClientTraining) -> float:
     with merged_weights(model, job.merged) if job.merged else nullcontext():
         loss = _defended(model, weights, job)
         if loss is None:
-            loss = _optimize(model, weights, start, job, gradients)
+            with as_one_operation(model, ADAPTER):
+                loss = _optimize(model, weights, start, job, gradients)
     remove_stale_temp_files(job.out)
     adapters.write(tensors_of(model, ADAPTER), config, job.out)
     if gradients:
@@ -164,9 +166,11 @@ def _optimize(
 ) -> float:
     import torch
 
+    from fedaudit.engine.training.loss import mean_loss
+
     settings = job.training
     optimizer = torch.optim.AdamW(
-        weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        weights.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
     steps = steps_of(settings, len(job.sequences))
     before, over = schedule_span(settings, steps, job.round, job.rounds)
@@ -177,11 +181,11 @@ def _optimize(
         for group in optimizer.param_groups:
             group["lr"] = rate
         for _ in range(settings.accumulation):
-            loss = model(**pad_batch(next(batches), model.device)).loss
+            loss = mean_loss(model, pad_batch(next(batches), model.device))
             losses.append(loss.detach())
             extra = job.aggregator.penalty(start, weights)
             total = loss if extra is None else loss + extra
-            (total / settings.accumulation).backward()
+            (total / settings.accumulation).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(weights.values(), settings.clip)
         if gradients:
             gradients.correct()
@@ -249,17 +253,6 @@ def pad_batch(
 
     The loss ignores what is only read, too.
     """
-    import torch
+    from fedaudit.engine.training import loss
 
-    from fedaudit.engine.device import to_device
-
-    width = max(len(sequence) for sequence in batch)
-    ids = torch.zeros(len(batch), width, dtype=torch.long)
-    mask = torch.zeros(len(batch), width, dtype=torch.long)
-    labels = torch.full((len(batch), width), -100, dtype=torch.long)
-    for row, sequence in enumerate(batch):
-        ids[row, : len(sequence)] = labels[row, : len(sequence)] = torch.tensor(sequence)
-        labels[row, : prompt_length(sequence)] = -100
-        mask[row, : len(sequence)] = 1
-    inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
-    return {name: to_device(tensor, device) for name, tensor in inputs.items()}
+    return loss.pad_batch(batch, [prompt_length(sequence) for sequence in batch], device)

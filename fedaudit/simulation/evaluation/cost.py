@@ -16,6 +16,7 @@ from fedaudit.api.records import Measurement
 from fedaudit.federation import adapters
 from fedaudit.simulation.client import trainer
 from fedaudit.simulation.config import Training
+from fedaudit.simulation.data.loss_mask import prompt_length
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -140,8 +141,14 @@ def tokens(job: TrainingCost) -> int:
 def operations(job: TrainingCost, form: "ByShape") -> int:
     """Return the FLOPs of one training: the sum over the very batches that it drew."""
     return sum(
-        form.flops(len(batch), max(len(sequence) for sequence in batch)) for batch in _batches(job)
+        form.flops(len(batch), max(map(len, batch)), sum(map(_learned, batch)))
+        for batch in _batches(job)
     )
+
+
+def _learned(sequence: Sequence[int]) -> int:
+    """Return how many tokens of a sequence the loss is over: nothing predicts the first."""
+    return len(sequence) - min(len(sequence), max(1, prompt_length(sequence)))
 
 
 def _batches(job: TrainingCost) -> Iterator[Sequence[Sequence[int]]]:
@@ -160,10 +167,12 @@ def form(model: "PeftModel", sequence: Sequence[int]) -> "ByShape | None":
     model can read, except that a sequence below 8 tokens is repeated.
     """
     from fedaudit.engine.flops import by_shape, training_flops
+    from fedaudit.engine.training.loss import pad_batch
 
-    def count(rows: int, width: int) -> int:
+    def count(rows: int, width: int, learned: int) -> int:
         row = list(islice(cycle(sequence or (0,)), width))
-        return training_flops(model, trainer.pad_batch([row] * rows, model.device))
+        read = [width - learned, *[width] * (rows - 1)]
+        return training_flops(model, pad_batch([row] * rows, read, model.device))
 
     return by_shape(count, max(2, min(PROBE, len(sequence) // 4)))
 

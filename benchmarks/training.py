@@ -1,0 +1,163 @@
+"""How many tokens a second a client's training learns, beside PEFT under transformers' Trainer.
+
+    python benchmarks/training.py [--rank 16 64] [--learned text answer] [--steps 60] [--repeats 5]
+
+The same base, first adapter, records of the built-in generator, steps, batch size, optimizer and
+rates. The Trainer runs twice: on the very batches that fedaudit draws, where losses and adapters
+must come out alike, and on batches as it draws them itself, of any lengths. Tokens are those that
+a loss is over. Seconds are the processor's, of one thread.
+"""
+
+import argparse
+import json
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from transformers import PrinterCallback, Trainer, TrainingArguments
+from turns import in_turn, line
+
+from fedaudit.api.records import Document
+from fedaudit.config import registry
+from fedaudit.engine.loading.loader import fit, load_base, quiet, tensors_of
+from fedaudit.federation import adapters
+from fedaudit.nano.generator import corpus
+from fedaudit.simulation.client import trainer
+from fedaudit.simulation.client.trainer import ADAPTER, ClientTraining
+from fedaudit.simulation.config import Simulation, Training
+from fedaudit.simulation.data.datasets import training_sequences
+from fedaudit.simulation.initialization import initial_adapter
+
+OURS, SAME, OWN = "fedaudit", "Trainer, the same batches", "Trainer, its own batches"
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is trained: a job of ours, and the batches that it draws."""
+
+    job: ClientTraining
+    batches: list[list[Sequence[int]]]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the losses of those batches are over."""
+        rows = (row for batch in self.batches for row in batch)
+        return sum(len(row) - max(1, trainer.prompt_length(row)) for row in rows)
+
+
+class InOrder(Trainer):  # type: ignore[misc]
+    """A Trainer that takes its examples in the order in which they stand."""
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        return torch.utils.data.SequentialSampler(train_dataset or self.train_dataset)
+
+
+def case(given: argparse.Namespace, rank: int, learned: str, folder: Path) -> Case:
+    """Write a first adapter and return the job that goes on from it."""
+    training = Training(
+        steps=given.steps, batch_size=given.batch, learning_rate=1e-3, max_length=128, rank=rank,
+        alpha=2 * rank, targets=LINEAR, learned="answer" if learned == "answer" else "text",
+    )  # fmt: skip
+    config = Simulation(base=given.base, training=training)
+    base = load_base(given.base, device="cpu", dtype="float32")
+    initial_adapter(config, base, folder / "start")
+    records = corpus(cases=given.cases, documents_per_case=8, seed=1, languages=("en",))
+    documents: list[Document] = list(records)
+    if learned == "answer":
+        documents = [one for one in documents if one.instruction and one.output]
+    sequences = training_sequences(training, base, documents)
+    job = ClientTraining(
+        who="c1", base=given.base, start=folder / "start", out=folder / "ours",
+        sequences=sequences, training=training, round=1, rounds=1, seed=3,
+        aggregator=registry.create("aggregation", "fedavg"), device="cpu", dtype="float32",
+        threads=1,
+    )  # fmt: skip
+    drawn = trainer.draw_batches(sequences, given.batch, job.seed)
+    return Case(job, list(islice(drawn, given.steps)))
+
+
+def ours(work: Case) -> Callable[[], tuple[float, Any]]:
+    """Return a training by fedaudit, which gives its mean loss and its adapter."""
+
+    def run() -> tuple[float, Any]:
+        return trainer.train(work.job), adapters.read(work.job.out)
+
+    return run
+
+
+def theirs(work: Case, kind: type[Trainer], folder: Path) -> Callable[[], tuple[float, Any]]:
+    """Return the same training by PEFT and the Trainer."""
+    job, settings = work.job, work.job.training
+    lora = json.dumps(adapters.check(job.start), sort_keys=True)
+    model = trainer.cached_model.__wrapped__(job.base, "cpu", "float32", lora, False)
+    rows = [row for batch in work.batches for row in batch]
+    arguments = TrainingArguments(
+        output_dir=str(folder / "trainer"), max_steps=settings.steps, use_cpu=True, seed=job.seed,
+        per_device_train_batch_size=settings.batch_size, learning_rate=settings.learning_rate,
+        lr_scheduler_type="linear", weight_decay=0.0, max_grad_norm=settings.clip,
+        save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no",
+    )  # fmt: skip
+
+    def run() -> tuple[float, Any]:
+        fit(model, adapters.read(job.start), ADAPTER, str(job.start))
+        own = kind(
+            model=model,
+            args=arguments,
+            train_dataset=[{"input_ids": row} for row in rows],
+            data_collator=lambda some: trainer.pad_batch([one["input_ids"] for one in some], "cpu"),
+        )
+        own.remove_callback(PrinterCallback)
+        return own.train().training_loss, tensors_of(model, ADAPTER)
+
+    return run
+
+
+def compared(given: argparse.Namespace, rank: int, learned: str) -> None:
+    """Print the ratios of one kind of training."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = case(given, rank, learned, Path(folder))
+        ways = {
+            SAME: theirs(work, InOrder, Path(folder)),
+            OWN: theirs(work, Trainer, Path(folder)),
+            OURS: ours(work),
+        }
+        spent, found = in_turn(ways, given.repeats)
+        first = adapters.read(work.job.start)
+    rate = work.tokens / median(spent[OURS])
+    print(f"\nrank {rank}, loss over the {learned}: {rate:,.0f} tokens a second", flush=True)
+    for peer in (SAME, OWN):
+        print(line(peer, spent, peer, OURS))
+    (loss, adapter), (peer_loss, peer_adapter) = found[OURS], found[SAME]
+    far = sum(float((adapter[n] - peer_adapter[n]).square().sum()) for n in adapter) ** 0.5
+    way = sum(float((adapter[n] - first[n]).square().sum()) for n in adapter) ** 0.5
+    print(f"losses {loss:.6f} and {peer_loss:.6f}; adapters apart {far / way:.1e} of their way")
+
+
+def main() -> None:
+    """Print the ratios of every kind of training."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--base", default="fedaudit-nano")
+    parser.add_argument("--rank", type=int, nargs="+", default=[16, 64])
+    parser.add_argument("--learned", nargs="+", choices=["text", "answer"], default=["text"])
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--cases", type=int, default=40)
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    quiet()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    for rank in given.rank:
+        for learned in given.learned:
+            compared(given, rank, learned)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The loss of a batch of sequences, at the price of the tokens that are learned."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from fedaudit.engine.device import to_device
+
+IGNORED = -100
+"""The label of a token that is only read, as transformers has it."""
+
+
+def pad_batch(
+    sequences: Sequence[Sequence[int]], read: Sequence[int], device: torch.device | str
+) -> dict[str, torch.Tensor]:
+    """Return model inputs (batch, longest): padding behind, ignored by attention and loss.
+
+    `read` says of each sequence how many tokens at its beginning the loss ignores, too.
+    """
+    width = max(len(sequence) for sequence in sequences)
+    ids = torch.zeros(len(sequences), width, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    labels = torch.full_like(ids, IGNORED)
+    for row, (sequence, begin) in enumerate(zip(sequences, read, strict=True)):
+        ids[row, : len(sequence)] = labels[row, : len(sequence)] = torch.tensor(sequence)
+        labels[row, :begin] = IGNORED
+        mask[row, : len(sequence)] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    return {name: to_device(tensor, device) for name, tensor in inputs.items()}
+
+
+def mean_loss(model: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Return the mean negative log-likelihood, in nats, of the labelled tokens of a padded batch.
+
+    It is what a causal model of transformers returns as its loss, NaN where no token is labelled.
+    It costs less: logits are computed where the next token is labelled only, nothing is cached, and
+    no mask is needed, because no token of such a model sees the padding behind it.
+    """
+    head = model.get_output_embeddings()
+    if head is None:
+        whole: torch.Tensor = model(**inputs, use_cache=False).loss
+        return whole
+    labels = inputs["labels"]
+    following = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED).flatten()
+    at = (following != IGNORED).nonzero().squeeze(1)
+    with _only_at(head, at):
+        logits = model(input_ids=inputs["input_ids"], use_cache=False).logits
+    return torch.nn.functional.cross_entropy(logits[0].float(), following[at])
+
+
+@contextmanager
+def _only_at(head: torch.nn.Module, positions: torch.Tensor) -> Iterator[None]:
+    """Let the output layer see these positions of the flattened batch only, as one row."""
+
+    def select(_: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        hidden, *others = given
+        return (hidden.flatten(0, 1).index_select(0, positions)[None], *others)
+
+    handle = head.register_forward_pre_hook(select)
+    try:
+        yield
+    finally:
+        handle.remove()

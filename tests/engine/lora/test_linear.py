@@ -1,0 +1,106 @@
+"""LoRA in one operation: outputs and gradients as PEFT and finite differences have them."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peft import LoraConfig
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+from fedaudit.engine.loading.loader import with_adapter
+from fedaudit.engine.lora.linear import LoraProduct, as_one_operation
+from fedaudit.engine.training.loss import mean_loss, pad_batch
+
+SEQUENCES = [[1, 9, 30, 200, 7], [77, 150], [3, 41, 5]]
+LLAMA = {
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+def wrapped(*, biased=False, **options):
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**LLAMA, attention_bias=biased))
+    settings = {"r": 4, "lora_alpha": 12, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
+    peft = with_adapter(model, LoraConfig(**{**settings, **options}), "default", trainable=True)
+    for weight in peft.parameters():
+        weight.data.add_(torch.randn_like(weight) / 10)
+    return peft
+
+
+def gradients(model):
+    batch = pad_batch(SEQUENCES, [0, 0, 0], "cpu")
+    loss = mean_loss(model, batch)
+    loss.backward()
+    found = {name: w.grad.clone() for name, w in model.named_parameters() if w.requires_grad}
+    model.zero_grad()
+    return loss.item(), found
+
+
+def test_a_layer_by_hand():
+    x, weight = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    a = torch.tensor([[1.0, 1.0]], requires_grad=True)
+    b = torch.tensor([[2.0], [0.0]], requires_grad=True)
+    out = LoraProduct.apply(x, weight, a, b, 0.5)
+    assert out.tolist() == [[1 + 0.5 * 2 * 3, 2.0]]  # x A^T = 3
+    out.sum().backward()
+    assert b.grad.tolist() == [[0.5 * 3], [0.5 * 3]]
+    assert a.grad.tolist() == [[0.5 * 2 * 1, 0.5 * 2 * 2]]  # the sum over b's rows, times x
+
+
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 5), st.integers(1, 3), st.booleans())
+def test_gradients_are_those_of_finite_differences(rows, width, out, rank, needed):
+    torch.manual_seed(rows * 100 + width)
+    x = torch.randn(2, rows, width, dtype=torch.float64, requires_grad=needed)
+    weight = torch.randn(out, width, dtype=torch.float64)
+    a = torch.randn(rank, width, dtype=torch.float64, requires_grad=True)
+    b = torch.randn(out, rank, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(LoraProduct.apply, (x, weight, a, b, 1.5))
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_loss_and_gradients_are_pefts(biased):
+    model = wrapped(biased=biased)
+    loss, expected = gradients(model)
+    with as_one_operation(model, "default") as count:
+        assert count == 14
+        fast, found = gradients(model)
+    assert fast == pytest.approx(loss, rel=1e-6)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6)
+    assert not any("forward" in module.__dict__ for module in model.modules())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"lora_dropout": 0.5}, {"use_dora": True}, {"lora_bias": True}],
+    ids=["dropout", "dora", "biases of B"],
+)
+def test_what_is_more_than_two_products_is_left_to_peft(options):
+    with as_one_operation(wrapped(**options), "default") as count:
+        assert count == 0
+
+
+def test_layers_of_another_kind_are_left_to_peft():
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=300, n_embd=32, n_layer=1, n_head=4))
+    config = LoraConfig(target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
+    peft = with_adapter(model, config, "default", trainable=True)
+    with as_one_operation(peft, "default") as count:
+        assert count == 0
+
+
+def test_mixed_dtypes_and_other_adapters_are_left_to_peft():
+    model = wrapped()
+    with as_one_operation(model, "another") as count:
+        assert count == 0
+    model.base_model.model.model.layers[0].self_attn.q_proj.base_layer.to(torch.bfloat16)
+    with as_one_operation(model, "default") as count:
+        assert count == 13
+    model.merge_adapter()
+    with as_one_operation(model, "default") as count:
+        assert count == 0
